@@ -17,7 +17,7 @@ from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
-from apfproxy.proxy.targets import read_target
+from apfproxy.proxy.targets import read_target, with_upgrade
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.settings import Settings
 
@@ -77,7 +77,7 @@ def read_raw_request(data: bytes, settings: Settings | None = None) -> RawReques
         notes.append(NAMELESS)
     user = ANONYMOUS if named is None else effective(named)
     headers: dict[str, str] = {}
-    for line in parsed.fields.forward.split(b"\r\n"):
+    for line in parsed.sender.forwarded_fields.split(b"\r\n"):
         name, _, value = line.partition(b": ")
         lower = name.decode().lower()
         if lower not in SECRET_HEADERS:
@@ -112,10 +112,10 @@ def _judged(head: bytes, settings: Settings | None = None) -> RequestHead:
     )
     limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
     try:
-        parsed, _, _ = read_target(
-            HeadParser(limits, rules, MemoryBudget(0)).parse(head),
-            PRESETS[given.preset].attributes_of,
-        )
+        parsed = HeadParser(limits, rules, MemoryBudget(0)).parse(head, [])
+        attributes, _ = read_target(parsed, PRESETS[given.preset].attributes_of)
+        if parsed.upgrade is not None:
+            parsed = with_upgrade(parsed, attributes)
     except HeadError as error:
         raise ValueError(f"the proxy would answer {error.code}: {error}") from None
     return parsed

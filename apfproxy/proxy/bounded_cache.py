@@ -16,12 +16,17 @@ MARK_BYTES = 112
 class MemoryBudget:
     """The memory that some collections may take together.
 
+    Args:
+        max_bytes: That.
+        on_forget: Called when values are forgotten, so that others forget them, too.
+
     Attributes:
         taken: What they take now, in bytes.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, on_forget: Callable[[], None] = lambda: None) -> None:
         self._max_bytes = max_bytes
+        self.on_forget = on_forget
         self._collections: weakref.WeakSet[BoundedCache[Any, Any]] = weakref.WeakSet()
         self.taken = 0
 
@@ -67,8 +72,12 @@ class BoundedCache(Generic[Key, Value]):
     def __del__(self) -> None:
         self._room.taken -= sum(self._sizes.values()) + MARK_BYTES * len(self._seen)
 
-    def offer(self, key: Key, value: Value) -> None:
-        """Keep the value if its key came before; keys are told apart by their hashes there."""
+    def offer(self, key: Key, value: Value) -> bool:
+        """Keep the value if its key came before; keys are told apart by their hashes there.
+
+        Returns:
+            Whether it is kept.
+        """
         mark = hash(key)
         room = self._room
         if mark in self._seen:
@@ -80,11 +89,12 @@ class BoundedCache(Generic[Key, Value]):
             self._sizes[key] = size
             self.values[key] = value
             room.take(size)
-            return
+            return True
         if len(self._seen) >= 2 * self._bound:
             self._forget_marks()
         self._seen.add(mark)
         room.take(MARK_BYTES)
+        return False
 
     def forget_older(self) -> None:
         """Forget the older half, and what has come once."""
@@ -96,6 +106,7 @@ class BoundedCache(Generic[Key, Value]):
         for old in list(values)[: (len(values) + 1) // 2]:
             del values[old]
             self._room.taken -= sizes.pop(old)
+        self._room.on_forget()
 
     def _forget_marks(self) -> None:
         self._room.taken -= MARK_BYTES * len(self._seen)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.proxy.request_fields import RequestFields, Sender
+    from apfproxy.flowcontrol.request_digest import Asked
+    from apfproxy.proxy.request_fields import RequestFields
+    from apfproxy.proxy.sender import SectionKey, Sender
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
@@ -27,31 +29,17 @@ LATER = 1024
 """The lines of the access log that are kept, and the identity's object."""
 
 
-def of_target(key: tuple[str, bytes], attributes: RequestAttributes) -> int:
-    """Bytes of the attributes of a method and a target, with these."""
-    return PLACE + getsizeof(key[1]) + _of_attributes(attributes)
+def of_target(line: bytes, asked: Asked) -> int:
+    """Bytes of what a request line asks for, with its own."""
+    return PLACE + getsizeof(line) + STRUCTURE + _of_attributes(asked.attributes)
 
 
-def of_section(section: bytes, sender: Sender) -> int:
+def of_section(key: SectionKey, sender: Sender) -> int:
     """Bytes of what the fields of a head say, with their own."""
-    return PLACE + LATER + getsizeof(section) + 2 * len(section) + _of_fields(sender.fields)
-
-
-def of_head(
-    data: bytes, texts: Iterable[bytes], attributes: RequestAttributes, fields: RequestFields
-) -> int:
-    """Bytes of what is known of a head, with its own."""
     # Its identity's lines are as long as the fields that they are made of, at most.
-    return (
-        PLACE
-        + LATER
-        + STRUCTURE
-        + 2 * len(data)
-        + getsizeof(data)
-        + sum(map(getsizeof, texts))
-        + _of_attributes(attributes)
-        + _of_fields(fields)
-    )
+    before, after = key
+    own = getsizeof(before) + getsizeof(after) + len(before) + len(after)
+    return PLACE + LATER + STRUCTURE + own + _of_fields(sender.fields)
 
 
 def _of_attributes(attributes: RequestAttributes) -> int:
@@ -72,7 +60,9 @@ def _of_attributes(attributes: RequestAttributes) -> int:
 
 def _of_fields(fields: RequestFields) -> int:
     credentials, offer = fields.credentials, fields.upgrade
-    size = STRUCTURE + getsizeof(fields.forward) + getsizeof(fields.host)
+    size = STRUCTURE + getsizeof(fields.host)
+    if not fields.is_verbatim:
+        size += getsizeof(fields.forward)
     size += _of_texts((credentials.token, credentials.key, credentials.basic, fields.address))
     size += sum(map(_of_user, (credentials.claimed, credentials.impersonated, credentials.alias)))
     if offer is not None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.request_body import RequestBody
     from apfproxy.proxy.request_head import HeadProbe
+    from apfproxy.proxy.sender import Sender
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -45,7 +46,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_is_handed_over",
         "_is_lingering",
         "_is_read_paused",
-        "_kept",
+        "_known",
+        "_last_head",
+        "_last_request",
         "_linger_bytes",
         "_pending",
         "_pipelined",
@@ -71,7 +74,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.address = ""
         self.forwarded_suffix = b""
         self._heads: Heads | None = None
-        self._kept: dict[bytes, Request] = {}
+        self._known: list[Sender] = []
+        """By what it is known: the senders of its last requests."""
+        self._last_head = b""
+        """The last head that stood alone in a read, if it was short."""
+        self._last_request: Request | None = None
+        """The request of that head, if it came twice."""
         self._exchange: Exchange | None = None
         self._body: RequestBody | None = None
         """Of the last request, until it is through."""
@@ -99,7 +107,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         Not at once: for many connections, each with a certificate of its own, that takes seconds.
         """
         self._heads = None
-        self._kept = {}
+        self.forget_senders()
+
+    def forget_senders(self) -> None:
+        """Forget by what the connection is known."""
+        self._known.clear()
+        self._last_request = None
+
+    def _heads_of_peer(self) -> Heads:
+        return self._heads or self._learn_peer()
 
     def _learn_peer(self) -> Heads:
         """Find out what kind of client this is, and how its requests are to be read."""
@@ -108,13 +124,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         heads = self._heads = self._context.client_kinds.heads_of(
             self.address, leaf, chain, is_tls=is_tls
         )
-        self._kept = heads.kept
         return heads
 
     @property
     def peer(self) -> Peer:
         """What is known of the client."""
-        return (self._heads or self._learn_peer()).peer
+        return self._heads_of_peer().peer
 
     def send(self, data: bytes) -> None:
         """Send a part of an answer."""

@@ -1,4 +1,4 @@
-"""Kinds of clients, and the heads that each sends again and again."""
+"""Kinds of clients, and how the heads of each are read."""
 
 from __future__ import annotations
 
@@ -8,78 +8,60 @@ from typing import TYPE_CHECKING
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER
 from apfproxy.authn.unverified_names import alias_of_address
-from apfproxy.proxy.bounded_cache import BoundedCache, MemoryBudget
-from apfproxy.proxy.cache_sizes import of_head
+from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.client_address import address_from, is_among
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
-from apfproxy.proxy.request_head import HeadLimits, HeadParser
+from apfproxy.proxy.request_head import MAX_KEPT_FIELDS, HeadLimits, HeadParser
 from apfproxy.settings import IMPERSONATE, PASS_THROUGH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.identification import Certificates
     from apfproxy.proxy.request import Request
+    from apfproxy.proxy.sender import Sender
     from apfproxy.proxy.targets import Targets
     from apfproxy.settings import Settings
 
-MAX_KEPT_HEADS = 4096
-"""Heads by their bytes, per kind of client that is not told apart before its request."""
-MAX_KEPT_HEADS_OF_ONE = 256
-"""The same of one certificate's or one address's clients: mostly of one program."""
+MAX_KEPT_FIELDS_OF_ONE = 1024
+"""Field sections of one certificate's or one address's clients: mostly of one program."""
 MAX_KINDS = 4096
-"""Kinds of clients whose heads are kept; beyond, certificates and addresses that have been met
+"""Kinds of clients whose fields are kept; beyond, certificates and addresses that have been met
 start anew."""
-MAX_KEPT_HEAD_BYTES = 2048
-"""Longer heads are parsed each time: they would take the room of many."""
 KEPT_BYTES = 64 << 20
-"""Of all heads and field sections, of all kinds of clients together: a typical head takes 3 KiB,
-one with the token of a service account 9."""
+"""Of all field sections, of all kinds of clients together: one with the token of a service account
+takes 5 KiB."""
 
 
 class Heads:
-    """The requests of one kind of client: those that come again are kept.
+    """The heads of one kind of client.
 
     Attributes:
         peer: What is known of such clients.
-        kept: Requests without a body, whose head stood alone in a read, by its bytes.
     """
 
-    __slots__ = ("_kept", "_parser", "_targets", "kept", "peer")
+    __slots__ = ("_parser", "_targets", "peer")
 
-    def __init__(
-        self,
-        peer: Peer,
-        parser: HeadParser,
-        targets: Targets,
-        room: MemoryBudget,
-        max_kept: int = MAX_KEPT_HEADS,
-    ) -> None:
+    def __init__(self, peer: Peer, parser: HeadParser, targets: Targets) -> None:
         self.peer = peer
         self._parser = parser
         self._targets = targets
-        self._kept: BoundedCache[bytes, Request] = BoundedCache(max_kept, room, _bytes_of)
-        self.kept = self._kept.values
 
-    def read(self, data: bytes, *, is_alone: bool) -> Request:
-        """Parse, check, prepare and perhaps keep one request.
+    def read(self, data: bytes, known: list[Sender]) -> Request:
+        """Parse, check and prepare one request.
 
         Args:
             data: The bytes of its head.
-            is_alone: Whether nothing stood behind it, as with most requests without a body.
+            known: By what its connection is known; kept up to date.
 
         Raises:
             HeadError: It must not be forwarded.
         """
-        head = self._parser.parse(data)
-        request = self._targets.request_of(head)
-        if is_alone and not head.framing and len(data) <= MAX_KEPT_HEAD_BYTES:
-            self._kept.offer(data, request)
-        return request
+        return self._targets.request_of(self._parser.parse(data, known))
 
     def __repr__(self) -> str:
-        return f"<Heads, {len(self.kept)} kept>"
+        return f"<Heads of {self.peer!r}>"
 
 
 class ClientKinds:
@@ -89,6 +71,7 @@ class ClientKinds:
         settings: The process's.
         targets: Makes requests of heads.
         certificates: Judges clients' certificates; None if none counts.
+        on_forget: Called when field sections are forgotten, by which connections may be known.
     """
 
     __slots__ = (
@@ -102,11 +85,15 @@ class ClientKinds:
     )
 
     def __init__(
-        self, settings: Settings, targets: Targets, certificates: Certificates | None
+        self,
+        settings: Settings,
+        targets: Targets,
+        certificates: Certificates | None,
+        on_forget: Callable[[], None],
     ) -> None:
         self._targets = targets
         self._certificates = certificates
-        self._room = MemoryBudget(KEPT_BYTES)
+        self._room = MemoryBudget(KEPT_BYTES, on_forget)
         self._heads: dict[tuple[Peer, bool, bool], Heads] = {}
         self._head_limits = head_limits(settings)
         self._front_proxies = settings.downstream.identity_headers_from
@@ -147,14 +134,9 @@ class ClientKinds:
                 is_tls=is_tls,
             )
             is_one = peer.has_certificate or peer.alias is not None
-            max_kept = MAX_KEPT_HEADS_OF_ONE if is_one else MAX_KEPT_HEADS
-            heads = self._heads[kind] = Heads(
-                peer,
-                HeadParser(self._head_limits, rules, self._room, 4 * max_kept),
-                self._targets,
-                self._room,
-                max_kept,
-            )
+            max_kept = MAX_KEPT_FIELDS_OF_ONE if is_one else MAX_KEPT_FIELDS
+            parser = HeadParser(self._head_limits, rules, self._room, max_kept)
+            heads = self._heads[kind] = Heads(peer, parser, self._targets)
         return heads
 
     def forget(self) -> None:
@@ -183,10 +165,3 @@ def field_rules(settings: Settings) -> FieldRules:
         forwards_credentials=upstream.identity == PASS_THROUGH,
         forwards_impersonation=upstream.identity != IMPERSONATE,
     )
-
-
-def _bytes_of(data: bytes, request: Request) -> int:
-    """The memory that a kept request takes."""
-    head = request.head
-    texts = (head.target, head.line, head.forward, request.forward)
-    return of_head(data, texts, request.attributes, head.fields)

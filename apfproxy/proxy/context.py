@@ -50,6 +50,9 @@ class OpenConnection(Protocol):
     def forget_peer(self) -> None:
         """Judge anew what kind of client this is, when its next request comes."""
 
+    def forget_senders(self) -> None:
+        """Forget by what it is known, of which its kind has forgotten some."""
+
     def hasten(self, deadline_ns: int) -> None:
         """Let the connection, if it is idle, close by then at the latest."""
 
@@ -88,7 +91,7 @@ class Context:
         audience: Those whose answers tell how flow control treated the request.
         audit_lines: Header lines of new Audit-IDs.
         authenticator: Authenticates clients.
-        client_kinds: Tells clients apart, and keeps their heads.
+        client_kinds: Tells clients apart, and reads their heads.
         connections: Clients' connections that are open.
         flow_control: What every request passes.
         has_audit_ids: Whether every request is given an Audit-ID.
@@ -115,7 +118,9 @@ class Context:
         self.authenticator = identification.authenticator or Authenticator(clock)
         self.flow_control = flow_control
         self._targets = targets
-        self.client_kinds = ClientKinds(settings, targets, identification.certificates)
+        self.client_kinds = ClientKinds(
+            settings, targets, identification.certificates, self._forget_senders
+        )
         self.pool = pool
         self.counters = counters
         counters.is_observing = flow_control.is_observing
@@ -147,7 +152,9 @@ class Context:
         self.limits.configure(settings.downstream.limits, is_plain=self.is_plain)
         self._targets.configure(settings)
         # What is kept of heads has the limits in it, and who may assert an identity.
-        self.client_kinds = ClientKinds(settings, self._targets, identification.certificates)
+        self.client_kinds = ClientKinds(
+            settings, self._targets, identification.certificates, self._forget_senders
+        )
         self.forget_identities()
 
     def enforce(self, flow_control: FlowControl) -> None:
@@ -161,6 +168,10 @@ class Context:
         self.client_kinds.forget()
         for connection in self.connections:
             connection.forget_peer()
+
+    def _forget_senders(self) -> None:
+        for connection in self.connections:
+            connection.forget_senders()
 
     def intern(self, suffix: bytes) -> bytes:
         """The same bytes, one object for all connections of a client."""

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 _EMPTY_LINES = re.compile(rb"\A(?:\r\n)+")
 
+MAX_REPEATED_BYTES = 512
+"""Of a head that a connection knows again as a whole: longer ones cost too much memory."""
+
 MAX_LINGER_BYTES = 1 << 20
 """Read after the last answer, so that the client sees it before a reset."""
 
@@ -77,9 +80,9 @@ class DownstreamConnection(ClientConnection):
         data = READ_VIEW[:nbytes].tobytes()
         try:  # as `guarded`, at no cost
             if self._exchange is None and not self._pending and self._body is None:
-                # Most requests are one read, and most are like one before: no parsing then.
-                request = self._kept.get(data)
-                if request is not None and not self._is_lingering:
+                # Most requests are one read, and some clients repeat one: no parsing then.
+                request = self._last_request
+                if request is not None and data == self._last_head and not self._is_lingering:
                     # As `_begin`, where there is no body.
                     self.keep_alive = request.head.keep_alive
                     exchange = Exchange(context, self, request, b"", True)
@@ -251,17 +254,20 @@ class DownstreamConnection(ClientConnection):
                     f"more than {context.in_force.max_pipelined_requests} requests were sent"
                     " without waiting for their answers (downstream.limits.maxPipelinedRequests)",
                 )
-        is_alone = end == len(data)
-        if is_alone:
-            raw = bytes(data)
+        raw = bytes(data[:end])
+        if end == len(data):
             self._pending = b""
-        else:
+        elif is_pipelined:
             # An array gives up its start at no cost, however many requests there are.
-            raw = bytes(data[:end])
             self._pending = data if isinstance(data, bytearray) else bytearray(data)
             del self._pending[:end]
-        heads = self._heads or self._learn_peer()
-        self._begin(heads.read(raw, is_alone=is_alone))
+        else:
+            self._pending = data[end:]
+        request = self._heads_of_peer().read(raw, self._known)
+        if end <= MAX_REPEATED_BYTES and not self._pending and not request.head.framing:
+            self._last_request = request if raw == self._last_head else None
+            self._last_head = raw
+        self._begin(request)
         if not self._pending:
             self._pipelined = 0
 
@@ -289,10 +295,10 @@ class DownstreamConnection(ClientConnection):
             data, self._pending = bytes(self._pending), b""
             max_bytes = context.in_force.max_body_bytes
             # Most bodies: all of it with the head, and nothing behind it.
-            if head.framing != SIZED or not head.fields.body_bytes == len(data) <= max_bytes:
+            if head.framing != SIZED or not head.body_bytes == len(data) <= max_bytes:
                 self._discards_body = False
                 body = self._body = RequestBody(head, max_bytes, context.client_kinds.says_who)
-                if head.fields.body_bytes > max_bytes:
+                if head.body_bytes > max_bytes:
                     raise too_long(max_bytes)
                 data = body.take(data) if data else b""
                 is_whole = body.is_whole

@@ -65,7 +65,7 @@ class Forwarding(ExchangeBase):
         self.state = AWAITING if self.state is NEW else SEND[self.state]
         self._upstream = connection
         client, held = self._client, self._held
-        head = self.request.forward + client.forwarded_suffix
+        head = self.head.forwarded(self.request.identity_lines, client.forwarded_suffix)
         if self._context.has_audit_ids:
             head = self._with_audit_id(head)
         if held:

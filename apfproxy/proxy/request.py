@@ -1,4 +1,4 @@
-"""A request's head with who asks, and how that was classified; used again for equal bytes."""
+"""A request's head with who asks, and how that was classified."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from apfproxy.request.user import ANONYMOUS
 if TYPE_CHECKING:
     from apfproxy.authn.authenticator import Identity
     from apfproxy.flowcontrol.controller import Classification
-    from apfproxy.flowcontrol.kind_meter import KindCounts
-    from apfproxy.flowcontrol.ticket import WorkEstimate
+    from apfproxy.flowcontrol.request_digest import Asked
     from apfproxy.proxy.request_head import RequestHead
-    from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
 
@@ -25,7 +23,7 @@ class Request(RequestDigest):
 
     Attributes:
         head: Its bytes, and what they say.
-        forward: The head to forward, but for the connection's `forwarded_suffix`.
+        identity_lines: Header lines that tell the origin who asks.
         answer_timeout_ns: Until the origin has to answer a request that is whole.
         identity_until_ns: On the clock of the process: until then the user is who it is; 0 before
             that is known.
@@ -36,29 +34,19 @@ class Request(RequestDigest):
     __slots__ = (
         "answer_timeout_ns",
         "class_lines",
-        "forward",
         "head",
+        "identity_lines",
         "identity_until_ns",
-        "is_list",
         "lines_of",
         "logged",
     )
 
-    def __init__(
-        self,
-        head: RequestHead,
-        attributes: RequestAttributes,
-        timeout_ns: int,
-        answer_timeout_ns: int,
-        kind: KindCounts,
-        fixed_estimate: WorkEstimate | None,
-    ) -> None:
-        super().__init__(ANONYMOUS, attributes, timeout_ns, kind, fixed_estimate)
+    def __init__(self, head: RequestHead, asked: Asked, answer_timeout_ns: int) -> None:
+        super().__init__(ANONYMOUS, asked)
         self.head = head
-        self.forward = head.forward
+        self.identity_lines = b""
         self.answer_timeout_ns = answer_timeout_ns
         self.identity_until_ns = 0
-        self.is_list = attributes.is_resource_request and attributes.verb == "list"
         self.class_lines = b""
         self.lines_of: Classification | None = None
         self.logged: tuple[Classification | None, User, str] | None = None
@@ -68,11 +56,10 @@ class Request(RequestDigest):
 
     def identify(self, identity: Identity) -> None:
         """Take who asks: from now on the request is forwarded and classified as theirs."""
-        head = self.head
-        head.sender.identity = identity
+        self.head.sender.identity = identity
         self.user = identity.user
         self.identity_until_ns = identity.valid_until_ns
-        self.forward = b"".join((head.line, identity.lines, head.fields.forward))
+        self.identity_lines = identity.lines
         self.classification = None
 
     def take_class(self, found: Classification) -> None:
@@ -91,14 +78,14 @@ class Request(RequestDigest):
 
         Of a secret its hash: flows are named by what this gives, and everybody sees their names.
 
-        Searched for each time: only a class that is told apart by it asks, once for a kept head.
+        Searched for each time: only a class that is told apart by it asks.
         """
-        fields = self.head.fields
+        head = self.head
         pattern = rb"^%b:[ \t]*([^\r\n]*)" % name.encode()
-        found = re.search(pattern, fields.forward, re.MULTILINE | re.IGNORECASE)
+        found = re.search(pattern, head.forwarded(), re.MULTILINE | re.IGNORECASE)
         if found is None:
             return ""
-        if found[1] and name.lower() in fields.secret_names:
+        if found[1] and name.lower() in head.fields.secret_names:
             return name_of_secret(found[1])
         return found[1].decode(errors="replace")
 

@@ -41,7 +41,7 @@ class RequestBody:
         self.rest = b""
         if head.framing == SIZED:
             self._decoder: ChunkedDecoder | None = None
-            self._left = head.fields.body_bytes
+            self._left = head.body_bytes
         else:
             self._decoder = ChunkedDecoder(is_claim)
             self._left = max_bytes

@@ -26,14 +26,15 @@ from apfproxy.proxy.upgrade import (
 )
 
 if TYPE_CHECKING:
-    from apfproxy.authn.authenticator import Identity
     from apfproxy.authn.credential_fields import CredentialRules, Lines
     from apfproxy.authn.credentials import Credentials
     from apfproxy.proxy.upgrade import Offer
-    from apfproxy.request.user import User
     from apfproxy.settings import Network
 
 VIA = b"Via: 1.1 apfproxy\r\n"
+VIA_FOR = VIA + b"X-Forwarded-For: "
+_PROTOS = (b"X-Forwarded-Proto: http\r\n", b"X-Forwarded-Proto: https\r\n")
+_VERBATIM_ENDS = tuple(proto + VIA_FOR for proto in _PROTOS)
 
 _HOST = re.compile(rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 _DIGITS = re.compile(rb"[0-9]{1,18}")
@@ -150,11 +151,14 @@ class RequestFields:
     """What the fields of a request say; immutable once read.
 
     Attributes:
-        forward: The field lines to forward, up to and including `X-Forwarded-For: ` and earlier
-            hops; the connection's `forwarded_suffix` completes them.
+        forward: The field lines to forward but for Content-Length, up to and including
+            `X-Forwarded-For: ` and earlier hops; the connection's `forwarded_suffix` completes
+            them.  If the fields are forwarded verbatim, those lines that follow them.
+        is_verbatim: Whether the fields are forwarded as they stand.
         host: The client's Host, or None in HTTP/1.0 without it.
         framing: `NO_BODY`, `SIZED` or `CHUNKED`.
-        body_bytes: Length of a sized body.
+        body_bytes: Length of a sized body; other heads with these fields have other lengths.
+        has_one_length: Whether one Content-Length says it, not two that agree.
         is_http_10: Whether the client speaks HTTP/1.0.
         keep_alive: Whether the connection may serve another request.
         expects_continue: Whether the client waits for a 100 before it sends the body.
@@ -167,9 +171,11 @@ class RequestFields:
     is_http_10: bool
     keep_alive: bool = True
     forward: bytes = b""
+    is_verbatim: bool = False
     host: bytes | None = None
     framing: int = NO_BODY
     body_bytes: int = 0
+    has_one_length: bool = False
     expects_continue: bool = False
     upgrade: Offer | None = None
     credentials: Credentials = NO_CREDENTIALS
@@ -177,25 +183,16 @@ class RequestFields:
     secret_names: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Sender:
-    """Whoever sends such fields: authenticated once for all heads that have them.
-
-    Attributes:
-        fields: Those.
-        identity: As authenticated last; None before.
-        logged: User that the access log's text, the second, was made of.
-        audit_line: That of their Audit-ID; b"" if there is none, None before anybody asked.
-    """
-
-    fields: RequestFields
-    identity: Identity | None = None
-    logged: tuple[User, str] | None = None
-    audit_line: bytes | None = None
-
-
-def read_fields(lines: Lines, rules: FieldRules, *, is_http_10: bool) -> RequestFields:
+def read_fields(
+    lines: Lines, rules: FieldRules, section: bytes = b"", *, is_http_10: bool
+) -> RequestFields:
     """Check the fields of one result.
+
+    Args:
+        lines: Names and values.
+        rules: For this kind of client.
+        section: Their bytes, up to the empty line; b"" if they are not to be forwarded verbatim.
+        is_http_10: Whether the client speaks HTTP/1.0.
 
     Raises:
         HeadError: They are malformed, ambiguous, or not served.
@@ -203,7 +200,7 @@ def read_fields(lines: Lines, rules: FieldRules, *, is_http_10: bool) -> Request
     result = RequestFields(
         is_http_10, keep_alive=not is_http_10, secret_names=rules.credentials.secret_names
     )
-    return _Reader(result, lines, rules).read()
+    return _Reader(result, lines, rules).read(section)
 
 
 def _without_token(name: bytes, value: bytes) -> list[bytes]:
@@ -238,10 +235,12 @@ class _Reader:
         self._impersonations: Lines = []
         self._namings: Lines = []
         self._has_proto = False
+        self._is_changed = False
+        """Whether any of them is not forwarded as it stands."""
         self._listed = 0
         """Elements of lists so far."""
 
-    def read(self) -> RequestFields:
+    def read(self, section: bytes) -> RequestFields:
         result, rules = self._result, self._rules
         nominated = self._nominated()
         lines: list[bytes] = []
@@ -250,18 +249,22 @@ class _Reader:
             lower = name.lower()
             kind = kinds.get(lower) or _kind_of(lower, rules)
             if kind == _CLAIM:
+                self._is_changed = True
                 self._take_claim(lower, value, nominated)
             elif kind == _GUARDED_FIELD:
                 self._take_guarded(lower, value)
             elif lower in nominated or kind == _LOOK_ALIKE:
-                pass
+                self._is_changed = True
             elif kind == _PLAIN:
                 lines.append(b"%b: %b\r\n" % (name, value))
             elif self._goes_on(kind, lower, value):
                 if kind == _SUBPROTOCOLS and not rules.forwards_credentials:
+                    self._is_changed = True
                     lines += _without_token(name, value)
                 else:
                     lines.append(b"%b: %b\r\n" % (name, value))
+            else:
+                self._is_changed = True
         if b"upgrade" in nominated and not result.is_http_10:
             # RFC 9110, section 7.8: otherwise the field means nothing.
             result.upgrade = offered(self._upgrades, self._fields, nominated)
@@ -270,18 +273,25 @@ class _Reader:
         if self._forwarded_for and rules.believes_forwarding:
             result.address = forwarded_client(self._forwarded_for, rules.proxies)
         self._read_credentials()
-        if result.framing == CHUNKED:
+        result.is_verbatim = not self._is_changed and section == self._as_it_stands()
+        if result.is_verbatim:
+            lines.clear()
+        elif result.framing == CHUNKED:
             lines.append(b"Transfer-Encoding: chunked\r\n")
-        elif result.framing == SIZED or self._lengths:
-            lines.append(b"Content-Length: %d\r\n" % result.body_bytes)
+        elif self._lengths and result.framing != SIZED:
+            lines.append(b"Content-Length: 0\r\n")
         if not self._has_proto:
-            proto = b"https" if rules.is_tls else b"http"
-            lines.append(b"X-Forwarded-Proto: %b\r\n" % proto)
-        lines.append(VIA)
-        lines.append(b"X-Forwarded-For: ")
+            lines.append(_PROTOS[rules.is_tls])
+        lines.append(VIA_FOR)
         lines += [value + b", " for value in self._forwarded_for if value]
-        result.forward = b"".join(lines)
+        forward = b"".join(lines)
+        # One object for the many whose fields go on verbatim.
+        result.forward = next((end for end in _VERBATIM_ENDS if end == forward), forward)
         return result
+
+    def _as_it_stands(self) -> bytes:
+        """The fields as they are written when they are made anew."""
+        return b"".join([b"%b: %b\r\n" % field for field in self._fields])
 
     def _nominated(self) -> set[bytes]:
         """Field names that Connection lists; also decides whether the connection is kept."""
@@ -321,9 +331,12 @@ class _Reader:
         """Take a field that is not forwarded as it stands."""
         if lower == b"host":
             self._hosts.append(value)
-        elif lower == b"content-length":
+            return
+        if lower == b"content-length":
             self._lengths.append(value)
-        elif lower == b"transfer-encoding":
+            return
+        self._is_changed = True
+        if lower == b"transfer-encoding":
             self._codings.append(value)
         elif lower == b"upgrade":
             self._count_elements(value)
@@ -369,10 +382,13 @@ class _Reader:
 
     def _host_line(self) -> bytes:
         if not self._hosts and self._result.is_http_10:
+            self._is_changed = True
             return b"Host: %b\r\n" % (self._rules.hosts.always or self._rules.hosts.default)
         if len(self._hosts) != 1 or not _HOST.fullmatch(self._hosts[0]):
             raise HeadError(400, "a request must have exactly one valid Host field")
         self._result.host = self._hosts[0]
+        if self._rules.hosts.always:
+            self._is_changed = True
         return b"Host: %b\r\n" % (self._rules.hosts.always or self._hosts[0])
 
     def _frame(self) -> None:
@@ -388,6 +404,9 @@ class _Reader:
             if len(set(self._lengths)) != 1 or not _DIGITS.fullmatch(self._lengths[0]):
                 raise HeadError(400, "Content-Length is not one decimal number")
             result.body_bytes = int(self._lengths[0])
+            result.has_one_length = len(self._lengths) == 1
+            if not result.has_one_length or self._lengths[0] != b"%d" % result.body_bytes:
+                self._is_changed = True
             if result.body_bytes:
                 result.framing = SIZED
         if result.framing == NO_BODY:

@@ -302,13 +302,13 @@ def text_of(request: Request, user: User, found: Classification | None) -> str:
     attributes, head = request.attributes, request.head
     target, sender = head.target, head.sender
     if found is None and request.identity_until_ns <= 0:
-        who = NOBODY_KNOWN + text_of_traces(sender.fields.forward)
+        who = NOBODY_KNOWN + text_of_traces(sender.forwarded_fields)
     else:
         kept = sender.logged
         if kept is not None and kept[0] is user:
             who = kept[1]
         else:
-            who = text_of_user(user) + text_of_traces(sender.fields.forward)
+            who = text_of_user(user) + text_of_traces(sender.forwarded_fields)
             if len(who) <= MAX_KEPT_TEXT:
                 sender.logged = (user, who)
     # Nearly all targets need no escapes, nor any cutting; measured, that saves 2 us per head.

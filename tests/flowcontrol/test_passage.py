@@ -26,7 +26,7 @@ from apfproxy.flowcontrol.passage import (
     Passage,
     PassageState,
 )
-from apfproxy.flowcontrol.request_digest import RequestDigest
+from apfproxy.flowcontrol.request_digest import Asked, RequestDigest
 from apfproxy.flowcontrol.retry_after import RetryAfter
 from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, WorkEstimate
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
@@ -49,13 +49,9 @@ class Request:
 
     def __init__(self, bench: Bench, target: bytes, timeout_ns: int) -> None:
         attributes = parse_attributes("GET", target)
-        digest = RequestDigest(
-            USER,
-            attributes,
-            timeout_ns,
-            bench.kinds.kinds[attributes.is_mutating],
-            bench.control.estimator.fixed(attributes),
-        )
+        kind = bench.kinds.kinds[attributes.is_mutating]
+        fixed = bench.control.estimator.fixed(attributes)
+        digest = RequestDigest(USER, Asked(attributes, timeout_ns, kind, fixed))
         self.passage = Passage(bench.control, digest)
         self.told: list[str] = []
         self._bench = bench

@@ -10,21 +10,16 @@ import pytest
 from apfproxy.authn.authenticator import Authenticator
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Peer
 from apfproxy.proxy import client_kinds as client_kinds_module
-from apfproxy.proxy.client_kinds import MAX_KEPT_HEAD_BYTES, ClientKinds, Heads
+from apfproxy.proxy.client_kinds import ClientKinds, Heads
 from apfproxy.proxy.identification import Identification
 from apfproxy.request.user import User
 from apfproxy.settings import Address, DownstreamSettings, UpstreamSettings
-from tests.proxy.fakes import GET, OK, POST, Bench, connection_of
+from tests.proxy.fakes import GET, OK, Bench
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 GET_10 = b"GET / HTTP/1.0\r\n\r\n"
-
-
-def heads_of(bench: Bench) -> Heads:
-    """The heads of clients of which nothing is known."""
-    return bench.context.client_kinds.heads_of("10.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -45,58 +40,6 @@ def test_host_of_the_origin(upstream: UpstreamSettings, host: bytes) -> None:
         client = bench.ask(GET_10)
         assert b"\r\nHost: " + host + b"\r\n" in bench.origins[0].take()
         bench.end(client)
-
-
-@pytest.mark.parametrize(
-    ("request_", "kept"),
-    [
-        pytest.param(GET, 1, id="alone"),
-        pytest.param(GET + GET[:9], 0, id="with-the-next-one"),
-        pytest.param(POST + b"\r\n", 0, id="before-a-body"),
-        pytest.param(POST.replace(b"4", b"0") + b"\r\n", 1, id="empty-body"),
-        pytest.param(GET[:-2] + b"A: " + b"b" * MAX_KEPT_HEAD_BYTES + b"\r\n\r\n", 0, id="long"),
-    ],
-)
-def test_keeps_heads_that_will_come_again(bench: Bench, request_: bytes, kept: int) -> None:
-    """A head that is a read of its own is known by its bytes once it came twice."""
-    client = bench.ask(request_)
-    assert {} == heads_of(bench).kept
-    bench.end(client)
-    client = bench.ask(request_)
-
-    assert kept == len(heads_of(bench).kept)
-    assert f"<Heads, {kept} kept>" == repr(heads_of(bench))
-    bench.end(client)
-
-
-def test_known_head_is_used_again(bench: Bench) -> None:
-    """The same object, so what is known of it is kept too."""
-    client = bench.ask(GET)
-    heads = []
-    for _ in range(3):
-        exchange = connection_of(client).exchange
-        assert exchange is not None
-        heads.append(exchange.head)
-        bench.send(bench.origins[0], OK)
-        bench.send(client, GET)
-
-    assert heads[1] is heads[2]
-    bench.end(client)
-    bench.assert_at_rest()
-
-
-def test_kept_heads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ever new heads do not fill the memory."""
-    monkeypatch.setattr(client_kinds_module, "MAX_KEPT_HEADS", 4)
-    with Bench() as bench:
-        heads = heads_of(bench)
-        counts = []
-        for i in range(7):
-            for _ in range(2):
-                heads.read(b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % i, is_alone=True)
-            counts.append(len(heads.kept))
-
-    assert [1, 2, 3, 4, 3, 4, 3] == counts
 
 
 CERTIFICATES = (b"alice", b"bob", b"carol")
@@ -152,7 +95,7 @@ def test_clients_of_different_kinds_share_nothing() -> None:
             for certificate in (None, *CERTIFICATES)
             for is_tls in (False, True)
         ]
-        found = [each.read(GET, is_alone=True) for _ in range(2) for each in heads]
+        found = [each.read(GET, []) for _ in range(2) for each in heads]
 
     assert len(found) == len({id(request) for request in found})
     assert len(heads) == len({id(request.head.fields) for request in found[: len(heads)]})

@@ -17,20 +17,21 @@ if TYPE_CHECKING:
 
 def request_of(bench: Bench, head: bytes) -> Request:
     """The request of a head."""
-    return bench.context.client_kinds.heads_of("10.0.0.1").read(head, is_alone=True)
+    return bench.context.client_kinds.heads_of("10.0.0.1").read(head, [])
 
 
 def test_whoever_asks(bench: Bench) -> None:
     """An identity holds for all requests with the same fields, and is not in the head."""
     first = request_of(bench, GET)
     again = request_of(bench, GET)
+    request_of(bench, GET)
     assert "system:anonymous" == first.user.name
     again.identify(Identity(User("ann", ()), b"X-Remote-User: ann\r\n", 9))
     other = request_of(bench, GET.replace(b"/b ", b"/c "))
 
     assert ("ann", 9) == (other.user.name, other.identity_until_ns)
-    assert b"\r\nX-Remote-User: ann\r\n" in other.forward
-    assert b"X-Remote-User" not in other.head.forward
+    assert b"X-Remote-User: ann\r\n" == other.identity_lines
+    assert b"X-Remote-User" not in other.head.forwarded()
     assert "<Request GET b'/api/v1/namespaces/a/pods/c'>" == repr(other)
 
 

@@ -11,25 +11,29 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from apfproxy.authn.authenticator import Identity
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request_fields import VIA, FieldRules, OriginHosts
 from apfproxy.proxy.request_head import (
     MAX_KEPT_FIELDS_BYTES,
+    MAX_SENDERS,
     HeadLimits,
     HeadParser,
     HeadProbe,
     RequestHead,
 )
-from apfproxy.proxy.targets import read_target
+from apfproxy.proxy.sender import Sender
+from apfproxy.proxy.targets import read_target, with_upgrade
 from apfproxy.proxy.upgrade import Offer
+from apfproxy.request.user import ANONYMOUS
 from apfproxy.settings import AuthenticationSettings
 
 NAMES = CredentialRules.of(AuthenticationSettings())
 END = b"X-Forwarded-Proto: http\r\n" + VIA + b"X-Forwarded-For: "
 SPDY_LINES = b"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
-OWN = ("method", "target", "is_head", "forward", "framing", "is_http_10")
+OWN = ("method", "target", "is_head", "body_bytes", "framing", "is_http_10")
 OTHERS = ("keep_alive", "expects_continue", "upgrade")
 
 
@@ -43,26 +47,26 @@ def new_parser(max_kept: int = 9) -> HeadParser:
     )
 
 
-def outcome(parser: HeadParser, head: bytes) -> object:
+def outcome(parser: HeadParser, head: bytes, known: list[Sender] | None = None) -> object:
     """All that a parser finds, or the status that it refuses the head with."""
     try:
-        found = parser.parse(head)
+        found = parser.parse(head, [] if known is None else known)
     except HeadError as error:
         return error.code
-    fields = found.fields
     return [
         *(getattr(found, name) for name in (*OWN, *OTHERS)),
-        fields.body_bytes,
-        fields.credentials,
+        found.forwarded(b"I: d\r\n", b"::1"),
+        found.fields.credentials,
     ]
 
 
 def parse(head: bytes) -> RequestHead:
     """Parse a head cold and again warm, which must make no difference."""
-    parser = new_parser()
-    cold = outcome(parser, head)
-    assert cold == outcome(parser, head) == outcome(parser, head)
-    return parser.parse(head)
+    parser, known = new_parser(), list[Sender]()
+    cold = outcome(parser, head, known)
+    assert cold == outcome(parser, head, known) == outcome(parser, head, known)
+    assert cold == outcome(parser, head)
+    return parser.parse(head, known)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +88,7 @@ def test_request_lines(line: bytes, method: str, target: bytes, forwarded: bytes
     head = parse(line + b"\r\nHost: h\r\n\r\n")
 
     assert (method, target) == (head.method, head.target)
-    assert (forwarded or line) + b"\r\nHost: h\r\n" + END == head.forward
+    assert (forwarded or line) + b"\r\nHost: h\r\n" + END == head.forwarded()
     assert (method == "HEAD") == head.is_head
 
 
@@ -146,7 +150,7 @@ def test_refuses(head: bytes, code: int) -> None:
     """What must not be forwarded is refused, cold and warm."""
     parser = new_parser()
     for _ in range(2):
-        parser.parse(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        parser.parse(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", [])
 
     assert code == outcome(parser, head + b"\r\n") == outcome(parser, head + b"\r\n")
 
@@ -162,9 +166,9 @@ def test_white_space_around_values_is_no_part_of_them() -> None:
     """RFC 9112, section 5: it is left out before a value is looked at."""
     head = parse(b"POST / HTTP/1.1\r\nHost: \t h \t\r\nContent-Length: 3 \r\nA: b c\t\r\n\r\n")
 
-    expected = b"POST / HTTP/1.1\r\nHost: h\r\nA: b c\r\nContent-Length: 3\r\n" + END
-    assert expected == head.forward
-    assert 3 == head.fields.body_bytes
+    expected = b"POST / HTTP/1.1\r\nContent-Length: 3\r\nHost: h\r\nA: b c\r\n" + END
+    assert expected == head.forwarded()
+    assert 3 == head.body_bytes
 
 
 def test_upgrade_without_its_nomination_is_ignored() -> None:
@@ -184,10 +188,10 @@ def test_upgrade_without_its_nomination_is_ignored() -> None:
 def test_upgrade_depends_on_the_target(target: bytes, lines: bytes) -> None:
     """Fields that are known from one target may mean nothing with the next."""
     head = parse(b"POST %b HTTP/1.1\r\nHost: h\r\n%b\r\n" % (target, SPDY_LINES))
-    head, _, _ = read_target(head)
+    head = with_upgrade(head, read_target(head)[0])
 
     expected = b"POST %b HTTP/1.1\r\n%bHost: h\r\n" % (target, lines)
-    assert expected + END == head.forward
+    assert expected + END == head.forwarded()
     assert bool(lines) == (head.upgrade is not None)
 
 
@@ -199,7 +203,7 @@ def test_malformed_upgrade() -> None:
         b"Sec-WebSocket-Version: 8\r\n\r\n" % target
     )
     with pytest.raises(HeadError) as caught:
-        read_target(head)
+        with_upgrade(head, read_target(head)[0])
 
     assert 426 == caught.value.code
     assert caught.value.lines.endswith(b"\r\nSec-WebSocket-Version: 13\r\n")
@@ -211,8 +215,9 @@ def test_kept_fields_are_bounded() -> None:
     counts = []
     for i in range(9):
         for _ in range(2):
-            parser.parse(b"GET / HTTP/1.1\r\nHost: h%d\r\n\r\n" % i)
-            parser.parse(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % (b"h" * MAX_KEPT_FIELDS_BYTES))
+            parser.parse(b"GET / HTTP/1.1\r\nHost: h%d\r\n\r\n" % i, [])
+            long = b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % (b"h" * MAX_KEPT_FIELDS_BYTES)
+            parser.parse(long, [])
         counts.append(repr(parser))
 
     assert [1, 2, 3, 4, 3, 4, 3, 4, 3] == [int(text.split()[1]) for text in counts]
@@ -290,6 +295,68 @@ def test_any_bytes_give_a_head_or_an_error_of_ours(data: bytes) -> None:
     assert cold == warm
 
 
+lengths = st.lists(
+    st.sampled_from([b"1", b"7", b"12", b"0", b"01", b"", b"x", b"-1", b"9" * 18, b"9" * 19]),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(
+    data=heads,
+    name=st.sampled_from([b"Content-Length: ", b"content-length: ", b"Content-Length:"]),
+    place=st.integers(0, 5),
+    values=lengths,
+)
+@example(
+    data=b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length:1\r\n",
+    name=b"Content-Length: ",
+    place=2,
+    values=[b"1", b"1", b"7"],
+)
+def test_length_is_told_apart_from_the_fields(
+    data: bytes, name: bytes, place: int, values: list[bytes]
+) -> None:
+    """Whatever a connection is known by, each head means what it means alone."""
+    parts = data.split(b"\r\n")
+    place = min(max(1, place), max(1, len(parts) - 1))
+    parser, known = new_parser(), list[Sender]()
+    for value in values:
+        for _ in range(3):
+            lines = [*parts[:place], name + value, *parts[place:]]
+            head = b"\r\n".join(lines).rstrip(b"\r\n") + b"\r\n\r\n"
+            if head.find(b"\r\n\r\n") != len(head) - 4:
+                return
+            assert outcome(new_parser(), head) == outcome(parser, head, known)
+
+
+def test_a_connection_is_known_by_few_senders() -> None:
+    """Sections that came twice are known, the last first, and no more than a few."""
+    parser, known = new_parser(), list[Sender]()
+    for i in (1, 2, 3, 4, 5, 4):
+        for _ in range(2):
+            parser.parse(b"GET / HTTP/1.1\r\nHost: h%d\r\n\r\n" % i, known)
+    assert [b"h5", b"h4", b"h3"] == [each.fields.host for each in known]
+    parser.parse(b"GET / HTTP/1.1\r\nHost: h1\r\n\r\n", known)
+
+    assert [b"h1", b"h5", b"h4"] == [each.fields.host for each in known]
+    assert MAX_SENDERS == len(known)
+
+
+def test_other_fields_with_the_same_credentials() -> None:
+    """Who asks does not depend on a trace's identifier."""
+    parser, known = new_parser(), list[Sender]()
+    section = b"Host: h\r\nAuthorization: Bearer %b\r\nTraceparent: %d\r\n\r\n"
+    for _ in range(2):
+        first = parser.parse(b"GET / HTTP/1.1\r\n" + section % (b"a", 1), known)
+    first.sender.identity = identity = Identity(ANONYMOUS, b"", 1)
+    same = parser.parse(b"GET / HTTP/1.1\r\n" + section % (b"a", 2), known)
+    other = parser.parse(b"GET / HTTP/1.1\r\n" + section % (b"b", 2), known)
+
+    assert identity is same.sender.identity
+    assert None is other.sender.identity
+
+
 @given(data=heads)
 def test_accepts_no_more_than_llhttp(data: bytes) -> None:
     """A head that is known in part is accepted only if a cold parse by llhttp accepts it."""
@@ -307,7 +374,7 @@ def test_accepts_no_more_than_llhttp(data: bytes) -> None:
     except httptools.HttpParserUpgrade:
         assert b"upgrade" in head.lower()
 
-    assert parser.parse(head).method == judge.get_method().decode()
+    assert parser.parse(head, []).method == judge.get_method().decode()
 
 
 @given(data=st.one_of(heads, st.binary(max_size=40)), cuts=st.lists(st.integers(0, 60)))

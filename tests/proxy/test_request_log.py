@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.proxy.request_fields import RequestFields, Sender
+from apfproxy.proxy.request_fields import RequestFields
 from apfproxy.proxy.request_log import (
     CUT,
     FLUSH_PERIOD_NS,
@@ -28,6 +28,7 @@ from apfproxy.proxy.request_log import (
     quoted,
     text_of,
 )
+from apfproxy.proxy.sender import Sender
 from apfproxy.proxy.traces import audit_line
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.target import KNOWN_PARAMETERS

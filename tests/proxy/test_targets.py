@@ -12,7 +12,7 @@ from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser, RequestHead
-from apfproxy.proxy.targets import MAX_KEPT_TARGET_BYTES
+from apfproxy.proxy.targets import MAX_KEPT_LINE_BYTES
 from apfproxy.settings import AuthenticationSettings
 from tests.proxy.fakes import Bench
 
@@ -26,7 +26,7 @@ def parse(line: bytes) -> RequestHead:
     parser = HeadParser(
         HeadLimits(9, 9999), FieldRules(OriginHosts(b"o", b""), names), MemoryBudget(0)
     )
-    return parser.parse(line + b" HTTP/1.1\r\nHost: h\r\n\r\n")
+    return parser.parse(line + b" HTTP/1.1\r\nHost: h\r\n\r\n", [])
 
 
 def prepare(bench: Bench, line: bytes) -> Request:
@@ -183,7 +183,7 @@ def test_kept_targets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             second = prepare(bench, b"GET /%d" % i).attributes
             assert second is prepare(bench, b"GET /%d" % i).attributes
             for _ in range(3):
-                prepare(bench, b"GET /" + b"a" * MAX_KEPT_TARGET_BYTES)
+                prepare(bench, b"GET /" + b"a" * MAX_KEPT_LINE_BYTES)
             counts.append(int(repr(bench.targets).split()[1]))
 
     assert [1, 2, 3, 4, 3, 4, 3] == counts

@@ -106,9 +106,9 @@ def _not_of_those_who_leave(log: Callable[..., None]) -> Callable[..., None]:
 
 def _forgets_half(forget: Callable[..., None]) -> Callable[..., None]:
     def mutated(self: ClientConnection) -> None:
-        kept = self._kept
+        known, request = self._known[:], self._last_request
         forget(self)
-        self._kept = kept
+        self._known[:], self._last_request = known, request
 
     return mutated
 

@@ -1,0 +1,89 @@
+"""Whoever sends certain header fields: what those say is found out once for all heads with them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from apfproxy.proxy.request_fields import SIZED
+
+if TYPE_CHECKING:
+    from apfproxy.authn.authenticator import Identity
+    from apfproxy.proxy.request_fields import RequestFields
+    from apfproxy.request.user import User
+
+_LENGTH = re.compile(rb"(?:\A|\n)content-length: ([1-9][0-9]{0,17})(?=\r\n)", re.IGNORECASE)
+_LENGTH_PART = b"ength: "
+_ZERO = 48
+_MAX_DIGITS = 18
+
+SectionKey = tuple[bytes, bytes]
+"""A field section in two parts: what stands before the digits of Content-Length, and what behind
+them; b"" and all of it if it has no length, or not one that is told apart from the rest."""
+
+
+def key_of(section: bytes) -> tuple[SectionKey, int]:
+    """The parts of a section, and the length that stands between them; 0 if there is none."""
+    if _LENGTH_PART in section:
+        found = list(_LENGTH.finditer(section))
+        if len(found) == 1:
+            start, end = found[0].span(1)
+            return (section[:start], section[end:]), int(found[0][1])
+    return (b"", section), 0
+
+
+class Sender:
+    """A field section, whatever length of a body it says, and who sends it.
+
+    Attributes:
+        fields: What the section says.
+        key: Its bytes, without the digits of a length.
+        identity: As authenticated last; None before.
+        logged: User that the access log's text, the second, was made of.
+        audit_line: That of their Audit-ID; b"" if there is none, None before anybody asked.
+    """
+
+    __slots__ = ("_after", "_before", "audit_line", "fields", "identity", "key", "logged")
+
+    def __init__(self, fields: RequestFields, key: SectionKey = (b"", b"")) -> None:
+        self.fields = fields
+        self.key = key
+        self._before, self._after = key
+        self.identity: Identity | None = None
+        self.logged: tuple[User, str] | None = None
+        self.audit_line: bytes | None = None
+
+    def body_bytes_in(self, head: bytes, start: int) -> int:
+        """The length of the body in a head that has this section; -1 if it has another one.
+
+        Args:
+            head: All of it.
+            start: Where its fields begin.
+        """
+        before, after = self._before, self._after
+        if not before:
+            if len(after) == len(head) - start and head.endswith(after):
+                return self.fields.body_bytes
+            return -1
+        if not head.startswith(before, start) or not head.endswith(after):
+            return -1
+        digits = head[start + len(before) : len(head) - len(after)]
+        if digits.isdigit() and digits[0] != _ZERO and len(digits) <= _MAX_DIGITS:
+            return int(digits)
+        return -1
+
+    @property
+    def forwarded_fields(self) -> bytes:
+        """The lines of all fields that are forwarded; of some length if they have one."""
+        fields = self.fields
+        if not fields.is_verbatim:
+            return fields.forward
+        return (b"1" if self._before else b"").join(self.key)[:-2] + fields.forward
+
+    def __repr__(self) -> str:
+        return f"<Sender of {len(self._before) + len(self._after)} bytes>"
+
+
+def is_of_any_length(fields: RequestFields) -> bool:
+    """Whether a section says the same of all but its body, whatever length that has."""
+    return fields.framing == SIZED and fields.has_one_length
