@@ -115,7 +115,7 @@ def start_contender(name: str, site: Site, upstream_port: int) -> Process:
     """Start one proxy before an origin.
 
     Args:
-        name: One of `CONTENDERS`, or `WITH`.
+        name: One of `CONTENDERS` or of the site's builds, or `WITH`.
         site: Where to run it.
         upstream_port: Where the origin listens on 127.0.0.1.
 
@@ -125,7 +125,7 @@ def start_contender(name: str, site: Site, upstream_port: int) -> Process:
     Raises:
         LoadTestError: It is not installed or does not start.
     """
-    if name in {"apfproxy", WITH}:
+    if name == WITH or name in site.builds:
         return _start_apfproxy(name, site, upstream_port)
     if name == "haproxy":
         return _start_haproxy(name, site, upstream_port)
@@ -194,6 +194,7 @@ def _start_apfproxy(name: str, site: Site, upstream_port: int) -> Process:
     if name == WITH and "observe" in features:
         arguments += ["--enforcement", "observe"]
     process, _ = start_apfproxy(
+        build=site.builds["apfproxy" if name == WITH else name],
         upstream_port=upstream_port,
         upstream_scheme="http" if site.upstream_tls is None else "https",
         believes_headers=site.token_file is None,

@@ -11,13 +11,17 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from loadtest.processes import LoadTestError
+from loadtest.contenders import start_contender
+from loadtest.nginx_origin import start_nginx_origin
+from loadtest.processes import LoadTestError, start_origin
 from loadtest.wrk import FIELDS, TARGET
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Sequence
 
     from loadtest.processes import Process
+    from loadtest.site import Site
 
 WATCH_TARGET = "/api/v1/pods?watch=true"
 WARM_UP = 300
@@ -27,6 +31,9 @@ SETTLE_S = 2.0
 """Quiet time before memory is read; watches have given back their seats by then."""
 
 ANSWER_WITHIN_S = 60.0
+
+TARGETS = {"idle_bytes": 6 * 1024, "watch_bytes": 20 * 1024}
+"""What apfproxy is to stay within: bytes per connection and per watch."""
 
 
 def idle_bytes(proxy: Process, count: int, tls: ssl.SSLContext | None = None) -> float:
@@ -113,3 +120,50 @@ def _receive(connection: socket.socket, until: bytes) -> bytes:
         if not data or is_refusal:
             break
     return received
+
+
+def weigh(
+    proxies: Sequence[str], site: Site, connections: int, watches: int
+) -> dict[str, dict[str, float]]:
+    """Measure each proxy's memory per idle connection and per open watch; print both.
+
+    Args:
+        proxies: Their names.
+        site: Where the programs run.
+        connections: How many idle ones; 0 leaves them out.
+        watches: How many open ones; 0 leaves them out.
+
+    Returns:
+        Proxy to `idle_bytes` and `watch_bytes`.
+    """
+    weights: dict[str, dict[str, float]] = {}
+    print(f"\n{'proxy':<10}{'KiB/idle connection':>21}{'KiB/open watch':>16}")
+    for name in proxies:
+        weights[name] = {}
+        if connections:
+            with start_nginx_origin(site) as origin:
+                weights[name]["idle_bytes"] = _weigh_one(name, site, origin, connections)
+        if watches:
+            with start_origin(directory=site.directory, core=site.load_core) as origin:
+                weights[name]["watch_bytes"] = _weigh_one(name, site, origin, watches)
+        texts = [f"{weights[name].get(key, 0) / 1024:.2f}" for key in ("idle_bytes", "watch_bytes")]
+        print(f"{name:<10}{texts[0]:>21}{texts[1]:>16}", flush=True)
+    # With TLS most is what OpenSSL holds, in every proxy; compare with the others.
+    judged = weights.get("apfproxy", {}) if site.tls is None else {}
+    for key, measured in judged.items():
+        verdict = "within" if measured <= TARGETS[key] else "ABOVE"
+        what = "idle connection" if key == "idle_bytes" else "open watch"
+        print(
+            f"apfproxy: {measured / 1024:.2f} KiB per {what}, "
+            f"{verdict} the target of {TARGETS[key] / 1024:g}"
+        )
+    return weights
+
+
+def _weigh_one(name: str, site: Site, origin: Process, count: int) -> float:
+    # A new process for each figure: memory that an earlier load left free would hide the growth.
+    context = site.tls.client_context() if site.tls is not None else None
+    with start_contender(name, site, origin.port) as proxy:
+        if origin.name == "origin":
+            return watch_bytes(proxy, count, context)
+        return idle_bytes(proxy, count, context)

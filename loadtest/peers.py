@@ -20,6 +20,13 @@ With --with a second apfproxy, `apf+with`, has features on that the first has of
 rounds, and the ratio of the two says what they cost.
 
     python -m loadtest.peers --proxies apfproxy --with access-log,top-flows --idle 0 --watches 0
+
+With --interpreter more builds of apfproxy take part: what a virtual environment has installed, or
+another checkout.  --check compares the ratios to HAProxy with those in a file, which --write makes,
+and fails if one is more than 10 % worse.
+
+    python -m loadtest.peers --interpreter compiled=wheel/bin/python --check loadtest/ratios.json
+    python -m loadtest.peers --interpreter before=../other-checkout --proxies haproxy,apfproxy
 """
 
 from __future__ import annotations
@@ -34,16 +41,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadtest.arguments import Parser, count_up_to, names_from
+from loadtest.builds import THIS, kind_of, named_build
 from loadtest.cluster import CONNECTIONS, users, write_token_file
 from loadtest.contenders import CONTENDERS, FEATURES, WITH, start_contender
-from loadtest.memory import idle_bytes, watch_bytes
+from loadtest.memory import weigh
 from loadtest.nginx_origin import MAX_CONNECTIONS, start_nginx_origin
 from loadtest.processes import (
     Process,
     exit_status,
     raise_descriptor_limit,
-    start_origin,
 )
+from loadtest.program import BEYOND_A_LIMIT
+from loadtest.ratios import TARGETS as TARGET_RATIOS
+from loadtest.ratios import Ratios, compare_ratios, mix_name, read_ratios, write_ratios
 from loadtest.site import Site
 from loadtest.tls_site import make_tls
 from loadtest.wrk import KEPT_MIXES, MIXES, Measurement, Variety, drive
@@ -53,9 +63,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 BASELINE = "haproxy"
-TARGETS = {"ratio": 1.8, "idle_bytes": 6 * 1024, "watch_bytes": 20 * 1024}
-"""What apfproxy is to stay within: times HAProxy's CPU, and bytes per connection and per watch."""
-
 MAX_FEATURES_RATIO = 1.1
 """What features that are on may make of the CPU per request."""
 
@@ -178,77 +185,57 @@ def print_medians(results: Sequence[Result], options: argparse.Namespace) -> lis
             ratio = statistics.median(ratios) if ratios else None
             print_row("median", mix, name, measurement, ratio)
             medians.append(Result(0, mix, name, measurement, ratio))
-    for each in medians:
-        if each.proxy == "apfproxy" and each.ratio is not None:
-            verdict = "within" if each.ratio <= TARGETS["ratio"] else "ABOVE"
-            print(
-                f"apfproxy, {each.mix}: {each.ratio:.2f} times HAProxy's CPU per request, "
-                f"{verdict} the target of {TARGETS['ratio']}"
-            )
+    for mix in options.mix:
+        for name in options.builds:
+            print_relations(results, mix, name, options)
     if WITH in options.proxies:
         print_features(results, options)
     return medians
 
 
+def print_relations(
+    results: Sequence[Result], mix: str, name: str, options: argparse.Namespace
+) -> None:
+    """Print whether a build meets its target, and how it relates to this checkout's."""
+    ratio = median_ratio(results, mix, name, BASELINE)
+    target = TARGET_RATIOS[kind_of(options.versions[name])].get(mix)
+    if ratio is not None and target is not None and not (options.tls or options.upstream_tls):
+        verdict = "within" if ratio <= target else "ABOVE"
+        print(
+            f"{name}, {mix}: {ratio:.2f} times HAProxy's CPU per request, "
+            f"{verdict} the target of {target}"
+        )
+    relation = None if name == "apfproxy" else median_ratio(results, mix, name, "apfproxy")
+    if relation is not None:
+        print(f"{name}, {mix}: {relation:.3f} times apfproxy's CPU per request")
+
+
+def median_ratio(results: Sequence[Result], mix: str, name: str, to: str) -> float | None:
+    """The median over the rounds of the ratio within each; None if one took no part."""
+    cpu = {
+        (each.round, each.proxy): each.measurement.cpu_us_per_request
+        for each in results
+        if each.mix == mix
+    }
+    ratios = [
+        spent / cpu[number, to]
+        for (number, proxy), spent in cpu.items()
+        if proxy == name and (number, to) in cpu
+    ]
+    return statistics.median(ratios) if ratios else None
+
+
 def print_features(results: Sequence[Result], options: argparse.Namespace) -> None:
     """Print what the features cost: the median over the rounds of the ratio within each."""
     for mix in options.mix:
-        cpu = {
-            (each.round, each.proxy): each.measurement.cpu_us_per_request
-            for each in results
-            if each.mix == mix
-        }
-        ratio = statistics.median(
-            cpu[number, WITH] / cpu[number, "apfproxy"] for number in range(1, options.rounds + 1)
-        )
+        ratio = median_ratio(results, mix, WITH, "apfproxy")
+        if ratio is None:
+            continue
         verdict = "within" if ratio <= MAX_FEATURES_RATIO else "ABOVE"
         print(
             f"apfproxy with {', '.join(options.features)}, {mix}: {ratio:.3f} times the CPU per "
             f"request without, {verdict} the target of {MAX_FEATURES_RATIO}"
         )
-
-
-def weigh(options: argparse.Namespace, site: Site) -> dict[str, dict[str, float]]:
-    """Measure each proxy's memory per idle connection and per open watch; print both.
-
-    Args:
-        options: The command line.
-        site: Where the programs run.
-
-    Returns:
-        Proxy to `idle_bytes` and `watch_bytes`.
-    """
-    weights: dict[str, dict[str, float]] = {}
-    print(f"\n{'proxy':<10}{'KiB/idle connection':>21}{'KiB/open watch':>16}")
-    for name in options.proxies:
-        weights[name] = {}
-        if options.idle:
-            with start_nginx_origin(site) as origin:
-                weights[name]["idle_bytes"] = _weigh_one(name, site, origin, options.idle)
-        if options.watches:
-            with start_origin(directory=site.directory, core=site.load_core) as origin:
-                weights[name]["watch_bytes"] = _weigh_one(name, site, origin, options.watches)
-        texts = [f"{weights[name].get(key, 0) / 1024:.2f}" for key in ("idle_bytes", "watch_bytes")]
-        print(f"{name:<10}{texts[0]:>21}{texts[1]:>16}", flush=True)
-    # With TLS most is what OpenSSL holds, in every proxy; compare with the others.
-    judged = weights.get("apfproxy", {}) if site.tls is None else {}
-    for key, measured in judged.items():
-        verdict = "within" if measured <= TARGETS[key] else "ABOVE"
-        what = "idle connection" if key == "idle_bytes" else "open watch"
-        print(
-            f"apfproxy: {measured / 1024:.2f} KiB per {what}, "
-            f"{verdict} the target of {TARGETS[key] / 1024:g}"
-        )
-    return weights
-
-
-def _weigh_one(name: str, site: Site, origin: Process, count: int) -> float:
-    # A new process for each figure: memory that an earlier load left free would hide the growth.
-    context = site.tls.client_context() if site.tls is not None else None
-    with start_contender(name, site, origin.port) as proxy:
-        if origin.name == "origin":
-            return watch_bytes(proxy, count, context)
-        return idle_bytes(proxy, count, context)
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -273,6 +260,17 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=names_from(FEATURES, "feature"),
         help="features of a second apfproxy: " + ",".join(FEATURES),
     )
+    add(
+        "--interpreter",
+        dest="builds",
+        action="append",
+        type=named_build,
+        default=[],
+        metavar="NAME=PYTHON",
+        help="one more apfproxy: of a virtual environment, or NAME=CHECKOUT; may be repeated",
+    )
+    add("--check", type=Path, metavar="FILE", help="fail if ratios are 10%% worse than there")
+    add("--write", type=Path, metavar="FILE", help="write the ratios there")
     add("--tls", action="store_true", help="clients speak TLS 1.3 to the proxies")
     add("--upstream-tls", action="store_true", help="the proxies speak TLS 1.3 to the origin")
     add("--add-headers", action="store_true", help="HAProxy and nginx set Via, X-Forwarded-* too")
@@ -291,11 +289,23 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         if "apfproxy" not in options.proxies:
             parser.error("--with compares with apfproxy: name it in --proxies")
         options.proxies.append(WITH)
+    if (options.check or options.write) and BASELINE not in options.proxies:
+        parser.error("--check and --write need ratios to HAProxy: name it in --proxies")
+    own = [("apfproxy", THIS)] if "apfproxy" in options.proxies else []
+    for name, _ in options.builds:
+        if name in {*CONTENDERS, *options.proxies}:
+            parser.error(f"--interpreter {name}=...: another proxy has that name")
+        options.proxies.append(name)
+    options.builds = dict([*own, *options.builds])
     return options
 
 
-def run(options: argparse.Namespace) -> None:
-    """Run what the command line asks for and write the JSON file."""
+def run(options: argparse.Namespace) -> bool:
+    """Run what the command line asks for and write the files; whether a ratio is too bad."""
+    committed = read_ratios(options.check) if options.check else None
+    options.versions = {name: build.version() for name, build in options.builds.items()}
+    for name, version in options.versions.items():
+        print(f"{name} is {version}")
     results: list[Result] = []
     medians: list[Result] = []
     weights: dict[str, dict[str, float]] = {}
@@ -311,12 +321,13 @@ def run(options: argparse.Namespace) -> None:
             tls=tls if options.tls else None,
             upstream_tls=tls if options.upstream_tls else None,
             features=options.features,
+            builds=options.builds,
         )
         if not options.memory_only:
             results = compare(options, site)
             medians = print_medians(results, options)
         if options.idle or options.watches:
-            weights = weigh(options, site)
+            weights = weigh(options.proxies, site, options.idle, options.watches)
     if options.json:
         text = json.dumps(
             {
@@ -327,6 +338,21 @@ def run(options: argparse.Namespace) -> None:
             indent=2,
         )
         options.json.write_text(text + "\n")
+    return judge(medians, committed, options)
+
+
+def judge(medians: Sequence[Result], committed: Ratios | None, options: argparse.Namespace) -> bool:
+    """Compare the ratios with committed ones and write them, as asked; whether one is too bad."""
+    ratios: Ratios = {}
+    for each in medians:
+        if each.proxy in options.builds and each.ratio is not None:
+            mix = mix_name(each.mix, tls=options.tls, upstream_tls=options.upstream_tls)
+            ratios.setdefault(mix, {})[each.proxy] = each.ratio
+    lines, is_worse = compare_ratios(ratios, committed) if committed is not None else ([], False)
+    print("".join(f"{line}\n" for line in lines), end="")
+    if options.write:
+        write_ratios(options.write, ratios)
+    return is_worse
 
 
 def _as_json(result: Result) -> dict[str, object]:
@@ -342,7 +368,9 @@ def _as_json(result: Result) -> dict[str, object]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the comparison; the result is the exit status."""
     options = parse_arguments(arguments)
-    return exit_status("peers", lambda: run(options))
+    is_worse: list[bool] = []
+    status = exit_status("peers", lambda: is_worse.append(run(options)))
+    return status or (BEYOND_A_LIMIT if any(is_worse) else 0)
 
 
 if __name__ == "__main__":

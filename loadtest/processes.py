@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
+    from loadtest.builds import Build
+
 READY_WITHIN_S = 15.0
 """How long until a program's port has to answer; an interpreter on a busy core needs seconds."""
 
@@ -253,6 +255,7 @@ def start_apfproxy(
     core: int | None = None,
     arguments: Sequence[str] = (),
     name: str = "apfproxy",
+    build: Build | None = None,
 ) -> tuple[Process, int]:
     """Start `apfproxy serve`.
 
@@ -264,6 +267,7 @@ def start_apfproxy(
         core: The CPU that it is confined to.
         arguments: More arguments of `apfproxy serve`.
         name: What messages call it.
+        build: Which apfproxy; None for that of this checkout.
 
     Returns:
         The process, and the port of its admin listener.
@@ -277,7 +281,7 @@ def start_apfproxy(
     process = Process(
         name,
         [
-            *python_module("apfproxy"),
+            *(python_module("apfproxy") if build is None else build.command()),
             "serve",
             "--upstream",
             f"{upstream_scheme}://{host}:{upstream_port}",
@@ -291,6 +295,7 @@ def start_apfproxy(
         port=port,
         core=core,
         directory=directory,
+        environment=None if build is None else build.environment(),
     )
     try:
         process.wait_for_port(admin_port)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from loadtest.builds import THIS
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from loadtest.builds import Build
     from loadtest.tls_site import TlsSite
 
 
@@ -34,6 +38,9 @@ class Site(NamedTuple):
 
     features: Sequence[str] | None = None
     """What `WITH` has on and apfproxy has not; None leaves apfproxy its defaults."""
+
+    builds: Mapping[str, Build] = MappingProxyType({"apfproxy": THIS})
+    """Each apfproxy's name, and what it is; `WITH` is the first of them."""
 
     token_file: Path | None = None
     """The tokens that apfproxy knows; without, it believes identity headers."""

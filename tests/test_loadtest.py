@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+import re
+import shutil
 import subprocess
 import sys
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from loadtest.processes import ROOT
+from loadtest.cluster import draw_heads, draw_request, draw_user, users
+from loadtest.processes import ROOT, LoadTestError
+from loadtest.ratios import compare_ratios, read_ratios, write_ratios
+from loadtest.wrk import CLIENTS_REQUESTS_PER_S, Measurement, Variety, drive
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from loadtest.processes import Process
 
 MODULES = sorted(path.stem for path in (ROOT / "loadtest").glob("*.py"))
 
@@ -34,3 +49,95 @@ def test_wrong_arguments_get_one_line(name: str) -> None:
     )
 
     assert (2, 1) == (done.returncode, done.stderr.count("\n"))
+
+
+def test_worse_ratios_are_told_and_fail() -> None:
+    """Beyond 10 % a ratio is too bad; one that no file has is only told."""
+    committed = {"cluster": {"apfproxy": 2.0, "compiled": 1.0}}
+
+    lines, is_worse = compare_ratios({"cluster": {"apfproxy": 2.1, "compiled": 0.9}}, committed)
+
+    assert not is_worse
+    assert ["5.0% worse", "10.0% better"] == [line.split(": ")[-1] for line in lines]
+    assert compare_ratios({"cluster": {"apfproxy": 2.3}}, committed)[1]
+    assert not compare_ratios({"same": {"apfproxy": 2.3}}, committed)[1]
+
+
+def test_writing_ratios_keeps_those_not_measured(tmp_path: Path) -> None:
+    """A run of one mix leaves the others in the file."""
+    file = tmp_path / "ratios.json"
+    write_ratios(file, {"cluster": {"apfproxy": 2.0}, "same": {"apfproxy": 1.111}})
+
+    write_ratios(file, {"cluster": {"compiled": 1.5}})
+
+    assert read_ratios(file) == {
+        "cluster": {"apfproxy": 2.0, "compiled": 1.5},
+        "same": {"apfproxy": 1.11},
+    }
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"same": 1}', '{"same": {"apfproxy": 0}}'])
+def test_a_file_without_ratios_is_refused(tmp_path: Path, text: str) -> None:
+    """The message says how to make one."""
+    file = tmp_path / "ratios.json"
+    file.write_text(text)
+
+    with pytest.raises(LoadTestError, match="--write"):
+        read_ratios(file)
+
+
+def test_the_clients_of_a_cluster_are_drawn_from_seeds() -> None:
+    """The same seed gives the same heads; each has the token of one of the users."""
+    heads = draw_heads(1000, seed=1)
+    tokens = {user.token for user in users()}
+
+    assert heads == draw_heads(1000, seed=1) != draw_heads(1000, seed=2)
+    assert {900} == {len(token) for token in tokens}
+    assert tokens >= {
+        re.search(rb"Authorization: Bearer (\S+)", head)[1].decode()  # type: ignore[index]
+        for head in heads
+    }
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
+@pytest.mark.timeout(60)
+def test_wrk_sends_the_heads_of_a_cluster(tmp_path: Path) -> None:
+    """What the script makes is what `draw_request` means, with a body where one is due."""
+    seen: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                seen.append(head := await reader.readuntil(b"\r\n\r\n"))
+                length = re.search(rb"Content-Length: (\d+)", head)
+                await reader.readexactly(int(length[1]) if length else 0)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async def serve() -> Measurement:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, limit=1 << 16)
+        port = server.sockets[0].getsockname()[1]
+        proxy = cast("Process", SimpleNamespace(name="here", port=port, cpu_ns=lambda: 0))
+        async with server:
+            return await asyncio.to_thread(
+                drive,
+                proxy,
+                mix="cluster",
+                variety=Variety(seed=3),
+                seconds=1,
+                connections=2,
+                core=None,
+                directory=tmp_path,
+            )
+
+    measured = asyncio.run(serve())
+
+    rng, everybody = random.Random(3), users()  # noqa: S311 - requests of a test
+    expected = []
+    for _ in range(2):
+        user = draw_user(rng, everybody)
+        expected += [draw_request(rng).head(user) for _ in range(CLIENTS_REQUESTS_PER_S // 2)]
+    assert measured.requests > 0
+    assert set(seen) <= set(expected)
+    assert {b"GET", b"PUT", b"PATCH"} == {head.split()[0] for head in seen}
