@@ -28,7 +28,7 @@ from apfproxy.proxy.exchange_state import (
     TUNNELLING,
     ExchangeEvent,
 )
-from apfproxy.proxy.request_log import Failure, Record
+from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.told import told_lines
 from apfproxy.proxy.traces import audit_line
 
@@ -389,23 +389,20 @@ class ExchangeBase:
         else:
             seats, asked_ns = ticket.estimate.max_seats, ticket.arrived_ns
         access_log.take(
-            Record(
-                self.request,
-                self.request.user,
-                passage.classification,
-                self.head.fields.address or self._client.address,
-                self._begun_ns,
-                asked_ns,
-                self._sent_ns,
-                now_ns,
-                seats,
-                status,
-                upstream_status,
-                body_bytes,
-                reason,
-                self._made_line,
-                "; ".join(filter(None, (why, self._why))),
-            )
+            self.request,
+            passage.classification,
+            self.head.fields.address or self._client.address,
+            self._begun_ns,
+            asked_ns,
+            self._sent_ns,
+            now_ns,
+            seats,
+            status,
+            upstream_status,
+            body_bytes,
+            reason,
+            self._made_line,
+            "; ".join(filter(None, (why, self._why))),
         )
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ from apfproxy.proxy.exchange_state import (
 )
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.request_fields import VIA
-from apfproxy.proxy.request_log import Failure, Record
+from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead, is_event_stream
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.proxy.upgrade import switch_lines, switched
@@ -65,9 +65,10 @@ class Forwarding(ExchangeBase):
         self.state = AWAITING if self.state is NEW else SEND[self.state]
         self._upstream = connection
         client, held = self._client, self._held
-        head = self.head.forwarded(self.request.identity_lines, client.forwarded_suffix)
+        suffix = client.forwarded_suffix
         if self._context.has_audit_ids:
-            head = self._with_audit_id(head)
+            suffix = self._with_audit_id(suffix)
+        head = self.head.forwarded(self.request.identity_lines, suffix)
         if held:
             # From here on the body is the connection's, so there is no way to send it twice.
             self._held = b""
@@ -87,16 +88,18 @@ class Forwarding(ExchangeBase):
         else:
             client.resume_reading()
 
-    def _with_audit_id(self, head: bytes) -> bytes:
-        """The head to forward with an Audit-ID, if the client has not sent one."""
+    def _with_audit_id(self, suffix: bytes) -> bytes:
+        """The end of a head to forward with an Audit-ID, if the client has not sent one."""
         line = self._audit_line()
-        return b"".join((head[:-2], line, b"\r\n")) if line is self._made_line else head
+        return b"".join((suffix[:-2], line, b"\r\n")) if line is self._made_line else suffix
 
     def _answer_lines(self, head: ResponseHead, now_ns: int) -> bytes:
         """The header lines that are added to the origin's."""
-        lines = self._class_lines(now_ns)
+        request = self.request
+        is_known = request.lines_of is self.passage.classification
+        lines = request.class_lines if is_known else self._class_lines(now_ns)
         if self._context.has_audit_ids and not head.has_audit_id:
-            lines += self._audit_line()
+            return lines + self._audit_line()
         return lines
 
     def on_no_connection(self, code: int, reason: str) -> None:
@@ -147,9 +150,7 @@ class Forwarding(ExchangeBase):
             if request.upgrade is not None:
                 # The origin may wait for bytes of a protocol that it will not get.
                 self._is_whole = False
-        asked = self.request
-        known = asked.lines_of is self.passage.classification and not context.has_audit_ids
-        lines = asked.class_lines if known else self._answer_lines(head, now_ns)
+        lines = self._answer_lines(head, now_ns)
         client.send(b"".join((head.lines, VIA, lines, framing, connection, body)))
         if is_whole:
             self._end(now_ns)
@@ -294,23 +295,20 @@ class Forwarding(ExchangeBase):
         elif context.access_log is not None:
             # As `_log`, for the usual request.
             context.access_log.take(
-                Record(
-                    request,
-                    request.user,
-                    passage.classification,
-                    self.head.fields.address or client.address,
-                    self._begun_ns,
-                    ticket.arrived_ns,
-                    self._sent_ns,
-                    now_ns,
-                    ticket.estimate.max_seats,
-                    status,
-                    status,
-                    self._body_bytes,
-                    "",
-                    self._made_line,
-                    self._why,
-                )
+                request,
+                passage.classification,
+                self.head.fields.address or client.address,
+                self._begun_ns,
+                ticket.arrived_ns,
+                self._sent_ns,
+                now_ns,
+                ticket.estimate.max_seats,
+                status,
+                status,
+                self._body_bytes,
+                "",
+                self._made_line,
+                self._why,
             )
         if request.is_list and status == _OK and self._body_bytes:
             context.flow_control.costs.list_finished(request.attributes, self._body_bytes)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.flowcontrol.request_digest import Asked
     from apfproxy.proxy.request_head import RequestHead
-    from apfproxy.request.user import User
 
 
 class Request(RequestDigest):
@@ -28,7 +27,6 @@ class Request(RequestDigest):
         identity_until_ns: On the clock of the process: until then the user is who it is; 0 before
             that is known.
         class_lines: The header lines that name the class `lines_of`; b"" before there is one.
-        logged: Class and user that the access log's text, the third, was made of.
     """
 
     __slots__ = (
@@ -38,7 +36,6 @@ class Request(RequestDigest):
         "identity_lines",
         "identity_until_ns",
         "lines_of",
-        "logged",
     )
 
     def __init__(self, head: RequestHead, asked: Asked, answer_timeout_ns: int) -> None:
@@ -49,7 +46,6 @@ class Request(RequestDigest):
         self.identity_until_ns = 0
         self.class_lines = b""
         self.lines_of: Classification | None = None
-        self.logged: tuple[Classification | None, User, str] | None = None
         known = head.sender.identity
         if known is not None:
             self.identify(known)

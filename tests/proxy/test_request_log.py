@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.proxy import request_log
 from apfproxy.proxy.request_fields import RequestFields
 from apfproxy.proxy.request_log import (
     CUT,
@@ -22,11 +23,11 @@ from apfproxy.proxy.request_log import (
     MAX_TEXT,
     PARAMETERS,
     Failure,
-    Record,
     RequestLog,
-    known_query,
+    query_text,
     quoted,
-    text_of,
+    text_of_target,
+    text_of_user,
 )
 from apfproxy.proxy.sender import Sender
 from apfproxy.proxy.traces import audit_line
@@ -72,7 +73,16 @@ class FakeHead:
         self.attributes = parse_attributes(method, target)
         self.user = user
         self.identity_until_ns = 1
-        self.logged = None
+
+
+class FakeClass:
+    """What of a classification is in a line."""
+
+    def __init__(self, distinguisher: str, generation: int) -> None:
+        counters = SimpleNamespace(flow_schema="schema")
+        self.flow = SimpleNamespace(distinguisher=distinguisher, counters=counters)
+        self.level = SimpleNamespace(name="level")
+        self.generation = generation
 
 
 def head_of(target: bytes = b"/a", user: User | None = None) -> Request:
@@ -85,9 +95,7 @@ def give(recorder: Recorder, status: int = 200, reason: str = "", number: int = 
     """Let requests end."""
     for _ in range(number):
         head = head_of()
-        recorder.log.take(
-            Record(head, head.user, None, "::1", 0, 1, 2, 3, 1, status, status, 9, reason)
-        )
+        recorder.log.take(head, None, "::1", 0, 1, 2, 3, 1, status, status, 9, reason)
 
 
 @pytest.fixture
@@ -107,11 +115,7 @@ def test_times() -> None:
         (8_000_000_000, 9_000_000_000, 0),
         (0, 9_900_000_000, 9_900_000_000),
     ):
-        recorder.log.take(
-            Record(
-                head, head.user, None, "::1", begun_ns, asked_ns, sent_ns, 10**10, 1, 0, 0, 0, ""
-            )
-        )
+        recorder.log.take(head, None, "::1", begun_ns, asked_ns, sent_ns, 10**10, 1, 0, 0, 0, "")
     recorder.log.flush()
 
     assert [
@@ -188,18 +192,46 @@ def test_lines_are_made_many_at_a_time() -> None:
     assert 2 * FLUSH_PERIOD_NS == recorder.clock.now_ns()
 
 
-def test_text_is_kept_with_its_head() -> None:
-    """Equal heads of one class and user share it; another user has another one."""
+def test_text_is_kept_with_its_sender() -> None:
+    """Requests with the same fields share it while they are of one user, unless it is long."""
     recorder = Recorder()
-    head = head_of()
-    for name in ("ann", "ann", "bob"):
-        user = head.user if name == "ann" else User(name, ())
-        recorder.log.take(Record(head, user, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, ""))
-    recorder.log.flush()
+    ann, bob = User("ann", ()), User("bob", ())
+    head: Any = head_of(user=ann)
+    sender = head.head.sender
+    for user in (ann, ann, bob, User("eve", ("g" * MAX_TEXT,) * MAX_GROUPS)):
+        head.user = user
+        recorder.log.take(head, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "")
+        recorder.log.flush()
+        if user is ann:
+            kept = sender.logged
+            assert kept is not None
+            assert kept[0] is ann
 
-    assert ["ann", "ann", "bob"] == [line["user"] for line in recorder.lines]
-    assert head.logged is not None
-    assert "bob" == head.logged[1].name
+    assert ["ann", "ann", "bob", "eve"] == [line["user"] for line in recorder.lines]
+    assert sender.logged[0] is bob
+
+
+def test_text_is_kept_with_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one generation of the configuration, and of so many classes."""
+    monkeypatch.setattr(request_log, "MAX_KEPT_CLASSES", 2)
+    recorder = Recorder()
+
+    def kept_after(*classes: Any) -> list[str]:  # noqa: ANN401  stand-ins
+        for found in classes:
+            recorder.log.take(head_of(), found, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "")
+        recorder.log.flush()
+        kept: Any = recorder.log._classes  # noqa: SLF001  what is bounded
+        return [found.flow.distinguisher for found in kept]
+
+    old, new = [[FakeClass(name, number) for name in "abc"] for number in (1, 2)]
+
+    assert ["a", "b"] == kept_after(old[0], old[1], old[0])
+    assert ["c"] == kept_after(old[2])
+    assert ["a"] == kept_after(new[0])
+    assert ["a", "b", "a", "c", "a"] == [line["flow"] for line in recorder.lines]
+    assert {("schema", "level", 1)} == {
+        (line["flowSchema"], line["priorityLevel"], line["seats"]) for line in recorder.lines
+    }
 
 
 @pytest.mark.parametrize(
@@ -220,7 +252,7 @@ def test_text_is_kept_with_its_head() -> None:
 def test_what_is_asked_for(target: bytes, expected: Line) -> None:
     """Whatever the target holds, it is JSON, and bounded."""
     head = head_of(target)
-    found = json.loads(f"{{{text_of(head, head.user, None)}}}")
+    found = json.loads(f"{{{text_of_target('GET', head.attributes)[1:]}}}")
 
     assert expected == {name: found[name] for name in expected}
     assert ("query" in expected) == ("query" in found)
@@ -230,7 +262,7 @@ def test_what_is_asked_for(target: bytes, expected: Line) -> None:
 def test_who_asks_is_bounded() -> None:
     """So many groups, and names of such a length."""
     user = User("n" * 999, tuple(f"{number}{'g' * 999}" for number in range(99)))
-    found = json.loads(f"{{{text_of(head_of(user=user), user, None)}}}")
+    found = json.loads(f"{{{text_of_user(user)}}}")
 
     assert MAX_TEXT == len(found["user"])
     assert [MAX_TEXT] * MAX_GROUPS == [len(group) for group in found["groups"]]
@@ -240,14 +272,16 @@ def test_who_asks_is_bounded() -> None:
     ("query", "expected"),
     [
         ({"token": ("x",), "access_token": ("x",), "command": ("rm",)}, {}),
-        ({"continue": ("abc",), "limit": ("5", "6")}, {"limit": '"5"', "continue": "true"}),
+        ({"continue": ("abc",), "limit": ("5", "6")}, {"limit": "5", "continue": True}),
         ({"continue": (), "watch": ()}, {}),
     ],
     ids=["secrets", "known", "empty"],
 )
-def test_known_query(query: dict[str, tuple[str, ...]], expected: dict[str, str]) -> None:
+def test_query(query: dict[str, tuple[str, ...]], expected: Line) -> None:
     """Only what Kubernetes' API gives a meaning, and that a page is continued, not from where."""
-    assert expected == known_query(query)
+    text = query_text(query)
+
+    assert expected == (json.loads(f"{{{text[1:]}}}")["query"] if text else {})
 
 
 @given(st.text(st.characters(), max_size=600))
@@ -275,8 +309,9 @@ async def test_a_request_of_which_no_line_can_be_made(caplog: pytest.LogCaptureF
     """The lines of those that ended at the same time are there; it is told of once."""
     recorder = Recorder()
     give(recorder)
-    broken: Any = None
-    recorder.log.take(Record(broken, User("ann", ()), None, "::1", 0, 1, 2, 3, 1, 200, 200, 9, ""))
+    broken: Any = head_of()
+    broken.attributes = None
+    recorder.log.take(broken, None, "::1", 0, 1, 2, 3, 1, 200, 200, 9, "")
     give(recorder, 404)
     recorder.log.flush()
 
@@ -296,7 +331,7 @@ def test_client_s_fields() -> None:
         head: Any = head_of(user=user)
         head.head.sender = Sender(fields)
         for _ in range(2):
-            recorder.log.take(Record(head, user, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, ""))
+            recorder.log.take(head, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "")
     recorder.log.flush()
 
     assert 4 == len(recorder.lines)
@@ -325,9 +360,7 @@ def test_audit_id_and_why() -> None:
     recorder = Recorder()
     head = head_of()
     why, line = 'b "c"\n', audit_line("a-1")
-    recorder.log.take(
-        Record(head, head.user, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "", line, why)
-    )
+    recorder.log.take(head, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "", line, why)
     recorder.log.flush()
     (made,) = recorder.lines
 
