@@ -16,20 +16,13 @@ LONGEST_SHOWN = 64
 """Of a value that a client has sent."""
 
 
-def is_met(
-    condition: Condition, attributes: RequestAttributes, header_of: Callable[[str], str]
-) -> bool:
-    """Whether a request meets a condition.
-
-    `header_of` gives the value of a header by its name in lower case; "" if there is none.
-    """
-    return not unmet(condition, attributes, header_of)
-
-
 def unmet(
     condition: Condition, attributes: RequestAttributes, header_of: Callable[[str], str]
 ) -> tuple[str, str] | None:
-    """The annotation that a request does not meet, and why; None if it meets all."""
+    """The annotation that a request does not meet, and why; None if it meets all.
+
+    `header_of` gives the value of a header by its name in lower case; "" if there is none.
+    """
     methods, verb = condition.methods, attributes.verb
     if condition.is_broken:
         return MATCH_HEADER, "a condition cannot be read, and so is never met"

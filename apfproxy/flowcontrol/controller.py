@@ -229,7 +229,7 @@ class Controller:
         return Digest(
             priority_levels=levels,
             flow_schemas=schemas,
-            classifier=Classifier(schemas.values(), before.classifier),
+            classifier=Classifier(schemas.values()),
             dangling=dangling,
             problems=(*problems, *unused),
             unused_additions=len(unused),

@@ -1,6 +1,6 @@
 """Why a FlowSchema does not match a request: the first thing that fails in each of its rules.
 
-It asks the questions of `classifier`, one by one and in the order in which they stand in the
+It asks the questions of `rule_index`, one by one and in the order in which they stand in the
 object; tests hold the two together.
 """
 
@@ -12,12 +12,9 @@ import msgspec
 
 from apfproxy.api.flowcontrol.additions import field_of, flow_schema_additions
 from apfproxy.flowcontrol.added_distinguisher import no_header
-from apfproxy.flowcontrol.classifier import (
-    ALL,
-    NonResourceMatcher,
-    Subjects,
-)
 from apfproxy.flowcontrol.conditions import unmet
+from apfproxy.flowcontrol.subjects import ALL, Subjects
+from apfproxy.flowcontrol.urls import match_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -144,7 +141,7 @@ def _of_non_resource_rule(
     """The field that fails and why; None if the rule matches."""
     if not _has(rule.verbs, attributes.verb):
         return "verbs", _not_among(attributes.verb, rule.verbs)
-    if NonResourceMatcher(rule).match(attributes):
+    if match_url(rule.non_resource_urls, attributes.path):
         return None
     reason = _not_among(attributes.path, rule.non_resource_urls)
     return "nonResourceURLs", reason

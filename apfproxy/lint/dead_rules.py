@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.names import check_dns_label, check_dns_subdomain
 from apfproxy.api.schema.mistakes import closest
-from apfproxy.flowcontrol.classifier import ALL, SERVICE_ACCOUNT_PREFIX
+from apfproxy.flowcontrol.subjects import ALL, SERVICE_ACCOUNT_PREFIX
 from apfproxy.lint.findings import (
     MATCHES_NOTHING,
     NO_SUCH_GROUP,

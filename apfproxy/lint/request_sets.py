@@ -14,7 +14,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from apfproxy.flowcontrol.classifier import ALL, Subjects, is_plain_path
+from apfproxy.flowcontrol.subjects import ALL, Subjects
+from apfproxy.flowcontrol.urls import is_plain_path
 from apfproxy.lint.identities import Identity, identities
 
 if TYPE_CHECKING:

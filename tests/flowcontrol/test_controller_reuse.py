@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.flowcontrol import classifier as classifier_module
 from apfproxy.flowcontrol import controller as controller_module
-from apfproxy.flowcontrol.classifier import CompiledSchema
 from apfproxy.flowcontrol.controller import Route
 from apfproxy.flowcontrol.digest import Checked
 from tests.flowcontrol.test_controller import (
@@ -44,23 +42,17 @@ def test_only_what_changed_is_worked_out_again(monkeypatch: pytest.MonkeyPatch) 
     objects = [schema_object(f"s-{number}", "a", user_name=f"u-{number}") for number in range(1000)]
     controller = controller_of(level_object("a"), *objects)
     checked: list[str] = []
-    compiled: list[str] = []
     routed: list[str] = []
 
     def check(given: FlowControlObject) -> Checked:
         checked.append(given.metadata.name)
         return Checked(given)
 
-    def compile_(flow_schema: FlowSchema) -> CompiledSchema:
-        compiled.append(flow_schema.metadata.name)
-        return CompiledSchema(flow_schema)
-
     def route(flow_schema: FlowSchema, *others: Any) -> Route:  # noqa: ANN401 - as Route has them
         routed.append(flow_schema.metadata.name)
         return Route(flow_schema, *others)
 
     monkeypatch.setattr(controller_module, "Checked", check)
-    monkeypatch.setattr(classifier_module, "CompiledSchema", compile_)
     monkeypatch.setattr(controller_module, "Route", route)
     objects[:500] = [
         schema_object(f"s-{number}", "a", user_name=f"u-{number}") for number in range(500)
@@ -68,7 +60,7 @@ def test_only_what_changed_is_worked_out_again(monkeypatch: pytest.MonkeyPatch) 
     objects[7] = schema_object("s-7", "a", user_name="other")
     controller.commit(controller.digest([level_object("a"), *objects]))
 
-    assert ["s-7"] == checked == compiled == routed
+    assert ["s-7"] == checked == routed
     assert "s-7" == controller.classify(user("other"), GET_POD).flow_schema.metadata.name
     assert "s-8" == controller.classify(user("u-8"), GET_POD).flow_schema.metadata.name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.api.flowcontrol.types import ServiceAccountSubject, Subject
-from apfproxy.flowcontrol.classifier import Subjects
+from apfproxy.flowcontrol.subjects import Subjects
 from apfproxy.lint.identities import (
     AUTHENTICATED,
     EVERYBODY,

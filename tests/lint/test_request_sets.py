@@ -1,4 +1,4 @@
-"""Which sets of requests hold which, and which meet, judged by the classifier's own matchers."""
+"""Which sets of requests hold which, and which meet, judged by rules tried one by one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.api.flowcontrol.types import NonResourcePolicyRule, ResourcePolicyRule
-from apfproxy.flowcontrol.classifier import NonResourceMatcher, ResourceMatcher
+from apfproxy.flowcontrol.urls import match_url
 from apfproxy.lint.request_sets import (
     MOST_PARTS,
     Kind,
@@ -17,7 +17,7 @@ from apfproxy.lint.request_sets import (
     url_requests,
     urls_meet,
 )
-from apfproxy.request.attributes import RequestAttributes
+from tests.flowcontrol.plain_walk import resource_rule_matches, url_rule_matches
 from tests.lint.configurations import REQUESTS, resource_rules, url_rules
 
 URLS = ("*", "/", "/*", "/a", "/a/", "/a/*", "/a/b", "/a/b/*", "/ab", "/a/..", "/a/../b/*", "/a/.b")
@@ -38,11 +38,7 @@ PATHS = (
 
 def paths_of(url: str) -> set[str]:
     """The paths that a URL of a rule matches."""
-    matcher = NonResourceMatcher(NonResourcePolicyRule(verbs=("*",), non_resource_urls=(url,)))
-    requests = (
-        RequestAttributes(is_resource_request=False, path=path, verb="get") for path in PATHS
-    )
-    return {request.path for request in requests if matcher.match(request)}
+    return {path for path in PATHS if match_url((url,), path)}
 
 
 @pytest.mark.parametrize("url", URLS)
@@ -83,13 +79,10 @@ def matched(rule: ResourcePolicyRule | NonResourcePolicyRule) -> set[int]:
     """Numbers of the requests that a rule matches."""
     found = set()
     for number, request in enumerate(REQUESTS):
-        resource = f"{request.resource}/{request.subresource}".removesuffix("/")
         if isinstance(rule, ResourcePolicyRule):
-            is_matched = request.is_resource_request and ResourceMatcher(rule).match(
-                request, resource
-            )
+            is_matched = request.is_resource_request and resource_rule_matches(rule, request)
         else:
-            is_matched = not request.is_resource_request and NonResourceMatcher(rule).match(request)
+            is_matched = not request.is_resource_request and url_rule_matches(rule, request)
         if is_matched:
             found.add(number)
     return found

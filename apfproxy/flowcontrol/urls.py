@@ -1,0 +1,39 @@
+"""Non-resource URLs, as rules name them: which paths they match.
+
+A URL `/a`, `/a/` or `/a/*` matches what is below `/a/` too; `*` matches everything.
+
+Deviation: a path that some server might take for another one matches a non-resource URL only as a
+whole, or by `*` or `/*`.  Kubernetes lets `/healthz/../api/v1/secrets` pass for a part of
+`/healthz`, which is harmless before kube-apiserver, which resolves nothing.  Behind this proxy may
+be a server that does, and its clients must not choose an exempt priority level so.  Such paths are
+those with dot segments, and those with a character that is not unreserved or a delimiter by
+RFC 3986: escapes that are decoded a second time, backslashes, `;` with what belongs to a segment,
+and whatever is no ASCII, which may become it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from apfproxy.flowcontrol.subjects import ALL
+
+ROOT = "/"
+PLAIN_PATH = re.compile(r"(?:/(?!\.+(?:/|\Z))[A-Za-z0-9._~!$&'()*+,=:@-]*+)*+")
+
+
+def is_plain_path(path: str) -> bool:
+    """Whether every server takes the path, decoded once, for one below its beginning."""
+    return PLAIN_PATH.fullmatch(path) is not None
+
+
+def below(url: str) -> str:
+    """What all paths below a URL begin with; below `ROOT` are those too that are not plain."""
+    return url.removesuffix(ALL).removesuffix("/") + "/"
+
+
+def match_url(urls: tuple[str, ...], path: str) -> bool:
+    """Whether any of the URLs of a rule matches a path."""
+    if ALL in urls or path in urls:
+        return True
+    prefixes = tuple(map(below, urls))
+    return path.startswith(prefixes) and (is_plain_path(path) or ROOT in prefixes)

@@ -1,0 +1,77 @@
+"""Which FlowSchema a request belongs to, by trying one rule after the other as Kubernetes does.
+
+Source: kubernetes/apiserver pkg/util/flowcontrol/rule.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.api.flowcontrol.additions import flow_schema_additions
+from apfproxy.flowcontrol.added_distinguisher import no_header
+from apfproxy.flowcontrol.classifier import matching_order
+from apfproxy.flowcontrol.conditions import unmet
+from apfproxy.flowcontrol.subjects import ALL, Subjects
+from apfproxy.flowcontrol.urls import match_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from apfproxy.api.flowcontrol.types import (
+        FlowSchema,
+        NonResourcePolicyRule,
+        PolicyRulesWithSubjects,
+        ResourcePolicyRule,
+    )
+    from apfproxy.request.attributes import RequestAttributes
+    from apfproxy.request.user import User
+
+
+def first_match(
+    flow_schemas: Iterable[FlowSchema],
+    user: User,
+    attributes: RequestAttributes,
+    header_of: Callable[[str], str] = no_header,
+) -> FlowSchema | None:
+    """The first FlowSchema that matches."""
+    for flow_schema in sorted(flow_schemas, key=matching_order):
+        condition = flow_schema_additions(flow_schema).condition
+        if condition is not None and unmet(condition, attributes, header_of):
+            continue
+        for rule in flow_schema.spec.rules:
+            if Subjects(rule.subjects).match(user) and rule_matches(rule, attributes):
+                return flow_schema
+    return None
+
+
+def rule_matches(rule: PolicyRulesWithSubjects, attributes: RequestAttributes) -> bool:
+    """Whether a rule is about a request, whoever asks."""
+    if attributes.is_resource_request:
+        return any(resource_rule_matches(each, attributes) for each in rule.resource_rules)
+    return any(url_rule_matches(each, attributes) for each in rule.non_resource_rules)
+
+
+def resource_rule_matches(rule: ResourcePolicyRule, attributes: RequestAttributes) -> bool:
+    """Whether a resource rule is about a request for a resource."""
+    resource = attributes.resource
+    if attributes.subresource:
+        resource += f"/{attributes.subresource}"
+    if not (
+        has(rule.verbs, attributes.verb)
+        and has(rule.resources, resource)
+        and has(rule.api_groups, attributes.api_group)
+    ):
+        return False
+    if attributes.namespace:
+        return has(rule.namespaces, attributes.namespace)
+    return rule.cluster_scope
+
+
+def url_rule_matches(rule: NonResourcePolicyRule, attributes: RequestAttributes) -> bool:
+    """Whether a non-resource rule is about a request for no resource."""
+    return has(rule.verbs, attributes.verb) and match_url(rule.non_resource_urls, attributes.path)
+
+
+def has(values: tuple[str, ...], value: str) -> bool:
+    """Whether a list of a rule has a value; a wildcard counts only if it stands alone."""
+    return values == (ALL,) or value in values

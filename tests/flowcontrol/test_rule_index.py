@@ -1,0 +1,141 @@
+"""An index finds what a plain walk finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
+from apfproxy.api.flowcontrol.conditions import MATCH_HEADER, MATCH_METHODS
+from apfproxy.api.flowcontrol.types import FlowSchema, NonResourcePolicyRule
+from apfproxy.flowcontrol.classifier import Classifier
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.user import ANONYMOUS, User
+from loadtest.objects import flow_schema, user_subject
+from tests.flowcontrol.plain_walk import first_match
+from tests.lint.configurations import REQUESTS, USERS, configurations
+
+if TYPE_CHECKING:
+    from apfproxy.request.attributes import RequestAttributes
+
+EVERYBODY = user_subject("*")
+ROOT = parse_attributes("GET", b"/")
+BUILT_IN = [each for each in bootstrap_objects() if isinstance(each, FlowSchema)]
+
+conditions = st.fixed_dictionaries(
+    {},
+    optional={
+        MATCH_HEADER: st.sampled_from(["X-A: 1", "X-A: 1, 2", "X-A: *", "X-B: 1", "X-B: *", "?"]),
+        MATCH_METHODS: st.sampled_from(["GET", "DELETE, PATCH", "POST", "get"]),
+    },
+)
+headers = st.dictionaries(
+    st.sampled_from(["x-a", "x-b"]), st.sampled_from(["1", " 2\t", "3", " ", "1, 2"])
+)
+
+
+def annotated(schema: FlowSchema, added: dict[str, str]) -> FlowSchema:
+    """A FlowSchema with annotations."""
+    return replace(schema, metadata=replace(schema.metadata, annotations=added))
+
+
+@given(
+    schemas=configurations,
+    added=st.lists(conditions, min_size=6, max_size=6) | st.just([{}] * 6),
+    user=st.sampled_from(USERS),
+    fields=headers,
+    most_lines=st.sampled_from([1, 2, 3, 4096]),
+)
+def test_as_a_plain_walk(
+    schemas: list[FlowSchema],
+    added: list[dict[str, str]],
+    user: User,
+    fields: dict[str, str],
+    most_lines: int,
+) -> None:
+    """Whatever FlowSchemas there are, in one index or in several."""
+    schemas = [annotated(*each) for each in zip(schemas, added, strict=False)]
+    classifier = Classifier(schemas, most_lines)
+
+    def header_of(name: str) -> str:
+        return fields.get(name, "")
+
+    for request in REQUESTS:
+        assert first_match(schemas, user, request, header_of) is classifier.classify(
+            user, request, header_of
+        )
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_built_in_objects(user: User) -> None:
+    """Those that most users have."""
+    classifier = Classifier(BUILT_IN)
+
+    for request in REQUESTS:
+        assert first_match(BUILT_IN, user, request) is classifier.classify(user, request)
+
+
+def header_schema(number: int, text: str) -> FlowSchema:
+    """A FlowSchema of everybody with a condition; the number is its precedence too."""
+    schema = flow_schema(str(number), "level", EVERYBODY, precedence=number)
+    return annotated(schema, {MATCH_HEADER: text})
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected", "asked"),
+    [
+        pytest.param({"x-a": "7"}, "7", ["x-a"], id="one-of-many-values"),
+        pytest.param({"x-a": "70"}, "1000", ["x-a", "x-b"], id="other-value"),
+        pytest.param({"x-b": "1"}, "999", ["x-a", "x-b"], id="other-header"),
+        pytest.param({"x-c": "1"}, "1000", ["x-a", "x-b"], id="none"),
+    ],
+)
+def test_each_header_is_asked_for_once(
+    fields: dict[str, str], expected: str, asked: list[str]
+) -> None:
+    """Only while the first FlowSchema that is left asks for it, however many do."""
+    schemas = [header_schema(number, f"X-A: {number}") for number in range(1, 64)]
+    schemas.append(header_schema(999, "X-B: *"))
+    schemas.append(flow_schema("1000", "level", EVERYBODY, precedence=1000))
+    schemas.append(header_schema(2000, "X-C: *"))
+    names: list[str] = []
+
+    def header_of(name: str) -> str:
+        names.append(name)
+        return fields.get(name, "")
+
+    chosen = Classifier(schemas).classify(ANONYMOUS, ROOT, header_of)
+
+    assert chosen is not None
+    assert expected == chosen.metadata.name
+    assert asked == names
+
+
+def test_several_indexes() -> None:
+    """The first index that has a match decides."""
+    schemas = [
+        flow_schema(f"{number:02}", "level", user_subject(f"u{number % 4}"), precedence=number)
+        for number in range(1, 13)
+    ]
+    classifier = Classifier(schemas, 5)
+
+    for number in range(4):
+        chosen = classifier.classify(User(f"u{number}", ()), ROOT)
+        assert chosen is schemas[number - 1 if number else 3]
+
+
+@pytest.mark.parametrize("verbs", [("*",), ("get", "delete"), ("*", "get")])
+@pytest.mark.parametrize("request_", [parse_attributes(method, b"/a") for method in ("GET", "PUT")])
+def test_methods_narrow_verbs(verbs: tuple[str, ...], request_: RequestAttributes) -> None:
+    """A condition on methods holds beside the verbs of a rule."""
+    rule = NonResourcePolicyRule(verbs=verbs, non_resource_urls=("*",))
+    schema = flow_schema("s", "level", EVERYBODY, non_resource_rule=rule)
+    schemas = [annotated(schema, {MATCH_METHODS: "GET, PUT"})]
+
+    assert first_match(schemas, ANONYMOUS, request_) is Classifier(schemas).classify(
+        ANONYMOUS, request_
+    )
