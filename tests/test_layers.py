@@ -22,11 +22,13 @@ EVERYWHERE = frozenset({"clock", "errors", "loopback", "transitions"})
 """Modules beside the packages that all may import, and that import none."""
 
 SHARED = frozenset({
-    "duties", "faults", "listen_sockets", "rare_log", "settings", "shipped_files", "tasks",
+    "build", "duties", "faults", "listen_sockets", "rare_log", "settings", "shipped_files",
+    "tasks",
 })  # fmt: skip
 """Modules beside the packages that all may import but the pure ones."""
 
 ARROWS: dict[str, frozenset[str]] = {
+    "build": frozenset(),
     "clock": frozenset(),
     "errors": frozenset({"settings"}),
     "loopback": frozenset(),

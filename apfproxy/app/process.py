@@ -10,7 +10,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy import __version__
+from apfproxy import build
 from apfproxy.api.decode import parts_of
 from apfproxy.app.admin_listener import AdminListener, AdminParts
 from apfproxy.app.counts_in_force import CountsInForce
@@ -430,7 +430,7 @@ class ProxyProcess:
         logger.info(
             "apfproxy %s listens on %s%s, forwards to %s, admin on %s;"
             " %d seats, %d priority levels, at most %s connections",
-            __version__,
+            build.version(),
             self._addresses.written(LISTEN),
             "" if settings.downstream.tls.certificate_file is None else " with TLS",
             settings.upstream.address.url,

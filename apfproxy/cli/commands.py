@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from apfproxy import __version__
+from apfproxy import build
 from apfproxy.app.held_signals import INTERRUPTED, release, release_interrupt
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, USAGE
 from apfproxy.cli.flags import give_variables, name_variable
@@ -99,7 +99,7 @@ class Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
 )
-@click.version_option(__version__, prog_name="apfproxy")
+@click.version_option(build.version(), prog_name="apfproxy", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Give any HTTP API server the flow control of kube-apiserver.

@@ -19,6 +19,7 @@ from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
 import apfproxy
+from apfproxy import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -75,8 +76,12 @@ def by_label(label: str, values: Mapping[Any, float]) -> list[tuple[Labels, floa
 
 
 def build_info() -> Metric:
-    """The version of the program and of Python."""
-    labels = {"version": apfproxy.__version__, "python_version": platform.python_version()}
+    """The version of the program and of Python, and whether it is compiled."""
+    labels = {
+        "version": apfproxy.__version__,
+        "build": build.kind(),
+        "python_version": platform.python_version(),
+    }
     return info("apfproxy_build_info", "What runs", labels)
 
 

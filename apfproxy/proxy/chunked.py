@@ -7,7 +7,7 @@ size, no sign, no prefix.  Chunk extensions are checked and dropped.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.proxy.request_fields import hyphenated
 
@@ -51,6 +51,12 @@ _FORBIDDEN_TRAILERS = frozenset(
 )
 _FORBIDDEN_PREFIXES = (b"x-remote-", b"x-forwarded-", b"impersonate-", b"if-", b"x-kubernetes-pf-")
 
+# Where a decoder stands.
+_SIZE: Final = 0
+_DATA: Final = 1
+_DATA_END: Final = 2
+_TRAILERS: Final = 3
+
 
 class ChunkedError(ValueError):
     """The bytes are not in the chunked coding, or over a limit."""
@@ -84,12 +90,10 @@ class ChunkedDecoder:
         "trailers",
     )
 
-    _SIZE, _DATA, _DATA_END, _TRAILERS = range(4)
-
     def __init__(self, is_claim: Callable[[bytes], bool] | None = None) -> None:
         """Args: whether a trailer field, by its name in lower case, is not to be forwarded."""
         self._is_claim = is_claim
-        self._state = self._SIZE
+        self._state: int = _SIZE
         self._data_left = 0
         self._extension_bytes = 0
         self._partial = bytearray()
@@ -115,7 +119,7 @@ class ChunkedDecoder:
         pieces: list[bytes] = []
         position, end = 0, len(data)
         while True:
-            if self._state == self._SIZE:
+            if self._state == _SIZE:
                 small = _SMALL_CHUNKS.match(data, position)
                 if small is not None:
                     pieces += _SMALL_DATA.findall(data, position, small.end())
@@ -133,16 +137,16 @@ class ChunkedDecoder:
                     ):
                         raise ChunkedError("chunk extensions are too long")
                 self._data_left = int(match[1], 16)
-                self._state = self._DATA if self._data_left else self._TRAILERS
-            elif self._state == self._DATA:
+                self._state = _DATA if self._data_left else _TRAILERS
+            elif self._state == _DATA:
                 piece = data[position : position + self._data_left]
                 pieces.append(piece)
                 position += len(piece)
                 self._data_left -= len(piece)
                 if self._data_left:
                     break
-                self._state = self._DATA_END
-            elif self._state == self._DATA_END:
+                self._state = _DATA_END
+            elif self._state == _DATA_END:
                 if end - position < 2:
                     if position < end and data[position] != 0x0D:
                         raise ChunkedError("a chunk is longer than its size")
@@ -151,7 +155,7 @@ class ChunkedDecoder:
                 if data[position : position + 2] != b"\r\n":
                     raise ChunkedError("a chunk is longer than its size")
                 position += 2
-                self._state = self._SIZE
+                self._state = _SIZE
             else:
                 rest = self._take_trailers(data[position:])
                 return b"".join(pieces), rest
@@ -171,9 +175,9 @@ class ChunkedDecoder:
 
         It would be from its start: too much work for one that comes byte by byte.
         """
-        if self._state == self._DATA_END or b"\n" in data:
+        if self._state == _DATA_END or b"\n" in data:
             return False
-        most = MAX_LINE_BYTES if self._state == self._SIZE else MAX_TRAILER_BYTES
+        most = MAX_LINE_BYTES if self._state == _SIZE else MAX_TRAILER_BYTES
         return len(self._partial) <= most
 
     def _take_trailers(self, data: bytes) -> bytes:

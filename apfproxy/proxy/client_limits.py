@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.proxy import answers
 from apfproxy.proxy.counters import Refusal
+from apfproxy.settings import WatchSettings  # noqa: TC001  compiled, the class has it at run time
 
 if TYPE_CHECKING:
     import asyncio
 
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.settings import LimitSettings, Settings, WatchSettings
+    from apfproxy.settings import LimitSettings, Settings
 
 SPARE_DESCRIPTORS = 256
 """For files, listeners, 64 clients of the admin listener, questions to the origin's API, and

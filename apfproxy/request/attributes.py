@@ -16,15 +16,12 @@ pkg/server/filters/longrunning.go; prefixes, verbs and subresources as kube-apis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping  # noqa: TC003  compiled, the class has it at run time
 
 import msgspec
 
 from apfproxy.request.list_options import ListOptions, list_options, watch_and_name
 from apfproxy.request.target import NO_PARAMETERS, TargetError, known_parameters, split_target
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 VERB_OF_METHOD = {
     "POST": "create",

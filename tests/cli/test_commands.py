@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from apfproxy import __version__
+from apfproxy import build
 from apfproxy.cli import main as main_module
 from apfproxy.cli.commands import COMMANDS, cli
 from apfproxy.cli.main import main
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     """The version is that of the package."""
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"apfproxy, version {__version__}\n"
+    assert capsys.readouterr().out == f"apfproxy {build.version()}\n"
 
 
 def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy import __version__
+from apfproxy import build
 from apfproxy.app.held_signals import INTERRUPTED
 from apfproxy.cli import commands
 from apfproxy.cli.main import main
@@ -27,7 +27,7 @@ def test_as_module(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
         runpy.run_module("apfproxy", run_name="__main__")
 
     assert end.value.code == 0
-    assert capsys.readouterr().out == f"apfproxy, version {__version__}\n"
+    assert capsys.readouterr().out == f"apfproxy {build.version()}\n"
 
 
 def test_interrupted_import(

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import apfproxy
+from apfproxy import build
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.proxy_metrics import COUNTERS, GAUGES, ProxyMetrics
 from apfproxy.proxy.counters import HandshakeFailure, ProxyCounters, Refusal, UpstreamFailure
@@ -129,7 +130,11 @@ def test_configuration(values: Values) -> None:
 
 
 def test_build_info(values: Values) -> None:
-    """The versions of the program and of Python are labels."""
-    version, python = apfproxy.__version__, platform.python_version()
+    """The versions of the program and of Python are labels, and whether it is compiled."""
+    labels = {
+        "version": apfproxy.__version__,
+        "build": build.kind(),
+        "python_version": platform.python_version(),
+    }
 
-    assert values.of("build_info", version=version, python_version=python) == 1
+    assert values.of("build_info", **labels) == 1

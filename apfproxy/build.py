@@ -1,0 +1,25 @@
+"""Which build this is: its hot path compiled to C, or all of it Python; pyproject.toml has more."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+
+from apfproxy import __version__
+
+COMPILED, INTERPRETED = "compiled", "interpreted"
+_ONE_OF_THEM = "apfproxy.flowcontrol.queue_set"
+"""A module of the hot path; all of them are compiled, or none."""
+
+
+def kind() -> str:
+    """`COMPILED` or `INTERPRETED`, by what an import would find, of which nothing is imported."""
+    spec = importlib.util.find_spec(_ONE_OF_THEM)
+    assert spec is not None
+    is_source = spec.origin is not None and spec.origin.endswith(".py")
+    return INTERPRETED if is_source else COMPILED
+
+
+def version() -> str:
+    """The version with the build and Python's, such as `0.1.0 (compiled, Python 3.11.7)`."""
+    return f"{__version__} ({kind()}, Python {platform.python_version()})"

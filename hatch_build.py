@@ -1,0 +1,58 @@
+"""Compiles the modules of the hot path to C with mypyc, where a wheel is asked for compiled.
+
+It runs with HATCH_BUILD_HOOKS_ENABLE=1 only; `compiled` of its section in pyproject.toml has the
+modules.  Unlike hatch-mypyc it builds in a directory of its own: extensions that lie in a checkout
+would be imported in place of the sources beside them, however those change.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+GROUP = "apfproxy"
+"""Names the one extension that has the code: calls among its modules are calls of C."""
+
+
+class CompiledModules(BuildHookInterface[Any]):
+    """Adds an extension for each module; its source stays beside it, for tracebacks."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile into a temporary directory, which `finalize` removes."""
+        if version == "editable":
+            return  # which is for changing the sources
+        self._directory = tempfile.TemporaryDirectory()
+        built = _compile(self.config["compiled"], Path(self._directory.name))
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        build_data["force_include"].update(built)
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002  hatchling's
+        """Remove what `initialize` made."""
+        if version != "editable":
+            self._directory.cleanup()
+
+
+def _compile(modules: list[str], directory: Path) -> dict[str, str]:
+    """The extensions, in `directory`, with the paths that they have in the wheel."""
+    # What a wheel without extensions is built without.
+    from mypyc.build import mypycify  # noqa: PLC0415
+    from setuptools import Distribution  # noqa: PLC0415
+
+    extensions = mypycify(
+        [f"--cache-dir={directory / 'cache'}", *modules],
+        target_dir=str(directory / "c"),
+        group_name=GROUP,
+        opt_level="3",
+        debug_level="0",
+    )
+    command: Any = Distribution({"ext_modules": extensions}).get_command_obj("build_ext")
+    command.build_lib = str(directory / "lib")
+    command.build_temp = str(directory / "objects")
+    command.ensure_finalized()
+    command.run()
+    library = directory / "lib"
+    return {str(path): str(path.relative_to(library)) for path in library.rglob("*.so")}
