@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loadtest.arguments import Parser, count_up_to, names_from
 from loadtest.builds import THIS, kind_of, named_build
-from loadtest.cluster import CONNECTIONS, users, write_token_file
+from loadtest.cluster import users, write_token_file
 from loadtest.contenders import CONTENDERS, FEATURES, WITH, start_contender
 from loadtest.memory import weigh
 from loadtest.nginx_origin import MAX_CONNECTIONS, start_nginx_origin
@@ -56,7 +56,7 @@ from loadtest.ratios import TARGETS as TARGET_RATIOS
 from loadtest.ratios import Ratios, compare_ratios, mix_name, read_ratios, write_ratios
 from loadtest.site import Site
 from loadtest.tls_site import make_tls
-from loadtest.wrk import KEPT_MIXES, MIXES, Measurement, Variety, drive
+from loadtest.wrk import DEFAULT_CONNECTIONS, KEPT_MIXES, MIXES, Measurement, Variety, drive
 
 if TYPE_CHECKING:
     import argparse
@@ -66,7 +66,6 @@ BASELINE = "haproxy"
 MAX_FEATURES_RATIO = 1.1
 """What features that are on may make of the CPU per request."""
 
-DEFAULT_CONNECTIONS = {"cluster": CONNECTIONS, "varied": 64, "same": 64, "new": 64}
 SPARE_DESCRIPTORS = 500
 WARM_UP_S = 1
 

@@ -124,6 +124,12 @@ class Process:
             total += int((thread / "schedstat").read_text().split()[0])
         return total
 
+    def kernel_and_user_ticks(self) -> tuple[int, int]:
+        """CPU time of all its threads in the kernel and outside, in clock ticks (10 ms)."""
+        self._check_alive()
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[12]), int(fields[11])
+
     def rss_bytes(self) -> int:
         """Memory that it holds now (resident set), in bytes."""
         self._check_alive()

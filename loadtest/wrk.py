@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadtest.cluster import write_clients
+from loadtest.cluster import CONNECTIONS, write_clients
 from loadtest.processes import LoadTestError, Process, pin
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ KEPT_MIXES = ("cluster", "varied", "same")
 """Those whose connections are kept."""
 
 MIXES = (*KEPT_MIXES, "new")
+DEFAULT_CONNECTIONS = {"cluster": CONNECTIONS, "varied": 64, "same": 64, "new": 64}
 
 TARGET = "/api/v1/namespaces/default/configmaps/x"
 FIELDS = {

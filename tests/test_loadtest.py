@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import re
-import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -17,7 +17,18 @@ import pytest
 from loadtest.cluster import draw_heads, draw_request, draw_user, users
 from loadtest.processes import ROOT, LoadTestError
 from loadtest.ratios import compare_ratios, read_ratios, write_ratios
+from loadtest.steps import (
+    FILES,
+    OF_FILE,
+    OF_FUNCTION,
+    OF_PACKAGE,
+    SHARED,
+    STEPS,
+    count_steps,
+    step_of,
+)
 from loadtest.wrk import CLIENTS_REQUESTS_PER_S, Measurement, Variety, drive
+from tests.end_to_end.programs import installed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,11 +110,110 @@ def test_the_clients_of_a_cluster_are_drawn_from_seeds() -> None:
     }
 
 
+def test_the_steps_name_files_and_functions_that_exist() -> None:
+    """A file that is renamed is not silently counted elsewhere."""
+    assert set(FILES) >= {*OF_FUNCTION, *OF_FILE, *SHARED}
+    assert set(STEPS) >= {*OF_FILE.values(), *OF_PACKAGE.values()}
+    for file, functions in OF_FUNCTION.items():
+        text = (ROOT / "apfproxy" / f"{file}.py").read_text()
+        assert [] == [name for name in functions if f"    def {name}(" not in text]
+
+
+@pytest.mark.parametrize(
+    ("stack", "step", "function"),
+    [
+        (
+            (
+                "uv_run (core.c:1);Heads.read (apfproxy/proxy/client_kinds.py:5);"
+                "BoundedCache.offer (apfproxy/proxy/bounded_cache.py:9);PyDict_SetItem (python)"
+            ),
+            "parse",
+            "client_kinds.Heads.read",
+        ),
+        (
+            (
+                "CPyDef_upstream___UpstreamConnection___send (apfproxy__mypyc.cpython-311.so);"
+                "CPyDict_GetItem (apfproxy__mypyc.cpython-311.so)"
+            ),
+            "forward",
+            "upstream.UpstreamConnection.send",
+        ),
+        (
+            "CPyPy_upstream___UpstreamConnection___buffer_updated (apfproxy__mypyc.cpython-311.so)",
+            "answer",
+            "upstream.UpstreamConnection.buffer_updated",
+        ),
+        (
+            "CPyDef_proxy___counters___Counts_____init__ (apfproxy__mypyc.cpython-311.so)",
+            "rest",
+            "counters.Counts.__init__",
+        ),
+        (
+            (
+                "UpstreamConnection.send (apfproxy/proxy/upstream.py:1);UVStream_write (loop.c:5);"
+                "write (libc.so.6)"
+            ),
+            "kernel",
+            "write",
+        ),
+        (
+            "UpstreamConnection.send (apfproxy/proxy/upstream.py:1);UVStream_write (loop.c:5)",
+            "event loop",
+            "UVStream_write",
+        ),
+        (
+            "Passage.enter (apfproxy/flowcontrol/passage.py:1);gc_collect_main (x)",
+            "garbage",
+            "collect",
+        ),
+        ("main (libc.so.6)", "rest", "main"),
+    ],
+)
+def test_a_stack_belongs_to_the_step_of_its_innermost_known_function(
+    stack: str, step: str, function: str
+) -> None:
+    """Interpreted and compiled functions are known alike."""
+    assert (step, function) == step_of(stack.split(";"))
+
+
+def test_samples_of_other_threads_do_not_count() -> None:
+    """Only the event loop's thread is of requests."""
+    raw = (
+        "a (x);Passage.enter (apfproxy/flowcontrol/passage.py:1) 3\nThread._bootstrap (t);f (x) 9\n"
+    )
+
+    assert {"admit": 3} == {step: of.total() for step, of in count_steps(raw).items() if of}
+
+
 @pytest.mark.e2e
-@pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
+@pytest.mark.timeout(90)
+def test_a_profile_has_all_of_the_cpu(tmp_path: Path) -> None:
+    """The steps' shares are the whole."""
+    installed("wrk")
+    installed("nginx")
+    file = tmp_path / "profile.json"
+    options = ["same", "--seconds=1", "--rate=50", "--connections=8", "--no-pin", f"--json={file}"]
+    done = subprocess.run(  # noqa: S603  this interpreter
+        [sys.executable, "-m", "loadtest.profile", *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    if "ermission" in done.stderr:
+        pytest.skip(f"this user may not trace processes: {done.stderr}")
+    assert (0, "") == (done.returncode, done.stderr)
+    found = json.loads(file.read_text())
+    assert list(STEPS) == [step["name"] for step in found["steps"]]
+    assert sum(step["share"] for step in found["steps"]) == pytest.approx(1)
+
+
+@pytest.mark.e2e
 @pytest.mark.timeout(60)
 def test_wrk_sends_the_heads_of_a_cluster(tmp_path: Path) -> None:
     """What the script makes is what `draw_request` means, with a body where one is due."""
+    installed("wrk")
     seen: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
