@@ -19,7 +19,7 @@ from apfproxy.proxy.connect_failure import (
     ConnectTimeoutError,
     connect_failure,
 )
-from apfproxy.proxy.response_head import ResponseHead
+from apfproxy.proxy.response_head import NO_BODY, ResponseHead
 from apfproxy.proxy.upstream import UpstreamConnection
 from apfproxy.tasks import spawn
 
@@ -81,7 +81,9 @@ class Pool:
         self._now_ns = now_ns
         self._counters = counters
         self.last_head_bytes = b""
-        self.last_head = ResponseHead(0, b"", -1, keep_alive=False)
+        self.last_head = ResponseHead(
+            0, b"", -1, keep_alive=False, framing=NO_BODY, has_audit_id=False
+        )
         # The dictionary's order is that of use: the last one lent first, the first one stale first.
         self._idle: dict[UpstreamConnection, None] = {}
         self._open: set[UpstreamConnection] = set()

@@ -9,7 +9,6 @@ lines end in CRLF, names are tokens, values hold no control characters, and none
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 MAX_HEAD_BYTES = 262144
@@ -85,7 +84,6 @@ _known_names: dict[bytes, int] = {}
 _known_status_lines: dict[bytes, _StatusLine] = {}
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ResponseHead:
     """An answer's head; nobody changes it once it is parsed.
 
@@ -99,12 +97,27 @@ class ResponseHead:
         has_audit_id: Whether an Audit-ID is among the lines.
     """
 
-    status: int
-    lines: bytes
-    length: int
-    keep_alive: bool
-    framing: int = NO_BODY
-    has_audit_id: bool = False
+    __slots__ = ("framing", "has_audit_id", "keep_alive", "length", "lines", "status")
+
+    def __init__(
+        self,
+        status: int,
+        lines: bytes,
+        length: int,
+        *,
+        keep_alive: bool,
+        framing: int,
+        has_audit_id: bool,
+    ) -> None:
+        self.status = status
+        self.lines = lines
+        self.length = length
+        self.keep_alive = keep_alive
+        self.framing = framing
+        self.has_audit_id = has_audit_id
+
+    def __repr__(self) -> str:
+        return f"<ResponseHead {self.status}>"
 
 
 def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
@@ -162,7 +175,14 @@ def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
         framing = UNTIL_CLOSE
         keep_alive = False
     kept.append(b"")
-    return ResponseHead(status, b"\r\n".join(kept), length, keep_alive, framing, has_audit_id)
+    return ResponseHead(
+        status,
+        b"\r\n".join(kept),
+        length,
+        keep_alive=keep_alive,
+        framing=framing,
+        has_audit_id=has_audit_id,
+    )
 
 
 def _length_in(line: bytes, before: int) -> int:
