@@ -240,20 +240,17 @@ class ExchangeBase:
     # What it holds.
 
     def _class_lines(self, now_ns: int, reason: str = "") -> bytes:
-        """The header lines that name its own class: its head may have had others, or one before.
+        """The header lines that name its class.
 
         Those who are told more, see `told`, get that with it.
         """
         context, request, found = self._context, self.request, self.passage.classification
         if found is None:
             return b""
-        audience = context.audience
+        lines, audience = request.class_lines(found), context.audience
         if not audience.is_empty and audience.has(request.user):
-            return request.lines_for(found) + told_lines(self.passage, now_ns, reason)
-        # The usual way: `on_answer` finds the lines there, and asks no more.
-        if request.lines_of is not found:
-            request.take_class(found)
-        return request.class_lines
+            return lines + told_lines(self.passage, now_ns, reason)
+        return lines
 
     def _audit_line(self) -> bytes:
         """The header line of the client's Audit-ID, or of one that is made for the request."""

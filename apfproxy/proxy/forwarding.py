@@ -95,9 +95,7 @@ class Forwarding(ExchangeBase):
 
     def _answer_lines(self, head: ResponseHead, now_ns: int) -> bytes:
         """The header lines that are added to the origin's."""
-        request = self.request
-        is_known = request.lines_of is self.passage.classification
-        lines = request.class_lines if is_known else self._class_lines(now_ns)
+        lines = self._class_lines(now_ns)
         if self._context.has_audit_ids and not head.has_audit_id:
             return lines + self._audit_line()
         return lines

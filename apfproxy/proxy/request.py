@@ -26,16 +26,13 @@ class Request(RequestDigest):
         answer_timeout_ns: Until the origin has to answer a request that is whole.
         identity_until_ns: On the clock of the process: until then the user is who it is; 0 before
             that is known.
-        class_lines: The header lines that name the class `lines_of`; b"" before there is one.
     """
 
     __slots__ = (
         "answer_timeout_ns",
-        "class_lines",
         "head",
         "identity_lines",
         "identity_until_ns",
-        "lines_of",
     )
 
     def __init__(self, head: RequestHead, asked: Asked, answer_timeout_ns: int) -> None:
@@ -44,8 +41,6 @@ class Request(RequestDigest):
         self.identity_lines = b""
         self.answer_timeout_ns = answer_timeout_ns
         self.identity_until_ns = 0
-        self.class_lines = b""
-        self.lines_of: Classification | None = None
         known = head.sender.identity
         if known is not None:
             self.identify(known)
@@ -58,13 +53,11 @@ class Request(RequestDigest):
         self.identity_lines = identity.lines
         self.classification = None
 
-    def take_class(self, found: Classification) -> None:
-        """Name the class in answers, as kube-apiserver does where its flow control looks at all."""
-        self.lines_of = found
-        self.class_lines = self.lines_for(found)
+    def class_lines(self, found: Classification) -> bytes:
+        """The header lines that name a class in answers.
 
-    def lines_for(self, found: Classification) -> bytes:
-        """The header lines that name a class; b"" where flow control does not look."""
+        As in kube-apiserver there are none where its flow control does not look.
+        """
         if not self.takes_seats:
             return b""
         return class_lines(found.flow_schema_uid, found.priority_level_uid)

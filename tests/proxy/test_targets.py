@@ -122,9 +122,9 @@ def test_refuses(bench: Bench, line: bytes) -> None:
 def test_long_running_requests_name_no_class(bench: Bench, line: bytes, has_headers: bool) -> None:
     """Those that take no seats are none of flow control's, as in kube-apiserver."""
     request = prepare(bench, line)
-    request.take_class(bench.flow_control.classify(request))
+    lines = request.class_lines(bench.flow_control.classify(request))
 
-    assert has_headers == (b"X-Kubernetes-PF-" in request.class_lines)
+    assert has_headers == (b"X-Kubernetes-PF-" in lines)
 
 
 def test_classifies_once_per_configuration(bench: Bench) -> None:
@@ -138,14 +138,12 @@ def test_classifies_once_per_configuration(bench: Bench) -> None:
         b"X-Kubernetes-PF-FlowSchema-UID: schema-uid\r\n"
         b"X-Kubernetes-PF-PriorityLevel-UID: " + uid + b"\r\n"
     )
-    request.take_class(found)
-    assert expected == request.class_lines
+    assert expected == request.class_lines(found)
     bench.controller.commit(bench.controller.digest([]))
 
     other = bench.flow_control.classify(request)
     assert "catch-all" == other.level.name
-    request.take_class(other)
-    assert other.priority_level_uid.encode() in request.class_lines
+    assert other.priority_level_uid.encode() in request.class_lines(other)
 
 
 def test_no_uid_ends_a_header_line(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,9 +152,7 @@ def test_no_uid_ends_a_header_line(bench: Bench, monkeypatch: pytest.MonkeyPatch
     found = bench.controller.classify(request.user, request.attributes, request.header)
     found.flow_schema_uid, found.priority_level_uid = "a\r\nX-Evil: 1", "\ud800\0\u00fc \x85z"
     monkeypatch.setattr(type(bench.controller), "classify", lambda *_: found)
-    request.take_class(bench.flow_control.classify(request))
-
-    assert request.class_lines == (
+    assert request.class_lines(bench.flow_control.classify(request)) == (
         b"X-Kubernetes-PF-FlowSchema-UID: a__X-Evil:_1\r\n"
         b"X-Kubernetes-PF-PriorityLevel-UID: _____z\r\n"
     )

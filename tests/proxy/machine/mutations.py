@@ -40,7 +40,7 @@ class Mutation:
 def _unset_of_those_known(start: Callable[..., None]) -> Callable[..., None]:
     def mutated(self: Exchange) -> None:
         if self.request.identity_until_ns > self._context.clock.now_ns():
-            del self.request.class_lines
+            del self.request.identity_lines
         start(self)
 
     return mutated
