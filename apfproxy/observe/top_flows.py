@@ -114,12 +114,14 @@ class TopFlows:
         estimate = ticket.estimate
         dispatched_ns = ticket.dispatched_ns
         taken = estimate.max_seats * (now_ns - dispatched_ns + estimate.additional_latency_ns)
+        waited_ns = dispatched_ns - ticket.arrived_ns
         sums = self._batch.get(ticket.flow)
         if sums is None:
-            self._begin(ticket.flow, taken, dispatched_ns - ticket.arrived_ns, 0)
-        else:
-            sums[0] += taken
-            sums[1] += dispatched_ns - ticket.arrived_ns
+            self._begin(ticket.flow, taken, waited_ns, 0)
+            return
+        sums[0] += taken
+        if waited_ns:
+            sums[1] += waited_ns
 
     def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
         """A request ends without seats: rejected, or given up by its client."""
