@@ -6,7 +6,7 @@ which gives its method.  Heads are those of client-go in Go's order of fields, w
 of 900 bytes; answers are those of `nginx_origin.py`, 1 to 20 KB.
 
 All of it is drawn from seeds, so that a run can be repeated, and that programs which feed heads to
-parts of the proxy without sockets use the same heads as wrk.
+parts of the proxy without sockets use the same heads as `cluster_driver.py`.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ PATCHES = (
     "/api/v1" + TEAM + "/events/web-{number}.18a2b3c4d5e6f708",
 )
 TEMPLATES = (
-    *(("GET", path) for path in (*GETS, *LISTS)),
-    *(("PUT", path) for path in PUTS),
-    *(("PATCH", path) for path in PATCHES),
+    *((b"GET", path) for path in (*GETS, *LISTS)),
+    *((b"PUT", path) for path in PUTS),
+    *((b"PATCH", path) for path in PATCHES),
 )
 """Method and path of each twentieth of the paths: half read an object, 15 % list, 35 % write."""
 
 BODY_TYPES = {
-    "PUT": "application/vnd.kubernetes.protobuf",
-    "PATCH": "application/strategic-merge-patch+json",
+    b"PUT": b"application/vnd.kubernetes.protobuf",
+    b"PATCH": b"application/strategic-merge-patch+json",
 }
 BODY_BYTES = range(200, 4001)
 
@@ -94,26 +94,36 @@ class User(NamedTuple):
 class Request(NamedTuple):
     """What tells a request from others of the same client."""
 
-    method: str
-    target: str
+    line: bytes
+    """Method and target."""
+
     body_bytes: int
     """0 for methods without a body."""
 
-    def head(self, user: User) -> bytes:
-        """The head as Go writes it: its own fields, those of client-go by name, Accept-Encoding."""
-        length = f"Content-Length: {self.body_bytes}\r\n" if self.body_bytes else ""
-        kind = f"Content-Type: {BODY_TYPES[self.method]}\r\n" if self.body_bytes else ""
-        start, middle, end = fields_of(user)
-        return f"{self.method} {self.target} {start}{length}{middle}{kind}{end}".encode()
 
+class Heads:
+    """The heads of a user, in the order in which Go writes fields: its own, then client-go's."""
 
-def fields_of(user: User) -> tuple[str, str, str]:
-    """The parts of a user's heads before, between and after the fields that a body has."""
-    return (
-        f"HTTP/1.1\r\nHost: kubernetes.default.svc\r\nUser-Agent: {user.agent}\r\n",
-        f"Accept: {user.accept}\r\nAuthorization: Bearer {user.token}\r\n",
-        "Accept-Encoding: gzip\r\n\r\n",
-    )
+    def __init__(self, user: User) -> None:
+        self._start = (
+            f" HTTP/1.1\r\nHost: kubernetes.default.svc\r\nUser-Agent: {user.agent}\r\n".encode()
+        )
+        self._middle = f"Accept: {user.accept}\r\nAuthorization: Bearer {user.token}\r\n".encode()
+        self._end = b"Accept-Encoding: gzip\r\n\r\n"
+        self._plain = self._start + self._middle + self._end
+
+    def of(self, request: Request) -> bytes:
+        """The head of a request."""
+        if not request.body_bytes:
+            return request.line + self._plain
+        return b"%s%sContent-Length: %d\r\n%sContent-Type: %s\r\n%s" % (
+            request.line,
+            self._start,
+            request.body_bytes,
+            self._middle,
+            BODY_TYPES[request.line.partition(b" ")[0]],
+            self._end,
+        )
 
 
 def users() -> list[User]:
@@ -167,26 +177,9 @@ def draw_request(rng: random.Random) -> Request:
     number = rng.randrange(PATHS)
     method, template = TEMPLATES[number % len(TEMPLATES)]
     target = template.format(namespace=number % NAMESPACES, number=number)
-    return Request(method, target, rng.choice(BODY_BYTES) if method in BODY_TYPES else 0)
-
-
-def write_clients(directory: Path, connections: int, requests: int, seed: int) -> None:
-    """Write a file for each client: the three parts of its heads, `|` for CRLF, then its requests.
-
-    Args:
-        directory: Where `0.client` and the others go.
-        connections: How many clients there are.
-        requests: Of all clients.
-        seed: Of the users of the connections, and of the requests.
-    """
-    rng = random.Random(seed)  # noqa: S311 - requests of a test
-    everybody = users()
-    for number in range(connections):
-        lines = [part.replace("\r\n", "|") for part in fields_of(draw_user(rng, everybody))]
-        for _ in range(max(1, requests // connections)):
-            method, target, length = draw_request(rng)
-            lines.append(f"{method} {target} {length} {BODY_TYPES.get(method, '')}")
-        (directory / f"{number}.client").write_text("\n".join(lines) + "\n")
+    return Request(
+        b"%s %s" % (method, target.encode()), rng.choice(BODY_BYTES) if method in BODY_TYPES else 0
+    )
 
 
 def draw_heads(count: int, seed: int = 0) -> list[bytes]:
@@ -198,5 +191,5 @@ def draw_heads(count: int, seed: int = 0) -> list[bytes]:
     """
     rng = random.Random(seed)  # noqa: S311 - requests of a test
     everybody = users()
-    clients = [draw_user(rng, everybody) for _ in range(CONNECTIONS)]
-    return [draw_request(rng).head(clients[i % CONNECTIONS]) for i in range(count)]
+    clients = [Heads(draw_user(rng, everybody)) for _ in range(CONNECTIONS)]
+    return [clients[i % CONNECTIONS].of(draw_request(rng)) for i in range(count)]

@@ -1,9 +1,10 @@
-"""Drive a proxy with wrk and read from `/proc` what that cost the proxy.
+"""Drive a proxy, mostly with wrk, and read from `/proc` what that cost the proxy.
 
-The mixes of requests: `cluster` is what the clients of a Kubernetes cluster send (`cluster.py`);
-`varied` draws namespace, name and user anew for each request, from so many that a cache of whole
-heads or targets helps little; `same` sends one request over and over, which favours whoever
-remembers the last head; `new` sends that one on a connection of its own each time.
+The mixes of requests: `cluster` is what the clients of a Kubernetes cluster send (`cluster.py`), by
+a driver of its own (`cluster_driver.py`); `varied` draws namespace, name and user anew for each
+request, from so many that a cache of whole heads or targets helps little; `same` sends one request
+over and over, which favours whoever remembers the last head; `new` sends that one on a connection
+of its own each time.
 """
 
 from __future__ import annotations
@@ -14,16 +15,13 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadtest.cluster import CONNECTIONS, write_clients
-from loadtest.processes import LoadTestError, Process, pin
+from loadtest.cluster import CONNECTIONS
+from loadtest.processes import ROOT, LoadTestError, Process, pin, python_module
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from loadtest.tls_site import TlsSite
-
-CLIENTS_REQUESTS_PER_S = 30_000
-"""How many requests of `cluster` are drawn for a second; a client repeats those it has sent."""
 
 KEPT_MIXES = ("cluster", "varied", "same")
 """Those whose connections are kept."""
@@ -63,65 +61,6 @@ request = function()
 end
 """
 
-CLUSTER_LUA = """
-local ffi = require("ffi")
-ffi.cdef("int usleep(unsigned int microseconds);")
-local directory, clients, threads = "%s", %d, 0
-setup = function(thread)
-  thread:set("number", threads)
-  threads = threads + 1
-end
-local start, middle, finish, plain, was_tried, has_begun
-local heads, lengths, types, sent = {}, {}, {}, 0
-local body = string.rep("0123456789abcdef", 256)
-local function read()
-  local lines = io.lines(directory .. "/" .. number .. ".client")
-  local function field()
-    return (lines():gsub("|", "\\r\\n"))
-  end
-  start, middle, finish = field(), field(), field()
-  plain = start .. middle .. finish
-  for line in lines do
-    local head, length, kind = line:match("(%%S+ %%S+ )(%%d+) (.*)")
-    heads[#heads + 1] = head
-    lengths[#heads] = tonumber(length)
-    types[#heads] = kind
-  end
-end
-local function wait()
-  if number == clients - 1 then
-    io.open(directory .. "/all-begun", "w"):close()
-  end
-  while not io.open(directory .. "/all-begun") do
-    ffi.C.usleep(10000)
-  end
-end
-request = function()
-  if not has_begun then
-    if not plain then
-      read()
-    end
-    if number == 0 and not was_tried then
-      was_tried = true  -- wrk calls this once before it begins any thread
-    else
-      wait()
-      has_begun = true
-    end
-  end
-  sent = sent %% #heads + 1
-  local length = lengths[sent]
-  if length == 0 then
-    return heads[sent] .. plain
-  end
-  return heads[sent] .. start .. "Content-Length: " .. length .. "\\r\\n" .. middle
-    .. "Content-Type: " .. types[sent] .. "\\r\\n" .. finish .. body:sub(1, length)
-end
-"""
-"""Each thread is one client, with a file of `cluster.write_clients`; bodies mean nothing.
-
-A client sends its first request when all have begun: wrk counts the time only from then on.
-"""
-
 
 class Variety(NamedTuple):
     """What requests are drawn from."""
@@ -146,17 +85,13 @@ class Measurement(NamedTuple):
     p99_ms: float
 
 
-def script_text(mix: str, variety: Variety, connections: int, directory: Path) -> str:
+def script_text(mix: str, variety: Variety) -> str:
     """Give the Lua script that makes the requests of a mix and reports in JSON.
 
     Args:
-        mix: One of `MIXES`.
+        mix: One of `MIXES` but `cluster`.
         variety: What its requests are drawn from.
-        connections: How many clients `cluster` has.
-        directory: Where the files of the clients of `cluster` are.
     """
-    if mix == "cluster":
-        return CLUSTER_LUA % (directory, connections) + REPORT_LUA
     if mix != "varied":
         sent = {**FIELDS, "Connection": "close"} if mix == "new" else FIELDS
         fields = "".join(f'wrk.headers["{name}"] = "{text}"\n' for name, text in sent.items())
@@ -186,7 +121,7 @@ def drive(
         variety: What its requests are drawn from.
         seconds: How long.
         connections: How many at once, each with one request in flight.
-        core: The CPU of wrk.
+        core: The CPU of what drives it.
         directory: An existing directory for wrk's script.
         tls: What to speak TLS with; None speaks plain HTTP.
 
@@ -196,20 +131,18 @@ def drive(
     Raises:
         LoadTestError: wrk is not installed or failed, or any answer was not a success.
     """
+    if mix == "cluster":
+        return _drive_cluster(proxy, variety.seed, seconds, connections, core, tls)
     program = shutil.which("wrk")
     if program is None:
         raise LoadTestError("no program 'wrk'; install the Debian package wrk and try again")
     script = directory / f"{mix}.lua"
-    script.write_text(script_text(mix, variety, connections, directory))
-    if mix == "cluster":
-        (directory / "all-begun").unlink(missing_ok=True)
-        write_clients(directory, connections, CLIENTS_REQUESTS_PER_S * seconds, variety.seed)
+    script.write_text(script_text(mix, variety))
     before_ns = proxy.cpu_ns()
     wrk = subprocess.Popen(
         [
             program,
-            # Lua knows threads, not connections: each client of `cluster` is a thread of its own.
-            f"--threads={connections if mix == 'cluster' else 1}",
+            "--threads=1",
             f"--connections={connections}",
             f"--duration={seconds}s",
             f"--script={script}",
@@ -219,7 +152,7 @@ def drive(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=os.environ if tls is None else {**os.environ, "OPENSSL_CONF": str(tls.client_config)},
+        env=_environment(tls),
         start_new_session=True,
     )
     try:
@@ -233,18 +166,64 @@ def drive(
             wrk.kill()
             wrk.wait()
     spent_ns = proxy.cpu_ns() - before_ns
-    return _measurement(proxy.name, output, spent_ns)
+    return _measurement(f"wrk against {proxy.name}", output, spent_ns)
 
 
-def _measurement(name: str, output: str, spent_ns: int) -> Measurement:
+def _drive_cluster(
+    proxy: Process, seed: int, seconds: int, connections: int, core: int | None, tls: TlsSite | None
+) -> Measurement:
+    """What the connections' own start costs, with their handshakes, is not in the figures."""
+    arguments = {
+        "--port": proxy.port,
+        "--connections": connections,
+        "--seconds": seconds,
+        "--seed": seed,
+        **({} if tls is None else {"--ca-file": tls.authority}),
+    }
+    driver = subprocess.Popen(
+        [
+            *python_module("loadtest.cluster_driver"),
+            *(f"{name}={value}" for name, value in arguments.items()),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT,
+        env=_environment(tls),
+        start_new_session=True,
+    )
+    with driver:
+        assert driver.stdin is not None
+        assert driver.stdout is not None
+        try:
+            if core is not None:
+                pin(driver.pid, core)
+            output = driver.stdout.readline()
+            before_ns = proxy.cpu_ns()
+            if output.startswith("READY"):
+                driver.stdin.write("go\n")
+                driver.stdin.flush()
+                output = driver.stdout.readline()
+            spent_ns = proxy.cpu_ns() - before_ns
+        finally:
+            driver.kill()
+    return _measurement(f"the clients of {proxy.name}", output, spent_ns)
+
+
+def _environment(tls: TlsSite | None) -> dict[str, str]:
+    return {**os.environ, **({} if tls is None else {"OPENSSL_CONF": str(tls.client_config)})}
+
+
+def _measurement(driver: str, output: str, spent_ns: int) -> Measurement:
     reports = [line for line in output.splitlines() if line.startswith("REPORT ")]
     if not reports:
         last = output.strip().splitlines()[-1:] or ["it printed nothing"]
-        raise LoadTestError(f"wrk against {name} failed: {last[0]}")
+        raise LoadTestError(f"{driver} failed: {last[0]}")
     report = json.loads(reports[0].removeprefix("REPORT "))
     if report["bad_statuses"] or report["socket_errors"] or not report["requests"]:
         raise LoadTestError(
-            f"wrk against {name}: {report['bad_statuses']} bad statuses, "
+            f"{driver}: {report['bad_statuses']} bad statuses, "
             f"{report['socket_errors']} socket errors in {report['requests']} requests; see its log"
         )
     return Measurement(
