@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.authn.assertion import (
     AssertionRefusedError,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.verdict import TokenAuthenticator
     from apfproxy.clock import Clock
 
-FOREVER_NS = 1 << 62
+FOREVER_NS: Final = 1 << 62
 """Later than any clock of nanoseconds gets."""
 UNAUTHORIZED = "Unauthorized"
 NOT_KNOWN_WHO = "the token cannot be verified now; try again later"

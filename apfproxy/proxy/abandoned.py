@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.faults import Part, contained, report
+from apfproxy.proxy.answer_sink import AnswerSink
 from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.response_head import ResponseError
@@ -36,14 +37,10 @@ MAX_DISCARDED_BYTES = 1 << 20
 """Of the answer's body: it costs the proxy a millisecond, and most answers are smaller."""
 
 
-class AbandonedAnswer:
-    """Takes the place of an exchange as the sink of an answer, which `Context.abandoned` keeps.
+class AbandonedAnswer(AnswerSink):
+    """Takes the place of an exchange as the sink of an answer, which `Context.abandoned` keeps."""
 
-    Attributes:
-        head: The request's.
-    """
-
-    __slots__ = ("_context", "_discarded_bytes", "_passage", "_timer", "_upstream", "head")
+    __slots__ = ("_context", "_discarded_bytes", "_passage", "_timer", "_upstream")
 
     def __init__(
         self,
@@ -54,7 +51,7 @@ class AbandonedAnswer:
         *,
         is_watch: bool,
     ) -> None:
-        self.head = head
+        super().__init__(head)
         self._context = context
         self._upstream = upstream
         self._passage = passage

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from apfproxy.faults import Part, contained, report
+from apfproxy.proxy.client import Client
 from apfproxy.proxy.client_limits import reset
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.read_buffer import NOWHERE
 from apfproxy.proxy.tls import peer_certificates
 
 if TYPE_CHECKING:
+    import asyncio
+
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.client import Served
     from apfproxy.proxy.client_kinds import Heads
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.sender import Sender
 
 
-class ClientConnection(asyncio.BufferedProtocol):
+class ClientConnection(Client):
     """One client's connection.
 
     Attributes:
@@ -55,24 +57,18 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_probe",
         "_probed_bytes",
         "_transport",
-        "address",
-        "deadline_ns",
-        "forwarded_suffix",
-        "is_write_paused",
-        "keep_alive",
         "was_made",
         "write",
     )
 
     def __init__(self, context: Context, counted_as: str = "") -> None:
         """Args: the listener's context, and the address if the limits know of the connection."""
+        super().__init__()
         self._context = context
         self._counted_as = counted_as
         """The address under which the limits count this connection; "" while they do not."""
         self._transport = NOWHERE
         self.write = NOWHERE.write
-        self.address = ""
-        self.forwarded_suffix = b""
         self._heads: Heads | None = None
         self._known: list[Sender] = []
         """By what it is known: the senders of its last requests."""
@@ -96,9 +92,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._is_lingering = False
         self._linger_bytes = 0
         """Bytes thrown away since the last answer."""
-        self.deadline_ns = 0
-        self.keep_alive = True
-        self.is_write_paused = False
         self.was_made = False
 
     def forget_peer(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import select
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import ChunkedError
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from apfproxy.proxy.client import Served
     from apfproxy.proxy.request import Request
 
-_EMPTY_LINES = re.compile(rb"\A(?:\r\n)+")
+_EMPTY_LINES: Final = re.compile(rb"\A(?:\r\n)+")
 
-MAX_REPEATED_BYTES = 512
+MAX_REPEATED_BYTES: Final = 512
 """Of a head that a connection knows again as a whole: longer ones cost too much memory."""
 
-MAX_LINGER_BYTES = 1 << 20
+MAX_LINGER_BYTES: Final = 1 << 20
 """Read after the last answer, so that the client sees it before a reset."""
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.authn.authenticator import FOREVER_NS, Refusal
 from apfproxy.faults import Part, report
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.authenticator import Authenticator, Identity
 
 _UNAUTHORIZED, _UNAVAILABLE = 401, 503
-_TELLING_NS = 5_000_000_000
+_TELLING_NS: Final = 5_000_000_000
 """A client may give the server less time to answer; that tells nothing of the server."""
 
 OUT_OF_TIME = "its time was over before the end of the answer"

@@ -14,6 +14,7 @@ from apfproxy.faults import Part, contained
 from apfproxy.flowcontrol.passage import ABANDONED, Passage
 from apfproxy.proxy import answers
 from apfproxy.proxy.abandoned import AbandonedAnswer
+from apfproxy.proxy.answer_sink import AnswerSink
 from apfproxy.proxy.exchange_state import (
     ANSWERING,
     AWAITING,
@@ -57,11 +58,10 @@ LEFT_WHERE = {
 MALFORMED_BODY = "the request's body is malformed, or too long"
 
 
-class ExchangeBase:
+class ExchangeBase(AnswerSink):
     """What an exchange holds.
 
     Attributes:
-        head: The request's.
         passage: Its way through flow control.
         state: Where it stands.
     """
@@ -87,7 +87,6 @@ class ExchangeBase:
         "_was_retried",
         "_watch",
         "_why",
-        "head",
         "passage",
         "request",
         "state",
@@ -110,10 +109,11 @@ class ExchangeBase:
             body: What has come of its body, framed as it will be forwarded.
             is_whole: Whether that is all of it.
         """
+        head = request.head
+        super().__init__(head)
         self._context = context
         self._client = client
         self.request = request
-        self.head = head = request.head
         self.passage = Passage(context.flow_control, request)
         self.state = NEW
         self._begun_ns = 0

@@ -11,6 +11,7 @@ and writes its line of the access log.
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 from apfproxy.transitions import Event
 
@@ -36,14 +37,18 @@ class ExchangeState(enum.StrEnum):
     DONE = "done"
 
 
-NEW, IDENTIFYING = ExchangeState.NEW, ExchangeState.IDENTIFYING
-GATHERING, QUEUED = ExchangeState.GATHERING, ExchangeState.QUEUED
-LINED_UP, AWAITING = ExchangeState.LINED_UP, ExchangeState.AWAITING
-ANSWERING, TUNNELLING = ExchangeState.ANSWERING, ExchangeState.TUNNELLING
-DONE = ExchangeState.DONE
+NEW: Final = ExchangeState.NEW
+IDENTIFYING: Final = ExchangeState.IDENTIFYING
+GATHERING: Final = ExchangeState.GATHERING
+QUEUED: Final = ExchangeState.QUEUED
+LINED_UP: Final = ExchangeState.LINED_UP
+AWAITING: Final = ExchangeState.AWAITING
+ANSWERING: Final = ExchangeState.ANSWERING
+TUNNELLING: Final = ExchangeState.TUNNELLING
+DONE: Final = ExchangeState.DONE
 
-_ENDS = {"reply": DONE, "break": DONE}
-_SENDS = {"queue": QUEUED, "line-up": LINED_UP, "send": AWAITING, **_ENDS}
+_ENDS: Final = {"reply": DONE, "break": DONE}
+_SENDS: Final = {"queue": QUEUED, "line-up": LINED_UP, "send": AWAITING, **_ENDS}
 
 TRANSITIONS = {
     NEW: {"identify": IDENTIFYING, "gather": GATHERING, **_SENDS},
@@ -64,20 +69,20 @@ TRANSITIONS = {
 }
 """State to event to the next state."""
 
-IDENTIFY = Event("identify", TRANSITIONS)
-GATHER = Event("gather", TRANSITIONS)
-QUEUE = Event("queue", TRANSITIONS)
-LINE_UP = Event("line-up", TRANSITIONS)
-SEND = Event("send", TRANSITIONS)
-RETRY = Event("retry", TRANSITIONS)
+IDENTIFY: Final = Event("identify", TRANSITIONS)
+GATHER: Final = Event("gather", TRANSITIONS)
+QUEUE: Final = Event("queue", TRANSITIONS)
+LINE_UP: Final = Event("line-up", TRANSITIONS)
+SEND: Final = Event("send", TRANSITIONS)
+RETRY: Final = Event("retry", TRANSITIONS)
 """The origin closed a connection before it saw the request."""
-ANSWER = Event("answer", TRANSITIONS)
-SWITCH = Event("switch", TRANSITIONS)
-REPLY = Event("reply", TRANSITIONS)
+ANSWER: Final = Event("answer", TRANSITIONS)
+SWITCH: Final = Event("switch", TRANSITIONS)
+REPLY: Final = Event("reply", TRANSITIONS)
 """The proxy answers by itself."""
-END = Event("end", TRANSITIONS)
+END: Final = Event("end", TRANSITIONS)
 """The answer is through."""
-BREAK = Event("break", TRANSITIONS)
+BREAK: Final = Event("break", TRANSITIONS)
 """The client is gone, or the rest of the answer will not come."""
 
 ExchangeEvent = Event[ExchangeState]

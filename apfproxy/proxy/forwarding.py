@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
 from apfproxy.proxy.client_limits import NEVER_NS
@@ -33,13 +33,13 @@ from apfproxy.proxy.watch_seats import WatchSeats
 if TYPE_CHECKING:
     from apfproxy.proxy.upstream import UpstreamConnection
 
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_IDEMPOTENT = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_IDEMPOTENT: Final = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
 """RFC 9110, section 9.2.2: only these may be sent again without being asked."""
-_OK = 200
-_CONTINUE_STATUS = 100
-_FIRST_SERVER_ERROR = 500
-_GATEWAY_TIMEOUT = 504
+_OK: Final = 200
+_CONTINUE_STATUS: Final = 100
+_FIRST_SERVER_ERROR: Final = 500
+_GATEWAY_TIMEOUT: Final = 504
 
 
 class Forwarding(ExchangeBase):

@@ -14,7 +14,7 @@ import ctypes
 import errno
 import logging
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from apfproxy.faults import Part, report
 from apfproxy.proxy.client_limits import folded, reset_socket
@@ -131,7 +131,7 @@ class TlsListener:
         server_tls = self._server_tls
         try:
             await self._loop.connect_accepted_socket(
-                lambda: connection,
+                lambda: cast("asyncio.BufferedProtocol", connection),
                 client,
                 ssl=server_tls.context,
                 ssl_handshake_timeout=server_tls.settings.handshake_timeout_s,

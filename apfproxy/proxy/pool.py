@@ -7,7 +7,7 @@ import socket
 import time
 from collections import OrderedDict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from apfproxy.faults import Part, report
 from apfproxy.proxy.connect_failure import (
@@ -19,7 +19,6 @@ from apfproxy.proxy.connect_failure import (
     ConnectTimeoutError,
     connect_failure,
 )
-from apfproxy.proxy.response_head import NO_BODY, ResponseHead
 from apfproxy.proxy.upstream import UpstreamConnection
 from apfproxy.tasks import spawn
 
@@ -63,9 +62,6 @@ class Pool:
 
     A connection is of the identity with which it was opened: `renew` begins another one, and no
     connection from before, idle, busy or on its way, gets a further request.
-
-    Attributes:
-        last_head_bytes, last_head: As of an `Owner`.
     """
 
     def __init__(
@@ -80,10 +76,6 @@ class Pool:
         self._tls = tls if settings.address.is_tls else None
         self._now_ns = now_ns
         self._counters = counters
-        self.last_head_bytes = b""
-        self.last_head = ResponseHead(
-            0, b"", -1, keep_alive=False, framing=NO_BODY, has_audit_id=False
-        )
         # The dictionary's order is that of use: the last one lent first, the first one stale first.
         self._idle: dict[UpstreamConnection, None] = {}
         self._open: set[UpstreamConnection] = set()
@@ -296,19 +288,19 @@ class Pool:
         limit_s, step = self._settings.connect_timeout_s, CONNECTION
         loop = asyncio.get_running_loop()
 
-        def new_connection() -> UpstreamConnection:
-            return UpstreamConnection(self, self._counters)
+        def new_connection() -> asyncio.BufferedProtocol:
+            return cast("asyncio.BufferedProtocol", UpstreamConnection(self, self._counters))
 
         try:
             async with asyncio.timeout(limit_s):
                 if address.path:
                     _, local = await loop.create_unix_connection(new_connection, address.path)
-                    return local
+                    return cast("UpstreamConnection", local)
                 if tls is None:
                     _, plain = await loop.create_connection(
                         new_connection, address.host, address.port
                     )
-                    return plain
+                    return cast("UpstreamConnection", plain)
                 sock = await connected_socket(address.host, address.port)
             limit_s, step = tls.settings.handshake_timeout_s, TLS_HANDSHAKE
             async with asyncio.timeout(limit_s):
@@ -321,7 +313,7 @@ class Pool:
                     ssl_handshake_timeout=limit_s + 1.0,
                     ssl_shutdown_timeout=1.0,
                 )
-                return connection
+                return cast("UpstreamConnection", connection)
         except TimeoutError as error:
             raise ConnectTimeoutError(step, limit_s) from error
 

@@ -9,19 +9,20 @@ It is safe to share: the loop fills it and calls `buffer_updated` without anythi
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
-READ_BYTES = 65536
-READ_BUFFER = bytearray(READ_BYTES)
-READ_VIEW = memoryview(READ_BUFFER)
+READ_BYTES: Final = 65536
+READ_BUFFER: Final = bytearray(READ_BYTES)
+READ_VIEW: Final = memoryview(READ_BUFFER)
 
-WRITE_HIGH_WATER_BYTES = 49152
+WRITE_HIGH_WATER_BYTES: Final = 49152
 """Together with one read, and its chunk's frame, below 128 KiB."""
 
-NOWHERE = asyncio.Transport()
+NOWHERE: Final = asyncio.Transport()
 """The transport of a connection that has not come about: whatever is asked of it, it raises
 NotImplementedError."""
 
-NOBODY = asyncio.BufferedProtocol()
+NOBODY: Final = asyncio.BufferedProtocol()
 """Gets a transport whose connection is lost.
 
 uvloop's TLS keeps the methods of its protocol for good, and so a cycle that holds 60 KiB until the

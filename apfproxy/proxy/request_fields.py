@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.authn.credential_fields import CredentialsError, is_impersonation, read_credentials
 from apfproxy.authn.credentials import NO_CREDENTIALS
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from apfproxy.proxy.upgrade import Offer
     from apfproxy.settings import Network
 
-VIA = b"Via: 1.1 apfproxy\r\n"
-VIA_FOR = VIA + b"X-Forwarded-For: "
-_PROTOS = (b"X-Forwarded-Proto: http\r\n", b"X-Forwarded-Proto: https\r\n")
-_VERBATIM_ENDS = tuple(proto + VIA_FOR for proto in _PROTOS)
+VIA: Final = b"Via: 1.1 apfproxy\r\n"
+VIA_FOR: Final = VIA + b"X-Forwarded-For: "
+_PROTOS: Final = (b"X-Forwarded-Proto: http\r\n", b"X-Forwarded-Proto: https\r\n")
+_VERBATIM_ENDS: Final = tuple(proto + VIA_FOR for proto in _PROTOS)
 
-_HOST = re.compile(rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
-_DIGITS = re.compile(rb"[0-9]{1,18}")
-_HYPHENATED = re.sub(rb"[^0-9a-z]", b"-", bytes(range(256)))
-_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_HOST: Final = re.compile(rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+_HYPHENATED: Final = re.sub(rb"[^0-9a-z]", b"-", bytes(range(256)))
+_TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 _HOP_BY_HOP = frozenset(
     (
@@ -90,17 +90,26 @@ RESERVED_NAMES = (
 )
 """Names, in lower case, to which no setting may give another meaning."""
 
-_CLAIM, _GUARDED_FIELD, _LOOK_ALIKE, _PLAIN = 1, 2, 3, 4
-_AUTHORIZATION, _IMPERSONATION, _SUBPROTOCOLS, _FORWARDING_FIELD, _NAMING = 5, 6, 7, 8, 9
+_CLAIM: Final = 1
+_GUARDED_FIELD: Final = 2
+_LOOK_ALIKE: Final = 3
+_PLAIN: Final = 4
+_AUTHORIZATION: Final = 5
+_IMPERSONATION: Final = 6
+_SUBPROTOCOLS: Final = 7
+_FORWARDING_FIELD: Final = 8
+_NAMING: Final = 9
 MAX_KNOWN_NAMES = 512
 """Of header fields; a few dozen are in use, and what nobody uses twice must not fill the memory."""
 MAX_KNOWN_NAME_BYTES = 64
 
-MAX_LISTED = 1000
+MAX_LISTED: Final = 1000
 """Elements of Connection, Upgrade and Sec-WebSocket-Protocol, of a handful that anybody uses: each
 takes a hundred times the work of another byte of the head."""
 
-NO_BODY, SIZED, CHUNKED = 0, 1, 2
+NO_BODY: Final = 0
+SIZED: Final = 1
+CHUNKED: Final = 2
 """How a request's body is framed."""
 
 

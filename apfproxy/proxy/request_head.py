@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import httptools
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 # What llhttp accepts too, so that a line which matches needs no parse: Kubernetes' methods, and a
 # target of visible ASCII.  Any other line goes the long way.
-_COMMON_LINE = re.compile(
+_COMMON_LINE: Final = re.compile(
     rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) ([\x21\x22\x24-\x7e]+) HTTP/1\.1\r\n"
 )
-_REQUEST_LINE = re.compile(rb"[A-Z][A-Z-]* (\S+) HTTP/1\.[01]")
-_SLASH = 47
-_TARGET = re.compile(rb"[\x21\x22\x24-\x7e]+")
-_ABSOLUTE = re.compile(rb"https?://([^/?#]+)", re.IGNORECASE)
+_REQUEST_LINE: Final = re.compile(rb"[A-Z][A-Z-]* (\S+) HTTP/1\.[01]")
+_SLASH: Final = 47
+_TARGET: Final = re.compile(rb"[\x21\x22\x24-\x7e]+")
+_ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)", re.IGNORECASE)
 
 MAX_KEPT_FIELDS = 16384
 """Field sections by their bytes, per kind of client: enough for a large cluster's nodes."""
 MAX_KEPT_FIELDS_BYTES = 2048
 """Longer sections are read each time: they would take the room of many."""
-MAX_SENDERS = 3
+MAX_SENDERS: Final = 3
 """Sections that a connection is known by: a program sends one with each kind of body."""
 
 

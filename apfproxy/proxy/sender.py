@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.proxy.request_fields import SIZED
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from apfproxy.proxy.request_fields import RequestFields
     from apfproxy.request.user import User
 
-_LENGTH = re.compile(rb"(?:\A|\n)content-length: ([1-9][0-9]{0,17})(?=\r\n)", re.IGNORECASE)
-_LENGTH_PART = b"ength: "
-_ZERO = 48
-_MAX_DIGITS = 18
+_LENGTH: Final = re.compile(rb"(?:\A|\n)content-length: ([1-9][0-9]{0,17})(?=\r\n)", re.IGNORECASE)
+_LENGTH_PART: Final = b"ength: "
+_ZERO: Final = 48
+_MAX_DIGITS: Final = 18
 
 SectionKey = tuple[bytes, bytes]
 """A field section in two parts: what stands before the digits of Content-Length, and what behind

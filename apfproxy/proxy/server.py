@@ -10,7 +10,7 @@ import os
 import resource
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part, contained, report
@@ -173,11 +173,12 @@ class ProxyServer:
         if self._tls is not None:
             self._tls.listen(listeners)
         else:
-            self._servers = await serve_on(
-                listeners, lambda: DownstreamConnection(self._context), backlog=BACKLOG
-            )
+            self._servers = await serve_on(listeners, self._new_protocol, backlog=BACKLOG)
         self._sweep_due_ns = self._clock.now_ns() + round(SWEEP_PERIOD_S * 1e9)
         self.sweep.start()
+
+    def _new_protocol(self) -> asyncio.BufferedProtocol:
+        return cast("asyncio.BufferedProtocol", DownstreamConnection(self._context))
 
     def _fit_descriptors(self) -> None:
         """Take no more connections than the system lets us have files."""
@@ -275,9 +276,7 @@ class ProxyServer:
             with listener:
                 accepted = take_backlog(listener)
             for client in accepted:
-                await self._loop.connect_accepted_socket(
-                    lambda: DownstreamConnection(self._context), client
-                )
+                await self._loop.connect_accepted_socket(self._new_protocol, client)
 
     def _leave_listeners(self) -> None:
         """Close the listener; who waits to be accepted is left to the other process."""

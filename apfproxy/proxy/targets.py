@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.flowcontrol.request_digest import Asked
@@ -25,7 +25,7 @@ MAX_KEPT_TARGETS = 8192
 """Request lines; a typical one takes 1.5 KiB."""
 KEPT_TARGETS_BYTES = 16 << 20
 """Of all of them."""
-MAX_KEPT_LINE_BYTES = 1024
+MAX_KEPT_LINE_BYTES: Final = 1024
 """Longer targets are parsed each time: they would take the room of many."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from apfproxy.faults import Part, contained, report
@@ -27,8 +26,10 @@ from apfproxy.proxy.response_head import (
 from apfproxy.proxy.tls import is_cut_off
 
 if TYPE_CHECKING:
+    import asyncio
+
+    from apfproxy.proxy.answer_sink import AnswerSink
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.request_head import RequestHead
 
 _HEAD_END: Final = b"\r\n\r\n"
 _SWITCHING_PROTOCOLS: Final = 101
@@ -37,64 +38,14 @@ _MAX_INTERIM_ANSWERS = 32
 """1xx answers to one request; Go's transport stops at 5, curl at none."""
 
 
-class AnswerSink(Protocol):
-    """What takes the parts of one answer, in their order."""
-
-    head: RequestHead
-
-    def on_interim(self, head: ResponseHead) -> None:
-        """A 1xx answer, other than 101."""
-
-    def on_answer(self, head: ResponseHead, body: bytes | memoryview, *, is_whole: bool) -> None:
-        """The final head with the first part of the body, and whether that is all of it.
-
-        All of it may be a view of the buffer that is read into: it is good within this call.
-        """
-
-    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
-        """An answer 101 and what came behind it; `raw` is the whole head.
-
-        The connection is handed over to another protocol, unless this raises.
-
-        Raises:
-            ResponseError: It was not asked for.
-        """
-
-    def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
-        """A further part of the body; `trailers` are whole lines."""
-
-    def on_broken(self, reason: str, *, may_retry: bool) -> None:
-        """The connection is gone before the answer was whole.
-
-        Args:
-            reason: What went wrong.
-            may_retry: Whether the connection had been used before and no byte of an answer came,
-                so that the origin probably closed it before it saw the request.
-        """
-
-    def on_upstream_writable(self) -> None:
-        """The origin takes more of the request's body."""
-
-    def fail(self, error: Exception) -> None:
-        """End after an error of the program; never raises."""
-
-
 class Owner(Protocol):
-    """What has the connections.
-
-    Attributes:
-        last_head_bytes, last_head: The head of the last answer to another method than HEAD; b""
-            and one that no answer has before there was one.
-    """
-
-    last_head_bytes: bytes
-    last_head: ResponseHead
+    """What has the connections."""
 
     def forget(self, connection: UpstreamConnection) -> None:
         """The connection is closed."""
 
 
-class UpstreamConnection(asyncio.BufferedProtocol):
+class UpstreamConnection:
     """One connection, lent by the pool to one exchange at a time.
 
     Attributes:
@@ -110,6 +61,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         "_framing",
         "_head",
         "_interims",
+        "_last_head",
+        "_last_raw",
         "_owner",
         "_partial",
         "_was_used",
@@ -140,6 +93,10 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._body_left = 0
         self._interims = 0
         self._decoder: ChunkedDecoder | None = None
+        self._last_raw = b""
+        """The bytes of the last answer's head, to another method than HEAD; `_last_head` is what
+        they say."""
+        self._last_head: ResponseHead | None = None
 
     @property
     def awaits_head(self) -> bool:
@@ -289,13 +246,13 @@ class UpstreamConnection(asyncio.BufferedProtocol):
 
     def _parse(self, raw: bytes, *, is_head: bool) -> ResponseHead:
         """Parse a head, unless it is the same as the last one: answers of one moment often are."""
-        owner = self._owner
         if is_head:
             return parse_response_head(raw, answers_head=True)
-        if raw != owner.last_head_bytes:
-            owner.last_head = parse_response_head(raw, answers_head=False)
-            owner.last_head_bytes = raw
-        return owner.last_head
+        head = self._last_head
+        if head is None or raw != self._last_raw:
+            head = self._last_head = parse_response_head(raw, answers_head=False)
+            self._last_raw = raw
+        return head
 
     def _take_head(self, sink: AnswerSink, data: bytes) -> None:
         if self._partial:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-ANONYMOUS_NAME = "system:anonymous"
-AUTHENTICATED_GROUP = "system:authenticated"
-UNAUTHENTICATED_GROUP = "system:unauthenticated"
+ANONYMOUS_NAME: Final = "system:anonymous"
+AUTHENTICATED_GROUP: Final = "system:authenticated"
+UNAUTHENTICATED_GROUP: Final = "system:unauthenticated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class User:
         return self.name == ANONYMOUS_NAME
 
 
-ANONYMOUS = User(ANONYMOUS_NAME, (UNAUTHENTICATED_GROUP,))
+ANONYMOUS: Final = User(ANONYMOUS_NAME, (UNAUTHENTICATED_GROUP,))
 
 
 UNVERIFIED_PREFIXES = ("basic:", "key:", "header:", "address:")

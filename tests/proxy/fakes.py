@@ -240,8 +240,7 @@ class FakeTransport(asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Have another protocol get what comes."""
-        assert isinstance(protocol, asyncio.BufferedProtocol)
-        self.protocol = protocol
+        self.protocol = cast("asyncio.BufferedProtocol", protocol)
 
     def get_write_buffer_size(self) -> int:
         """What the peer has not taken, if it takes nothing."""
@@ -464,7 +463,8 @@ class Bench:
         """A client's connection, newly accepted."""
         transport = FakeTransport(self.loop, peer)
         transport.tls = tls
-        transport.connect(DownstreamConnection(self.context))
+        connection = DownstreamConnection(self.context)
+        transport.connect(cast("asyncio.BufferedProtocol", connection))
         return transport
 
     def ask(self, request: bytes) -> FakeTransport:

@@ -147,16 +147,6 @@ async def test_serves_over_tls(tmp_path: Path, version: ssl.TLSVersion) -> None:
     assert {} == site.failures()
 
 
-async def test_serves_over_tls_in_another_loop(tmp_path: Path) -> None:
-    """What is done there is nothing that only one event loop does."""
-    async with tls_site(tmp_path) as site:
-        reader, writer = await site.connect()
-        writer.write(GET)
-        await (await site.scene.origin.next_request()).peer.send(OK)
-        assert (200, b"ok") == await answer_of(reader)
-        await close(writer)
-
-
 @on_uvloop
 async def test_request_right_behind_the_handshake(tmp_path: Path) -> None:
     """It may come in the very packet that ends the handshake."""

@@ -7,13 +7,16 @@ import contextlib
 import datetime as dt
 import socket
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from apfproxy.proxy.answer_sink import AnswerSink
 from apfproxy.proxy.counters import ProxyCounters, UpstreamCounters, UpstreamFailure
 from apfproxy.proxy.pool import Pool, connected_socket
+from apfproxy.proxy.request_fields import RequestFields
+from apfproxy.proxy.request_head import RequestHead
+from apfproxy.proxy.sender import Sender
 from apfproxy.proxy.tls import ClientTls, ServerTls, peer_certificates
 from apfproxy.proxy.tls_files import TlsFile
 from apfproxy.settings import (
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from apfproxy.proxy.request_head import RequestHead
     from apfproxy.proxy.response_head import ResponseHead
     from apfproxy.proxy.upstream import UpstreamConnection
 
@@ -38,12 +40,12 @@ SERVERS, PROXIES = Authority("servers"), Authority("proxies")
 FIRST, SECOND = PROXIES.issue("first"), PROXIES.issue("second")
 
 
-class Request:
+class Request(AnswerSink):
     """Borrows a connection, asks, and puts the connection back."""
 
-    head = cast("RequestHead", SimpleNamespace(is_head=False, upgrade=None))
-
     def __init__(self, pool: Pool) -> None:
+        sender = Sender(RequestFields(is_http_10=False))
+        super().__init__(RequestHead("GET", b"/", b"", b"", sender, 0, None))
         self._pool = pool
         self._connection: UpstreamConnection
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

@@ -103,6 +103,7 @@ async def test_knows_no_socket_before_the_start() -> None:
     await server.drain()
 
 
+@on_uvloop
 async def test_sweep_sees_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that say nothing are closed, and so are idle connections to the origin."""
     monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)

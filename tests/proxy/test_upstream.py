@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from apfproxy.proxy.answer_sink import AnswerSink
 from apfproxy.proxy.read_buffer import WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.response_head import ResponseError
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, FakeTransport, connection_of
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from apfproxy.proxy.upstream import UpstreamConnection
 
 
-class Sink:
+class Sink(AnswerSink):
     """Writes down what it is told."""
 
     def __init__(self, head: RequestHead) -> None:
-        self.head = head
+        super().__init__(head)
         self.told: list[str] = []
         self.body = b""
 

@@ -1,0 +1,69 @@
+"""What a connection to the origin asks of whoever takes the answer.
+
+A base class, not a `Protocol`: compiled code calls its methods as fast as functions.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.proxy.response_head import ResponseHead
+
+
+class AnswerSink(ABC):
+    """What takes the parts of one answer, in their order.
+
+    Attributes:
+        head: The request's.
+    """
+
+    __slots__ = ("head",)
+
+    def __init__(self, head: RequestHead) -> None:
+        self.head = head
+
+    @abstractmethod
+    def on_interim(self, head: ResponseHead) -> None:
+        """A 1xx answer, other than 101."""
+
+    @abstractmethod
+    def on_answer(self, head: ResponseHead, body: bytes | memoryview, *, is_whole: bool) -> None:
+        """The final head with the first part of the body, and whether that is all of it.
+
+        All of it may be a view of the buffer that is read into: it is good within this call.
+        """
+
+    @abstractmethod
+    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
+        """An answer 101 and what came behind it; `raw` is the whole head.
+
+        The connection is handed over to another protocol, unless this raises.
+
+        Raises:
+            ResponseError: It was not asked for.
+        """
+
+    @abstractmethod
+    def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
+        """A further part of the body; `trailers` are whole lines."""
+
+    @abstractmethod
+    def on_broken(self, reason: str, *, may_retry: bool) -> None:
+        """The connection is gone before the answer was whole.
+
+        Args:
+            reason: What went wrong.
+            may_retry: Whether the connection had been used before and no byte of an answer came,
+                so that the origin probably closed it before it saw the request.
+        """
+
+    @abstractmethod
+    def on_upstream_writable(self) -> None:
+        """The origin takes more of the request's body."""
+
+    @abstractmethod
+    def fail(self, error: Exception) -> None:
+        """End after an error of the program; never raises."""
