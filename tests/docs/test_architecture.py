@@ -8,6 +8,7 @@ import importlib
 import re
 
 import pytest
+import uvloop
 
 from apfproxy.flowcontrol.passage import PassageState
 from apfproxy.proxy.exchange_state import ExchangeState
@@ -25,7 +26,9 @@ LIFE = "| step | file | function |"
 def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     """All that runs, by the page's words for when."""
     folder = tmp_path_factory.mktemp("architecture")
-    return asyncio.run(of_a_proxy(folder)) | asyncio.run(of_an_apiserver()) | of_commands(folder)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        served = runner.run(of_a_proxy(folder)) | runner.run(of_an_apiserver())
+    return served | of_commands(folder)
 
 
 def names(cells: list[str]) -> tuple[str, str]:
