@@ -81,6 +81,7 @@ async def page(session: aiohttp.ClientSession, port: int | None, path: str) -> t
         return response.status, await response.text()
 
 
+@on_uvloop
 async def test_forwards_and_shows_itself() -> None:
     """A started process forwards, answers on its admin listener, and ends with a drain."""
     async with origin() as server, aiohttp.ClientSession() as session:

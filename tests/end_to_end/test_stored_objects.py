@@ -17,6 +17,7 @@ from apfproxy.app.process import ProxyProcess
 from apfproxy.settings import Address, FlowControlSettings
 from tests.app.test_process import settings_for
 from tests.end_to_end.kubectl import Kubectl, find_kubectl, minor_version
+from tests.end_to_end.scene import on_uvloop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -110,6 +111,7 @@ async def proxied(
             await process.stop()
 
 
+@on_uvloop
 async def test_kubectl_changes_what_is_in_force(tmp_path: Path) -> None:
     """What kubectl applied comes into force, and so does what it changed and deleted."""
     program = find_kubectl()
@@ -148,6 +150,7 @@ async def test_mandatory_objects_are_always_there(tmp_path: Path) -> None:
     assert "catch-all" in proxy.process.controller.levels
 
 
+@on_uvloop
 async def test_restart(tmp_path: Path) -> None:
     """The objects are in force again after a restart, with the same uids."""
     async with proxied(tmp_path) as proxy:
