@@ -33,7 +33,7 @@ from apfproxy.sources.files import ObjectFiles, ObjectsError
 from apfproxy.sources.in_force import InForce
 from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.stored_objects import StoredObjects
-from tests.end_to_end.scene import until
+from tests.end_to_end.scene import on_uvloop, until
 from tests.sources.test_object_files import SCHEMA, level
 
 if TYPE_CHECKING:
