@@ -84,6 +84,8 @@ NGINX_PROXY = (
             proxy_set_header Connection "";
             proxy_set_header Host $http_host;
             proxy_buffering off;
+            proxy_request_buffering off;
+            client_max_body_size 0;
             proxy_read_timeout 300s;
 {headers}{upstream_tls}
         }}

@@ -1,6 +1,7 @@
 """An origin for slow clients: large answers to those who ask for one, and bodies read to the end.
 
-`GET /large...` gets an answer of `--kib`; any other request, once its body is there, a small one.
+`GET /large...` gets an answer of `--kib`, `GET /chunked...` the same in chunks; any other request,
+once its body is there, gets a small one.
 
     python -m loadtest.large_origin --port 9000 --kib 2048
 """
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SMALL = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\n{}\n"
+CHUNK_BYTES = 32768
+"""As Go's clients and servers copy bodies."""
 LENGTH = re.compile(rb"^content-length: *([0-9]+)\r$", re.IGNORECASE | re.MULTILINE)
 
 
 class Connection(asyncio.Protocol):
     """One connection; its requests come one at a time."""
 
-    def __init__(self, large: bytes) -> None:
+    def __init__(self, large: bytes, chunked: bytes) -> None:
         self._large = large
+        self._chunked = chunked
         self._head = b""
         self._body_left = 0
         self._transport: asyncio.Transport
@@ -53,7 +57,24 @@ class Connection(asyncio.Protocol):
                 self._body_left -= len(self._head)
                 self._head = b""
             if not self._body_left:
-                self._transport.write(self._large if b" /large" in head[:16] else SMALL)
+                self._transport.write(self._answer(head))
+
+    def _answer(self, head: bytes) -> bytes:
+        if head.startswith(b"GET /large"):
+            return self._large
+        return self._chunked if head.startswith(b"GET /chunked") else SMALL
+
+
+def answers_of(kib: int) -> tuple[bytes, bytes]:
+    """A large answer with a Content-Length, and the same in chunks."""
+    body = b"0123456789abcde\n" * (kib * 64)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+    pieces = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
+    return (
+        b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body),
+        b"%bTransfer-Encoding: chunked\r\n\r\n%b0\r\n\r\n"
+        % (head, b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in pieces)),
+    )
 
 
 async def serve(port: int, kib: int) -> None:
@@ -63,10 +84,11 @@ async def serve(port: int, kib: int) -> None:
         port: The port.
         kib: Size of a large answer's body.
     """
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {kib * 1024}\r\n\r\n"
-    large = head.encode() + b"0123456789abcde\n" * (kib * 64)
+    large, chunked = answers_of(kib)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(large), "127.0.0.1", port, backlog=4096)
+    server = await loop.create_server(
+        lambda: Connection(large, chunked), "127.0.0.1", port, backlog=4096
+    )
     await server.serve_forever()
 
 

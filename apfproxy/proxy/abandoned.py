@@ -27,8 +27,11 @@ from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.response_head import ResponseError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from apfproxy.flowcontrol.passage import Passage
     from apfproxy.proxy.context import Context
+    from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.proxy.response_head import ResponseHead
     from apfproxy.proxy.upstream import UpstreamConnection
@@ -93,13 +96,13 @@ class AbandonedAnswer(AnswerSink):
     def on_interim(self, head: ResponseHead) -> None:
         """The answer itself is still to come."""
 
-    def on_answer(self, head: ResponseHead, body: bytes | memoryview, *, is_whole: bool) -> None:  # noqa: ARG002  the sink's signature
+    def on_answer(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:  # noqa: ARG002  the sink's signature
         """The origin answers."""
-        self._discard(body, is_last=is_whole)
+        self._discard(len(body), is_last=is_whole)
 
-    def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:  # noqa: ARG002  as above
+    def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:  # noqa: ARG002  as above
         """The origin goes on answering."""
-        self._discard(data, is_last=is_last)
+        self._discard(sum(map(len, pieces)), is_last=is_last)
 
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:  # noqa: ARG002  as above
         """Refuse a tunnel that nobody is there for."""
@@ -116,7 +119,7 @@ class AbandonedAnswer(AnswerSink):
     def on_upstream_writable(self) -> None:
         """Nothing more is sent."""
 
-    def _discard(self, data: bytes | memoryview, *, is_last: bool) -> None:
-        self._discarded_bytes += len(data)
+    def _discard(self, size: int, *, is_last: bool) -> None:
+        self._discarded_bytes += size
         if is_last or self._discarded_bytes > MAX_DISCARDED_BYTES:
             self.end()

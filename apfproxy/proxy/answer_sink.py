@@ -9,6 +9,9 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.proxy.response_head import ResponseHead
 
@@ -30,11 +33,8 @@ class AnswerSink(ABC):
         """A 1xx answer, other than 101."""
 
     @abstractmethod
-    def on_answer(self, head: ResponseHead, body: bytes | memoryview, *, is_whole: bool) -> None:
-        """The final head with the first part of the body, and whether that is all of it.
-
-        All of it may be a view of the buffer that is read into: it is good within this call.
-        """
+    def on_answer(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
+        """The final head with the first part of the body, and whether that is all of it."""
 
     @abstractmethod
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
@@ -47,7 +47,7 @@ class AnswerSink(ABC):
         """
 
     @abstractmethod
-    def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
+    def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:
         """A further part of the body; `trailers` are whole lines."""
 
     @abstractmethod

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 from apfproxy.proxy.request_fields import hyphenated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from apfproxy.proxy.read_buffer import Piece
 
 MAX_LINE_BYTES = 4096
 """A chunk-size line with its extension; HAProxy takes a buffer's size, Go 4 KiB."""
@@ -62,9 +64,15 @@ class ChunkedError(ValueError):
     """The bytes are not in the chunked coding, or over a limit."""
 
 
-def encode_chunk(data: bytes | memoryview) -> bytes:
-    """One chunk that holds `data`, which must not be empty."""
-    return b"".join((b"%x\r\n" % len(data), data, b"\r\n"))
+def encode_chunk(pieces: Sequence[Piece], size: int) -> list[Piece]:
+    """One chunk that holds `pieces`, of `size` bytes together; nothing where there are none."""
+    return [b"%x\r\n" % size, *pieces, b"\r\n"] if size else []
+
+
+def chunk_frame(size: int, *, is_whole: bool) -> tuple[bytes, bytes]:
+    """What goes before and behind the first bytes of a body, and whether they are all of it."""
+    start, end = (b"%x\r\n" % size, b"\r\n") if size else (b"", b"")
+    return start, end + LAST_CHUNK if is_whole else end
 
 
 def last_chunk(trailers: bytes) -> bytes:
@@ -101,22 +109,24 @@ class ChunkedDecoder:
         self.is_done = False
         self.trailers = b""
 
-    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+    def feed(self, data: Piece) -> tuple[list[Piece], bytes]:
         """Decode as much as there is; `data` is a read's worth at most.
 
         Returns:
-            The decoded body bytes, and what stands after the body's end (empty until `is_done`).
+            The decoded body in pieces, views where `data` is one, and what stands after the body's
+            end (empty until `is_done`).
 
         Raises:
             ChunkedError: The bytes are malformed or over a limit; the decoder is of no more use.
         """
         if self._partial:
+            data = bytes(data)
             self._partial += data
             if self._is_still_partial(data):
-                return b"", b""
+                return [], b""
             data = bytes(self._partial)
             self._partial.clear()
-        pieces: list[bytes] = []
+        pieces: list[Piece] = []
         position, end = 0, len(data)
         while True:
             if self._state == _SIZE:
@@ -157,13 +167,12 @@ class ChunkedDecoder:
                 position += 2
                 self._state = _SIZE
             else:
-                rest = self._take_trailers(data[position:])
-                return b"".join(pieces), rest
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces), b""
+                return pieces, self._take_trailers(bytes(data[position:]))
+        return list(filter(None, pieces)), b""
 
-    def _keep_partial_line(self, data: bytes, position: int) -> None:
+    def _keep_partial_line(self, data: Piece, position: int) -> None:
         """Keep the start of a size line for the next feed, if it can still become one."""
-        line = data[position:]
+        line = bytes(data[position:])
         if b"\n" in line or len(line) > MAX_LINE_BYTES:
             raise ChunkedError("a chunk size is malformed")
         if line and line[0] not in b"0123456789abcdefABCDEF":

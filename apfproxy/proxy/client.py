@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Sequence
 
     from apfproxy.authn.credentials import Peer
+    from apfproxy.proxy.read_buffer import Piece
 
 
 class Served(Protocol):
@@ -56,6 +58,10 @@ class Client(ABC):
     @abstractmethod
     def send(self, data: bytes) -> None:
         """Send a part of an answer."""
+
+    @abstractmethod
+    def send_pieces(self, pieces: Sequence[Piece], size: int) -> None:
+        """Send pieces of an answer, of `size` bytes together."""
 
     @abstractmethod
     def pause_reading(self) -> None:

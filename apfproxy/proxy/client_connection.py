@@ -8,17 +8,19 @@ from apfproxy.faults import Part, contained, report
 from apfproxy.proxy.client import Client
 from apfproxy.proxy.client_limits import reset
 from apfproxy.proxy.guarded import guarded
-from apfproxy.proxy.read_buffer import NOWHERE
+from apfproxy.proxy.read_buffer import NOWHERE, write_pieces
 from apfproxy.proxy.tls import peer_certificates
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Sequence
 
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.client import Served
     from apfproxy.proxy.client_kinds import Heads
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.exchange import Exchange
+    from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.request_body import RequestBody
     from apfproxy.proxy.request_head import HeadProbe
@@ -129,6 +131,12 @@ class ClientConnection(Client):
         if not self._is_closed:
             self._context.counters.bytes_to_clients += len(data)
             self.write(data)
+
+    def send_pieces(self, pieces: Sequence[Piece], size: int) -> None:
+        """Send pieces of an answer, of `size` bytes together."""
+        if not self._is_closed:
+            self._context.counters.bytes_to_clients += size
+            write_pieces(self._transport, pieces, size)
 
     def pause_reading(self) -> None:
         """Take no more of the request's body for now."""

@@ -18,9 +18,9 @@ from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.read_buffer import (
+    LARGE_BYTES,
     NOBODY,
-    READ_BUFFER,
-    READ_VIEW,
+    READS,
     WRITE_HIGH_WATER_BYTES,
 )
 from apfproxy.proxy.request_body import RequestBody, too_long
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from apfproxy.proxy.client import Served
+    from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request import Request
 
 _EMPTY_LINES: Final = re.compile(rb"\A(?:\r\n)+")
@@ -72,13 +73,16 @@ class DownstreamConnection(ClientConnection):
         context.connections.add(self)
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
-        return READ_BUFFER
+        return cast("bytearray", READS.start)
 
     def buffer_updated(self, nbytes: int) -> None:
         context = self._context
         context.counters.bytes_from_clients += nbytes
-        data = READ_VIEW[:nbytes].tobytes()
         try:  # as `guarded`, at no cost
+            if nbytes >= LARGE_BYTES:  # too much for a request that is like one before
+                self._receive(READS.view[:nbytes])
+                return
+            data = READS.view[:nbytes].tobytes()
             if self._exchange is None and not self._pending and self._body is None:
                 # Most requests are one read, and some clients repeat one: no parsing then.
                 request = self._last_request
@@ -183,7 +187,7 @@ class DownstreamConnection(ClientConnection):
 
     # Requests.
 
-    def _receive(self, data: bytes) -> None:
+    def _receive(self, data: Piece) -> None:
         if self._is_lingering:
             self._linger_bytes += len(data)
             if self._linger_bytes > MAX_LINGER_BYTES:
@@ -195,7 +199,7 @@ class DownstreamConnection(ClientConnection):
                 self._take_body(body, data)
             else:
                 if not self._pending:
-                    self._pending = data
+                    self._pending = bytes(data)
                 else:
                     if type(self._pending) is bytes:
                         self._pending = bytearray(self._pending)
@@ -300,7 +304,7 @@ class DownstreamConnection(ClientConnection):
                 body = self._body = RequestBody(head, max_bytes, context.client_kinds.says_who)
                 if head.body_bytes > max_bytes:
                     raise too_long(max_bytes)
-                data = body.take(data) if data else b""
+                data = b"".join(body.take(data)) if data else b""
                 is_whole = body.is_whole
                 if is_whole:
                     self._body = None
@@ -312,7 +316,7 @@ class DownstreamConnection(ClientConnection):
         exchange = self._exchange = Exchange(context, self, request, data, is_whole)
         exchange.start()
 
-    def _take_body(self, body: RequestBody, data: bytes) -> None:
+    def _take_body(self, body: RequestBody, data: Piece) -> None:
         framed = body.take(data)
         if body.is_whole:
             self._body = None

@@ -36,7 +36,10 @@ from apfproxy.proxy.request_log import Failure
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from apfproxy.authn.authenticator import Authenticator, Identity
+    from apfproxy.proxy.read_buffer import Piece
 
 _UNAUTHORIZED, _UNAVAILABLE = 401, 503
 _TELLING_NS: Final = 5_000_000_000
@@ -86,23 +89,22 @@ class Exchange(Forwarding):
         if self._context.access_log is not None:
             self._begun_ns = self._begun_ns or now_ns
 
-    def on_request_body(self, data: bytes, *, is_last: bool) -> None:
+    def on_request_body(self, pieces: Sequence[Piece], *, is_last: bool) -> None:
         """Take a further part of the body, framed as it will be forwarded."""
         self._is_whole = is_last
         if is_last and self.state in (LINED_UP, AWAITING):
             self._set_deadline(self._context.clock.now_ns())
         upstream = self._upstream
         if upstream is not None:
-            if data:
-                self._request_bytes += len(data)
-                upstream.send_more(data)
-                if upstream.is_write_paused:
-                    self._client.pause_reading()
+            self._request_bytes += upstream.send_pieces(pieces)
+            if upstream.is_write_paused:
+                self._client.pause_reading()
             return
         # An array: one that comes byte by byte would be copied as often else.
         if type(self._held) is bytes:
             self._held = bytearray(self._held)
-        self._held += data
+        for piece in pieces:
+            self._held += piece
         if self.state is not GATHERING:
             if len(self._held) >= self._context.held_bytes:
                 self._client.pause_reading()

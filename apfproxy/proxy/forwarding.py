@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.proxy.chunked import encode_chunk, last_chunk
+from apfproxy.proxy.chunked import chunk_frame, encode_chunk, last_chunk
 from apfproxy.proxy.client_limits import NEVER_NS
 from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange_base import ExchangeBase
@@ -23,6 +23,7 @@ from apfproxy.proxy.exchange_state import (
     TUNNELLING,
 )
 from apfproxy.proxy.guarded import guarded
+from apfproxy.proxy.read_buffer import LARGE_BYTES
 from apfproxy.proxy.request_fields import VIA
 from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead, is_event_stream
@@ -31,6 +32,9 @@ from apfproxy.proxy.upgrade import switch_lines, switched
 from apfproxy.proxy.watch_seats import WatchSeats
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.upstream import UpstreamConnection
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -119,7 +123,7 @@ class Forwarding(ExchangeBase):
             return
         self._client.send(head.lines + b"\r\n")
 
-    def on_answer(self, head: ResponseHead, body: bytes | memoryview, *, is_whole: bool) -> None:
+    def on_answer(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
         """Pass the final head on, with as much of the body as came with it."""
         context, client, request, status = self._context, self._client, self.head, head.status
         now_ns = context.clock.now_ns()
@@ -132,15 +136,14 @@ class Forwarding(ExchangeBase):
         self._status = status
         self._body_bytes = len(body)
         keep_alive = client.may_keep_alive()
-        framing = b""
+        framing = start = end = b""
         if head.framing >= CHUNKED:
             if request.is_http_10:
                 keep_alive = client.keep_alive = False
             else:
                 self._is_chunked = True
                 framing = b"Transfer-Encoding: chunked\r\n"
-                chunks = encode_chunk(body) if body else b""
-                body = chunks + last_chunk(b"") if is_whole else chunks
+                start, end = chunk_frame(len(body), is_whole=is_whole)
         if keep_alive:
             connection = b"Connection: keep-alive\r\n\r\n" if request.is_http_10 else b"\r\n"
         else:
@@ -149,7 +152,11 @@ class Forwarding(ExchangeBase):
                 # The origin may wait for bytes of a protocol that it will not get.
                 self._is_whole = False
         lines = self._answer_lines(head, now_ns)
-        client.send(b"".join((head.lines, VIA, lines, framing, connection, body)))
+        before = (head.lines, VIA, lines, framing, connection, start)
+        if len(body) < LARGE_BYTES:
+            client.send(b"".join((*before, body, end)))
+        else:
+            self._send_large(b"".join(before), body, end)
         if is_whole:
             self._end(now_ns)
             return
@@ -168,12 +175,16 @@ class Forwarding(ExchangeBase):
         if client.is_write_paused:
             self._pause_upstream()
 
+    def _send_large(self, start: bytes, body: Piece, end: bytes) -> None:
+        pieces = (start, body, end) if end else (start, body)
+        self._client.send_pieces(pieces, sum(map(len, pieces)))
+
     def _go_on_as_long_as_it_likes(self, now_ns: int) -> None:
         """The answer may never end: its seats go back, and its time is not limited."""
         self._client.deadline_ns = 0
         self.passage.release(now_ns)
 
-    def _start_watch(self, body: bytes) -> None:
+    def _start_watch(self, body: Piece) -> None:
         """The watch is on: its seats go back once its initial events are through."""
         self._client.deadline_ns = 0
         context, attributes = self._context, self.request.attributes
@@ -182,7 +193,7 @@ class Forwarding(ExchangeBase):
             context.loop, context.in_force.watch, attributes, self._on_watch_initialized
         )
         if body:
-            self._watch.on_data(body)
+            self._watch.on_data(bytes(body))
 
     @guarded
     def _on_watch_initialized(self) -> None:
@@ -222,19 +233,20 @@ class Forwarding(ExchangeBase):
             self._finish(END, now_ns, "")
             self._give_back(now_ns)
 
-    def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
+    def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:
         """Pass a further part of the body on."""
         client = self._client
         if self._watch is not None:
-            self._watch.on_data(data)
-        self._body_bytes += len(data)
+            self._watch.on_data(b"".join(pieces))
+        size = sum(map(len, pieces))
+        self._body_bytes += size
         if self._is_chunked:
-            if data:
-                data = encode_chunk(data)
+            pieces = framed = encode_chunk(pieces, size)
             if is_last:
-                data += last_chunk(trailers)
-        if data:
-            client.send(data)
+                framed.append(last_chunk(trailers))
+            size = sum(map(len, framed))
+        if size:
+            client.send_pieces(pieces, size)
         if is_last:
             self._end(self._context.clock.now_ns())
         elif client.is_write_paused:

@@ -11,6 +11,7 @@ from apfproxy.proxy.request_fields import SIZED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request_head import RequestHead
 
 MAX_DISCARDED_BODY_BYTES = 262144
@@ -46,7 +47,7 @@ class RequestBody:
             self._decoder = ChunkedDecoder(is_claim)
             self._left = max_bytes
 
-    def take(self, data: bytes) -> bytes:
+    def take(self, data: Piece) -> list[Piece]:
         """The part of the body in `data`, framed as it is forwarded.
 
         Raises:
@@ -57,21 +58,22 @@ class RequestBody:
         if decoder is None:
             left = self._left = self._left - len(data)
             if left > 0:
-                return data
+                return [data]
             self.is_whole = True
             if left < 0:
-                self.rest = data[left:]
-                return data[:left]
-            return data
-        body, rest = decoder.feed(data)
-        self._left -= len(body)
+                self.rest = bytes(data[left:])
+                return [data[:left]]
+            return [data]
+        pieces, rest = decoder.feed(data)
+        size = sum(map(len, pieces))
+        self._left -= size
         if self._left < 0:
             raise too_long(self._max_bytes)
-        framed = encode_chunk(body) if body else b""
+        framed = encode_chunk(pieces, size)
         if decoder.is_done:
             self.is_whole = True
             self.rest = rest
-            framed += last_chunk(decoder.trailers)
+            framed.append(last_chunk(decoder.trailers))
         return framed
 
     @property

@@ -1,8 +1,8 @@
 """An upgraded connection: bytes both ways, untouched, between a client and the origin.
 
 1. What came with the heads goes first, and everything in its order.
-2. A side that takes nothing stops the other one: of each direction at most twice the high-water
-   mark is held.
+2. A side that takes nothing stops the other one: of each direction at most a read and the
+   high-water mark are held.
 3. Over plain TCP one side's end is passed on after what it sent, and the other direction goes on.
    TLS transports have no half-close, so where one is of TLS an end is the end of both, once what
    was sent is through.
@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from apfproxy.faults import Part, contained
 from apfproxy.proxy.client_limits import reset_socket
 from apfproxy.proxy.guarded import guarded
-from apfproxy.proxy.read_buffer import READ_VIEW, WRITE_HIGH_WATER_BYTES
+from apfproxy.proxy.read_buffer import READS
 from apfproxy.proxy.upgrade import PROTOCOLS
 
 if TYPE_CHECKING:
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
     from apfproxy.proxy.client import Client
     from apfproxy.proxy.context import Context
+    from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.upstream import UpstreamConnection
-
-# No more than may wait behind a slow reader, so that with one read it is twice that.
-_READ_VIEW = READ_VIEW[:WRITE_HIGH_WATER_BYTES]
 
 
 class TunnelEnd(asyncio.BufferedProtocol):
@@ -49,7 +47,7 @@ class TunnelEnd(asyncio.BufferedProtocol):
         self,
         tunnel: Tunnel,
         connection: Client | UpstreamConnection,
-        on_data: Callable[[bytes], None],
+        on_data: Callable[[Piece], None],
     ) -> None:
         self._tunnel: Tunnel | None = tunnel
         self._connection = connection
@@ -92,11 +90,11 @@ class TunnelEnd(asyncio.BufferedProtocol):
     # What the transport says.
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
-        return cast("bytearray", _READ_VIEW)
+        return READS.data
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            self._on_data(_READ_VIEW[:nbytes].tobytes())
+            self._on_data(READS.view[:nbytes])
         except Exception as error:  # noqa: BLE001  as `guarded`, at no cost
             self.fail(error)
 
@@ -264,20 +262,20 @@ class Tunnel:
 
     # Bytes.
 
-    def _from_client(self, data: bytes) -> None:
+    def _from_client(self, data: Piece) -> None:
         if not self.is_over:
             self._context.counters.bytes_from_clients += len(data)
             self._note_activity()
-            self._upstream.send_more(data)
+            self._upstream.send_pieces((data,))
 
-    def _from_origin(self, data: bytes) -> None:
+    def _from_origin(self, data: Piece) -> None:
         if not self.is_over:
             self._context.counters.bytes_from_origins += len(data)
             self._note_activity()
             if self._on_origin_data is not None:
-                self._on_origin_data(data)
+                self._on_origin_data(bytes(data))
             self.bytes_to_client += len(data)
-            self._downstream.send(data)
+            self._downstream.send_pieces((data,), len(data))
 
     def _note_activity(self) -> None:
         self._downstream.deadline_ns = self._context.clock.now_ns() + self._idle_ns
@@ -291,5 +289,5 @@ class Tunnel:
         on_over()
 
 
-def _ignore(data: bytes) -> None:
+def _ignore(data: Piece) -> None:
     """Take what comes when a tunnel is over."""

@@ -8,11 +8,12 @@ from apfproxy.faults import Part, contained, report
 from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.read_buffer import (
+    LARGE_BYTES,
     NOBODY,
     NOWHERE,
-    READ_BUFFER,
-    READ_VIEW,
+    READS,
     WRITE_HIGH_WATER_BYTES,
+    write_pieces,
 )
 from apfproxy.proxy.response_head import (
     CHUNKED,
@@ -27,9 +28,11 @@ from apfproxy.proxy.tls import is_cut_off
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Sequence
 
     from apfproxy.proxy.answer_sink import AnswerSink
     from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.read_buffer import Piece
 
 _HEAD_END: Final = b"\r\n\r\n"
 _SWITCHING_PROTOCOLS: Final = 101
@@ -112,9 +115,17 @@ class UpstreamConnection:
         self.write(data)
 
     def send_more(self, data: bytes) -> None:
-        """Send more of the request's body."""
+        """Send more of what follows a request's head."""
         self._counters.bytes_to_origins += len(data)
         self.write(data)
+
+    def send_pieces(self, pieces: Sequence[Piece]) -> int:
+        """Send more of the request's body; says how many bytes that is."""
+        size = sum(map(len, pieces))
+        self._counters.bytes_to_origins += size
+        if size:
+            write_pieces(self.transport, pieces, size)
+        return size
 
     def hand_over(self, protocol: asyncio.BufferedProtocol) -> None:
         """Let another protocol have the transport, for good; the sink hears no more."""
@@ -161,7 +172,7 @@ class UpstreamConnection:
         self.write = self.transport.write
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
-        return READ_BUFFER
+        return READS.data
 
     def buffer_updated(self, nbytes: int) -> None:
         self._counters.bytes_from_origins += nbytes
@@ -173,8 +184,10 @@ class UpstreamConnection:
         try:
             if self._head is None:
                 self._take_start(sink, nbytes)
+            elif nbytes < LARGE_BYTES:
+                self._take_body(sink, READS.view[:nbytes].tobytes())
             else:
-                self._take_body(sink, READ_VIEW[:nbytes].tobytes())
+                self._take_body(sink, READS.view[:nbytes])
         except (ResponseError, ChunkedError) as error:
             self._break(str(error), may_retry=False)
         except Exception as error:  # noqa: BLE001  as `guarded`, at no cost
@@ -204,7 +217,7 @@ class UpstreamConnection:
             self._owner.forget(self)
             self.sink = None
             try:
-                sink.on_body(b"", is_last=True)
+                sink.on_body((), is_last=True)
             except Exception as error:  # noqa: BLE001  as `guarded`
                 sink.fail(error)
             return
@@ -227,10 +240,10 @@ class UpstreamConnection:
 
     def _take_start(self, sink: AnswerSink, nbytes: int) -> None:
         """Take a read while the head has not come: mostly head and body, all of the answer."""
-        end = READ_BUFFER.find(_HEAD_END, 0, nbytes) + len(_HEAD_END)
+        end = READS.data.find(_HEAD_END, 0, nbytes) + len(_HEAD_END)
         if end >= len(_HEAD_END) and not self._partial:
             asked = sink.head
-            head = self._parse(READ_VIEW[:end].tobytes(), is_head=asked.is_head)
+            head = self._parse(READS.view[:end].tobytes(), is_head=asked.is_head)
             body_bytes = nbytes - end
             if (
                 head.status >= _FIRST_FINAL
@@ -240,9 +253,9 @@ class UpstreamConnection:
             ):
                 self._end(sink, keep_alive=head.keep_alive)
                 # Of the body nothing is copied: the sink writes it before the buffer is used again.
-                sink.on_answer(head, READ_VIEW[end:nbytes], is_whole=True)
+                sink.on_answer(head, READS.view[end:nbytes], is_whole=True)
                 return
-        self._take_head(sink, READ_VIEW[:nbytes].tobytes())
+        self._take_head(sink, READS.view[:nbytes].tobytes())
 
     def _parse(self, raw: bytes, *, is_head: bool) -> ResponseHead:
         """Parse a head, unless it is the same as the last one: answers of one moment often are."""
@@ -291,9 +304,9 @@ class UpstreamConnection:
                 return
             data = data[end:]
             end = data.find(_HEAD_END)
-        self._start_body(sink, head, data[end:])
+        self._start_body(sink, head, rest_of(data, end))
 
-    def _start_body(self, sink: AnswerSink, head: ResponseHead, rest: bytes) -> None:
+    def _start_body(self, sink: AnswerSink, head: ResponseHead, rest: Piece) -> None:
         self._head = head
         self._framing = head.framing
         if head.framing == SIZED and len(rest) < head.length:
@@ -302,54 +315,55 @@ class UpstreamConnection:
         elif head.framing == CHUNKED:
             self._decoder = ChunkedDecoder()
             try:
-                body, excess = self._decoder.feed(rest) if rest else (b"", b"")
+                pieces, excess = self._decoder.feed(rest)
             except ChunkedError:
                 # The origin has answered: the client gets its head, and then no end.
                 sink.on_answer(head, b"", is_whole=False)
                 raise
+            body = b"".join(pieces)
             if self._decoder.is_done:
                 trailers = self._decoder.trailers
                 self._end(sink, keep_alive=head.keep_alive and not excess)
                 # In one call where nothing would be lost by it.
                 if trailers:
                     sink.on_answer(head, body, is_whole=False)
-                    sink.on_body(b"", is_last=True, trailers=trailers)
+                    sink.on_body((), is_last=True, trailers=trailers)
                 else:
                     sink.on_answer(head, body, is_whole=True)
             else:
                 sink.on_answer(head, body, is_whole=False)
         elif head.framing in (NO_BODY, SIZED):
             # What is beyond the announced length belongs to nobody.
-            body = rest[: head.length] if head.framing else b""
-            self._end(sink, keep_alive=head.keep_alive and len(body) == len(rest))
-            sink.on_answer(head, body, is_whole=True)
+            announced = rest[: head.length if head.framing else 0]
+            self._end(sink, keep_alive=head.keep_alive and len(announced) == len(rest))
+            sink.on_answer(head, announced, is_whole=True)
         else:
             sink.on_answer(head, rest, is_whole=False)
 
-    def _take_body(self, sink: AnswerSink, data: bytes) -> None:
+    def _take_body(self, sink: AnswerSink, data: Piece) -> None:
         head = self._head
         assert head is not None
         if self._framing == SIZED:
             left = self._body_left - len(data)
             self._body_left = left
             if left > 0:
-                sink.on_body(data, is_last=False)
+                sink.on_body((data,), is_last=False)
                 return
             if left < 0:
                 data = data[:left]
             self._end(sink, keep_alive=head.keep_alive and left == 0)
-            sink.on_body(data, is_last=True)
+            sink.on_body((data,), is_last=True)
         elif self._framing == CHUNKED:
             decoder = self._decoder
             assert decoder is not None
-            body, excess = decoder.feed(data)
+            pieces, excess = decoder.feed(data)
             if decoder.is_done:
                 self._end(sink, keep_alive=head.keep_alive and not excess)
-                sink.on_body(body, is_last=True, trailers=decoder.trailers)
-            elif body:
-                sink.on_body(body, is_last=False)
+                sink.on_body(pieces, is_last=True, trailers=decoder.trailers)
+            elif pieces:
+                sink.on_body(pieces, is_last=False)
         else:
-            sink.on_body(data, is_last=False)
+            sink.on_body((data,), is_last=False)
 
     def _end(self, sink: AnswerSink, *, keep_alive: bool) -> None:
         """The answer is whole: get ready for the next one, or go.
@@ -378,3 +392,8 @@ class UpstreamConnection:
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "busy" if self.sink is not None else "idle"
         return f"<UpstreamConnection {state}>"
+
+
+def rest_of(data: bytes, start: int) -> Piece:
+    """What follows the head: a copy of a little, a view of much."""
+    return data[start:] if len(data) - start < LARGE_BYTES else memoryview(data)[start:]

@@ -48,7 +48,7 @@ def _decoded(pieces: Iterable[bytes]) -> Outcome:
                 rest += piece
             else:
                 part, rest = decoder.feed(piece)
-                body += part
+                body += b"".join(part)
                 assert decoder.is_done or not rest
     except ChunkedError:
         return None

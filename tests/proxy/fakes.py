@@ -207,6 +207,7 @@ class FakeTransport(asyncio.Transport):
                 data = data[: len(buffer)]
             buffer[: len(data)] = data
             self.protocol.buffer_updated(len(data))
+            buffer[: len(data)] = b"?" * len(data)  # as the next read: no view may be in use now
 
     def _lose(self, error: Exception | None) -> None:
         if not self._is_lost:

@@ -29,9 +29,10 @@ from loadtest.certificates import Authority
 from tests.end_to_end.scene import on_uvloop
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.response_head import ResponseHead
     from apfproxy.proxy.upstream import UpstreamConnection
 
@@ -68,7 +69,7 @@ class Request(AnswerSink):
         """That is the answer."""
         self.answer.set_result(b"%d %b" % (code, reason.encode()))
 
-    def on_answer(self, head: ResponseHead, body: bytes | memoryview, *, is_whole: bool) -> None:
+    def on_answer(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
         """Small answers come in one piece."""
         assert (200, True) == (head.status, is_whole)
         self._pool.put_back(self._connection, 1)
@@ -86,9 +87,9 @@ class Request(AnswerSink):
         """Not sent either."""
         raise AssertionError((head, raw, rest))
 
-    def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
+    def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:
         """Nor is this."""
-        raise AssertionError((data, is_last, trailers))
+        raise AssertionError((pieces, is_last, trailers))
 
     def on_broken(self, reason: str, *, may_retry: bool) -> None:
         """Nothing is to be lost."""

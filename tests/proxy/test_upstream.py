@@ -16,6 +16,9 @@ from apfproxy.proxy.response_head import ResponseError
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, FakeTransport, connection_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.proxy.response_head import ResponseHead
     from apfproxy.proxy.upstream import UpstreamConnection
@@ -33,16 +36,16 @@ class Sink(AnswerSink):
         """Write it down."""
         self.told.append(f"interim {head.status}")
 
-    def on_answer(self, head: ResponseHead, body: bytes | memoryview, *, is_whole: bool) -> None:
+    def on_answer(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
         """Write it down."""
         self.told.append(f"answer {head.status}")
         self.body = bytes(body)
         if is_whole:
             self.told.append("end")
 
-    def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
+    def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:
         """Write it down, however the body is cut."""
-        self.body += data
+        self.body += b"".join(pieces)
         if is_last:
             self.told.append(f"end{trailers.decode('latin-1')}")
 

@@ -233,6 +233,7 @@ class Wire(asyncio.Transport):
             buffer = cast("bytearray", self.protocol.get_buffer(-1))
             buffer[: len(data)] = data
             self.protocol.buffer_updated(len(data))
+            buffer[: len(data)] = b"?" * len(data)  # as the next read: no view may be in use now
 
     def _lose(self, error: Exception | None) -> None:
         self.is_closed = True
