@@ -42,6 +42,9 @@ SEARCH_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
 ROOT = Path(__file__).parents[1]
 """The folder of the packages `loadtest` and `apfproxy`."""
 
+SEARCHED = os.environ.get("PYTHONPATH") or str(ROOT)
+"""Where programs find them; in tests of the compiled build that comes first."""
+
 PAGE_BYTES = resource.getpagesize()
 
 
@@ -85,7 +88,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
+                env={**os.environ, "PYTHONPATH": SEARCHED, **(environment or {})},
                 # An interrupt from the terminal is ours to handle: we stop each by its id.
                 start_new_session=True,
             )

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from loadtest.arguments import Parser
-from loadtest.processes import ROOT, LoadTestError, free_ports, python_module, start_origin
+from loadtest.processes import SEARCHED, LoadTestError, free_ports, python_module, start_origin
 from loadtest.program import measured
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Proxy:
                 stdout=log,
                 stderr=log,
                 pass_fds=passed,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONPATH": SEARCHED},
                 start_new_session=True,
             )
         self._pid = process.pid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import platform
 import tomllib
@@ -11,7 +12,8 @@ import pytest
 
 from apfproxy import __version__, build
 
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HOOK = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
 COMPILED: list[str] = HOOK["compiled"]
 
@@ -40,3 +42,18 @@ def test_version() -> None:
     python = f"Python {platform.python_version()}"
 
     assert f"{__version__} ({build.kind()}, {python})" == build.version()
+
+
+@pytest.mark.parametrize("path", COMPILED)
+def test_names_of_errors(path: str) -> None:
+    """No function catches two types of errors by one name: mypyc gives a name one type."""
+    tree = ast.parse((ROOT / path).read_text())
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            caught: dict[str, set[str]] = {}
+            for each in ast.walk(function):
+                if isinstance(each, ast.ExceptHandler) and each.name and each.type:
+                    caught.setdefault(each.name, set()).add(ast.unparse(each.type))
+            assert {} == {name: types for name, types in caught.items() if len(types) > 1}, (
+                f"{path}: {function.name}"
+            )

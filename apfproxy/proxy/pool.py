@@ -246,8 +246,8 @@ class Pool:
             connection = await self._open_connection()
         except ORIGIN_FAILURES as error:
             failure = connect_failure(error)
-        except Exception as error:  # noqa: BLE001  whatever it is, the line must go on
-            report(Part.POOL, error)
+        except Exception as bug:  # noqa: BLE001  whatever it is, the line must go on
+            report(Part.POOL, bug)
         self._connects.discard(task)
         if connection is None:
             self._fail_one(failure)
@@ -260,8 +260,8 @@ class Pool:
         self._open.add(connection)
         try:
             watch_over(connection.transport)
-        except OSError as error:  # it broke meanwhile
-            self._fail_one(connect_failure(error))
+        except OSError as broken:  # meanwhile
+            self._fail_one(connect_failure(broken))
             connection.abort()
             return
         if generation != self._generation:
@@ -272,8 +272,8 @@ class Pool:
         else:
             try:
                 self.put_back(connection, self._now_ns())
-            except Exception as error:  # noqa: BLE001  as above
-                report(Part.POOL, error)
+            except Exception as bug:  # noqa: BLE001  as above
+                report(Part.POOL, bug)
                 self._fail_one(OWN_FAILURE)
                 connection.abort()
 

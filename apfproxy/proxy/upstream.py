@@ -190,9 +190,9 @@ class UpstreamConnection:
                 self._take_body(sink, READS.view[:nbytes])
         except (ResponseError, ChunkedError) as error:
             self._break(str(error), may_retry=False)
-        except Exception as error:  # noqa: BLE001  as `guarded`, at no cost
+        except Exception as bug:  # noqa: BLE001  as `guarded`, at no cost
             # It may have come up once the answer was whole, when the sink was no longer this one's.
-            self.fail(error, sink)
+            self.fail(bug, sink)
 
     def eof_received(self) -> None:
         """The origin closed; `connection_lost` follows."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from apfproxy.flowcontrol import controller as controller_module
 from apfproxy.flowcontrol.controller import Route
 from apfproxy.flowcontrol.digest import Checked
@@ -17,8 +19,6 @@ from tests.flowcontrol.test_controller import (
 )
 
 if TYPE_CHECKING:
-    import pytest
-
     from apfproxy.api.flowcontrol.types import FlowControlObject, FlowSchema
 
 
@@ -34,6 +34,7 @@ def test_what_no_request_used_has_no_counters() -> None:
     assert found.flow.counters is controller.classify(user("v"), GET_POD).flow.counters
 
 
+@pytest.mark.interpreted
 def test_only_what_changed_is_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a thousand objects that come again, equal or the very same, one that changed is checked.
 

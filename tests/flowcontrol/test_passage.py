@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import copy
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,8 +25,8 @@ from apfproxy.flowcontrol.passage import (
     Passage,
     PassageState,
 )
+from apfproxy.flowcontrol.priority_level import WAIT_DIVISOR, PriorityLevel
 from apfproxy.flowcontrol.request_digest import Asked, RequestDigest
-from apfproxy.flowcontrol.retry_after import RetryAfter
 from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, WorkEstimate
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.request.attributes import parse_attributes
@@ -302,6 +301,7 @@ def test_errors(is_observing: bool) -> None:
     bench.assert_at_rest()
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("is_waiting", [False, True])
 def test_an_error_of_a_count(monkeypatch: pytest.MonkeyPatch, is_waiting: bool) -> None:
     """The seat, or the place in the queue, is back all the same."""
@@ -331,6 +331,7 @@ def test_an_error_of_a_turn_is_nobody_elses() -> None:
     bench.assert_at_rest()
 
 
+@pytest.mark.interpreted
 def test_errors_of_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """An observed passage that fails leaves at once, and tells of every error on its way."""
     bench = Bench(is_observing=True)
@@ -347,6 +348,7 @@ def test_errors_of_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     bench.assert_at_rest()
 
 
+@pytest.mark.interpreted
 def test_an_error_of_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A passage that fails after its request has ended is done at once."""
     bench = Bench(is_observing=True)
@@ -481,11 +483,8 @@ class Passing:
         digest = Request(run.bench, GET, S).passage.digest
         found: Any = copy(control.classify(digest))
         found.flow = Flow(int(arrival["hash"]), arrival["flow"], run.counters)
-        found.level = SimpleNamespace(
-            queue_set=run.queue_set,
-            retry_after=RetryAfter(),
-            longest_wait_ns=lambda _: arrival["wait_limit_ns"],
-        )
+        found.level = PriorityLevel(found.level.configuration, run.queue_set, found.level.demand)
+        digest.timeout_ns = WAIT_DIVISOR * arrival["wait_limit_ns"]
         digest.classification = found
         digest.fixed_estimate = WorkEstimate(
             arrival["initial_seats"], arrival["final_seats"], arrival["additional_latency_ns"]

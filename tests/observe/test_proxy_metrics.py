@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,7 +41,9 @@ class Values:
 def values() -> Values:
     """Counters that are all different, an answer of each sort, and two loads."""
     counters = ProxyCounters()
-    numbers = (name for name in counters.__slots__ if isinstance(getattr(counters, name), int))
+    numbers = (
+        each.name for each in fields(counters) if isinstance(getattr(counters, each.name), int)
+    )
     for number, name in enumerate(numbers, 1):
         setattr(counters, name, number)
     counters.upstream.answers.update({200: 2, 404: 1, 600: 1, 999: 1})

@@ -117,6 +117,7 @@ def test_certificates_count_only_where_they_are_judged(bench: Bench) -> None:
     assert UNKNOWN_PEER == bench.context.client_kinds.heads_of("10.0.0.1", b"alice").peer
 
 
+@pytest.mark.interpreted
 def test_clients_are_looked_at_when_they_ask(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """When all are to be found out anew, none that is silent costs anything."""
     clients = [bench.client() for _ in range(3)]

@@ -388,6 +388,7 @@ def test_takes_too_long(bench: Known, has_body: bool) -> None:
     bench.assert_at_rest()
 
 
+@pytest.mark.interpreted
 def test_failure_after_that(bench: Known, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client is not left to wait for its deadline."""
 

@@ -47,6 +47,7 @@ def test_many_lives_end_well() -> None:
     assert found is None, explained(run(smallest(found), is_traced=True))
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_machine_finds_errors(name: str) -> None:
     """Errors that were in the program, or are like them, are found when they are put back."""

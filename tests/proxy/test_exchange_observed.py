@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,7 +66,7 @@ def counters_of(bench: Bench, flow_schema: str = "queued") -> FlowSchemaCounters
 def counts(bench: Bench) -> dict[str, object]:
     """All that is counted of the requests of one run, waits and execution times included."""
     counters = counters_of(bench)
-    names = [name for name in counters.__slots__ if not name.startswith("_")]
+    names = [each.name for each in fields(counters) if not each.name.startswith("_")]
     found = {name: getattr(counters, name) for name in names}
     found["wait_executed_ns"] = counters.wait_executed_ns
     found["queue_length_after_enqueue"] = counters.queue_length_after_enqueue
@@ -477,6 +478,7 @@ def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> N
         assert {} == limits.long_running
 
 
+@pytest.mark.interpreted
 def test_an_error_of_a_shadow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shadow leaves, and its request and the one that gave it its turn are answered."""
 

@@ -11,7 +11,7 @@ from apfproxy.proxy.connect_failure import OWN_FAILURE
 from apfproxy.proxy.counters import ProxyCounters, UpstreamFailure
 from apfproxy.proxy.pool import Pool
 from apfproxy.settings import Address, UpstreamSettings
-from tests.proxy.fakes import Bench, S
+from tests.proxy.fakes import Bench, FakeTransport, S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -412,12 +412,12 @@ def test_an_error_nobody_foresaw_does_not_stop_the_line(bench: Bench) -> None:
 def test_connection_that_breaks_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system will not take its options any more it is closed, and is nobody's."""
 
-    def fail(_transport: object) -> None:
+    def fail(*_: object) -> None:
         raise OSError(22, "Invalid argument")
 
     (first,) = stand_in_line(bench, 1)
     with monkeypatch.context() as patch:
-        patch.setattr("apfproxy.proxy.pool.watch_over", fail)
+        patch.setattr(FakeTransport, "get_extra_info", fail)
         bench.connect()
 
     assert (502, "no connection to the origin: Invalid argument") == first.failure

@@ -328,6 +328,7 @@ def broken(*_: object) -> None:
     raise ZeroDivisionError("a bug")
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("is_drain", [True, False], ids=["drain", "stop"])
 @on_uvloop
 async def test_an_error_at_the_end(monkeypatch: pytest.MonkeyPatch, is_drain: bool) -> None:

@@ -123,6 +123,7 @@ def test_any_target_has_attributes_or_is_refused(method: str, target: bytes) -> 
     assert (attributes.verb in {"list", "watch"}) == (attributes.list_options is not None)
 
 
+@pytest.mark.interpreted
 def test_attributes_are_immutable() -> None:
     """Attributes may be kept and shared."""
     attributes = parse_attributes("GET", b"/")
