@@ -1,6 +1,11 @@
-"""Prints what admission to a queue set costs, in nanoseconds of one core.
+"""Prints what flow control costs by itself, in nanoseconds of one core, and how that grows.
+
+1. Admission to a queue set, and the end of a request there.
+2. Classification by 20, 1 000 and 5 000 FlowSchemas of one shape, as it is for the last of them.
+3. A request at a level of 8, 64 or 512 queues in which 0, 1 000 or 10 000 others wait.
 
 Each figure is the best of several rounds, since anything else on the machine only adds to it.
+Where figures are compared, rounds of one take turns with those of the others.
 The clock is the system's monotonic one, read once an event, as in the proxy.
 
     python -m loadtest.core_bench
@@ -9,19 +14,43 @@ The clock is the system's monotonic one, read once an event, as in the proxy.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from apfproxy.api.flowcontrol.types import (
+    FlowSchema,
+    NonResourcePolicyRule,
+    ServiceAccountSubject,
+    Subject,
+)
+from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.counters import FlowSchemaCounters
 from apfproxy.flowcontrol.demand import SeatDemand
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Flow, Ticket
+from apfproxy.request.attributes import RequestAttributes
+from apfproxy.request.user import User
+from loadtest.arguments import Parser
+from loadtest.objects import (
+    EVERY_RESOURCE,
+    EVERY_URL,
+    flow_schema,
+    group_subject,
+    user_subject,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 ROUNDS = 7
 REQUESTS = 20_000
 FLOWS = 50
+SCHEMAS = (20, 1_000, 5_000)
+QUEUES = (8, 64, 512)
+WAITING = (0, 1_000, 10_000)
+AUTHENTICATED = group_subject("system:authenticated")
 
 
 class MonotonicClock:
@@ -69,37 +98,122 @@ def at_once(config: QueueSetConfig, executing: int) -> tuple[float, float]:
     return admit_ns, finish_ns
 
 
-def congested(queues: int, waiting: int) -> tuple[float, float]:
-    """Nanoseconds per admit into a queue, and per finish that dispatches another request."""
-    queue_set, flows = level(QueueSetConfig(QueueSetKind.QUEUE, queues, 4, 1 << 30), 20)
-    executing: list[Ticket] = []
-    for i in range(20 + waiting):
-        ticket = queue_set.admit(flows[i % FLOWS], ONE_SEAT, executing.append)
-        assert isinstance(ticket, Ticket)
+class Crowd:
+    """A level of 20 seats in whose queues so many requests wait; with none a seat is free.
+
+    Attributes:
+        admit_ns, finish_ns: Of one request, in the best round so far.
+    """
+
+    def __init__(self, queues: int, waiting: int) -> None:
+        config = QueueSetConfig(QueueSetKind.QUEUE, queues, 4, 1 << 30)
+        self._queue_set, flows = level(config, 20)
+        self._executing: list[Ticket] = []
+        # As many come as leave, so that as many wait all the time.
+        self._batch = [flows[i % FLOWS] for i in range(10)]
+        for i in range(20 + waiting if waiting else 10):
+            self._admit(flows[i % FLOWS])
+        self.admit_ns = self.finish_ns = float("inf")
+
+    def _admit(self, flow: Flow) -> None:
+        ticket: Any = self._queue_set.admit(flow, ONE_SEAT, self._executing.append)
         if ticket.is_executing:
-            executing.append(ticket)
-    admit_ns = finish_ns = float("inf")
-    batch = [flows[i % FLOWS] for i in range(10)]
-    admit, finish = queue_set.admit, queue_set.finish
-    for _ in range(ROUNDS):
+            self._executing.append(ticket)
+
+    def run(self, requests: int) -> None:
+        """One round."""
+        executing, batch, admit = self._executing, self._batch, self._admit
+        finish = self._queue_set.finish
         in_admit = in_finish = 0
-        for _ in range(REQUESTS // len(batch)):
+        for _ in range(requests // len(batch)):
             start = time.perf_counter_ns()
             for flow in batch:
-                admit(flow, ONE_SEAT, executing.append)
+                admit(flow)
             middle = time.perf_counter_ns()
             for ticket in executing[: len(batch)]:
                 finish(ticket)
             in_admit += middle - start
             in_finish += time.perf_counter_ns() - middle
             del executing[: len(batch)]
-        admit_ns = min(admit_ns, in_admit / REQUESTS)
-        finish_ns = min(finish_ns, in_finish / REQUESTS)
-    return admit_ns, finish_ns
+        self.admit_ns = min(self.admit_ns, in_admit / requests)
+        self.finish_ns = min(self.finish_ns, in_finish / requests)
 
 
-def main() -> None:
-    """Print a table."""
+def account(number: int, name: str = "robot") -> Subject:
+    """A service account in the namespace of that number."""
+    found = ServiceAccountSubject(namespace=f"n{number}", name=name)
+    return Subject(kind="ServiceAccount", service_account=found)
+
+
+def for_urls(number: int, url: str) -> FlowSchema:
+    """A FlowSchema for non-resource URLs alone, and for all users that are known."""
+    url_rule = NonResourcePolicyRule(verbs=("*",), non_resource_urls=(url,))
+    nothing_else = replace(EVERY_RESOURCE, verbs=("nothing",))
+    return schema(number, AUTHENTICATED, resource_rule=nothing_else, non_resource_rule=url_rule)
+
+
+def schema(number: int, subject: Subject, **rules: Any) -> FlowSchema:  # noqa: ANN401
+    """The FlowSchema of that number, by which they are tried."""
+    rules = {"resource_rule": EVERY_RESOURCE, "non_resource_rule": EVERY_URL, **rules}
+    return flow_schema(f"s{number:05}", "level", subject, precedence=number + 1, **rules)
+
+
+def for_resources(number: int, subject: Subject = AUTHENTICATED, **fields: Any) -> FlowSchema:  # noqa: ANN401
+    """A FlowSchema for some requests of whoever is known."""
+    return schema(number, subject, resource_rule=replace(EVERY_RESOURCE, **fields))
+
+
+SHAPES: dict[str, Callable[[int], FlowSchema]] = {
+    "one service account": lambda i: schema(i, account(i)),
+    "service accounts of a namespace": lambda i: schema(i, account(i, "*")),
+    "one user": lambda i: schema(i, user_subject(f"u{i}")),
+    "one group": lambda i: schema(i, group_subject(f"g{i}")),
+    "authenticated: a resource": lambda i: for_resources(i, resources=(f"r{i}",)),
+    "authenticated: a namespace": lambda i: for_resources(i, namespaces=(f"n{i}",)),
+    "authenticated: an API group": lambda i: for_resources(i, api_groups=(f"a{i}",)),
+    "authenticated: a verb": lambda i: for_resources(i, verbs=(f"v{i}",)),
+    "authenticated: a URL": lambda i: for_urls(i, f"/u{i}/x"),
+    "authenticated: below a URL": lambda i: for_urls(i, f"/u{i}/*"),
+    "all users: a resource": lambda i: for_resources(i, user_subject("*"), resources=(f"r{i}",)),
+}
+"""What each FlowSchema is for; the number makes the difference."""
+
+
+def classified(shape: str, schemas: int) -> Callable[[], FlowSchema | None]:
+    """The classification of a request of the last of so many FlowSchemas."""
+    made = [SHAPES[shape](number) for number in range(schemas)]
+    classifier, i = Classifier(made), schemas - 1
+    groups = (f"g{i}", "system:authenticated")
+    name = f"system:serviceaccount:n{i}:robot" if "account" in shape else f"u{i}"
+    is_url = "URL" in shape
+    attributes = RequestAttributes(
+        is_resource_request=not is_url,
+        path=f"/u{i}/x" if is_url else f"/apis/a{i}/v1/namespaces/n{i}/r{i}/name",
+        verb=f"v{i}",
+        api_group="" if is_url else f"a{i}",
+        namespace="" if is_url else f"n{i}",
+        resource="" if is_url else f"r{i}",
+    )
+    classify = partial(classifier.classify, User(name, groups), attributes)
+    assert classify() is made[-1]
+    return classify
+
+
+def best_ns(calls: Sequence[Callable[[], object]]) -> list[float]:
+    """Nanoseconds of each, in turns."""
+    best = [float("inf")] * len(calls)
+    number = REQUESTS // 10
+    for _ in range(ROUNDS):
+        for i, call in enumerate(calls):
+            start = time.perf_counter_ns()
+            for _ in range(number):
+                call()
+            best[i] = min(best[i], (time.perf_counter_ns() - start) / number)
+    return best
+
+
+def admission() -> None:
+    """Print what a level of each kind costs."""
     queuing = QueueSetConfig(QueueSetKind.QUEUE, 64, 6, 50)
     rows = {
         "nothing waiting, 10 executing": at_once(queuing, 10),
@@ -107,12 +221,38 @@ def main() -> None:
         "exempt": at_once(QueueSetConfig(QueueSetKind.EXEMPT), 10),
         "no queues": at_once(QueueSetConfig(QueueSetKind.REJECT), 10),
     }
-    for queues in (8, 128, 512):
-        for waiting in (100, 10_000):
-            rows[f"{waiting} waiting in {queues} queues"] = congested(queues, waiting)
-    print(f"{'ns per':32}{'admit':>8}{'finish':>8}{'both':>8}")
+    print(f"{'ns per':36}{'admit':>8}{'finish':>8}{'both':>8}")
     for name, (admit_ns, finish_ns) in rows.items():
-        print(f"{name:32}{admit_ns:8.0f}{finish_ns:8.0f}{admit_ns + finish_ns:8.0f}")
+        print(f"{name:36}{admit_ns:8.0f}{finish_ns:8.0f}{admit_ns + finish_ns:8.0f}")
+
+
+def classification() -> None:
+    """Print what more FlowSchemas cost."""
+    print(f"\n{'ns to classify; each is for':36}", *(f"{number:8}" for number in SCHEMAS), " times")
+    for shape in SHAPES:
+        found = best_ns([classified(shape, number) for number in SCHEMAS])
+        print(f"{shape:36}", *(f"{ns:8.0f}" for ns in found), f"{found[1] / found[0]:6.2f}")
+
+
+def crowds() -> None:
+    """Print what more queues, and more requests that wait there, cost."""
+    made = {(queues, waiting): Crowd(queues, waiting) for queues in QUEUES for waiting in WAITING}
+    for _ in range(ROUNDS):
+        for crowd in made.values():
+            crowd.run(REQUESTS // 2)
+    print(f"\n{'ns to admit and finish; waiting':36}", *(f"{number:8}" for number in WAITING))
+    for queues in QUEUES:
+        found = [made[queues, waiting] for waiting in WAITING]
+        both = [f"{crowd.admit_ns + crowd.finish_ns:8.0f}" for crowd in found]
+        print(f"{f'{queues} queues':36}", *both)
+
+
+def main() -> None:
+    """Print the three tables."""
+    Parser(__doc__).parse_args()
+    admission()
+    classification()
+    crowds()
 
 
 if __name__ == "__main__":

@@ -56,8 +56,10 @@ class RoundRobin:
         if oldest is None:
             self._tournament.set(queue.index, NEVER)
             return
-        queue.next_dispatch_r = max(queue.next_dispatch_r, oldest.arrival_r)
-        self._tournament.set(queue.index, queue.next_dispatch_r + oldest.estimate.work)
+        start_r = queue.next_dispatch_r
+        if start_r < oldest.arrival_r:
+            start_r = queue.next_dispatch_r = oldest.arrival_r
+        self._tournament.set(queue.index, start_r + oldest.estimate.work)
 
     def next(self) -> Queue:
         """The queue that is next; something must be waiting."""
