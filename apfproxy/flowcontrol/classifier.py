@@ -1,4 +1,4 @@
-"""Which FlowSchema a request belongs to, and which of its flows.
+"""Which FlowSchema a request belongs to, and the hash of a flow.
 
 FlowSchemas are tried by their matching precedence, then by name; the first that matches wins.  One
 matches if any of its rules does: any subject of the rule, and any of its resource rules (for a
@@ -36,16 +36,6 @@ def flow_hash(seed: int, flow_schema_name: str, distinguisher: str) -> int:
     # A header may carry text that is no Unicode; it is hashed as it came.
     key = f"{flow_schema_name}\0{distinguisher}".encode(errors="surrogatepass")
     return mmh3.hash64(key, seed & 0xFFFFFFFF, signed=False)[0]
-
-
-def distinguisher(flow_schema: FlowSchema, user: User, attributes: RequestAttributes) -> str:
-    """What tells the flow of this request from others of its FlowSchema; "" if nothing does."""
-    method = flow_schema.spec.distinguisher_method
-    if method is None:
-        return ""
-    if method.type == "ByUser":
-        return user.name
-    return attributes.namespace
 
 
 class Classifier:

@@ -24,7 +24,7 @@ Source: kubernetes/apiserver pkg/util/flowcontrol/apf_controller.go.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
 from apfproxy.api.flowcontrol.fixed_specs import CATCH_ALL
@@ -34,7 +34,7 @@ from apfproxy.api.flowcontrol.types import (
     kind_of,
 )
 from apfproxy.flowcontrol.added_distinguisher import added_distinguisher, no_header
-from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash, matching_order
+from apfproxy.flowcontrol.classifier import Classifier, flow_hash, matching_order
 from apfproxy.flowcontrol.counters import FlowSchemaCounters
 from apfproxy.flowcontrol.demand import SeatDemand
 from apfproxy.flowcontrol.digest import Checked, Digest
@@ -63,6 +63,10 @@ if TYPE_CHECKING:
     from apfproxy.request.user import User
 
 __all__ = ["ADJUSTMENT_PERIOD_S", "Classification", "Controller", "Digest"]
+
+BY_USER: Final = "ByUser"
+BY_NAMESPACE: Final = "ByNamespace"
+"""Types of a distinguisher method."""
 
 MAX_KEPT_CLASSIFICATIONS = 16384
 """Flows remembered, about 500 bytes each; when they are more, the older half is forgotten.
@@ -119,16 +123,19 @@ class Route:
         limits: FlowLimits | None,
     ) -> None:
         self.flow_schema = flow_schema
+        self.name = flow_schema.metadata.name
         self.flow_schema_uid = checked.uid
         self.level = level
         self.configuration = level.configuration
         self.counters = counters  # None until the first request comes
-        self.distinguisher = checked.additions.distinguisher
         self.limits = limits
         is_limited = limits is not None and (
             limits.rate is not None or limits.long_running_limit is not None
         )
-        self.has_flows = is_limited or queue_set_config(level.configuration).queues > 1
+        has_flows = is_limited or queue_set_config(level.configuration).queues > 1
+        method = flow_schema.spec.distinguisher_method
+        self.flows_by = method.type if has_flows and method is not None else ""
+        self.distinguisher = checked.additions.distinguisher if has_flows else None
 
 
 class Controller:
@@ -332,13 +339,15 @@ class Controller:
         """
         schema = self.in_force.classifier.classify(user, attributes, header_of)
         route = self._routes[CATCH_ALL if schema is None else schema.metadata.name]
-        if not route.has_flows:
-            name = ""
-        elif route.distinguisher is not None:
+        if route.distinguisher is not None:
             name = added_distinguisher(route.distinguisher, user, header_of)
+        elif route.flows_by == BY_USER:
+            name = user.name
+        elif route.flows_by == BY_NAMESPACE:
+            name = attributes.namespace
         else:
-            name = distinguisher(route.flow_schema, user, attributes)
-        key = (route.flow_schema.metadata.name, name)
+            name = ""
+        key = (route.name, name)
         found = self._classifications.get(key)
         if found is None or found.generation != self.generation:
             found = self._new_classification(key, route, found)

@@ -50,8 +50,9 @@ class FlowSchemaCounters:
 
     Attributes:
         dispatched_at_once: Requests that went through an empty queue set, not yet sorted into
-            the two histograms where all of them fall into the same bucket: the wait of requests
-            that executed and the queue length, which counts the request itself.
+            the next two, where all of them fall into the same bucket.
+        waited_ns: To add to; `wait_executed_ns` is to read.
+        lengths_met: To add to; `queue_length_after_enqueue` is to read.
         wait_rejected_ns: The wait of requests that did not execute, whatever the reason.
     """
 
@@ -71,13 +72,11 @@ class FlowSchemaCounters:
     rejected_rate: int = 0
     rejected_long_running: int = 0
     cancelled: int = 0
-    _wait_executed_ns: Histogram = field(default_factory=_durations)
+    waited_ns: Histogram = field(default_factory=_durations)
     wait_rejected_ns: Histogram = field(default_factory=_durations)
     execution_regular_ns: Histogram = field(default_factory=_durations)
     execution_watch_ns: Histogram = field(default_factory=_durations)
-    _queue_length_after_enqueue: Histogram = field(
-        default_factory=lambda: Histogram(QUEUE_LENGTH_BOUNDS)
-    )
+    lengths_met: Histogram = field(default_factory=lambda: Histogram(QUEUE_LENGTH_BOUNDS))
     work_estimated_seats: Histogram = field(default_factory=lambda: Histogram(SEATS_BOUNDS))
     watch_count: Histogram = field(default_factory=lambda: Histogram(WATCH_COUNT_BOUNDS))
 
@@ -85,13 +84,13 @@ class FlowSchemaCounters:
     def wait_executed_ns(self) -> Histogram:
         """The wait of requests that executed."""
         self._sort_dispatched_at_once()
-        return self._wait_executed_ns
+        return self.waited_ns
 
     @property
     def queue_length_after_enqueue(self) -> Histogram:
         """The length of its queue just after a request came into it, the request included."""
         self._sort_dispatched_at_once()
-        return self._queue_length_after_enqueue
+        return self.lengths_met
 
     @property
     def has_counted(self) -> bool:
@@ -102,7 +101,7 @@ class FlowSchemaCounters:
         requests = self.dispatched_at_once
         if requests:
             self.dispatched_at_once = 0
-            self._wait_executed_ns.counts[0] += requests
-            lengths = self._queue_length_after_enqueue
+            self.waited_ns.counts[0] += requests
+            lengths = self.lengths_met
             lengths.counts[bisect_left(lengths.bounds, 1)] += requests
             lengths.sum += requests

@@ -9,7 +9,6 @@ nanoseconds to the count that ends with it; counts become buckets when somebody 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from apfproxy.flowcontrol.meter import RatioHistogram
 
@@ -127,11 +126,14 @@ class RequestCount:
         return Usage(self.phase, self.request_kind, tuple(self.shares.counts), self.shares.sum)
 
 
-class KindCounts(NamedTuple):
+class KindCounts:
     """The counts of the requests of one kind."""
 
-    waiting: RequestCount
-    executing: RequestCount
+    __slots__ = ("executing", "waiting")
+
+    def __init__(self, waiting: RequestCount, executing: RequestCount) -> None:
+        self.waiting = waiting
+        self.executing = executing
 
 
 class KindMeter:

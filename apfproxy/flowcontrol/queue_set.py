@@ -134,6 +134,7 @@ class QueueSet:
         "_active_queues",
         "_call_at",
         "_dealer",
+        "_demand",
         "_is_notifying",
         "_last_ns",
         "_now_ns",
@@ -142,7 +143,6 @@ class QueueSet:
         "_seats_requested",
         "_state",
         "_time_at",
-        "_update_demand",
         "cancelled_total",
         "concurrency_limit",
         "config",
@@ -181,7 +181,7 @@ class QueueSet:
         self.meter = LevelMeter()
         self._now_ns = clock.now_ns
         self._call_at = clock.call_at
-        self._update_demand = demand.update
+        self._demand = demand
         self.on_wait = on_wait
         self.on_rejection = on_rejection
         self._time_at = self.meter.time_at
@@ -280,7 +280,7 @@ class QueueSet:
         self.seats_in_use = seats_in_use = self.seats_in_use + seats
         self.dispatched_total += 1
         self._state += 1 + (seats << SEATS_SHIFT)
-        self._update_demand(now_ns, seats_in_use)
+        self._demand.update(now_ns, seats_in_use)
         counters.executing_requests += 1
         counters.executing_seats += seats
         counters.dispatched += 1
@@ -419,7 +419,7 @@ class QueueSet:
         """Bring the progress meter, the level meter and the seat demand up to now."""
         now_ns = self._now_ns()
         self._advance(now_ns)
-        self._update_demand(now_ns, self.seats_in_use + self.seats_waiting)
+        self._demand.update(now_ns, self.seats_in_use + self.seats_waiting)
         self.meter.fold()
 
     def next_s_bounds(self) -> tuple[SeatTicks, SeatTicks]:
@@ -476,7 +476,7 @@ class QueueSet:
             seats += self.seats_waiting
         else:
             self._state = self.requests_executing | seats << SEATS_SHIFT
-        self._update_demand(now_ns, seats)
+        self._demand.update(now_ns, seats)
         if self._ready and not self._is_notifying:
             self._notify()
 
@@ -516,7 +516,7 @@ class QueueSet:
         counters.executing_requests += 1
         counters.executing_seats += seats
         counters.dispatched += 1
-        counters.wait_executed_ns.observe(now_ns - ticket.arrived_ns)
+        counters.waited_ns.observe(now_ns - ticket.arrived_ns)
 
     def _release_seats(self, ticket: Ticket) -> None:
         seats = ticket.estimate.max_seats
@@ -600,7 +600,7 @@ class QueueSet:
         self._seats_requested += seats
         counters.inqueue_requests += 1
         counters.inqueue_seats += seats
-        counters.queue_length_after_enqueue.observe(queue.requests_waiting)
+        counters.lengths_met.observe(queue.requests_waiting)
         self._dispatch(now_ns)
         self._settle(now_ns)
         if ticket.state == WAITING and self.on_wait is not None:

@@ -12,7 +12,7 @@ from apfproxy.api.flowcontrol.types import (
     ServiceAccountSubject,
     Subject,
 )
-from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash
+from apfproxy.flowcontrol.classifier import Classifier, flow_hash
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
 from loadtest import objects
@@ -132,24 +132,6 @@ def test_non_resource_verb() -> None:
     rule = NonResourcePolicyRule(verbs=("get",), non_resource_urls=("*",))
 
     assert not is_chosen(schema(non_resource_rule=rule), ALICE, "POST", b"/a")
-
-
-@pytest.mark.parametrize(
-    ("method", "target", "expected"),
-    [
-        (None, b"/api/v1/namespaces/n/pods", ""),
-        ("ByUser", b"/api/v1/namespaces/n/pods", "alice"),
-        ("ByUser", b"/healthz", "alice"),
-        ("ByNamespace", b"/api/v1/namespaces/n/pods", "n"),
-        ("ByNamespace", b"/api/v1/pods", ""),
-        ("ByNamespace", b"/healthz", ""),
-    ],
-)
-def test_distinguisher(method: str | None, target: bytes, expected: str) -> None:
-    """Flows are told apart by user or namespace, or not at all."""
-    attributes = parse_attributes("GET", target)
-
-    assert expected == distinguisher(schema(distinguish_by=method), ALICE, attributes)
 
 
 def test_flow_hash() -> None:

@@ -345,6 +345,26 @@ def test_classify_tells_flows_apart(
     assert other_namespace_differs == (other.hash != flow.hash)
 
 
+@pytest.mark.parametrize(
+    ("method", "target", "expected"),
+    [
+        (None, b"/api/v1/namespaces/n/pods", ""),
+        ("ByUser", b"/api/v1/namespaces/n/pods", "u"),
+        ("ByUser", b"/healthz", "u"),
+        ("ByNamespace", b"/api/v1/namespaces/n/pods", "n"),
+        ("ByNamespace", b"/api/v1/pods", ""),
+        ("ByNamespace", b"/healthz", ""),
+    ],
+)
+def test_distinguisher(method: str | None, target: bytes, expected: str) -> None:
+    """Flows are told apart by user or namespace, or not at all."""
+    controller = controller_of(level_object("a"), schema_object("s", "a", method))
+
+    found = controller.classify(user("u"), parse_attributes("GET", target))
+
+    assert ("s", expected) == (found.flow_schema.metadata.name, found.flow.distinguisher)
+
+
 def test_classification_names_uids() -> None:
     """An object's own uid, or one made from its name."""
     schema = schema_object("s", "a", uid="schema-uid")
