@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.api.flowcontrol.additions import DistinguisherKind
 from apfproxy.request.user import AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from apfproxy.api.flowcontrol.additions import Distinguisher
     from apfproxy.request.user import User
 
-LONGEST_VALUE = 128
+LONGEST_VALUE: Final = 128
 """Characters of a header that count: flows are kept by their names."""
 
-VIRTUAL_GROUPS = frozenset({AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP, "system:serviceaccounts"})
+VIRTUAL_GROUPS: Final = frozenset(
+    {AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP, "system:serviceaccounts"}
+)
 """Those of everybody, or of all service accounts of a cluster."""
 
-_PROGRAM = re.compile(r"[^/\s]+")
+_PROGRAM: Final = re.compile(r"[^/\s]+")
 
 
 def no_header(name: str) -> str:  # noqa: ARG001  the signature of those that know some

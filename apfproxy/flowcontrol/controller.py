@@ -178,6 +178,7 @@ class Controller:
         self._classifications: dict[tuple[str, str], Classification] = {}
         self._routes: dict[str, Route] = {}
         self.in_force = Digest()
+        self._classifier = self.in_force.classifier
         self.commit(self.digest(()))  # which has the mandatory objects
 
     # Configuration
@@ -280,6 +281,7 @@ class Controller:
                 level.nominal_limit - (level.nominal_limit - level.lower_limit) // 2
             )
         self.in_force = digest
+        self._classifier = digest.classifier
         self._routes = {
             name: self._route(schema, digest.checked["FlowSchema", name])
             for name, schema in digest.flow_schemas.items()
@@ -337,7 +339,7 @@ class Controller:
             header_of: Value of a header of the request, by its name in lower case; "" if it has
                 none.  Only asked for where an addition names a header.
         """
-        schema = self.in_force.classifier.classify(user, attributes, header_of)
+        schema = self._classifier.classify(user, attributes, header_of)
         route = self._routes[CATCH_ALL if schema is None else schema.metadata.name]
         if route.distinguisher is not None:
             name = added_distinguisher(route.distinguisher, user, header_of)

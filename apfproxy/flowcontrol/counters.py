@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from typing import Final
 
-NS_PER_S = 1_000_000_000
+NS_PER_S: Final = 1_000_000_000
 
-DURATION_BOUNDS_S = (0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
-DURATION_BOUNDS_NS = tuple(round(bound * NS_PER_S) for bound in DURATION_BOUNDS_S)
-QUEUE_LENGTH_BOUNDS = (0, 10, 25, 50, 100, 250, 500, 1000)
-SEATS_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 100)
-WATCH_COUNT_BOUNDS = (0, 1, 10, 100, 1000, 10000)
+DURATION_BOUNDS_S: Final = (0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+DURATION_BOUNDS_NS: Final = tuple(round(bound * NS_PER_S) for bound in DURATION_BOUNDS_S)
+SHORT_NS: Final = 5_000_000
+"""Durations up to this fall into the second bucket, but for those of nothing."""
+
+QUEUE_LENGTH_BOUNDS: Final = (0, 10, 25, 50, 100, 250, 500, 1000)
+SEATS_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 100)
+WATCH_COUNT_BOUNDS: Final = (0, 1, 10, 100, 1000, 10000)
 
 
 class Histogram:

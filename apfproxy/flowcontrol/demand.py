@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
-NS_PER_S = 1_000_000_000
+NS_PER_S: Final = 1_000_000_000
 
-SMOOTHING_COEFFICIENT = 0.977
+SMOOTHING_COEFFICIENT: Final = 0.977
 """The part of the smoothed envelope that outlives a period, as Kubernetes has it.
 
 With a period of 10 s the envelope of a level that went quiet halves in five minutes.

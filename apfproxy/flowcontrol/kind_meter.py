@@ -9,18 +9,19 @@ nanoseconds to the count that ends with it; counts become buckets when somebody 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from apfproxy.flowcontrol.meter import RatioHistogram
 
-NS_PER_S = 1_000_000_000
+NS_PER_S: Final = 1_000_000_000
 
-RATIO_BOUNDS = (0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1)
+RATIO_BOUNDS: Final = (0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1)
 """Upper bounds, inclusive, of the buckets: requests as a part of the limit."""
 
-WAITING = "waiting"
-EXECUTING = "executing"
-MUTATING = "mutating"
-READ_ONLY = "readOnly"
+WAITING: Final = "waiting"
+EXECUTING: Final = "executing"
+MUTATING: Final = "mutating"
+READ_ONLY: Final = "readOnly"
 
 
 @dataclass(frozen=True, slots=True)

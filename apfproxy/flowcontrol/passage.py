@@ -25,7 +25,7 @@ Source of the order of steps: `Handle` in kubernetes/apiserver pkg/util/flowcont
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from apfproxy.flowcontrol.flow_limits import Refusal, count_rejection
 from apfproxy.flowcontrol.ticket import EXECUTING as HAS_SEATS
@@ -58,11 +58,15 @@ class PassageState(enum.StrEnum):
     DONE = "done"
 
 
-NEW, WAITING, EXECUTING = PassageState.NEW, PassageState.WAITING, PassageState.EXECUTING
-ABANDONED, SEATLESS = PassageState.ABANDONED, PassageState.SEATLESS
-OUTSIDE, DONE = PassageState.OUTSIDE, PassageState.DONE
+NEW: Final = PassageState.NEW
+WAITING: Final = PassageState.WAITING
+EXECUTING: Final = PassageState.EXECUTING
+ABANDONED: Final = PassageState.ABANDONED
+SEATLESS: Final = PassageState.SEATLESS
+OUTSIDE: Final = PassageState.OUTSIDE
+DONE: Final = PassageState.DONE
 
-TRANSITIONS = {
+TRANSITIONS: Final = {
     NEW: {
         "passed": SEATLESS,
         "admitted": EXECUTING,
@@ -93,21 +97,21 @@ TRANSITIONS = {
 """State to event to the next state; `EXECUTING` and `ABANDONED` have seats, `WAITING` a place in a
 queue, and all but `ABANDONED`, `OUTSIDE` and `DONE` a place among the flow's long-running ones."""
 
-PASSED = Event("passed", TRANSITIONS)
+PASSED: Final = Event("passed", TRANSITIONS)
 """It needs no seats."""
-ADMITTED = Event("admitted", TRANSITIONS)
-QUEUED = Event("queued", TRANSITIONS)
-REJECTED = Event("rejected", TRANSITIONS)
-DISPATCHED = Event("dispatched", TRANSITIONS)
-TIMED_OUT = Event("timed-out", TRANSITIONS)
-RELEASED = Event("released", TRANSITIONS)
+ADMITTED: Final = Event("admitted", TRANSITIONS)
+QUEUED: Final = Event("queued", TRANSITIONS)
+REJECTED: Final = Event("rejected", TRANSITIONS)
+DISPATCHED: Final = Event("dispatched", TRANSITIONS)
+TIMED_OUT: Final = Event("timed-out", TRANSITIONS)
+RELEASED: Final = Event("released", TRANSITIONS)
 """The request goes on, but needs its seats no more."""
-LEFT_TO_ORIGIN = Event("left-to-origin", TRANSITIONS)
+LEFT_TO_ORIGIN: Final = Event("left-to-origin", TRANSITIONS)
 """The request is over, but the origin may work on."""
-ENDED = Event("ended", TRANSITIONS)
-LEFT = Event("left", TRANSITIONS)
+ENDED: Final = Event("ended", TRANSITIONS)
+LEFT: Final = Event("left", TRANSITIONS)
 """The client is gone, so that a request would not have gone on in any case."""
-FAILED = Event("failed", TRANSITIONS)
+FAILED: Final = Event("failed", TRANSITIONS)
 """An error of the program, of which a request that is only observed knows nothing."""
 
 PassageEvent = Event[PassageState]

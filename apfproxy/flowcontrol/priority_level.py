@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.api.flowcontrol.additions import MOST_WAIT_NS, level_additions
 from apfproxy.api.flowcontrol.types import (
@@ -17,7 +17,7 @@ from apfproxy.flowcontrol.retry_after import RetryAfter
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.demand import SeatDemand
 
-WAIT_DIVISOR = 4
+WAIT_DIVISOR: Final = 4
 """A request waits in a queue for a quarter of its time at most."""
 
 

@@ -13,7 +13,7 @@ a few nanoseconds for 64 lines.  The tables of n lines may take n² bits, so n i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.api.flowcontrol.types import ResourcePolicyRule
 from apfproxy.flowcontrol.subjects import ALL, SERVICE_ACCOUNT_PREFIX
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
-MOST_LINES = 4096
+MOST_LINES: Final = 4096
 """Of one index: a set takes 560 bytes at most."""
 
 

@@ -10,7 +10,7 @@ Source: kubernetes/apiserver pkg/util/flowcontrol/request/seat_seconds.go.
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 SeatTicks: TypeAlias = int
 """Work in units of 1e-8 seat-seconds, that is of ten seat-nanoseconds.
@@ -18,13 +18,13 @@ SeatTicks: TypeAlias = int
 An alias, not a NewType: calling a NewType costs 40 ns, and there are a dozen on the hot path.
 """
 
-NS_PER_TICK = 10
+NS_PER_TICK: Final = 10
 """Nanoseconds for which one seat makes one tick of work."""
 
-SERVICE_GUESS_NS = 3_000_000
+SERVICE_GUESS_NS: Final = 3_000_000
 """How long a request is assumed to execute until it is known.  Kubernetes' value: 3 ms."""
 
-SERVICE_GUESS_TICKS = SERVICE_GUESS_NS // NS_PER_TICK
+SERVICE_GUESS_TICKS: Final = SERVICE_GUESS_NS // NS_PER_TICK
 """The assumed work of the execution of a request of one seat."""
 
 

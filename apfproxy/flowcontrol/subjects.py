@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from apfproxy.api.flowcontrol.types import Subject
     from apfproxy.request.user import User
 
-ALL = "*"
-SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
+ALL: Final = "*"
+SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"
 
 
 class Subjects:

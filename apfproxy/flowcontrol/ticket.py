@@ -98,7 +98,7 @@ class WorkEstimate:
         )
 
 
-ONE_SEAT = WorkEstimate(1)
+ONE_SEAT: Final = WorkEstimate(1)
 
 
 class TicketState(enum.IntEnum):

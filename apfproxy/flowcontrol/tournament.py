@@ -8,12 +8,12 @@ the least key after some index one walk up and one down: log2(queues) steps each
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NEVER = 1 << 200
+NEVER: Final = 1 << 200
 """The key of a queue in which nothing waits.  An integer, since those compare faster than inf."""
 
 

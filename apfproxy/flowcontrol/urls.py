@@ -14,11 +14,12 @@ and whatever is no ASCII, which may become it.
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from apfproxy.flowcontrol.subjects import ALL
 
-ROOT = "/"
-PLAIN_PATH = re.compile(r"(?:/(?!\.+(?:/|\Z))[A-Za-z0-9._~!$&'()*+,=:@-]*+)*+")
+ROOT: Final = "/"
+PLAIN_PATH: Final = re.compile(r"(?:/(?!\.+(?:/|\Z))[A-Za-z0-9._~!$&'()*+,=:@-]*+)*+")
 
 
 def is_plain_path(path: str) -> bool:

@@ -12,7 +12,7 @@ SizeBasedListCostEstimate on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from apfproxy.request.list_options import ListOptions
 
 # All of these as in Kubernetes.
-BYTES_PER_SEAT = 100_000
-MAX_LIST_SEATS = 100
-MAX_CACHED_LIST_BYTES = 1_000_000  # the watch cache streams what it has, piece by piece
-MAX_OBJECT_BYTES = 1_500_000  # the largest request that etcd takes
-MANY_OBJECTS = 1_000_000_000
-MAX_MUTATING_SEATS = 10
-WATCHES_PER_SEAT = 10
-SEAT_TICKS_PER_EVENT = 500_000  # of 1e-8 seat-seconds: one seat for 5 ms
-NS_PER_SEAT_TICK = 10
+BYTES_PER_SEAT: Final = 100_000
+MAX_LIST_SEATS: Final = 100
+MAX_CACHED_LIST_BYTES: Final = 1_000_000  # the watch cache streams what it has, piece by piece
+MAX_OBJECT_BYTES: Final = 1_500_000  # the largest request that etcd takes
+MANY_OBJECTS: Final = 1_000_000_000
+MAX_MUTATING_SEATS: Final = 10
+WATCHES_PER_SEAT: Final = 10
+SEAT_TICKS_PER_EVENT: Final = 500_000  # of 1e-8 seat-seconds: one seat for 5 ms
+NS_PER_SEAT_TICK: Final = 10
 
-LIST_VERBS = frozenset({"list", "watch"})
-MUTATING_VERBS = frozenset({"create", "update", "patch", "delete"})
+LIST_VERBS: Final = frozenset({"list", "watch"})
+MUTATING_VERBS: Final = frozenset({"create", "update", "patch", "delete"})
 
-LIST_ESTIMATES = (ONE_SEAT, *(WorkEstimate(seats) for seats in range(1, MAX_LIST_SEATS + 1)))
+LIST_ESTIMATES: Final = (ONE_SEAT, *(WorkEstimate(seats) for seats in range(1, MAX_LIST_SEATS + 1)))
 """Estimates by seats, shared: most LISTs need one of few widths."""
 
 
@@ -50,10 +50,10 @@ class ObjectStats(msgspec.Struct, frozen=True, gc=False):
     average_bytes: int
 
 
-STALE = ObjectStats(MANY_OBJECTS, MAX_OBJECT_BYTES)
+STALE: Final = ObjectStats(MANY_OBJECTS, MAX_OBJECT_BYTES)
 """What to suppose about a resource whose numbers are outdated: a sign of trouble, so the worst."""
 
-NOT_FOUND = None
+NOT_FOUND: Final = None
 """What is known about a resource that nothing is known about: it may be served elsewhere."""
 
 

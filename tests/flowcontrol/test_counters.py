@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.counters import FlowSchemaCounters, Histogram
+from apfproxy.flowcontrol.counters import (
+    DURATION_BOUNDS_NS,
+    SHORT_NS,
+    FlowSchemaCounters,
+    Histogram,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,3 +42,13 @@ def test_requests_dispatched_at_once_are_sorted_when_read() -> None:
     assert counters.wait_executed_ns.sum == 7_000_000
     assert counters.queue_length_after_enqueue.counts[:3] == [0, 5, 1]
     assert counters.queue_length_after_enqueue.sum == 25
+
+
+def test_short_durations() -> None:
+    """They are told by a comparison, as the search would find them."""
+    histogram = Histogram(DURATION_BOUNDS_NS)
+    for duration_ns in (1, SHORT_NS):
+        histogram.observe(duration_ns)
+
+    assert [0, 2] == histogram.counts[:2]
+    assert 0 == DURATION_BOUNDS_NS[0] < SHORT_NS == DURATION_BOUNDS_NS[1]
