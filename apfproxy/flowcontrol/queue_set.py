@@ -204,8 +204,7 @@ class QueueSet:
         self.queues = self.robin.queues
 
         self._dealer: Dealer | None = None  # None: nothing is queued any more
-        self.seat_limit = 0
-        self._queue_length_limit = self.enqueues = 0
+        self.seat_limit = self._queue_length_limit = self.enqueues = 0
         self._active_queues = 0
         self._seats_requested = 0  # in use by, or waited for in, any of `queues`
         self._last_ns = self._now_ns()
@@ -472,10 +471,8 @@ class QueueSet:
     def _settle(self, now_ns: int) -> None:
         """Report the state that a change has led to, then tell who was dispatched."""
         seats = self.seats_in_use
-        if self.requests_waiting:
-            self._state = pack(
-                self.requests_executing, seats, self.requests_waiting, self.seats_waiting
-            )
+        if waiting := self.requests_waiting:
+            self._state = pack(self.requests_executing, seats, waiting, self.seats_waiting)
             seats += self.seats_waiting
         else:
             self._state = self.requests_executing | seats << SEATS_SHIFT
