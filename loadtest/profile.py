@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 PY_SPY = Path(sys.executable).with_name("py-spy")
 WARM_UP_S = 2
-SPARE_S = 2
-"""How much longer the load lasts than the sampling: py-spy takes a moment to begin."""
 
 MOST_OF_A_STEP = 3
 """How many functions of a step are named."""
@@ -95,9 +93,11 @@ def profile(options: argparse.Namespace, site: Site) -> dict[str, object]:
         kernel, user = proxy.kernel_and_user_ticks()
         kernel, user = kernel - kernel_before, user - user_before
         with ThreadPoolExecutor() as threads:
-            loading = threads.submit(load, options.seconds + SPARE_S)
-            raw = sample(proxy, options.seconds, options.rate, site.directory)
-            loading.result()
+            sampling = threads.submit(sample, proxy, options.seconds, options.rate, site.directory)
+            # py-spy may need long to begin.
+            while not sampling.done():
+                load(options.seconds)
+            raw = sampling.result()
     steps = divide(raw, measured.cpu_us_per_request, kernel / max(1, kernel + user))
     samples = sum(sum(of.values()) for of in count_steps(raw).values())
     print(f"{version}, {options.mix}: {samples} samples")
@@ -158,10 +158,15 @@ def divide(raw: str, cpu_us: float, kernels_share: float) -> list[Step]:
         raw: The samples.
         cpu_us: CPU per request, the kernel's included.
         kernels_share: How much of it is the kernel's, 0 to 1.
+
+    Raises:
+        LoadTestError: There are no samples to divide by.
     """
     counts = count_steps(raw)
     in_kernel = sum(counts[KERNEL].values())
     in_user = sum(sum(of.values()) for of in counts.values()) - in_kernel
+    if not in_user:
+        raise LoadTestError("py-spy saw nothing but system calls; ask for more --seconds")
     steps = []
     for name, functions in counts.items():
         all_us, samples = (

@@ -189,12 +189,49 @@ def test_samples_of_other_threads_do_not_count() -> None:
 
 @pytest.mark.e2e
 @pytest.mark.timeout(90)
+def test_a_comparison_writes_and_checks_ratios(tmp_path: Path) -> None:
+    """HAProxy and two builds, here the same twice, with a ratio for each of these."""
+    installed("nginx")
+    installed("haproxy")
+    file = tmp_path / "ratios.json"
+    done = subprocess.run(  # noqa: S603  this interpreter
+        [
+            *(
+                sys.executable,
+                "-m",
+                "loadtest.peers",
+                "--mix=cluster",
+                "--proxies=haproxy,apfproxy",
+            ),
+            *(
+                "--rounds=1",
+                "--seconds=1",
+                "--connections=8",
+                "--no-pin",
+                "--idle=0",
+                "--watches=0",
+            ),
+            *(f"--interpreter=again={ROOT}", f"--write={file}"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert {"cluster"} == set(ratios := read_ratios(file))
+    assert {"apfproxy", "again"} == set(ratios["cluster"])
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(90)
 def test_a_profile_has_all_of_the_cpu(tmp_path: Path) -> None:
     """The steps' shares are the whole."""
     installed("wrk")
     installed("nginx")
     file = tmp_path / "profile.json"
-    options = ["same", "--seconds=1", "--rate=50", "--connections=8", "--no-pin", f"--json={file}"]
+    options = ["same", "--seconds=3", "--rate=100", "--connections=8", "--no-pin", f"--json={file}"]
     done = subprocess.run(  # noqa: S603  this interpreter
         [sys.executable, "-m", "loadtest.profile", *options],
         cwd=ROOT,
