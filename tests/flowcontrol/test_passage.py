@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol import passage as passage_module
-from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.controller import Classification, Controller
 from apfproxy.flowcontrol.flow_control import FlowControl
 from apfproxy.flowcontrol.kind_meter import KindMeter, RequestCount
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -481,8 +480,10 @@ class Passing:
         control = run.bench.control
         control.clock = run.clock
         digest = Request(run.bench, GET, S).passage.digest
-        found: Any = copy(control.classify(digest))
-        found.flow = Flow(int(arrival["hash"]), arrival["flow"], run.counters)
+        known = control.classify(digest)
+        route = control.controller._routes[known.flow_schema.metadata.name]  # noqa: SLF001  for another flow
+        flow = Flow(int(arrival["hash"]), arrival["flow"], run.counters)
+        found = Classification(route, flow, known.generation)
         found.level = PriorityLevel(found.level.configuration, run.queue_set, found.level.demand)
         digest.timeout_ns = WAIT_DIVISOR * arrival["wait_limit_ns"]
         digest.classification = found
