@@ -152,6 +152,11 @@ class ProxyMetrics:
             "Requests that the origin did not answer, and answers that it cut short, by how",
             by_label("reason", counters.upstream.failures),
         )
+        yield counter(
+            PREFIX + "upstream_tls_handshakes_total",
+            "TLS handshakes with the origin that succeeded, by whether they took up a session",
+            by_label("kind", counters.upstream_handshakes),
+        )
         for name, help_text, answers in (
             ("responses_total", "Final answers sent to clients", counters.requests_by_status),
             ("upstream_answers_total", "Final answers of the origin", counters.upstream.answers),
@@ -179,6 +184,11 @@ class ProxyMetrics:
             PREFIX + "connections_refused_total",
             "Connections of clients that were not taken, by the limit that they were over",
             by_label("reason", counters.connections_refused),
+        )
+        yield counter(
+            PREFIX + "tls_handshakes_total",
+            "TLS handshakes of clients that succeeded, by whether they took up a session",
+            by_label("kind", counters.handshakes),
         )
         yield counter(
             PREFIX + "tls_handshake_failures_total",

@@ -17,6 +17,14 @@ class Refusal(enum.StrEnum):
     MEMORY = "memory"
 
 
+class Handshake(enum.StrEnum):
+    """How a connection with TLS began; also the `kind` label of tls_handshakes_total."""
+
+    FULL = "full"
+    RESUMED = "resumed"
+    """With the session of an earlier one."""
+
+
 class HandshakeFailure(enum.StrEnum):
     """Why a TLS handshake failed; also the `reason` label of tls_handshake_failures_total."""
 
@@ -98,6 +106,7 @@ class ProxyCounters:
         abandoned_requests: Requests whose seats were kept after their client had left.
         connections_refused: By reason.
         handshake_failures: Of clients, by reason.
+        handshakes: Of clients, that succeeded, by kind.
         is_observing: Whether the flow control is only observed; a gauge.
         loop_delay_ns: How late the event loop is, smoothed; a gauge.
         own_answers: Status code to final answers that the proxy gave itself.
@@ -106,6 +115,7 @@ class ProxyCounters:
         slow_readers_open: Those of them whose answer is still under way; a gauge.
         tunnels_by_protocol: `websocket` or `SPDY/3.1`, to upgraded connections so far.
         upstream: What the server behind did.
+        upstream_handshakes: With the server behind, that succeeded, by kind; those of probes, too.
     """
 
     abandoned_given_up: int = 0
@@ -123,6 +133,7 @@ class ProxyCounters:
     handshake_failures: dict[HandshakeFailure, int] = field(
         default_factory=lambda: dict.fromkeys(HandshakeFailure, 0)
     )
+    handshakes: dict[Handshake, int] = field(default_factory=lambda: dict.fromkeys(Handshake, 0))
     is_observing: bool = False
     loop_delay_ns: int = 0
     malformed_requests: int = 0
@@ -138,6 +149,9 @@ class ProxyCounters:
     tunnels_open: int = 0
     upstream: UpstreamCounters = field(default_factory=UpstreamCounters)
     upstream_connections_opened: int = 0
+    upstream_handshakes: dict[Handshake, int] = field(
+        default_factory=lambda: dict.fromkeys(Handshake, 0)
+    )
     upstream_retries: int = 0
 
     def count_own(self, code: int) -> None:

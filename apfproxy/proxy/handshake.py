@@ -20,6 +20,7 @@ from apfproxy.faults import Part, report
 from apfproxy.proxy.client_limits import folded, reset_socket
 from apfproxy.proxy.counters import HandshakeFailure
 from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.tls import handshake_of
 from apfproxy.rare_log import RareLog
 from apfproxy.tasks import spawn
 
@@ -130,13 +131,14 @@ class TlsListener:
         connection = DownstreamConnection(self._context, address)
         server_tls = self._server_tls
         try:
-            await self._loop.connect_accepted_socket(
+            transport, _ = await self._loop.connect_accepted_socket(
                 lambda: cast("asyncio.BufferedProtocol", connection),
                 client,
                 ssl=server_tls.context,
                 ssl_handshake_timeout=server_tls.settings.handshake_timeout_s,
                 ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
             )
+            self._context.counters.handshakes[handshake_of(transport)] += 1
         except OSError as error:
             reason = failure_of(error)
             self._context.counters.handshake_failures[reason] += 1

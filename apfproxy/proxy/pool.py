@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
-from apfproxy.faults import Part, report
+from apfproxy.faults import Part, contained, report
 from apfproxy.proxy.connect_failure import (
     CLOSED_AT_ONCE,
     CONNECTION,
@@ -19,6 +19,7 @@ from apfproxy.proxy.connect_failure import (
     ConnectTimeoutError,
     connect_failure,
 )
+from apfproxy.proxy.tls import handshake_of
 from apfproxy.proxy.upstream import UpstreamConnection
 from apfproxy.tasks import spawn
 
@@ -160,6 +161,9 @@ class Pool:
 
     def forget(self, connection: UpstreamConnection) -> None:
         """A connection is closed."""
+        if self._tls is not None:
+            with contained(Part.POOL):
+                self._tls.context.remember(connection.transport, time.time())
         self._open.discard(connection)
         self._stale.discard(connection)
         self._idle.pop(connection, None)
@@ -302,9 +306,12 @@ class Pool:
                     )
                     return cast("UpstreamConnection", plain)
                 sock = await connected_socket(address.host, address.port)
+            for other in self._open:  # any one: it has had the time to get a session
+                tls.context.remember(other.transport, time.time())
+                break
             limit_s, step = tls.settings.handshake_timeout_s, TLS_HANDSHAKE
             async with asyncio.timeout(limit_s):
-                _, connection = await loop.create_connection(
+                transport, connection = await loop.create_connection(
                     new_connection,
                     sock=sock,
                     ssl=tls.context,
@@ -313,6 +320,7 @@ class Pool:
                     ssl_handshake_timeout=limit_s + 1.0,
                     ssl_shutdown_timeout=1.0,
                 )
+                self._counters.upstream_handshakes[handshake_of(transport)] += 1
                 return cast("UpstreamConnection", connection)
         except TimeoutError as error:
             raise ConnectTimeoutError(step, limit_s) from error

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from apfproxy.proxy.counters import Handshake
 from apfproxy.proxy.tls_files import TlsFile, load_authorities, load_own
+from apfproxy.proxy.tls_sessions import SessionContext
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
     from apfproxy.proxy.tls_files import Expiries
     from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
+
+Context = TypeVar("Context", bound=ssl.SSLContext)
 
 ALPN_PROTOCOLS = ("http/1.1",)
 CIPHERS = (
@@ -65,7 +69,7 @@ class ServerTls:
             keyFile=settings.key_file,
         )
         self._client_cas = tuple(client_cas)
-        self.context = _new_context(ssl.PROTOCOL_TLS_SERVER)
+        self.context = _prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self.expiries: tuple[Expiries, ...] = ()
 
     @property
@@ -80,7 +84,9 @@ class ServerTls:
             TlsError: One is not.
         """
         settings = self.settings
-        context = _new_context(ssl.PROTOCOL_TLS_SERVER)
+        context = _prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        # As Go's servers.  Its key is the context's own: after a reload it is of no use.
+        context.num_tickets = 1
         # All ciphers are good: the client knows which it has in hardware.
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
         limit_curves(context)
@@ -126,7 +132,7 @@ class ClientTls:
             certificateFile=settings.certificate_file,
             keyFile=settings.key_file,
         )
-        self.context = _new_context(ssl.PROTOCOL_TLS_CLIENT)
+        self.context = _prepared(SessionContext(ssl.PROTOCOL_TLS_CLIENT))
         self.expiries: tuple[Expiries, ...] = ()
 
     @property
@@ -141,7 +147,7 @@ class ClientTls:
             TlsError: One is not.
         """
         files = self._files
-        context = _new_context(ssl.PROTOCOL_TLS_CLIENT)
+        context = _prepared(SessionContext(ssl.PROTOCOL_TLS_CLIENT))
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         expiries = []
         if "caFile" in files:
@@ -195,8 +201,13 @@ def is_cut_off(transport: asyncio.BaseTransport) -> bool:
         return True
 
 
-def _new_context(protocol: int) -> ssl.SSLContext:
-    context = ssl.SSLContext(protocol)
+def handshake_of(transport: asyncio.BaseTransport) -> Handshake:
+    """Which handshake a connection with TLS began with."""
+    tls: ssl.SSLObject = transport.get_extra_info("ssl_object")
+    return Handshake.RESUMED if tls.session_reused else Handshake.FULL
+
+
+def _prepared(context: Context) -> Context:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.set_alpn_protocols(list(ALPN_PROTOCOLS))

@@ -141,3 +141,9 @@ def test_build_info(values: Values) -> None:
     }
 
     assert values.of("build_info", **labels) == 1
+
+
+@pytest.mark.parametrize("name", ["tls_handshakes_total", "upstream_tls_handshakes_total"])
+def test_kinds_of_handshakes(values: Values, name: str) -> None:
+    """Both kinds are there from the start."""
+    assert [0, 0] == [values.of(name, kind=kind) for kind in ("full", "resumed")]

@@ -15,7 +15,7 @@ import pytest
 
 from apfproxy.faults import Part
 from apfproxy.proxy import handshake as handshake_module
-from apfproxy.proxy.counters import HandshakeFailure, Refusal
+from apfproxy.proxy.counters import Handshake, HandshakeFailure, Refusal
 from apfproxy.proxy.handshake import (
     TLS_BUFFER_BYTES,
     failure_of,
@@ -106,6 +106,19 @@ async def tls_site(
     )
     async with running(setup) as scene:
         yield Site(scene, authority)
+
+
+def reconnect(
+    site: Site, context: ssl.SSLContext, session: ssl.SSLSession | None
+) -> ssl.SSLSession | None:
+    """Ask once on a new connection with a session: blocking, for a thread; the session after."""
+    with (
+        socket.create_connection(("127.0.0.1", site.scene.process.port or 0), WAIT_S) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as client,
+    ):
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert client.recv(1)
+        return client.session
 
 
 async def answer_of(reader: asyncio.StreamReader) -> tuple[int, bytes]:
@@ -442,3 +455,32 @@ async def test_an_error_while_accepting(tmp_path: Path, monkeypatch: pytest.Monk
         totals = site.scene.process.faults.totals
 
         assert {Part.LISTENER: 1} == {part: total for part, total in totals.items() if total}
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("asks_for_certificate", [False, True])
+def test_sessions(tmp_path: Path, version: ssl.TLSVersion, *, asks_for_certificate: bool) -> None:
+    """A client takes up a session where it is asked for no certificate, until the next reload."""
+
+    @on_uvloop
+    async def run() -> None:
+        async with tls_site(tmp_path, requires_certificate=asks_for_certificate) as site:
+            site.scene.origin.answer_with(lambda arrival: arrival.peer.send(OK))
+            context = site.trusting(version)
+            if asks_for_certificate:
+                own = site.authority.issue("jane").write(tmp_path, "jane")
+                context.load_cert_chain(*own)
+            counted = site.counters.handshakes
+            session = await asyncio.to_thread(reconnect, site, context, None)
+            await asyncio.to_thread(reconnect, site, context, session)
+            before = dict(counted)
+            server_tls = site.scene.process.identities.server_tls
+            assert server_tls is not None
+            server_tls.load()
+            await asyncio.to_thread(reconnect, site, context, session)
+
+            resumed = 0 if asks_for_certificate else 1
+            assert {Handshake.FULL: 2 - resumed, Handshake.RESUMED: resumed} == before
+            assert {Handshake.FULL: 3 - resumed, Handshake.RESUMED: resumed} == counted
+
+    run()

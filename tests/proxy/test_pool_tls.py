@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from apfproxy.proxy.answer_sink import AnswerSink
-from apfproxy.proxy.counters import ProxyCounters, UpstreamCounters, UpstreamFailure
+from apfproxy.proxy.counters import Handshake, ProxyCounters, UpstreamCounters, UpstreamFailure
 from apfproxy.proxy.pool import Pool, connected_socket
 from apfproxy.proxy.request_fields import RequestFields
 from apfproxy.proxy.request_head import RequestHead
@@ -144,13 +144,14 @@ async def running(
     server: str = "good",
     name: str | None = None,
     ca: Authority = SERVERS,
+    asks_for_certificates: bool = True,
 ) -> AsyncIterator[Scene]:
     """Run both, and close both."""
     expired = NOW - dt.timedelta(hours=1) if server == "expired" else None
     certificate, key = SERVERS.issue("s", usage="server", not_after=expired).write(folder, "s")
     server_tls = ServerTls(
         DownstreamTlsSettings(certificate_file=certificate, key_file=key),
-        (TlsFile("cas", PROXIES.write(folder, "proxies")),),
+        (TlsFile("cas", PROXIES.write(folder, "proxies")),) if asks_for_certificates else (),
     )
     server_tls.load()
     certificate, key = FIRST.write(folder, "own")
@@ -210,6 +211,41 @@ async def test_renewal_under_load_loses_nothing(tmp_path: Path) -> None:
 
         assert ({b"first"}, {b"second"}, {b"second"}) == (before, after, rest)
         assert 4 >= scene.pool.open_count
+
+
+def kinds(scene: Scene) -> tuple[int, int]:
+    """Full and resumed handshakes with the origin so far."""
+    counted = scene.pool._counters.upstream_handshakes  # noqa: SLF001  a scrape reads the same
+    return counted[Handshake.FULL], counted[Handshake.RESUMED]
+
+
+@on_uvloop
+async def test_sessions_are_taken_up(tmp_path: Path) -> None:
+    """A second connection takes up the session of the first one, open or closed."""
+    async with running(tmp_path, asks_for_certificates=False) as scene:
+        await scene.ask()
+        held = scene.pool.take()
+        assert held is not None
+        await scene.ask()
+        scene.pool.put_back(held, 1)
+        beside = kinds(scene)
+        scene.pool.close_idle(1)
+        assert 0 == scene.pool.open_count
+        await scene.ask()
+
+        assert ((1, 1), (1, 2)) == (beside, kinds(scene))
+
+
+@on_uvloop
+async def test_reload_ends_sessions(tmp_path: Path) -> None:
+    """With other files no session from before is taken up."""
+    async with running(tmp_path, asks_for_certificates=False) as scene:
+        await scene.ask()
+        scene.tls.load()
+        scene.pool.renew()
+        await scene.ask()
+
+        assert (2, 0) == kinds(scene)
 
 
 @on_uvloop

@@ -203,7 +203,7 @@ def test_options(folder: Path) -> None:
     wanted = ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
 
     assert wanted == context.options & (wanted | ssl.OP_CIPHER_SERVER_PREFERENCE)
-    assert 2 == context.num_tickets
+    assert 1 == context.num_tickets
     assert 0 == server_tls(folder, client_ca="users.crt").context.num_tickets
 
 

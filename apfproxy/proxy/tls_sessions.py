@@ -1,0 +1,64 @@
+"""Sessions of TLS with the origin, which new connections take up again: a shorter handshake.
+
+1. A session is of one context: another CA, name or certificate of the proxy begins with none.
+2. In a session that is taken up, the origin's certificate is not shown again, let alone checked.
+   So a session is used for `MAX_AGE_S` after it was, and no longer than the certificate is valid.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import asyncio
+
+MAX_AGE_S: Final = 3600.0
+"""From the handshake in which the certificate was checked."""
+
+
+class SessionContext(ssl.SSLContext):
+    """A context of clients that remembers one session, and offers it to the server.
+
+    Event loops know nothing of sessions: all that they do with a context is to call `wrap_bio`.
+    """
+
+    def __init__(self, protocol: int) -> None:  # noqa: ARG002  the base takes it in `__new__`
+        super().__init__()
+        self._session: ssl.SSLSession | None = None
+        self._until_unix_s = 0.0
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,  # noqa: FBT002  the base's signature
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Begin a connection, with the session that is remembered."""
+        return super().wrap_bio(
+            incoming, outgoing, server_side, server_hostname, session or self._session
+        )
+
+    def remember(self, transport: asyncio.BaseTransport, now_unix_s: float) -> None:
+        """Remember the session of a connection, if it can be taken up; forget one that is too old.
+
+        Only a session of a whole handshake is: of another one the certificate was not checked.
+
+        Args:
+            transport: The connection's, whose handshake is through; it may be closed.
+            now_unix_s: The time, in seconds since 1970.
+        """
+        if self._session is not None and now_unix_s >= self._until_unix_s:
+            self._session = None
+        tls: Any = transport.get_extra_info("ssl_object")
+        if tls is None or tls.context is not self or tls.session_reused:
+            return
+        session = tls.session
+        if session is None or not session.has_ticket:
+            return
+        valid_until = ssl.cert_time_to_seconds(tls.getpeercert()["notAfter"])
+        until = min(session.time + MAX_AGE_S, valid_until)
+        if now_unix_s < until:
+            self._session, self._until_unix_s = session, until
