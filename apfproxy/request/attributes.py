@@ -16,14 +16,15 @@ pkg/server/filters/longrunning.go; prefixes, verbs and subresources as kube-apis
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  compiled, the class has it at run time
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.request.list_options import ListOptions, list_options, watch_and_name
 from apfproxy.request.target import NO_PARAMETERS, TargetError, known_parameters, split_target
 
-VERB_OF_METHOD = {
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VERB_OF_METHOD: Final = {
     "POST": "create",
     "GET": "get",
     "HEAD": "get",
@@ -31,20 +32,20 @@ VERB_OF_METHOD = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
-LISTING_VERBS = frozenset({"list", "watch"})
-READ_ONLY_VERBS = LISTING_VERBS | {"get"}
-NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
-LONG_RUNNING_VERBS = frozenset({"watch", "proxy"})
-LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
-PROFILING_PREFIX = "/debug/pprof/"
+LISTING_VERBS: Final = frozenset({"list", "watch"})
+READ_ONLY_VERBS: Final = LISTING_VERBS | {"get"}
+NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
+LONG_RUNNING_VERBS: Final = frozenset({"watch", "proxy"})
+LONG_RUNNING_SUBRESOURCES: Final = frozenset({"attach", "exec", "proxy", "log", "portforward"})
+PROFILING_PREFIX: Final = "/debug/pprof/"
 
 
 class AttributesError(ValueError):
     """The target of a request makes no sense; the client is at fault."""
 
 
-class RequestAttributes(msgspec.Struct, frozen=True):
-    """What a request does.
+class RequestAttributes:
+    """What a request does; immutable.
 
     Text is decoded: bytes of the target that are not UTF-8 are U+FFFD each.  A field that does not
     apply is "".
@@ -62,21 +63,58 @@ class RequestAttributes(msgspec.Struct, frozen=True):
         is_plain: Whether the API is not Kubernetes', see `plain_attributes`.
     """
 
-    is_resource_request: bool
-    path: str
-    verb: str
-    api_prefix: str = ""
-    api_group: str = ""
-    api_version: str = ""
-    namespace: str = ""
-    resource: str = ""
-    subresource: str = ""
-    name: str = ""
-    long_running: bool = False
-    is_mutating: bool = True
-    query: Mapping[str, tuple[str, ...]] = NO_PARAMETERS
-    list_options: ListOptions | None = None
-    is_plain: bool = False
+    __slots__ = (
+        "api_group",
+        "api_prefix",
+        "api_version",
+        "is_mutating",
+        "is_plain",
+        "is_resource_request",
+        "list_options",
+        "long_running",
+        "name",
+        "namespace",
+        "path",
+        "query",
+        "resource",
+        "subresource",
+        "verb",
+    )
+
+    def __init__(  # noqa: PLR0913  one for each that it has
+        self,
+        *,
+        is_resource_request: bool,
+        path: str,
+        verb: str,
+        api_prefix: str = "",
+        api_group: str = "",
+        api_version: str = "",
+        namespace: str = "",
+        resource: str = "",
+        subresource: str = "",
+        name: str = "",
+        long_running: bool = False,
+        is_mutating: bool = True,
+        query: Mapping[str, tuple[str, ...]] = NO_PARAMETERS,
+        list_options: ListOptions | None = None,
+        is_plain: bool = False,
+    ) -> None:
+        self.is_resource_request = is_resource_request
+        self.path = path
+        self.verb = verb
+        self.api_prefix = api_prefix
+        self.api_group = api_group
+        self.api_version = api_version
+        self.namespace = namespace
+        self.resource = resource
+        self.subresource = subresource
+        self.name = name
+        self.long_running = long_running
+        self.is_mutating = is_mutating
+        self.query = query
+        self.list_options = list_options
+        self.is_plain = is_plain
 
     @property
     def parts(self) -> tuple[str, ...] | None:
@@ -91,6 +129,9 @@ class RequestAttributes(msgspec.Struct, frozen=True):
         """The resource with its group, such as `pods` or `deployments.apps`."""
         return f"{self.resource}.{self.api_group}" if self.api_group else self.resource
 
+    def __repr__(self) -> str:
+        return f"<RequestAttributes {self.verb} {self.path}>"
+
 
 def parse_attributes(method: str, target: bytes) -> RequestAttributes:
     """The attributes of a request, from the method and target that are forwarded.
@@ -103,15 +144,13 @@ def parse_attributes(method: str, target: bytes) -> RequestAttributes:
     except TargetError as error:
         raise AttributesError(str(error)) from None
     query = known_parameters(raw_query) if raw_query else NO_PARAMETERS
-    match path.strip("/").split("/"):
-        case ["api", version, *parts] if parts:
-            return _resource(method, path, ("api", "", version), parts, query)
-        case ["apis", group, version, *parts] if parts:
-            return _resource(method, path, ("apis", group, version), parts, query)
-        case ["apis", _, _]:
-            return _non_resource(method, path, "apis", query)
-        case _:
-            return _non_resource(method, path, "", query)
+    parts = path.strip("/").split("/")
+    prefix, count = parts[0], len(parts)
+    if prefix == "api" and count > 2:
+        return _resource(method, path, "api", "", parts[1], parts[2:], query)
+    if prefix == "apis" and count > 3:
+        return _resource(method, path, "apis", parts[1], parts[2], parts[3:], query)
+    return _non_resource(method, path, "apis" if prefix == "apis" and count == 3 else "", query)
 
 
 def _non_resource(
@@ -133,11 +172,13 @@ def _non_resource(
 def _resource(
     method: str,
     path: str,
-    api: tuple[str, str, str],
+    prefix: str,
+    group: str,
+    version: str,
     parts: list[str],
     query: Mapping[str, tuple[str, ...]],
 ) -> RequestAttributes:
-    """The attributes of a resource request, of API prefix, group, version and parts of the path."""
+    """The attributes of a resource request; `parts` are of the path, behind the version."""
     if parts[0] in LONG_RUNNING_VERBS:  # the deprecated paths that begin with a verb
         verb = parts.pop(0)
         if not parts:
@@ -146,20 +187,20 @@ def _resource(
         verb = VERB_OF_METHOD.get(method, "")
     namespace = parts[1] if parts[0] == "namespaces" and len(parts) > 1 else ""
     parts = _from_resource(parts)
-    resource, name, subresource, *_ = (*parts, "", "")
-    if verb == "proxy":
-        subresource = ""
+    count = len(parts)
+    name = parts[1] if count > 1 else ""
+    subresource = parts[2] if count > 2 and verb != "proxy" else ""
     if not name:
         verb, name = _of_collection(verb, query)
     return RequestAttributes(
         is_resource_request=True,
         path=path,
         verb=verb,
-        api_prefix=api[0],
-        api_group=api[1],
-        api_version=api[2],
+        api_prefix=prefix,
+        api_group=group,
+        api_version=version,
         namespace=namespace,
-        resource=resource,
+        resource=parts[0],
         subresource=subresource,
         name=name,
         long_running=verb in LONG_RUNNING_VERBS or subresource in LONG_RUNNING_SUBRESOURCES,
@@ -171,9 +212,8 @@ def _resource(
 
 def _from_resource(parts: list[str]) -> list[str]:
     """The parts without the namespace that the resource is in."""
-    match parts:
-        case ["namespaces", _, resource, *_] if resource not in NAMESPACE_SUBRESOURCES:
-            return parts[2:]
+    if len(parts) > 2 and parts[0] == "namespaces" and parts[2] not in NAMESPACE_SUBRESOURCES:
+        return parts[2:]
     return parts
 
 

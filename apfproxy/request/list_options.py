@@ -6,9 +6,7 @@ kubernetes/apiserver pkg/storage/cacher/delegator.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.api.integers import parse_int64
 from apfproxy.api.selectors.fields import is_field_selector, required_value
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     Query = Mapping[str, tuple[str, ...]]
 
 
-class ListOptions(msgspec.Struct, frozen=True, gc=False):
+class ListOptions:
     """What the cost of a LIST or of a WATCH's initial events depends on.
 
     Attributes:
@@ -32,16 +30,54 @@ class ListOptions(msgspec.Struct, frozen=True, gc=False):
         sends_initial_events: As a WATCH it begins with all objects that there are.
     """
 
-    is_decodable: bool = True
-    limit: int = 0
-    is_continuation: bool = False
-    is_from_cache: bool = False
-    has_selector: bool = False
-    sends_initial_events: bool = True
+    __slots__ = (
+        "has_selector",
+        "is_continuation",
+        "is_decodable",
+        "is_from_cache",
+        "limit",
+        "sends_initial_events",
+    )
+
+    def __init__(
+        self,
+        *,
+        is_decodable: bool = True,
+        limit: int = 0,
+        is_continuation: bool = False,
+        is_from_cache: bool = False,
+        has_selector: bool = False,
+        sends_initial_events: bool = True,
+    ) -> None:
+        self.is_decodable = is_decodable
+        self.limit = limit
+        self.is_continuation = is_continuation
+        self.is_from_cache = is_from_cache
+        self.has_selector = has_selector
+        self.sends_initial_events = sends_initial_events
+
+    @property
+    def values(self) -> tuple[bool, int, bool, bool, bool, bool]:
+        """All of it, to be compared."""
+        return (
+            self.is_decodable,
+            self.limit,
+            self.is_continuation,
+            self.is_from_cache,
+            self.has_selector,
+            self.sends_initial_events,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<ListOptions decodable={self.is_decodable} limit={self.limit}"
+            f" continuation={self.is_continuation} cache={self.is_from_cache}"
+            f" selector={self.has_selector} initial_events={self.sends_initial_events}>"
+        )
 
 
-NO_OPTIONS = ListOptions()
-NOT_DECODABLE = ListOptions(is_decodable=False)
+NO_OPTIONS: Final = ListOptions()
+NOT_DECODABLE: Final = ListOptions(is_decodable=False)
 
 
 def list_options(query: Query) -> ListOptions:
@@ -72,14 +108,11 @@ def _is_from_cache(query: Query, version: str, limit: int) -> bool:
     The most recent state (no version) counts as read from storage: the estimator supposes an etcd
     that cannot say how far its watches are.
     """
-    match first(query, "resourceVersionMatch"):
-        case "NotOlderThan":
-            return True
-        case "":
-            is_exact = bool(first(query, "continue")) or (limit > 0 and version != "0")
-            return not is_exact and version != ""
-        case _:
-            return False
+    match = first(query, "resourceVersionMatch")
+    if match == "":
+        is_exact = bool(first(query, "continue")) or (limit > 0 and version != "0")
+        return not is_exact and version != ""
+    return match == "NotOlderThan"
 
 
 def watch_and_name(query: Query) -> tuple[bool, str]:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAX_QUERY_PARAMETERS = 10_000
+MAX_QUERY_PARAMETERS: Final = 10_000
 """With more than these Go sees none at all; its bound against queries made to exhaust memory."""
 
 KNOWN_PARAMETERS = (
@@ -36,12 +36,14 @@ KNOWN_PARAMETERS = (
 )
 """What a request's attributes know of its query; nothing else of it decides anything."""
 
-PLAIN_KEYS = {name.encode(): name for name in KNOWN_PARAMETERS}
+MAX_ESCAPED_KEY_BYTES: Final = 3 * max(map(len, KNOWN_PARAMETERS))
 
-NO_PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+PLAIN_KEYS: Final = {name.encode(): name for name in KNOWN_PARAMETERS}
 
-CONTROL_BYTE = re.compile(rb"[\x00-\x1f\x7f]")
-INVALID_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+NO_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+
+CONTROL_BYTE: Final = re.compile(rb"[\x00-\x1f\x7f]")
+INVALID_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*):")
 PORT = re.compile(rb"(?::[0-9]*)?")
 USER_INFO = re.compile(rb"[A-Za-z0-9._:~!$&'()*+,;=%@-]*")
@@ -49,17 +51,6 @@ HOST = re.compile(rb"(?:[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\"\x80-\xff-]|%25|%[89A-F
 ZONE = re.compile(rb"(?:[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\"\x80-\xff-]|%[0-9A-Fa-f]{2})*")
 ZONE_TEXT = re.compile(rb"[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\" %\x80-\xff-]*")
 
-
-def _spellings(name: str) -> str:
-    """A pattern of all ways to write a name in a query."""
-    return "".join(f"(?:{letter}|%(?i:{ord(letter):02x}))" for letter in name)
-
-
-KNOWN_PAIR = re.compile(
-    # A pair with a `;` or a wrong escape does not match: Go drops it.
-    rf"(?<![^&])({'|'.join(map(_spellings, KNOWN_PARAMETERS))})"
-    r"(?:=([^&;%]*+(?:%[0-9A-Fa-f]{2}[^&;%]*+)*+))?+(?![^&])".encode()
-)
 
 LONE_BYTES = dict.fromkeys(range(0xDC80, 0xDD00), "\N{REPLACEMENT CHARACTER}")
 
@@ -188,13 +179,20 @@ def known_parameters(query: bytes) -> Mapping[str, tuple[str, ...]]:
     if not query or query.count(b"&") >= MAX_QUERY_PARAMETERS:
         return NO_PARAMETERS
     parameters: dict[str, tuple[str, ...]] = {}
-    escaped: dict[bytes, str] = {}
-    for raw_key, raw_value in KNOWN_PAIR.findall(query):
-        key = PLAIN_KEYS.get(raw_key) or escaped.get(raw_key)
+    for pair in query.split(b"&"):
+        raw_key, _, raw_value = pair.partition(b"=")
+        key = PLAIN_KEYS.get(raw_key)
         if key is None:
-            key = escaped[raw_key] = _decode(raw_key)
-        if key not in parameters:
-            parameters[key] = (_decode(raw_value),)
+            if b"%" not in raw_key or len(raw_key) > MAX_ESCAPED_KEY_BYTES:
+                continue
+            if INVALID_ESCAPE.search(raw_key):
+                continue
+            key = PLAIN_KEYS.get(unescaped(raw_key))
+        if key is None or key in parameters or b";" in raw_value:
+            continue
+        if b"%" in raw_value and INVALID_ESCAPE.search(raw_value):
+            continue
+        parameters[key] = (_decode(raw_value),)
     return parameters
 
 

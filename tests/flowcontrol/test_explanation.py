@@ -63,15 +63,11 @@ def test_agrees_with_the_reference(case: dict[str, Any]) -> None:
     flow_schemas = msgspec.convert(without_nulls(case["flow_schemas"]), list[FlowSchema])
     controller.commit(digest_of(controller, flow_schemas))
     for request in case["requests"]:
+        is_listing = request["verb"] in {"list", "watch"}
         attributes = RequestAttributes(
-            **{
-                name: request[name]
-                for name in request
-                if name in RequestAttributes.__struct_fields__
-            }
+            **{name: request[name] for name in request if hasattr(PODS, name)},
+            list_options=PODS.list_options if is_listing else None,
         )
-        if attributes.verb in {"list", "watch"}:
-            attributes = msgspec.structs.replace(attributes, list_options=PODS.list_options)
         user = User(request["user"], tuple(request["groups"]))
         found = explain(controller, COSTS, user, attributes)
 

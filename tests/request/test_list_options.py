@@ -64,7 +64,10 @@ from apfproxy.request.target import parse_query
 )
 def test_list_options(query: bytes, options: ListOptions) -> None:
     """What a LIST costs is read from its query."""
-    assert options == list_options(parse_query(query))
+    found = list_options(parse_query(query))
+
+    assert options.values == found.values
+    assert repr(options) == repr(found)
 
 
 @pytest.mark.parametrize(
