@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.proxy.request_fields import SIZED
@@ -12,8 +11,8 @@ if TYPE_CHECKING:
     from apfproxy.proxy.request_fields import RequestFields
     from apfproxy.request.user import User
 
-_LENGTH: Final = re.compile(rb"(?:\A|\n)content-length: ([1-9][0-9]{0,17})(?=\r\n)", re.IGNORECASE)
-_LENGTH_PART: Final = b"ength: "
+_NAME: Final = b"content-length: "
+_NAME_END: Final = b"ength: "
 _ZERO: Final = 48
 _MAX_DIGITS: Final = 18
 
@@ -24,12 +23,22 @@ them; b"" and all of it if it has no length, or not one that is told apart from 
 
 def key_of(section: bytes) -> tuple[SectionKey, int]:
     """The parts of a section, and the length that stands between them; 0 if there is none."""
-    if _LENGTH_PART in section:
-        found = list(_LENGTH.finditer(section))
-        if len(found) == 1:
-            start, end = found[0].span(1)
-            return (section[:start], section[end:]), int(found[0][1])
+    # Searched for without regular expressions, which take ten times as long.
+    end = section.find(_NAME_END)
+    if end >= 0 and section.count(_NAME_END) == 1:
+        start = end + len(_NAME_END)
+        line = section[max(0, start - len(_NAME) - 1) : start].lower()
+        if line == _NAME or line == b"\n" + _NAME:
+            end = section.find(b"\r\n", start)
+            digits = section[start:end]
+            if _is_length(digits):
+                return (section[:start], section[end:]), int(digits)
     return (b"", section), 0
+
+
+def _is_length(digits: bytes) -> bool:
+    """Whether this is a length that is written as anybody does, of a body that is not empty."""
+    return digits.isdigit() and digits[0] != _ZERO and len(digits) <= _MAX_DIGITS
 
 
 class Sender:
@@ -68,9 +77,7 @@ class Sender:
         if not head.startswith(before, start) or not head.endswith(after):
             return -1
         digits = head[start + len(before) : len(head) - len(after)]
-        if digits.isdigit() and digits[0] != _ZERO and len(digits) <= _MAX_DIGITS:
-            return int(digits)
-        return -1
+        return int(digits) if _is_length(digits) else -1
 
     @property
     def forwarded_fields(self) -> bytes:
