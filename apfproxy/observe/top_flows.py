@@ -18,7 +18,7 @@ for decayed sums.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.faults import Part, contained
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from apfproxy.clock import Clock, Timer
     from apfproxy.flowcontrol.ticket import Flow, Ticket
 
-HALF_LIFE_S = 300.0
-FOLD_PERIOD_NS = 1_000_000_000
+HALF_LIFE_S: Final = 300.0
+FOLD_PERIOD_NS: Final = 1_000_000_000
 """Much shorter than the half-life, so the order within it does not matter."""
-MAX_BATCH = 1024
+MAX_BATCH: Final = 1024
 """Flows met since the last fold."""
-MAX_NAME = 256
+MAX_NAME: Final = 256
 """Characters of a distinguisher; those that begin alike for so long are one."""
-MAX_EXPONENT = 64.0
+MAX_EXPONENT: Final = 64.0
 """Half-lives after which the counts are scaled down: far from a float's maximum, 2**1023."""
 
-NAMES = ("flowSchema", "priorityLevel", "flow")
-MEASURES = ("seatSeconds", "waitSeconds", "rejected")
+NAMES: Final = ("flowSchema", "priorityLevel", "flow")
+MEASURES: Final = ("seatSeconds", "waitSeconds", "rejected")
 
 
 FlowKey = tuple[str, str, str]

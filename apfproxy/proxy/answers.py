@@ -7,14 +7,15 @@ import json
 import re
 import time
 from email.utils import formatdate
+from typing import Final
 
-TOO_MANY_REQUESTS_TEXT = "Too many requests, please try again later."
-TOO_MANY_REQUESTS = f"{TOO_MANY_REQUESTS_TEXT}\n".encode()
+TOO_MANY_REQUESTS_TEXT: Final = "Too many requests, please try again later."
+TOO_MANY_REQUESTS: Final = f"{TOO_MANY_REQUESTS_TEXT}\n".encode()
 
-_JSON = re.compile(r"application/(?:[a-z.-]+\+)?json\b", re.IGNORECASE)
-_NOT_VISIBLE = re.compile(r"[^\x21-\x7e]")
+_JSON: Final = re.compile(r"application/(?:[a-z.-]+\+)?json\b", re.IGNORECASE)
+_NOT_VISIBLE: Final = re.compile(r"[^\x21-\x7e]")
 
-_REASONS = {
+_REASONS: Final = {
     400: ("Bad Request", "BadRequest"),
     401: ("Unauthorized", "Unauthorized"),
     403: ("Forbidden", "Forbidden"),

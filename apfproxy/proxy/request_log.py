@@ -12,10 +12,10 @@ import enum
 import random
 import time
 from json.encoder import encode_basestring_ascii
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.faults import Part, report
-from apfproxy.proxy.traces import MADE_ID, MAX_AUDIT_ID, read_traces
+from apfproxy.proxy.traces import MAX_AUDIT_ID, made_id, read_traces
 from apfproxy.settings import ERRORS
 
 if TYPE_CHECKING:
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from apfproxy.request.user import User
     from apfproxy.settings import AccessLogSettings
 
-MAX_TEXT = 256
+MAX_TEXT: Final = 256
 """Characters of a name; Kubernetes' names have 253 at most."""
-MAX_PATH = 1024
+MAX_PATH: Final = 1024
 """Characters of a path, and of a selector."""
-MAX_GROUPS = 16
-MAX_KEPT_TEXT = 768
+MAX_GROUPS: Final = 16
+MAX_KEPT_TEXT: Final = 768
 """Characters that are kept with a client's fields; longer ones are made each time."""
 MAX_KEPT_CLASSES = 4096
 """Classifications whose texts are kept, of half a KiB at most."""
-CUT = "..."
+CUT: Final = "..."
 """Ends what was cut."""
 
 PARAMETERS = (
@@ -54,19 +54,19 @@ PARAMETERS = (
     ("fieldSelector", MAX_PATH),
 )
 """Parameters whose values say what a request costs, and no secret; at most so long."""
-_MOST = dict(PARAMETERS)
+_MOST: Final = dict(PARAMETERS)
 
-FLUSH_PERIOD_NS = 100_000_000
-MAX_RECORDS = 64
+FLUSH_PERIOD_NS: Final = 100_000_000
+MAX_RECORDS: Final = 64
 """Requests whose lines are made at once: that takes a third of the time that it does one by one, as
 the code for it is in the CPU's caches then."""
-_FIRST_ERROR = 400
-_NS_PER_S = 1_000_000_000
-_US_PER_S = 1_000_000
-_DIGITS = tuple(f"{number:03d}" for number in range(1000))
-_STATUSES = 1000
+_FIRST_ERROR: Final = 400
+_NS_PER_S: Final = 1_000_000_000
+_US_PER_S: Final = 1_000_000
+_DIGITS: Final = tuple(f"{number:03d}" for number in range(1000))
+_STATUSES: Final = 1000
 """More than any status, of three digits, is."""
-_QUOTES = 2
+_QUOTES: Final = 2
 
 
 Record = tuple[
@@ -117,7 +117,7 @@ class Failure(enum.StrEnum):
     """The origin did not begin an answer in time."""
 
 
-NOBODY_KNOWN = '"user":null,"groups":null'
+NOBODY_KNOWN: Final = '"user":null,"groups":null'
 NOTHING_KNOWN = (
     f'{NOBODY_KNOWN},"userAgent":null,"verb":null,"method":null,"path":null,'
     '"flowSchema":null,"priorityLevel":null,"flow":null'
@@ -317,7 +317,7 @@ class RequestLog:
             else:
                 answer = answer_text(status, upstream_status)
             told = f',"why":{quoted(why)}' if why else ""
-            found_by = f',"auditId":"{made_line[MADE_ID].decode()}"' if made_line else ""
+            found_by = f',"auditId":"{made_id(made_line)}"' if made_line else ""
             lines.append(
                 f"{second_text}{digits[begun_us // 1000]}{digits[begun_us % 1000]}{who}"
                 f"{text_of_target(method, attributes)}{where}{waited}{took}{answer}{body_bytes}"
@@ -477,4 +477,4 @@ def quoted(text: str, most: int = MAX_TEXT) -> str:
     return encode_basestring_ascii(text)
 
 
-_AT_ONCE = waited_text(1, 0)
+_AT_ONCE: Final = waited_text(1, 0)

@@ -11,15 +11,15 @@ from __future__ import annotations
 import re
 from typing import Final
 
-MAX_HEAD_BYTES = 262144
+MAX_HEAD_BYTES: Final = 262144
 """Of one head; Go's transport takes 10 MiB, nginx 4 to 8 KiB, HAProxy 16 KiB."""
-MAX_LENGTH_DIGITS = 18
+MAX_LENGTH_DIGITS: Final = 18
 """An exbibyte less: what fits a signed 64-bit integer."""
 MAX_KNOWN_LINES = 1024
 """Field lines, status lines, and names."""
-MAX_KNOWN_LINE_BYTES = 128
+MAX_KNOWN_LINE_BYTES: Final = 128
 """Longer lines are judged each time, so that the bound above is one in bytes too."""
-MAX_KNOWN_NAME_BYTES = 64
+MAX_KNOWN_NAME_BYTES: Final = 64
 
 # How an answer's body is framed.
 NO_BODY: Final = 0
@@ -31,12 +31,12 @@ _FIRST_FINAL: Final = 200
 _NO_CONTENT: Final = 204
 _NOT_MODIFIED: Final = 304
 
-_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [\t\x20-\x7e\x80-\xff]*)?")
-_FIELD_LINE = re.compile(
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [\t\x20-\x7e\x80-\xff]*)?")
+_FIELD_LINE: Final = re.compile(
     rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)", re.DOTALL
 )
 
-_EVENT_STREAM = re.compile(rb"\r\nContent-Type:[ \t]*text/event-stream\b", re.IGNORECASE)
+_EVENT_STREAM: Final = re.compile(rb"\r\nContent-Type:[ \t]*text/event-stream\b", re.IGNORECASE)
 
 # What becomes of a field; all that is not named here goes on as it is.
 _UNKNOWN: Final = -1
@@ -50,7 +50,7 @@ _CODING: Final = 6
 
 # By the field's name.  The proxy's own X-Kubernetes-PF-* and X-Apfproxy-* fields take the place of
 # those of an origin with flow control of its own.
-_ACTIONS = {
+_ACTIONS: Final = {
     b"audit-id": _AUDIT_ID,
     b"connection": _CONNECTION,
     b"content-length": _LENGTH,
@@ -69,7 +69,7 @@ _ACTIONS = {
     b"x-kubernetes-pf-prioritylevel-uid": _DROP,
 }
 
-_PLAIN_LENGTH = b"Content-Length: "
+_PLAIN_LENGTH: Final = b"Content-Length: "
 
 
 class ResponseError(Exception):
@@ -79,9 +79,9 @@ class ResponseError(Exception):
 _StatusLine = tuple[int, bool]
 """The code, and whether the version is 1.1."""
 # What becomes of field lines, by their bytes, and of fields, by their names as they are spelled.
-_known_lines: dict[bytes, int] = {}
-_known_names: dict[bytes, int] = {}
-_known_status_lines: dict[bytes, _StatusLine] = {}
+_known_lines: Final[dict[bytes, int]] = {}
+_known_names: Final[dict[bytes, int]] = {}
+_known_status_lines: Final[dict[bytes, _StatusLine]] = {}
 
 
 class ResponseHead:

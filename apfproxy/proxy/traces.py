@@ -11,28 +11,27 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_AUDIT_ID = 64
+MAX_AUDIT_ID: Final = 64
 """Characters of an Audit-ID in a log, as in kube-apiserver's; header fields have all of it."""
 
-_NAME, _END = b"Audit-Id: ", b"\r\n"
-MADE_ID = slice(len(_NAME), -len(_END))
-"""Of the header line of an Audit-ID: the ID."""
-_LINE_ENDS = tuple(b"%02x%b" % (number, _END) for number in range(256))
-BATCH = len(_LINE_ENDS)
+_NAME: Final = b"Audit-Id: "
+_END: Final = b"\r\n"
+_LINE_ENDS: Final = tuple(b"%02x%b" % (number, _END) for number in range(256))
+BATCH: Final = len(_LINE_ENDS)
 
-_FIELDS = re.compile(
+_FIELDS: Final = re.compile(
     rb"^(audit-id|traceparent|user-agent):[ \t]*([^\r\n]*)", re.MULTILINE | re.IGNORECASE
 )
-_TRACEPARENT = re.compile(
+_TRACEPARENT: Final = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?P<more>-.*)?"
 )
-_VERSION_0 = b"00-"
-_LENGTH = 55
+_VERSION_0: Final = b"00-"
+_LENGTH: Final = 55
 """Of a traceparent of version 0, and of what is known of later versions."""
 
 
@@ -69,6 +68,11 @@ def made_audit_lines() -> Iterator[bytes]:
         start = _NAME + audit_id.encode()
         for end in _LINE_ENDS:
             yield start + end
+
+
+def made_id(line: bytes) -> str:
+    """The Audit-ID of a header line that was made here."""
+    return line[len(_NAME) : -len(_END)].decode()
 
 
 def audit_line(audit_id: str) -> bytes:

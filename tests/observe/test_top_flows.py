@@ -214,6 +214,7 @@ def test_repr() -> None:
     assert repr(Bench().top_flows).startswith("<TopFlows, <Sketch of 0 keys")
 
 
+@pytest.mark.interpreted
 async def test_an_error_while_gathering(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import re
 import time
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
+from apfproxy.authn.authenticator import Identity
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.kind_meter import KindMeter
+from apfproxy.flowcontrol.request_digest import Asked
 from apfproxy.proxy import request_log
+from apfproxy.proxy.request import Request
 from apfproxy.proxy.request_fields import RequestFields
+from apfproxy.proxy.request_head import RequestHead
 from apfproxy.proxy.request_log import (
     CUT,
     FLUSH_PERIOD_NS,
@@ -38,7 +44,7 @@ from apfproxy.settings import ERRORS, AccessLogSettings
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from apfproxy.proxy.request import Request
+    from apfproxy.flowcontrol.controller import Classification
 
 Line = dict[str, Any]
 NOW_S = 1_800_000_000
@@ -63,38 +69,22 @@ class Recorder:
         return [json.loads(line) for data, _ in self.chunks for line in data.splitlines()]
 
 
-class FakeHead:
-    """What of a head is in a line."""
-
-    def __init__(self, target: bytes, user: User, method: str = "GET") -> None:
-        self.head = SimpleNamespace(
-            target=target, method=method, sender=Sender(RequestFields(is_http_10=False))
-        )
-        self.attributes = parse_attributes(method, target)
-        self.user = user
-        self.identity_until_ns = 1
-
-
-class FakeClass:
-    """What of a classification is in a line."""
-
-    def __init__(self, distinguisher: str, generation: int) -> None:
-        counters = SimpleNamespace(flow_schema="schema")
-        self.flow = SimpleNamespace(distinguisher=distinguisher, counters=counters)
-        self.level = SimpleNamespace(name="level")
-        self.generation = generation
-
-
-def head_of(target: bytes = b"/a", user: User | None = None) -> Request:
-    """A head, as far as the log looks."""
-    head: Any = FakeHead(target, user or User("ann", ("dev",)))
-    return head  # type: ignore[no-any-return]
+def request_of(
+    target: bytes = b"/a", user: User | None = None, fields: RequestFields | None = None
+) -> Request:
+    """A request of a user, "ann" unless another one is named."""
+    sender = Sender(fields or RequestFields(is_http_10=False))
+    head = RequestHead("GET", target, b"", b"", sender, 0, None)
+    asked = Asked(parse_attributes("GET", target), 1, KindMeter(0).kinds[False], None)
+    result = Request(head, asked, 1)
+    result.identify(Identity(user or User("ann", ("dev",)), b"", 1))
+    return result
 
 
 def give(recorder: Recorder, status: int = 200, reason: str = "", number: int = 1) -> None:
     """Let requests end."""
     for _ in range(number):
-        head = head_of()
+        head = request_of()
         recorder.log.take(head, None, "::1", 0, 1, 2, 3, 1, status, status, 9, reason)
 
 
@@ -109,7 +99,7 @@ def test_times() -> None:
     """A line has the time of the arrival, to the microsecond, and how long each part took."""
     recorder = Recorder()
     recorder.clock.run_until(10_000_000_000)
-    head = head_of()
+    head = request_of()
     for begun_ns, asked_ns, sent_ns in (
         (0, 9_000_001_999, 9_500_000_000),
         (8_000_000_000, 9_000_000_000, 0),
@@ -196,7 +186,7 @@ def test_text_is_kept_with_its_sender() -> None:
     """Requests with the same fields share it while they are of one user, unless it is long."""
     recorder = Recorder()
     ann, bob = User("ann", ()), User("bob", ())
-    head: Any = head_of(user=ann)
+    head = request_of(user=ann)
     sender = head.head.sender
     for user in (ann, ann, bob, User("eve", ("g" * MAX_TEXT,) * MAX_GROUPS)):
         head.user = user
@@ -208,6 +198,7 @@ def test_text_is_kept_with_its_sender() -> None:
             assert kept[0] is ann
 
     assert ["ann", "ann", "bob", "eve"] == [line["user"] for line in recorder.lines]
+    assert sender.logged is not None
     assert sender.logged[0] is bob
 
 
@@ -216,20 +207,27 @@ def test_text_is_kept_with_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_log, "MAX_KEPT_CLASSES", 2)
     recorder = Recorder()
 
-    def kept_after(*classes: Any) -> list[str]:  # noqa: ANN401  stand-ins
-        for found in classes:
-            recorder.log.take(head_of(), found, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "")
+    controller = Controller(VirtualClock(), 600, 0)
+
+    def classes() -> list[Classification]:
+        controller.commit(controller.digest(bootstrap_objects()))
+        users = [User(name, ("system:authenticated",)) for name in "abc"]
+        return [controller.classify(user, request_of().attributes) for user in users]
+
+    def kept_after(*found: Classification) -> list[str]:
+        for each in found:
+            recorder.log.take(request_of(), each, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "")
         recorder.log.flush()
         kept: Any = recorder.log._classes  # noqa: SLF001  what is bounded
-        return [found.flow.distinguisher for found in kept]
+        return [each.flow.distinguisher for each in kept]
 
-    old, new = [[FakeClass(name, number) for name in "abc"] for number in (1, 2)]
+    old, new = classes(), classes()
 
     assert ["a", "b"] == kept_after(old[0], old[1], old[0])
     assert ["c"] == kept_after(old[2])
     assert ["a"] == kept_after(new[0])
     assert ["a", "b", "a", "c", "a"] == [line["flow"] for line in recorder.lines]
-    assert {("schema", "level", 1)} == {
+    assert {("global-default", "global-default", 1)} == {
         (line["flowSchema"], line["priorityLevel"], line["seats"]) for line in recorder.lines
     }
 
@@ -251,7 +249,7 @@ def test_text_is_kept_with_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_asked_for(target: bytes, expected: Line) -> None:
     """Whatever the target holds, it is JSON, and bounded."""
-    head = head_of(target)
+    head = request_of(target)
     found = json.loads(f"{{{text_of_target('GET', head.attributes)[1:]}}}")
 
     assert expected == {name: found[name] for name in expected}
@@ -309,9 +307,7 @@ async def test_a_request_of_which_no_line_can_be_made(caplog: pytest.LogCaptureF
     """The lines of those that ended at the same time are there; it is told of once."""
     recorder = Recorder()
     give(recorder)
-    broken: Any = head_of()
-    broken.attributes = None
-    recorder.log.take(broken, None, "::1", 0, 1, 2, 3, 1, 200, 200, 9, "")
+    recorder.log.take(request_of(), None, "::1", 0, 1, 2, 3, 1, 9999, 9999, 9, "")
     give(recorder, 404)
     recorder.log.flush()
 
@@ -328,8 +324,7 @@ def test_client_s_fields() -> None:
         f'Host: a\r\nUser-Agent: "x\x1b{"y" * MAX_TEXT}\r\nAudit-ID: "\r\ntraceparent: {parent}\r\n'
     ).encode()
     for user in (User("ann", ()), User("bob", ())):
-        head: Any = head_of(user=user)
-        head.head.sender = Sender(fields)
+        head = request_of(user=user, fields=fields)
         for _ in range(2):
             recorder.log.take(head, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "")
     recorder.log.flush()
@@ -358,7 +353,7 @@ def test_no_fields_of_the_client() -> None:
 def test_audit_id_and_why() -> None:
     """What the proxy gave the request, and says of it, is in its line."""
     recorder = Recorder()
-    head = head_of()
+    head = request_of()
     why, line = 'b "c"\n', audit_line("a-1")
     recorder.log.take(head, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "", line, why)
     recorder.log.flush()

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from apfproxy.proxy.traces import (
     BATCH,
-    MADE_ID,
     Traces,
     audit_line,
     made_audit_lines,
+    made_id,
     read_traces,
 )
 
@@ -81,7 +81,7 @@ def test_any_bytes(fields: bytes) -> None:
 def test_made_ids() -> None:
     """Each is a UUID of version 4, and another one, also beyond a batch."""
     lines = islice(made_audit_lines(), 3 * BATCH)
-    made = {line[MADE_ID].decode() for line in lines}
+    made = {made_id(line) for line in lines}
 
     assert 3 * BATCH == len(made)
     for text in made:
