@@ -62,3 +62,17 @@ def count_up_to(limit: int, least: int = 1) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def counts_up_to(limit: int) -> Callable[[str], list[int]]:
+    """Make an argument type: a comma-separated list of integers from 1, without repetition.
+
+    Args:
+        limit: The greatest that is accepted.
+    """
+    count = count_up_to(limit)
+
+    def parse(text: str) -> list[int]:
+        return list(dict.fromkeys(count(each) for each in text.split(",")))
+
+    return parse

@@ -27,32 +27,35 @@ and fails if one is more than 10 % worse.
 
     python -m loadtest.peers --interpreter compiled=wheel/bin/python --check loadtest/ratios.json
     python -m loadtest.peers --interpreter before=../other-checkout --proxies haproxy,apfproxy
+
+Several numbers of connections are compared with the first.
+
+    python -m loadtest.peers --mix cluster --connections 8,64,512,2000 --proxies haproxy,apfproxy
 """
 
 from __future__ import annotations
 
 import json
 import random
-import statistics
 import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from loadtest.arguments import Parser, count_up_to, names_from
-from loadtest.builds import THIS, kind_of, named_build
+from loadtest.arguments import Parser, count_up_to, counts_up_to, names_from
+from loadtest.builds import THIS, named_build
 from loadtest.cluster import users, write_token_file
 from loadtest.contenders import CONTENDERS, FEATURES, WITH, start_contender
 from loadtest.memory import weigh
 from loadtest.nginx_origin import MAX_CONNECTIONS, start_nginx_origin
+from loadtest.peers_report import BASELINE, Result, print_heading, print_medians, print_round
 from loadtest.processes import (
     Process,
     exit_status,
     raise_descriptor_limit,
 )
 from loadtest.program import BEYOND_A_LIMIT
-from loadtest.ratios import TARGETS as TARGET_RATIOS
 from loadtest.ratios import Ratios, compare_ratios, mix_name, read_ratios, write_ratios
 from loadtest.site import Site
 from loadtest.tls_site import make_tls
@@ -62,22 +65,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-BASELINE = "haproxy"
-MAX_FEATURES_RATIO = 1.1
-"""What features that are on may make of the CPU per request."""
-
 SPARE_DESCRIPTORS = 500
 WARM_UP_S = 1
-
-
-class Result(NamedTuple):
-    """One measurement and where it belongs; `ratio` is CPU per request relative to HAProxy's."""
-
-    round: int
-    mix: str
-    proxy: str
-    measurement: Measurement
-    ratio: float | None
 
 
 def compare(options: argparse.Namespace, site: Site) -> list[Result]:
@@ -103,138 +92,31 @@ def compare(options: argparse.Namespace, site: Site) -> list[Result]:
                 proxy = running.enter_context(start_contender(name, of_mix, origin.port))
                 proxies[mix, name] = proxy
 
-        def measure(name: str, mix: str, seconds: int, seed: int) -> Measurement:
+        def measure(name: str, load: str, seconds: int, seed: int) -> Measurement:
+            mix, connections = options.loads[load]
             return drive(
                 proxies[mix, name],
                 mix=mix,
                 variety=Variety(options.names, options.users, seed),
                 seconds=seconds,
-                connections=options.connections or DEFAULT_CONNECTIONS[mix],
+                connections=connections,
                 core=site.load_core,
                 directory=site.directory,
                 tls=site.tls,
             )
 
-        for mix, name in proxies:
-            measure(name, mix, WARM_UP_S, 0)
+        for load in options.loads:
+            for name in options.proxies:
+                measure(name, load, WARM_UP_S, 0)
         print_heading()
         for number in range(1, options.rounds + 1):
-            for mix in options.mix:
+            for load in options.loads:
                 order = list(options.proxies)
                 rng.shuffle(order)
                 seed = rng.getrandbits(32)
-                measured = {name: measure(name, mix, options.seconds, seed) for name in order}
-                results += print_round(number, mix, measured, options.proxies)
+                measured = {name: measure(name, load, options.seconds, seed) for name in order}
+                results += print_round(number, load, measured, options.proxies)
     return results
-
-
-def print_heading() -> None:
-    """Print the names of the columns that `print_row` fills."""
-    print(
-        f"{'round':<7}{'mix':<8}{'proxy':<10}{'CPU us/req':>11}{'req/s':>9}"
-        f"{'p50 ms':>9}{'p99 ms':>9}{'x HAProxy':>11}"
-    )
-
-
-def print_row(
-    label: str, mix: str, name: str, measurement: Measurement, ratio: float | None
-) -> None:
-    """Print one line of the table."""
-    print(
-        f"{label:<7}{mix:<8}{name:<10}{measurement.cpu_us_per_request:>11.1f}"
-        f"{measurement.requests_per_s:>9.0f}{measurement.p50_ms:>9.2f}{measurement.p99_ms:>9.2f}"
-        + (f"{ratio:>11.2f}" if ratio is not None else f"{'':>11}"),
-        flush=True,
-    )
-
-
-def print_round(
-    number: int, mix: str, measured: dict[str, Measurement], names: Sequence[str]
-) -> list[Result]:
-    """Print one round of one mix and relate each proxy's CPU to HAProxy's in the same round."""
-    results = []
-    for name in names:
-        ratio = None
-        if BASELINE in measured:
-            baseline = measured[BASELINE].cpu_us_per_request
-            ratio = measured[name].cpu_us_per_request / baseline
-        print_row(str(number), mix, name, measured[name], ratio)
-        results.append(Result(number, mix, name, measured[name], ratio))
-    return results
-
-
-def print_medians(results: Sequence[Result], options: argparse.Namespace) -> list[Result]:
-    """Print each column's median over the rounds, per mix and proxy.
-
-    Args:
-        results: All results.
-        options: The command line.
-
-    Returns:
-        The medians, as results of round 0.
-    """
-    medians = []
-    for mix in options.mix:
-        for name in options.proxies:
-            mine = [each for each in results if (each.mix, each.proxy) == (mix, name)]
-            columns = zip(*(each.measurement for each in mine), strict=True)
-            requests, *others = (statistics.median(column) for column in columns)
-            measurement = Measurement(int(requests), *others)
-            ratios = [each.ratio for each in mine if each.ratio is not None]
-            ratio = statistics.median(ratios) if ratios else None
-            print_row("median", mix, name, measurement, ratio)
-            medians.append(Result(0, mix, name, measurement, ratio))
-    for mix in options.mix:
-        for name in options.builds:
-            print_relations(results, mix, name, options)
-    if WITH in options.proxies:
-        print_features(results, options)
-    return medians
-
-
-def print_relations(
-    results: Sequence[Result], mix: str, name: str, options: argparse.Namespace
-) -> None:
-    """Print whether a build meets its target, and how it relates to this checkout's."""
-    ratio = median_ratio(results, mix, name, BASELINE)
-    target = TARGET_RATIOS[kind_of(options.versions[name])].get(mix)
-    if ratio is not None and target is not None and not (options.tls or options.upstream_tls):
-        verdict = "within" if ratio <= target else "ABOVE"
-        print(
-            f"{name}, {mix}: {ratio:.2f} times HAProxy's CPU per request, "
-            f"{verdict} the target of {target}"
-        )
-    relation = None if name == "apfproxy" else median_ratio(results, mix, name, "apfproxy")
-    if relation is not None:
-        print(f"{name}, {mix}: {relation:.3f} times apfproxy's CPU per request")
-
-
-def median_ratio(results: Sequence[Result], mix: str, name: str, to: str) -> float | None:
-    """The median over the rounds of the ratio within each; None if one took no part."""
-    cpu = {
-        (each.round, each.proxy): each.measurement.cpu_us_per_request
-        for each in results
-        if each.mix == mix
-    }
-    ratios = [
-        spent / cpu[number, to]
-        for (number, proxy), spent in cpu.items()
-        if proxy == name and (number, to) in cpu
-    ]
-    return statistics.median(ratios) if ratios else None
-
-
-def print_features(results: Sequence[Result], options: argparse.Namespace) -> None:
-    """Print what the features cost: the median over the rounds of the ratio within each."""
-    for mix in options.mix:
-        ratio = median_ratio(results, mix, WITH, "apfproxy")
-        if ratio is None:
-            continue
-        verdict = "within" if ratio <= MAX_FEATURES_RATIO else "ABOVE"
-        print(
-            f"apfproxy with {', '.join(options.features)}, {mix}: {ratio:.3f} times the CPU per "
-            f"request without, {verdict} the target of {MAX_FEATURES_RATIO}"
-        )
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -243,7 +125,13 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--rounds", type=count_up_to(1000), default=5, help="rounds of each mix (5)")
     add("--seconds", type=count_up_to(3600), default=4, help="seconds per proxy and round (4)")
-    add("--connections", type=count_up_to(MAX_CONNECTIONS), help="of wrk (cluster 256, others 64)")
+    add(
+        "--connections",
+        type=counts_up_to(MAX_CONNECTIONS),
+        default=[0],
+        metavar="N,...",
+        help="at once (cluster 256, others 64); several are compared",
+    )
     add("--mix", type=names_from(MIXES, "mix"), help="cluster,varied,same; with --tls new, too")
     add("--names", type=count_up_to(10**9), default=Variety().names, help="in varied (1000000)")
     add("--users", type=count_up_to(10**9), default=Variety().users, help="in varied (10000)")
@@ -284,6 +172,12 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.mix is None:
         options.mix = list(MIXES if options.tls else KEPT_MIXES)
+    counts = options.connections
+    options.loads = {
+        f"{mix}-{count}" if len(counts) > 1 else mix: (mix, count or DEFAULT_CONNECTIONS[mix])
+        for mix in options.mix
+        for count in counts
+    }
     if options.features is not None:
         if "apfproxy" not in options.proxies:
             parser.error("--with compares with apfproxy: name it in --proxies")

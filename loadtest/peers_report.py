@@ -1,0 +1,162 @@
+"""What a comparison of proxies prints: each round, medians over the rounds, and what they mean."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, NamedTuple
+
+from loadtest.builds import kind_of
+from loadtest.contenders import WITH
+from loadtest.ratios import TARGETS
+from loadtest.wrk import Measurement
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+BASELINE = "haproxy"
+"""What others are related to."""
+
+MAX_FEATURES_RATIO = 1.1
+"""What features that are on may make of the CPU per request."""
+
+
+class Result(NamedTuple):
+    """One measurement and where it belongs; `ratio` is CPU per request relative to HAProxy's."""
+
+    round: int
+    mix: str
+    proxy: str
+    measurement: Measurement
+    ratio: float | None
+
+
+def print_heading() -> None:
+    """Print the names of the columns that `print_row` fills."""
+    print(
+        f"{'round':<7}{'mix':<13}{'proxy':<10}{'CPU us/req':>11}{'req/s':>9}"
+        f"{'p50 ms':>9}{'p99 ms':>9}{'x HAProxy':>11}"
+    )
+
+
+def print_row(
+    label: str, mix: str, name: str, measurement: Measurement, ratio: float | None
+) -> None:
+    """Print one line of the table."""
+    print(
+        f"{label:<7}{mix:<13}{name:<10}{measurement.cpu_us_per_request:>11.1f}"
+        f"{measurement.requests_per_s:>9.0f}{measurement.p50_ms:>9.2f}{measurement.p99_ms:>9.2f}"
+        + (f"{ratio:>11.2f}" if ratio is not None else f"{'':>11}"),
+        flush=True,
+    )
+
+
+def print_round(
+    number: int, mix: str, measured: dict[str, Measurement], names: Sequence[str]
+) -> list[Result]:
+    """Print one round of one mix and relate each proxy's CPU to HAProxy's in the same round."""
+    results = []
+    for name in names:
+        ratio = None
+        if BASELINE in measured:
+            baseline = measured[BASELINE].cpu_us_per_request
+            ratio = measured[name].cpu_us_per_request / baseline
+        print_row(str(number), mix, name, measured[name], ratio)
+        results.append(Result(number, mix, name, measured[name], ratio))
+    return results
+
+
+def print_medians(results: Sequence[Result], options: argparse.Namespace) -> list[Result]:
+    """Print each column's median over the rounds, per mix and proxy.
+
+    Args:
+        results: All results.
+        options: The command line.
+
+    Returns:
+        The medians, as results of round 0.
+    """
+    medians = []
+    for mix in options.loads:
+        for name in options.proxies:
+            mine = [each for each in results if (each.mix, each.proxy) == (mix, name)]
+            columns = zip(*(each.measurement for each in mine), strict=True)
+            requests, *others = (statistics.median(column) for column in columns)
+            measurement = Measurement(int(requests), *others)
+            ratios = [each.ratio for each in mine if each.ratio is not None]
+            ratio = statistics.median(ratios) if ratios else None
+            print_row("median", mix, name, measurement, ratio)
+            medians.append(Result(0, mix, name, measurement, ratio))
+    for mix in options.loads:
+        for name in options.builds:
+            print_relations(results, mix, name, options)
+    for name in options.proxies:
+        print_growth(results, name, options)
+    if WITH in options.proxies:
+        print_features(results, options)
+    return medians
+
+
+def print_relations(
+    results: Sequence[Result], mix: str, name: str, options: argparse.Namespace
+) -> None:
+    """Print whether a build meets its target, and how it relates to this checkout's."""
+    ratio = median_ratio(results, mix, name, BASELINE)
+    target = TARGETS[kind_of(options.versions[name])].get(mix)
+    if ratio is not None and target is not None and not (options.tls or options.upstream_tls):
+        verdict = "within" if ratio <= target else "ABOVE"
+        print(
+            f"{name}, {mix}: {ratio:.2f} times HAProxy's CPU per request, "
+            f"{verdict} the target of {target}"
+        )
+    relation = None if name == "apfproxy" else median_ratio(results, mix, name, "apfproxy")
+    if relation is not None:
+        print(f"{name}, {mix}: {relation:.3f} times apfproxy's CPU per request")
+
+
+def median_ratio(results: Sequence[Result], mix: str, name: str, to: str) -> float | None:
+    """The median over the rounds of the ratio within each; None if one took no part."""
+    cpu = {
+        (each.round, each.proxy): each.measurement.cpu_us_per_request
+        for each in results
+        if each.mix == mix
+    }
+    ratios = [
+        spent / cpu[number, to]
+        for (number, proxy), spent in cpu.items()
+        if proxy == name and (number, to) in cpu
+    ]
+    return statistics.median(ratios) if ratios else None
+
+
+def print_growth(results: Sequence[Result], name: str, options: argparse.Namespace) -> None:
+    """Print how a proxy's CPU per request relates to that with the first number of connections."""
+    cpu = {
+        (each.round, each.mix): each.measurement.cpu_us_per_request
+        for each in results
+        if each.proxy == name
+    }
+    for mix in options.mix:
+        first, *others = (load for load, (of, _) in options.loads.items() if of == mix)
+        relations = [
+            statistics.median(
+                cpu[number, load] / cpu[number, first] for number in range(1, options.rounds + 1)
+            )
+            for load in others
+        ]
+        if others:
+            texts = (f"{load} {by:.2f}" for load, by in zip(others, relations, strict=True))
+            print(f"{name}, times the CPU per request of {first}: {', '.join(texts)}")
+
+
+def print_features(results: Sequence[Result], options: argparse.Namespace) -> None:
+    """Print what the features cost: the median over the rounds of the ratio within each."""
+    for mix in options.loads:
+        ratio = median_ratio(results, mix, WITH, "apfproxy")
+        if ratio is None:
+            continue
+        verdict = "within" if ratio <= MAX_FEATURES_RATIO else "ABOVE"
+        print(
+            f"apfproxy with {', '.join(options.features)}, {mix}: {ratio:.3f} times the CPU per "
+            f"request without, {verdict} the target of {MAX_FEATURES_RATIO}"
+        )
