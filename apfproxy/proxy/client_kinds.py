@@ -48,17 +48,19 @@ class Heads:
         self._parser = parser
         self._targets = targets
 
-    def read(self, data: bytes, known: list[Sender]) -> Request:
-        """Parse, check and prepare one request.
-
-        Args:
-            data: The bytes of its head.
-            known: By what its connection is known; kept up to date.
+    def read(
+        self,
+        data: bytes,
+        known: list[Sender],
+        sender: Sender | None = None,
+        body_bytes: int = 0,
+    ) -> Request:
+        """Parse, check and prepare one request; all as of `HeadParser.parse`.
 
         Raises:
             HeadError: It must not be forwarded.
         """
-        return self._targets.request_of(self._parser.parse(data, known))
+        return self._targets.request_of(self._parser.parse(data, known, sender, body_bytes))
 
     def __repr__(self) -> str:
         return f"<Heads of {self.peer!r}>"

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.client import Served
     from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request import Request
+    from apfproxy.proxy.sender import Sender
 
 _EMPTY_LINES: Final = re.compile(rb"\A(?:\r\n)+")
 
@@ -240,7 +241,9 @@ class DownstreamConnection(ClientConnection):
                 return
             if data[:1] in (b"\r", b"\n"):
                 raise HeadError(400, "malformed request: no request line")
-        end = data.find(b"\r\n\r\n", max(0, self._probed_bytes - 3)) + 4
+        sender, end, body_bytes = self._match_known(data)
+        if sender is None:
+            end = data.find(b"\r\n\r\n", max(0, self._probed_bytes - 3)) + 4
         if (end if end > 3 else len(data)) > context.in_force.max_head_bytes:
             raise HeadError(
                 431, f"the request head is longer than {context.in_force.max_head_bytes} bytes"
@@ -267,13 +270,26 @@ class DownstreamConnection(ClientConnection):
             del self._pending[:end]
         else:
             self._pending = data[end:]
-        request = self._heads_of_peer().read(raw, self._known)
+        request = self._heads_of_peer().read(raw, self._known, sender, body_bytes)
         if end <= MAX_REPEATED_BYTES and not self._pending and not request.head.framing:
             self._last_request = request if raw == self._last_head else None
             self._last_head = raw
         self._begin(request)
         if not self._pending:
             self._pipelined = 0
+
+    def _match_known(self, data: bytes | bytearray) -> tuple[Sender | None, int, int]:
+        """Which sender the connection is known by, if it is, where the head ends, and its length.
+
+        The fields of a request are mostly those of one before, so that there is no search for
+        their end either.
+        """
+        start = data.find(b"\r\n") + 2
+        for sender in self._known:
+            end, body_bytes = sender.match(data, start)
+            if end:
+                return sender, end, body_bytes
+        return None, 0, 0
 
     def _probe_head(self, data: bytes | bytearray) -> None:
         """Judge the start of a head, so that what is no HTTP is refused at once."""

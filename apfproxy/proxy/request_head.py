@@ -213,12 +213,21 @@ class HeadParser:
         self._rules = rules
         self._kept: BoundedCache[SectionKey, Sender] = BoundedCache(max_kept, room, of_section)
 
-    def parse(self, head: bytes, known: list[Sender]) -> RequestHead:
+    def parse(
+        self,
+        head: bytes,
+        known: list[Sender],
+        sender: Sender | None = None,
+        body_bytes: int = 0,
+    ) -> RequestHead:
         """Parse and check one head.
 
         Args:
             head: From the first byte of the request line to the empty line, that included.
             known: By what its connection is known, the last first; kept up to date.
+            sender: That of them whose fields stand behind the first line; None if none's do, or
+                nobody has looked.
+            body_bytes: The length that stands there, too.
 
         Raises:
             HeadError: It is malformed, over a limit, or not served.
@@ -227,13 +236,8 @@ class HeadParser:
         if line is None:
             return self._parse_rare(head)
         method, target = line[1].decode(), line[2]
-        start = line.end()
-        for sender in known:
-            body_bytes = sender.body_bytes_in(head, start)
-            if body_bytes >= 0:
-                break
-        else:
-            sender, body_bytes = self._sender_of(head, start, target, known)
+        if sender is None:
+            sender, body_bytes = self._sender_of(head, line.end(), target, known)
         if len(target) > self._limits.target_bytes:
             raise self._too_long()
         fields = sender.fields
@@ -275,8 +279,9 @@ class HeadParser:
                 return sender, body_bytes
         elif not key[0]:
             body_bytes = sender.fields.body_bytes
-        known.insert(0, sender)
-        del known[MAX_SENDERS:]
+        if sender not in known:
+            known.insert(0, sender)
+            del known[MAX_SENDERS:]
         return sender, body_bytes
 
     def _too_long(self) -> HeadError:

@@ -36,7 +36,7 @@ def key_of(section: bytes) -> tuple[SectionKey, int]:
     return (b"", section), 0
 
 
-def _is_length(digits: bytes) -> bool:
+def _is_length(digits: bytes | bytearray) -> bool:
     """Whether this is a length that is written as anybody does, of a body that is not empty."""
     return digits.isdigit() and digits[0] != _ZERO and len(digits) <= _MAX_DIGITS
 
@@ -62,22 +62,26 @@ class Sender:
         self.logged: tuple[User, str] | None = None
         self.audit_line: bytes | None = None
 
-    def body_bytes_in(self, head: bytes, start: int) -> int:
-        """The length of the body in a head that has this section; -1 if it has another one.
+    def match(self, data: bytes | bytearray, start: int) -> tuple[int, int]:
+        """Where a head ends that has this section, and the length of its body; (0, 0) if not.
 
         Args:
-            head: All of it.
+            data: The head, and perhaps more.
             start: Where its fields begin.
         """
         before, after = self._before, self._after
         if not before:
-            if len(after) == len(head) - start and head.endswith(after):
-                return self.fields.body_bytes
-            return -1
-        if not head.startswith(before, start) or not head.endswith(after):
-            return -1
-        digits = head[start + len(before) : len(head) - len(after)]
-        return int(digits) if _is_length(digits) else -1
+            if data.startswith(after, start):
+                return start + len(after), self.fields.body_bytes
+            return 0, 0
+        if not data.startswith(before, start):
+            return 0, 0
+        start += len(before)
+        end = data.find(b"\r\n", start)
+        if end < 0 or not data.startswith(after, end):
+            return 0, 0
+        digits = data[start:end]
+        return (end + len(after), int(digits)) if _is_length(digits) else (0, 0)
 
     @property
     def forwarded_fields(self) -> bytes:

@@ -49,8 +49,13 @@ def new_parser(max_kept: int = 9) -> HeadParser:
 
 def outcome(parser: HeadParser, head: bytes, known: list[Sender] | None = None) -> object:
     """All that a parser finds, or the status that it refuses the head with."""
+    known = [] if known is None else known
+    start = head.find(b"\r\n") + 2
+    matches = ((sender, *sender.match(head, start)) for sender in known)
+    sender, end, body_bytes = next((each for each in matches if each[1]), (None, 0, 0))
+    assert end in {0, len(head)}
     try:
-        found = parser.parse(head, [] if known is None else known)
+        found = parser.parse(head, known, sender, body_bytes)
     except HeadError as error:
         return error.code
     return [

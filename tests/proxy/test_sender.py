@@ -60,6 +60,7 @@ def test_key(section: bytes, key: tuple[bytes, bytes], body_bytes: int) -> None:
         pytest.param(b"Content-Length: 0\r\nA: b\r\n\r\n", -1, id="none"),
         pytest.param(b"Content-Length: 07\r\nA: b\r\n\r\n", -1, id="leading-zero"),
         pytest.param(b"Content-Length: \r\nA: b\r\n\r\n", -1, id="empty"),
+        pytest.param(b"Content-Length: 7", -1, id="without-an-end"),
         pytest.param(b"Content-Length: +7\r\nA: b\r\n\r\n", -1, id="sign"),
         pytest.param(b"Content-Length: 7\r\nC: d\r\nA: b\r\n\r\n", -1, id="another-line"),
         pytest.param(b"Content-Length: 7\r\n\r\n", -1, id="without-a-line"),
@@ -72,7 +73,10 @@ def test_body_bytes(section: bytes, expected: int) -> None:
     sender = Sender(fields, key_of(b"Content-Length: 5\r\nA: b\r\n\r\n")[0])
 
     assert is_of_any_length(fields)
-    assert expected == sender.body_bytes_in(LINE + section, len(LINE))
+    head = LINE + section
+    end = len(head) if expected >= 0 else 0
+    for data in (head, head + LINE, bytearray(head)):
+        assert (end, max(0, expected)) == sender.match(data, len(LINE))
     assert "<Sender of 26 bytes>" == repr(sender)
 
 
@@ -82,9 +86,10 @@ def test_section_without_a_length() -> None:
     sender = Sender(fields, key_of(b"A: b\r\n\r\n")[0])
 
     assert not is_of_any_length(fields)
-    assert 0 == sender.body_bytes_in(LINE + b"A: b\r\n\r\n", len(LINE))
-    assert -1 == sender.body_bytes_in(LINE + b"A: c\r\n\r\n", len(LINE))
-    assert -1 == sender.body_bytes_in(LINE + b"C: d\r\nA: b\r\n\r\n", len(LINE))
+    assert (len(LINE) + 8, 0) == sender.match(LINE + b"A: b\r\n\r\nbody", len(LINE))
+    assert (0, 0) == sender.match(LINE + b"A: c\r\n\r\n", len(LINE))
+    assert (0, 0) == sender.match(LINE + b"C: d\r\nA: b\r\n\r\n", len(LINE))
+    assert (0, 0) == sender.match(LINE + b"A: b\r\n", len(LINE))
 
 
 def ask(bench: Bench, client: FakeTransport, head: bytes, times: int) -> list[Request]:
