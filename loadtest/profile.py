@@ -4,7 +4,8 @@ wrk drives a mix through the proxy, as in `peers`, twice: once alone, which give
 request and the kernel's share of it, as the kernel counts them; and once with py-spy, which looks
 at the stack of the proxy many times a second.  It sees Python's functions and those that mypyc has
 compiled, so both builds have the same table.  What is not the kernel's is divided among the steps
-as the samples are.  A step's share is uncertain by about 1 % with 2 000 samples.
+as the samples are.  A step's share is uncertain by about 1 % with 2 000 samples.  py-spy slows the
+proxy down, so what timers do has a greater share than it should; a lower --rate helps.
 
     python -m loadtest.profile cluster
     python -m loadtest.profile varied --interpreter wheel/bin/python --json profile.json
@@ -95,17 +96,20 @@ def profile(options: argparse.Namespace, site: Site) -> dict[str, object]:
         with ThreadPoolExecutor() as threads:
             sampling = threads.submit(sample, proxy, options.seconds, options.rate, site.directory)
             # py-spy may need long to begin.
+            sampled = [load(options.seconds)]
             while not sampling.done():
-                load(options.seconds)
+                sampled.append(load(options.seconds))
             raw = sampling.result()
     steps = divide(raw, measured.cpu_us_per_request, kernel / max(1, kernel + user))
     samples = sum(sum(of.values()) for of in count_steps(raw).values())
-    print(f"{version}, {options.mix}: {samples} samples")
+    speed = max(each.requests_per_s for each in sampled) / measured.requests_per_s
+    print(f"{version}, {options.mix}: {samples} samples, taken at {speed:.0%} of its speed alone")
     print_steps(steps, measured)
     return {
         "version": version,
         "mix": options.mix,
         "samples": samples,
+        "speed_while_sampled": speed,
         **measured._asdict(),
         "steps": [step._asdict() for step in steps],
     }
@@ -199,8 +203,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(f"{__doc__}\nSteps:\n{_legend()}")
     add = parser.add_argument
     add("mix", choices=KEPT_MIXES, help="what clients send")
-    add("--seconds", type=count_up_to(3600), default=10, help="of each of both loads (10)")
-    add("--rate", type=count_up_to(1000), default=200, help="samples a second (200)")
+    add("--seconds", type=count_up_to(3600), default=15, help="of each of both loads (15)")
+    add("--rate", type=count_up_to(1000), default=100, help="samples a second (100)")
     add("--connections", type=count_up_to(MAX_CONNECTIONS), help="of wrk (cluster 256, others 64)")
     add(
         "--interpreter",
