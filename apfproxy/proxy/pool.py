@@ -19,6 +19,7 @@ from apfproxy.proxy.connect_failure import (
     ConnectTimeoutError,
     connect_failure,
 )
+from apfproxy.proxy.question import is_answered
 from apfproxy.proxy.tls import handshake_of
 from apfproxy.proxy.upstream import UpstreamConnection
 from apfproxy.tasks import spawn
@@ -181,15 +182,24 @@ class Pool:
         """Requests sent that have no answer yet; it looks at each connection."""
         return sum(connection.awaits_head for connection in self._open)
 
-    async def probe(self) -> None:
-        """Open a connection, which no request gets, and close it at once.
+    async def probe(self, *, asks: bool) -> bool:
+        """Open a connection, which no client's request gets, and close it again.
+
+        Args:
+            asks: Whether the origin has to answer on it, whatever its answer is.
+
+        Returns:
+            Whether it did within the time for connecting, or was not asked.
 
         Raises:
             OSError, ValueError: As of `ORIGIN_FAILURES`: there is none.
         """
         connection = await self._open_connection()
+        if asks:
+            return await is_answered(connection, self._settings)
         # In order: servers that log broken connections would log each probe.
         connection.transport.close()
+        return True
 
     def close(self) -> None:
         """Close every connection, busy or idle, and those that have not come about."""

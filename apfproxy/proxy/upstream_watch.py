@@ -6,8 +6,8 @@
    at the start, and one each `upstream.probeInterval` while requests tell nothing, or that the
    server fails; one at a time.
 3. A probe that fails makes the server `failing`.  One that does not makes it `up`, unless the
-   server accepts connections but does not answer: then an answer has to come, or `QUIET_S` have to
-   pass without another failure.
+   server accepts connections but does not answer, as a stopped process does: then the probe asks
+   and has to be answered, and no request may have failed since the probe before.
 4. A server that hangs fails once requests are given up, after `upstream.answerTimeout`.  Until then
    `silent_s` tells for how long nobody had an answer.
 5. The log has a line when the state changes, but no two of failures within `LINE_S`.  The last line
@@ -42,7 +42,6 @@ LOOK_S = 1.0
 STALE_LOOK_S = 10.0
 LINE_S = 10.0
 """A server that comes and goes fills no log."""
-QUIET_S = 30.0
 ANSWER_FAILURES = frozenset({UpstreamFailure.ANSWER_TIMEOUT, UpstreamFailure.BROKEN_ANSWER})
 """Those of a server that accepts connections."""
 NS_PER_S = 1_000_000_000
@@ -72,8 +71,15 @@ class Connector(Protocol):
     def count_awaiting(self) -> int:
         """Requests sent that have no answer yet."""
 
-    async def probe(self) -> None:
-        """Connect, and close that at once; an error of `ORIGIN_FAILURES` if that fails."""
+    async def probe(self, *, asks: bool) -> bool:
+        """Connect, and close that again; an error of `ORIGIN_FAILURES` if that fails.
+
+        Args:
+            asks: Whether the server has to answer a request.
+
+        Returns:
+            Whether it did, or was not asked.
+        """
 
 
 class UpstreamWatch:
@@ -244,8 +250,10 @@ class UpstreamWatch:
 
     async def _probe(self) -> None:
         error: Exception | None = None
+        is_good = False
+        asks, before_ns = self._failure in ANSWER_FAILURES, self._heard_ns or 0
         try:
-            await self._connector.probe()
+            is_good = await self._connector.probe(asks=asks)
         except Exception as problem:  # noqa: BLE001  whatever it is, the next probe may do better
             error = problem
         now_ns = self._heard_ns = self._now_ns()
@@ -255,7 +263,9 @@ class UpstreamWatch:
             self._fail(found.kind, found.problem, now_ns)
         elif error is not None:
             report(Part.UPSTREAM, error)
-        elif self._failure not in ANSWER_FAILURES or now_ns - self._failed_ns >= QUIET_S * NS_PER_S:
+        elif is_good and (
+            self._failed_ns <= before_ns if asks else self._failure not in ANSWER_FAILURES
+        ):
             self._answer(now_ns)
         self._say(now_ns)
 

@@ -16,9 +16,9 @@ S = 1_000_000_000
 class Nobody:
     """Is never asked."""
 
-    async def probe(self) -> None:
+    async def probe(self, *, asks: bool) -> bool:
         """Fail."""
-        raise AssertionError
+        raise AssertionError(asks)
 
     def count_awaiting(self) -> int:
         """Count those that wait for an answer."""

@@ -437,9 +437,9 @@ async def test_probe() -> None:
     async with await asyncio.start_server(see_it_close, "127.0.0.1", 0) as listener:
         address = Address(host="127.0.0.1", port=listener.sockets[0].getsockname()[1])
         pool = Pool(UpstreamSettings(address=address), ProxyCounters())
-        await pool.probe()
+        assert await pool.probe(asks=False)
         assert (0, 0) == (pool.open_count, pool.idle_count)
         await is_closed.wait()
 
     with pytest.raises(ConnectionRefusedError):
-        await pool.probe()
+        await pool.probe(asks=False)

@@ -13,7 +13,6 @@ from apfproxy.proxy.counters import UpstreamCounters, UpstreamFailure
 from apfproxy.proxy.upstream_watch import (
     FAILING,
     LINE_S,
-    QUIET_S,
     UNKNOWN,
     UP,
     UpstreamState,
@@ -37,6 +36,8 @@ class Connector:
         probes: So far.
         error: What the next probes end in.
         may_end: Lets a probe end.
+        answers: Whether the server answers those that ask.
+        asked: Of the probes, those that asked.
         awaiting: Requests that wait for an answer.
     """
 
@@ -46,17 +47,21 @@ class Connector:
         self.may_end = asyncio.Event()
         self.may_end.set()
         self.awaiting = 0
+        self.answers = False
+        self.asked = 0
 
     def count_awaiting(self) -> int:
         """Count them."""
         return self.awaiting
 
-    async def probe(self) -> None:
+    async def probe(self, *, asks: bool) -> bool:
         """Connect."""
         self.probes += 1
+        self.asked += asks
         await self.may_end.wait()
         if self.error is not None:
             raise self.error
+        return self.answers or not asks
 
 
 class Scene:
@@ -212,15 +217,39 @@ async def test_one_probe_at_a_time() -> None:
 
 
 async def test_connections_without_answers() -> None:
-    """A server that hangs accepts connections: only an answer, or a quiet time, tells otherwise."""
+    """A server that hangs accepts connections: only an answer tells otherwise, be it a probe's."""
     scene = Scene(OFTEN)
     await scene.look(0, 1)
-    for _ in range(int(QUIET_S) - 1):
+    for _ in range(60):
         assert FAILING == await scene.look()
-    assert FAILING == await scene.look(0, 1)
-    await scene.look(after_s=QUIET_S)
+    assert scene.connector.probes == scene.connector.asked > 1
+    scene.connector.answers = True
+    await scene.look(after_s=5)
 
     assert UP == scene.watch.state
+
+
+async def test_answer_beside_failures() -> None:
+    """A probe that is answered does not outweigh a request that failed since the one before."""
+    scene = Scene(OFTEN)
+    scene.connector.answers = True
+    for _ in range(5):
+        assert FAILING == await scene.look(0, 1, after_s=5)
+    await scene.look(after_s=5)
+
+    assert UP == scene.watch.state
+
+
+async def test_probe_that_did_not_ask() -> None:
+    """One that was under way when requests began to fail tells nothing."""
+    scene = Scene(OFTEN)
+    scene.connector.may_end.clear()
+    await scene.look()
+    await scene.look(0, 1)
+    scene.connector.may_end.set()
+    await scene.settle()
+
+    assert (FAILING, 1, 0) == (scene.watch.state, scene.connector.probes, scene.connector.asked)
 
 
 async def test_other_interval() -> None:
