@@ -73,8 +73,8 @@ class DownstreamConnection(ClientConnection):
         self.deadline_ns = context.clock.now_ns() + context.in_force.head_timeout_ns
         context.connections.add(self)
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
-        return cast("bytearray", READS.start)
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  the protocol's signature
+        return READS.start
 
     def buffer_updated(self, nbytes: int) -> None:
         context = self._context
