@@ -57,3 +57,45 @@ def test_names_of_errors(path: str) -> None:
             assert {} == {name: types for name, types in caught.items() if len(types) > 1}, (
                 f"{path}: {function.name}"
             )
+
+
+def test_inheritance_from_compiled_classes() -> None:
+    """What is not compiled inherits only from classes that let it."""
+    modules = {path.removesuffix(".py").replace("/", "."): path for path in COMPILED}
+    refused: list[str] = []
+    for path in [each for top in ("apfproxy", "loadtest", "tests") for each in python_files(top)]:
+        if path in COMPILED:
+            continue
+        tree = ast.parse((ROOT / path).read_text())
+        imported = {
+            alias.asname or alias.name: modules[node.module]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module in modules
+            for alias in node.names
+        }
+        refused += [
+            f"{path}: {node.name} of {base.id}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef)
+            for base in node.bases
+            if isinstance(base, ast.Name)
+            and base.id in imported
+            and base.id not in inheritable(imported[base.id])
+        ]
+
+    assert [] == refused
+
+
+def python_files(top: str) -> list[str]:
+    """The paths of all sources in a folder of the checkout."""
+    return [str(path.relative_to(ROOT)) for path in (ROOT / top).rglob("*.py")]
+
+
+def inheritable(path: str) -> set[str]:
+    """The classes of a compiled module that others may inherit from, and those that stay Python."""
+    return {
+        node.name
+        for node in ast.walk(ast.parse((ROOT / path).read_text()))
+        if isinstance(node, ast.ClassDef)
+        and any("allow_interpreted_subclasses=True" in ast.unparse(d) for d in node.decorator_list)
+    }

@@ -17,6 +17,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import mypyc_attr
+
 from apfproxy.authn.assertion import (
     AssertionRefusedError,
     front_proxy_lines,
@@ -102,6 +104,7 @@ class Rules:
 DEFAULT_RULES = Rules()
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Authenticator:
     """Authenticates requests; `now_s` is Unix time.
 

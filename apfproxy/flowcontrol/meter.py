@@ -14,6 +14,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 REQUEST_RATIO_BOUNDS: Final = (0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1)
 SEAT_RATIO_BOUNDS: Final = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1)
 DEMAND_RATIO_BOUNDS: Final = (0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.7, 2, 2.8, 4, 6)
@@ -65,6 +67,7 @@ class RatioHistogram:
         self.sum += ratio * duration_ns
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class LevelMeter:
     """Time-weighted distributions of one priority level, since its queue set was made.
 

@@ -27,6 +27,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final, Protocol
 
+from mypy_extensions import mypyc_attr
+
 from apfproxy.flowcontrol.flow_limits import Refusal, count_rejection
 from apfproxy.flowcontrol.ticket import EXECUTING as HAS_SEATS
 from apfproxy.flowcontrol.ticket import RejectReason, Ticket
@@ -130,6 +132,7 @@ class Passenger(Protocol):
         """End after an error of the program, and call `Passage.leave`; never raises."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Passage:
     """The passage of one request; every event but `enter` may come at most once, `leave` last.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 from apfproxy.flowcontrol.estimate_source import takes_seats
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class Asked:
         return f"<Asked: {self.attributes.verb} {self.attributes.path}>"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RequestDigest:
     """Who asks for what; all of `Asked` is here, too.
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from mypy_extensions import mypyc_attr
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.response_head import ResponseHead
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class AnswerSink(ABC):
     """What takes the parts of one answer, in their order.
 

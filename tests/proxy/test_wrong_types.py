@@ -1,0 +1,69 @@
+"""Values of a wrong type, which compiled code refuses where they come in: whom they cost what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from tests.proxy.fakes import GET, OK, Bench, status
+
+if TYPE_CHECKING:
+    from apfproxy.clock import Clock
+
+
+class Late:
+    """A clock that says "late" once; then it is the other one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._answers: list[Any] = ["late"]
+
+    def now_ns(self) -> int:
+        """The time."""
+        return self._answers.pop() if self._answers else self._clock.now_ns()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._clock, name)
+
+
+def make_late(bench: Bench) -> None:
+    """Have whoever asks next for the time get it wrong."""
+    bench.context.clock = cast("Clock", Late(bench.context.clock))
+
+
+@pytest.fixture
+def errors(bench: Bench) -> list[BaseException]:
+    """Those that were contained."""
+    bench.loop.errors = []
+    return bench.loop.errors
+
+
+def test_an_exchange(bench: Bench, errors: list[BaseException]) -> None:
+    """Its connection is closed; the next in the queue gets its seat, and an answer."""
+    first, second = bench.ask(GET), bench.ask(GET)
+    make_late(bench)
+    bench.send(bench.origins[0], OK)
+
+    assert [TypeError] == [type(error) for error in errors]
+    assert "abort" == first.ended_by
+    bench.connect()
+    bench.send(bench.origins[-1], OK)
+    assert b"200" == status(second.take())
+    bench.end(second)
+    bench.assert_at_rest()
+
+
+def test_a_deadline(bench: Bench, errors: list[BaseException]) -> None:
+    """The sweep goes on to those of the other connections."""
+    clients = [bench.client() for _ in range(3)]
+    for client in clients:
+        bench.send(client, b"GET / HT")
+    make_late(bench)
+    bench.wait(3600)
+
+    assert [TypeError] == [type(error) for error in errors]
+    assert 1 == [client.ended_by for client in clients].count("abort")
+    assert 2 == [status(client.take()) for client in clients if client.ended_by != "abort"].count(
+        b"408"
+    )
