@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mypy_extensions import mypyc_attr
-
 from apfproxy.flowcontrol.estimate_source import takes_seats
 
 if TYPE_CHECKING:
@@ -16,8 +14,8 @@ if TYPE_CHECKING:
     from apfproxy.request.user import User
 
 
-class Asked:
-    """What is asked for, whoever asks; immutable, and shared by equal requests.
+class RequestDigest:
+    """Who asks for what.
 
     Attributes:
         timeout_ns: How long the request may take; of a long-running one, until it has its seats.
@@ -25,44 +23,6 @@ class Asked:
         fixed_estimate: Of its work, if that depends on the attributes alone; else None.
         is_list, is_watch, is_long_running: Of what is asked for.
         takes_seats: False if flow control lets the request pass.
-    """
-
-    __slots__ = (
-        "attributes",
-        "fixed_estimate",
-        "is_list",
-        "is_long_running",
-        "is_watch",
-        "kind",
-        "takes_seats",
-        "timeout_ns",
-    )
-
-    def __init__(
-        self,
-        attributes: RequestAttributes,
-        timeout_ns: int,
-        kind: KindCounts,
-        fixed_estimate: WorkEstimate | None,
-    ) -> None:
-        self.attributes = attributes
-        self.timeout_ns = timeout_ns
-        self.kind = kind
-        self.fixed_estimate = fixed_estimate
-        self.is_list = attributes.is_resource_request and attributes.verb == "list"
-        self.is_watch = attributes.is_resource_request and attributes.verb == "watch"
-        self.is_long_running = attributes.long_running
-        self.takes_seats = takes_seats(attributes)
-
-    def __repr__(self) -> str:
-        return f"<Asked: {self.attributes.verb} {self.attributes.path}>"
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class RequestDigest:
-    """Who asks for what; all of `Asked` is here, too.
-
-    Attributes:
         classification: The last one, of the configuration's generation that it names.
     """
 
@@ -79,17 +39,23 @@ class RequestDigest:
         "user",
     )
 
-    def __init__(self, user: User, asked: Asked) -> None:
+    def __init__(
+        self,
+        user: User,
+        attributes: RequestAttributes,
+        timeout_ns: int,
+        kind: KindCounts,
+        fixed_estimate: WorkEstimate | None,
+    ) -> None:
         self.user = user
-        # Each is read several times on the way of a request.
-        self.attributes = asked.attributes
-        self.timeout_ns = asked.timeout_ns
-        self.kind = asked.kind
-        self.fixed_estimate = asked.fixed_estimate
-        self.is_list = asked.is_list
-        self.is_watch = asked.is_watch
-        self.is_long_running = asked.is_long_running
-        self.takes_seats = asked.takes_seats
+        self.attributes = attributes
+        self.timeout_ns = timeout_ns
+        self.kind = kind
+        self.fixed_estimate = fixed_estimate
+        self.is_list = attributes.is_resource_request and attributes.verb == "list"
+        self.is_watch = attributes.is_resource_request and attributes.verb == "watch"
+        self.is_long_running = attributes.long_running
+        self.takes_seats = takes_seats(attributes)
         self.classification: Classification | None = None
 
     def header(self, name: str) -> str:  # noqa: ARG002  for those that have headers

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.flowcontrol.request_digest import Asked
     from apfproxy.proxy.request_fields import RequestFields
     from apfproxy.proxy.sender import SectionKey, Sender
-    from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
 PLACE = 224
@@ -24,14 +22,9 @@ PLACE = 224
 STRUCTURE = 320
 """An object, with what the collector needs, and its options; a dictionary of few values."""
 PARAMETER = 160
-"""A parameter's place in a dictionary, and the tuple of its value."""
+"""A value's place in a list, and the tuple of it."""
 LATER = 1024
 """The lines of the access log that are kept, and the identity's object."""
-
-
-def of_target(line: bytes, asked: Asked) -> int:
-    """Bytes of what a request line asks for, with its own."""
-    return PLACE + getsizeof(line) + STRUCTURE + _of_attributes(asked.attributes)
 
 
 def of_section(key: SectionKey, sender: Sender) -> int:
@@ -40,22 +33,6 @@ def of_section(key: SectionKey, sender: Sender) -> int:
     before, after = key
     own = getsizeof(before) + getsizeof(after) + len(before) + len(after)
     return PLACE + LATER + STRUCTURE + own + _of_fields(sender.fields)
-
-
-def _of_attributes(attributes: RequestAttributes) -> int:
-    query = attributes.query
-    texts = (
-        attributes.path,
-        attributes.verb,
-        attributes.api_group,
-        attributes.api_version,
-        attributes.namespace,
-        attributes.resource,
-        attributes.subresource,
-        attributes.name,
-    )
-    values = chain.from_iterable(query.values())
-    return STRUCTURE + PARAMETER * len(query) + _of_texts(texts) + _of_texts(values)
 
 
 def _of_fields(fields: RequestFields) -> int:

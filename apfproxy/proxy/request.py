@@ -13,8 +13,10 @@ from apfproxy.request.user import ANONYMOUS
 if TYPE_CHECKING:
     from apfproxy.authn.authenticator import Identity
     from apfproxy.flowcontrol.controller import Classification
-    from apfproxy.flowcontrol.request_digest import Asked
+    from apfproxy.flowcontrol.kind_meter import KindCounts
+    from apfproxy.flowcontrol.ticket import WorkEstimate
     from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.request.attributes import RequestAttributes
 
 
 class Request(RequestDigest):
@@ -35,8 +37,16 @@ class Request(RequestDigest):
         "identity_until_ns",
     )
 
-    def __init__(self, head: RequestHead, asked: Asked, answer_timeout_ns: int) -> None:
-        super().__init__(ANONYMOUS, asked)
+    def __init__(
+        self,
+        head: RequestHead,
+        attributes: RequestAttributes,
+        timeout_ns: int,
+        answer_timeout_ns: int,
+        kind: KindCounts,
+        fixed_estimate: WorkEstimate | None,
+    ) -> None:
+        super().__init__(ANONYMOUS, attributes, timeout_ns, kind, fixed_estimate)
         self.head = head
         self.identity_lines = b""
         self.answer_timeout_ns = answer_timeout_ns

@@ -1,13 +1,10 @@
-"""What a request's line asks for, with the time-outs in force; kept by its bytes, bounded."""
+"""What a request's target says, with the time-outs in force."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.preset import PRESETS
-from apfproxy.flowcontrol.request_digest import Asked
-from apfproxy.proxy.bounded_cache import BoundedCache, MemoryBudget
-from apfproxy.proxy.cache_sizes import of_target
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request import Request
 from apfproxy.proxy.upgrade import honoured
@@ -21,13 +18,6 @@ if TYPE_CHECKING:
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.settings import Settings
 
-MAX_KEPT_TARGETS = 8192
-"""Request lines; a typical one takes 1.5 KiB."""
-KEPT_TARGETS_BYTES = 16 << 20
-"""Of all of them."""
-MAX_KEPT_LINE_BYTES: Final = 1024
-"""Longer targets are parsed each time: they would take the room of many."""
-
 
 class Targets:
     """Makes requests of heads."""
@@ -36,55 +26,45 @@ class Targets:
         self._flow_control = flow_control
         self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)
         self._answer_timeout_ns = round(settings.upstream.answer_timeout_s * 1e9)
-        self._preset = PRESETS[settings.preset]
-        self._kept = _nothing_kept()
+        self._attributes_of = PRESETS[settings.preset].attributes_of
 
     def enforce(self, flow_control: FlowControl) -> None:
         """Make requests for another flow control from now on."""
         self._flow_control = flow_control
-        self._kept = _nothing_kept()
 
     def configure(self, settings: Settings) -> None:
         """Put time-outs and the preset in force, for requests that are made from now on."""
-        self._preset = PRESETS[settings.preset]
-        self._kept = _nothing_kept()
+        self._attributes_of = PRESETS[settings.preset].attributes_of
         self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)
         self._answer_timeout_ns = round(settings.upstream.answer_timeout_s * 1e9)
 
     def request_of(self, head: RequestHead) -> Request:
         """The request that a head makes.
 
+        Nothing is kept by targets: to find one of many thousands again costs as much as reading it,
+        since neither the table nor what it has is in the caches of the CPU.
+
         Raises:
-            HeadError: As of `read_target`.
+            HeadError: As of `read_target` and `with_upgrade`.
         """
-        line = head.line
-        asked = self._kept.values.get(line)
-        if asked is None:
-            attributes, timeout_ns = read_target(
-                head, self._preset.attributes_of, self._default_timeout_ns
-            )
-            control = self._flow_control
-            asked = Asked(
-                attributes,
-                timeout_ns,
-                control.kinds.kinds[attributes.is_mutating],
-                control.estimator.fixed(attributes),
-            )
-            if len(line) <= MAX_KEPT_LINE_BYTES:
-                self._kept.offer(line, asked)
+        attributes, timeout_ns = read_target(head, self._attributes_of, self._default_timeout_ns)
         if head.upgrade is not None:
-            head = with_upgrade(head, asked.attributes)
+            head = with_upgrade(head, attributes)
         answer_timeout_ns = self._answer_timeout_ns
-        if not asked.is_long_running and asked.timeout_ns < answer_timeout_ns:
-            answer_timeout_ns = asked.timeout_ns
-        return Request(head, asked, answer_timeout_ns)
+        if not attributes.long_running and timeout_ns < answer_timeout_ns:
+            answer_timeout_ns = timeout_ns
+        control = self._flow_control
+        return Request(
+            head,
+            attributes,
+            timeout_ns,
+            answer_timeout_ns,
+            control.kinds.kinds[attributes.is_mutating],
+            control.estimator.fixed(attributes),
+        )
 
     def __repr__(self) -> str:
-        return f"<Targets, {len(self._kept.values)} kept>"
-
-
-def _nothing_kept() -> BoundedCache[bytes, Asked]:
-    return BoundedCache(MAX_KEPT_TARGETS, MemoryBudget(KEPT_TARGETS_BYTES), of_target)
+        return f"<Targets of {self._flow_control!r}>"
 
 
 def read_target(

@@ -18,7 +18,7 @@ from apfproxy.flowcontrol.flow_control import FlowControl
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.passage import Passage
-from apfproxy.flowcontrol.request_digest import Asked, RequestDigest
+from apfproxy.flowcontrol.request_digest import RequestDigest
 from apfproxy.flowcontrol.ticket import WorkEstimate
 from apfproxy.flowcontrol.work_estimate import MAX_LIST_SEATS, WorkEstimator
 from apfproxy.simulation.seat_meter import SeatMeter
@@ -184,8 +184,7 @@ class SimulatedDigest(RequestDigest):
     __slots__ = ("_headers",)
 
     def __init__(self, kind: Kind, counts: KindCounts, estimate: WorkEstimate | None) -> None:
-        asked = Asked(kind.attributes, kind.timeout_ns, counts, estimate)
-        super().__init__(kind.user, asked)
+        super().__init__(kind.user, kind.attributes, kind.timeout_ns, counts, estimate)
         self._headers = dict(kind.headers)
 
     def header(self, name: str) -> str:

@@ -25,7 +25,7 @@ from apfproxy.flowcontrol.passage import (
     PassageState,
 )
 from apfproxy.flowcontrol.priority_level import WAIT_DIVISOR, PriorityLevel
-from apfproxy.flowcontrol.request_digest import Asked, RequestDigest
+from apfproxy.flowcontrol.request_digest import RequestDigest
 from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, WorkEstimate
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.request.attributes import parse_attributes
@@ -49,7 +49,7 @@ class Request:
         attributes = parse_attributes("GET", target)
         kind = bench.kinds.kinds[attributes.is_mutating]
         fixed = bench.control.estimator.fixed(attributes)
-        digest = RequestDigest(USER, Asked(attributes, timeout_ns, kind, fixed))
+        digest = RequestDigest(USER, attributes, timeout_ns, kind, fixed)
         self.passage = Passage(bench.control, digest)
         self.told: list[str] = []
         self._bench = bench

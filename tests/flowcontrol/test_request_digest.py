@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.flowcontrol.kind_meter import KindMeter
-from apfproxy.flowcontrol.request_digest import Asked, RequestDigest
+from apfproxy.flowcontrol.request_digest import RequestDigest
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS
 
@@ -23,7 +23,7 @@ def test_what_is_asked(
 ) -> None:
     """The attributes say whether a request takes seats, and whether it may last."""
     digest = RequestDigest(
-        ANONYMOUS, Asked(parse_attributes("GET", target), 1, KindMeter(0).kinds[False], None)
+        ANONYMOUS, parse_attributes("GET", target), 1, KindMeter(0).kinds[False], None
     )
 
     assert (is_watch, is_long_running, takes_seats, "") == (

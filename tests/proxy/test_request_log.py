@@ -15,7 +15,6 @@ from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.authn.authenticator import Identity
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
-from apfproxy.flowcontrol.request_digest import Asked
 from apfproxy.proxy import request_log
 from apfproxy.proxy.request import Request
 from apfproxy.proxy.request_fields import RequestFields
@@ -75,8 +74,8 @@ def request_of(
     """A request of a user, "ann" unless another one is named."""
     sender = Sender(fields or RequestFields(is_http_10=False))
     head = RequestHead("GET", target, b"", b"", sender, 0, None)
-    asked = Asked(parse_attributes("GET", target), 1, KindMeter(0).kinds[False], None)
-    result = Request(head, asked, 1)
+    kind = KindMeter(0).kinds[False]
+    result = Request(head, parse_attributes("GET", target), 1, 1, kind, None)
     result.identify(Identity(user or User("ann", ("dev",)), b"", 1))
     return result
 
