@@ -5,7 +5,9 @@ connection only as a thread; but then each answer wakes another thread, which ma
 writes dearer by half.  This loop takes 10 us for a request, as wrk does with one thread.
 
 It connects, says READY, waits for a line on its input, and then keeps one request in flight on each
-connection until the time is over and the last answer is there.  `wrk.drive` runs it.
+connection until the time is over and the last answer is there.  With `--rate` it sends so many
+requests a second instead, each on the connection that has been idle longest, and a latency begins
+when its request is sent.  `wrk.drive` runs it.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import socket
 import ssl
 import sys
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from loadtest.cluster import Heads, Request, draw_request, draw_user, users
@@ -144,6 +147,39 @@ def exchange(clients: list[Client], seconds: int) -> list[int]:
     return latencies
 
 
+def exchange_at_rate(clients: list[Client], seconds: int, rate: int) -> list[int]:
+    """Send requests at a steady rate; the latencies in nanoseconds."""
+    epoll = select.epoll()
+    by_descriptor = {client.sock.fileno(): client for client in clients}
+    for descriptor in by_descriptor:
+        epoll.register(descriptor, select.EPOLLIN)
+    buffer = bytearray(BUFFER_BYTES)
+    latencies: list[int] = []
+    clock = time.perf_counter_ns
+    idle = deque(clients)
+    start_ns = clock()
+    sent, all_of_them = 0, seconds * rate
+    while len(latencies) < all_of_them:
+        now_ns = clock()
+        due_ns = start_ns + sent * 10**9 // rate
+        if sent < all_of_them and idle and due_ns <= now_ns:
+            idle.popleft().send(clock())
+            sent += 1
+            continue
+        wait_s = (due_ns - now_ns) / 1e9 if sent < all_of_them and idle else ANSWER_WITHIN_S
+        # Of the two this one takes less than a millisecond for a time-out.
+        if not select.select([epoll], [], [], wait_s)[0]:
+            if wait_s == ANSWER_WITHIN_S:
+                raise DriverError(f"no answer came for {ANSWER_WITHIN_S:g} s")
+            continue
+        for descriptor, _ in epoll.poll(0):
+            client = by_descriptor[descriptor]
+            if client.receive(buffer):
+                latencies.append(clock() - client.sent_ns)
+                idle.append(client)
+    return latencies
+
+
 def report(latencies: list[int], seconds: float) -> dict[str, float]:
     """The figures, named as those of wrk's script."""
     latencies.sort()
@@ -162,6 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     for name in ("--port", "--connections", "--seconds", "--seed"):
         parser.add_argument(name, type=int, required=True)
+    parser.add_argument("--rate", type=int, default=0)
     parser.add_argument("--ca-file")
     options = parser.parse_args(arguments)
     try:
@@ -170,7 +207,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("READY", flush=True)
         sys.stdin.readline()
         start = time.monotonic()
-        latencies = exchange(clients, options.seconds)
+        if options.rate:
+            latencies = exchange_at_rate(clients, options.seconds, options.rate)
+        else:
+            latencies = exchange(clients, options.seconds)
         print(f"REPORT {json.dumps(report(latencies, time.monotonic() - start))}", flush=True)
         # Connections stay until the caller has read what the proxy spent.
         sys.stdin.readline()

@@ -19,6 +19,7 @@ from loadtest.cluster import CONNECTIONS
 from loadtest.processes import ROOT, LoadTestError, Process, pin, python_module
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from loadtest.tls_site import TlsSite
@@ -63,7 +64,7 @@ end
 
 
 class Variety(NamedTuple):
-    """What requests are drawn from."""
+    """What requests are drawn from, and how many of them."""
 
     names: int = 1_000_000
     """Of objects in each of 100 namespaces, in the mix `varied`."""
@@ -73,6 +74,9 @@ class Variety(NamedTuple):
 
     seed: int = 0
     """Of the mix `cluster`; `varied` draws anew each time."""
+
+    rate: int = 0
+    """Requests a second of the mix `cluster`; 0 for as many as there can be."""
 
 
 class Measurement(NamedTuple):
@@ -132,7 +136,15 @@ def drive(
         LoadTestError: wrk is not installed or failed, or any answer was not a success.
     """
     if mix == "cluster":
-        return _drive_cluster(proxy, variety.seed, seconds, connections, core, tls)
+        arguments = {
+            "--port": proxy.port,
+            "--connections": connections,
+            "--seconds": seconds,
+            "--seed": variety.seed,
+            "--rate": variety.rate,
+            **({} if tls is None else {"--ca-file": tls.authority}),
+        }
+        return _drive_cluster(proxy, arguments, core, tls)
     program = shutil.which("wrk")
     if program is None:
         raise LoadTestError("no program 'wrk'; install the Debian package wrk and try again")
@@ -170,16 +182,9 @@ def drive(
 
 
 def _drive_cluster(
-    proxy: Process, seed: int, seconds: int, connections: int, core: int | None, tls: TlsSite | None
+    proxy: Process, arguments: Mapping[str, object], core: int | None, tls: TlsSite | None
 ) -> Measurement:
     """What the connections' own start costs, with their handshakes, is not in the figures."""
-    arguments = {
-        "--port": proxy.port,
-        "--connections": connections,
-        "--seconds": seconds,
-        "--seed": seed,
-        **({} if tls is None else {"--ca-file": tls.authority}),
-    }
     driver = subprocess.Popen(
         [
             *python_module("loadtest.cluster_driver"),
