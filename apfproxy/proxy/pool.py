@@ -316,9 +316,11 @@ class Pool:
                     )
                     return cast("UpstreamConnection", plain)
                 sock = await connected_socket(address.host, address.port)
+            now_unix_s = time.time()
             for other in self._open:  # any one: it has had the time to get a session
-                tls.context.remember(other.transport, time.time())
+                tls.context.remember(other.transport, now_unix_s)
                 break
+            tls.context.expire(now_unix_s)
             limit_s, step = tls.settings.handshake_timeout_s, TLS_HANDSHAKE
             async with asyncio.timeout(limit_s):
                 transport, connection = await loop.create_connection(

@@ -41,8 +41,13 @@ class SessionContext(ssl.SSLContext):
             incoming, outgoing, server_side, server_hostname, session or self._session
         )
 
+    def expire(self, now_unix_s: float) -> None:
+        """Forget a session that is too old; `now_unix_s` is in seconds since 1970."""
+        if self._session is not None and now_unix_s >= self._until_unix_s:
+            self._session = None
+
     def remember(self, transport: asyncio.BaseTransport, now_unix_s: float) -> None:
-        """Remember the session of a connection, if it can be taken up; forget one that is too old.
+        """Remember the session of a connection, if it can be taken up.
 
         Only a session of a whole handshake is: of another one the certificate was not checked.
 
@@ -50,8 +55,6 @@ class SessionContext(ssl.SSLContext):
             transport: The connection's, whose handshake is through; it may be closed.
             now_unix_s: The time, in seconds since 1970.
         """
-        if self._session is not None and now_unix_s >= self._until_unix_s:
-            self._session = None
         tls: Any = transport.get_extra_info("ssl_object")
         if tls is None or tls.context is not self or tls.session_reused:
             return

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import ssl
+import time
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
+from apfproxy.proxy import pool as pool_module
+from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.proxy.pool import Pool
 from apfproxy.proxy.tls_sessions import MAX_AGE_S, SessionContext
+from apfproxy.settings import Address, UpstreamSettings
 
 NOW_S = 1_700_000_000.0
 
@@ -58,10 +64,9 @@ def test_whole_handshake_is_remembered_for_an_hour(context: SessionContext) -> N
     session = session_of()
     context.remember(transport_of(context, session=session), NOW_S)
     assert session is remembered(context)
-    nobody = asyncio.BaseTransport()
-    context.remember(nobody, NOW_S + MAX_AGE_S - 1)
+    context.expire(NOW_S + MAX_AGE_S - 1)
     assert session is remembered(context)
-    context.remember(nobody, NOW_S + MAX_AGE_S)
+    context.expire(NOW_S + MAX_AGE_S)
 
     assert None is remembered(context)
 
@@ -71,7 +76,7 @@ def test_certificate_that_expires_ends_its_session(context: SessionContext) -> N
     connection = transport_of(context, session=session_of(), valid_until_s=NOW_S + 5)
     context.remember(connection, NOW_S + 4)
     assert None is not remembered(context)
-    context.remember(connection, NOW_S + 5)
+    context.expire(NOW_S + 5)
 
     assert None is remembered(context)
 
@@ -92,6 +97,32 @@ def test_what_is_not_remembered(context: SessionContext, changed: dict[str, Any]
     context.remember(transport_of(**arguments), NOW_S)
 
     assert None is remembered(context)
+
+
+async def test_old_session_is_not_taken_up_after_a_silence(
+    monkeypatch: pytest.MonkeyPatch, context: SessionContext
+) -> None:
+    """Also where no connection is left that would tell of its age."""
+    context.remember(transport_of(context, session=session_of()), NOW_S)
+    offered = []
+
+    async def connect(*_args: object, **_names: object) -> None:
+        offered.append(remembered(context))
+        raise ConnectionResetError
+
+    tls = SimpleNamespace(
+        context=context, settings=SimpleNamespace(handshake_timeout_s=1.0), server_name="a"
+    )
+    address = Address(host="a", port=443, is_tls=True)
+    pool = Pool(UpstreamSettings(address=address), ProxyCounters(), tls=cast("Any", tls))
+    monkeypatch.setattr(pool_module, "connected_socket", AsyncMock())
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connect)
+    for now_s in (NOW_S + 1, NOW_S + MAX_AGE_S):
+        monkeypatch.setattr(time, "time", lambda now_s=now_s: now_s)
+        with pytest.raises(ConnectionResetError):
+            await pool.probe(asks=False)
+
+    assert [False, True] == [each is None for each in offered]
 
 
 def test_new_context_has_no_session(context: SessionContext) -> None:
