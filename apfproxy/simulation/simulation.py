@@ -18,11 +18,11 @@ from apfproxy.flowcontrol.flow_control import FlowControl
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.passage import Passage
-from apfproxy.flowcontrol.request_digest import RequestDigest
 from apfproxy.flowcontrol.ticket import WorkEstimate
 from apfproxy.flowcontrol.work_estimate import MAX_LIST_SEATS, WorkEstimator
 from apfproxy.simulation.seat_meter import SeatMeter
 from apfproxy.simulation.series import FIRST_BIN_NS, MOST_BINS, LevelSeries
+from apfproxy.simulation.simulated_digest import SimulatedDigest
 from apfproxy.simulation.tally import Tally
 from apfproxy.simulation.virtual_clock import VirtualClock
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.flow_limits import Refusal
-    from apfproxy.flowcontrol.kind_meter import KindCounts
     from apfproxy.flowcontrol.priority_level import PriorityLevel
+    from apfproxy.flowcontrol.request_digest import RequestDigest
     from apfproxy.simulation.kinds import Kind
 
 NS_PER_S = 1_000_000_000
@@ -176,20 +176,6 @@ class LevelView:
 
     def __repr__(self) -> str:
         return f"<LevelView of {self.level.name}, {len(self.series.seats)} bins>"
-
-
-class SimulatedDigest(RequestDigest):
-    """What flow control is told of requests that are alike."""
-
-    __slots__ = ("_headers",)
-
-    def __init__(self, kind: Kind, counts: KindCounts, estimate: WorkEstimate | None) -> None:
-        super().__init__(kind.user, kind.attributes, kind.timeout_ns, counts, estimate)
-        self._headers = dict(kind.headers)
-
-    def header(self, name: str) -> str:
-        """The value of a header of the requests; "" if there is none."""
-        return self._headers.get(name.lower(), "")
 
 
 class Simulation:

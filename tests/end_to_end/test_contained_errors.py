@@ -1,6 +1,7 @@
 """Errors of the program itself: each costs one connection, and nobody else anything.
 
-The first is the bug that once stood all deadlines still; the others put an error in by hand.
+The first is the bug that once stood all deadlines still; the others put an error in by hand: into
+what a connection calls, because functions of the compiled build cannot be replaced.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import asyncio
 import contextlib
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import aiohttp
 import pytest
@@ -17,11 +18,7 @@ import pytest
 from apfproxy.faults import Part
 from apfproxy.proxy import server as server_module
 from apfproxy.proxy.absences import Absences
-from apfproxy.proxy.downstream import DownstreamConnection
-from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.overload import Overload
-from apfproxy.proxy.pool import Pool
-from apfproxy.proxy.upstream import UpstreamConnection
 from apfproxy.settings import Address, LimitSettings
 from tests.end_to_end.origin import Origin
 from tests.end_to_end.peer import WAIT_S, Peer
@@ -30,6 +27,10 @@ from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, run
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.downstream import DownstreamConnection
+    from apfproxy.proxy.upstream import UpstreamConnection
 
 SETTINGS = """
 downstream:
@@ -41,6 +42,7 @@ admin: 127.0.0.1:0
 LISTENS = re.compile(r"listens on 127\.0\.0\.1:(\d+),.* admin on 127\.0\.0\.1:(\d+)")
 POST = b"POST /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+LAST_GET = GET.replace(b"Host", b"Connection: close\r\nHost")
 ONE_SEAT = Setup(objects=NARROW, seats=1)
 
 
@@ -111,6 +113,58 @@ def broken(*_args: object, **_kwargs: object) -> None:
     raise ZeroDivisionError("a bug")
 
 
+class Buggy:
+    """Stands in for an object: the first call of one method fails, all else is as it was."""
+
+    def __init__(self, real: object, method: str) -> None:
+        self._real = real
+        self._method = method
+
+    def __getattr__(self, name: str) -> object:
+        if name == self._method:
+            self._method = ""
+            return broken
+        return getattr(self._real, name)
+
+
+def break_part(owner: object, part: str, method: str) -> None:
+    """Have the next call of a method of a part of something fail."""
+    setattr(owner, part, Buggy(getattr(owner, part), method))
+
+
+def context_of(scene: Scene) -> Context:
+    """What the connections of a server share."""
+    return scene.process.server._context  # noqa: SLF001  there is no other way in
+
+
+def proxy_side(scene: Scene, client: Peer) -> DownstreamConnection:
+    """The proxy's side of a client's connection."""
+    connections = cast("set[DownstreamConnection]", context_of(scene).connections)
+    [found] = [c for c in connections if c.transport.get_extra_info("peername")[1] == client.port]
+    return found
+
+
+def origin_side(scene: Scene) -> UpstreamConnection:
+    """The proxy's side of its only connection to the origin."""
+    [found] = scene.process.server.pool._open  # noqa: SLF001  as above
+    return found
+
+
+async def connect(scene: Scene) -> tuple[Peer, DownstreamConnection]:
+    """A new client, and the proxy's side of its connection."""
+    count = scene.process.server.connection_count
+    client = await scene.connect()
+    await until(lambda: scene.process.server.connection_count > count)
+    return client, proxy_side(scene, client)
+
+
+async def connect_unanswerable(scene: Scene) -> Peer:
+    """A new client, to which the proxy fails to write."""
+    client, connection = await connect(scene)
+    connection.write = broken
+    return client
+
+
 @on_uvloop
 async def test_an_error_at_a_deadline(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -120,13 +174,15 @@ async def test_an_error_at_a_deadline(
     setup = Setup(objects=NARROW, seats=9).with_downstream(
         request_timeout_s=0.05, idle_timeout_s=0.2, head_timeout_s=0.2
     )
-    monkeypatch.setattr(Exchange, "on_deadline", broken)
     async with running(setup) as scene:
-        holds = [await scene.take_seat() for _ in range(3)]
+        clients = [await connect_unanswerable(scene) for _ in range(3)]
+        for client in clients:
+            await client.send(GET)
+            await scene.origin.next_request()
         idle = await scene.connect()
         begun = await scene.ask(b"GET / HTTP/1.1\r\n")
-        for hold in holds:
-            assert await hold.client.is_at_end()
+        for client in clients:
+            assert await client.is_at_end()
         assert 0 == scene.level().queue_set.seats_in_use
         assert await idle.is_at_end()
         assert 408 == (await begun.read_answer()).status
@@ -144,11 +200,11 @@ async def test_an_error_at_a_deadline(
 async def test_an_error_of_a_watched_body(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow body whose look fails is cut, and looked at no more; the sweep goes on."""
     monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
-    limits = LimitSettings(max_connections=300, gathered_body_bytes=0)
+    limits = LimitSettings(max_connections=300, gathered_body_bytes=0, body_rate_grace_s=0.001)
     setup = Setup(objects=NARROW, seats=9).with_downstream(limits=limits)
-    monkeypatch.setattr(Exchange, "on_sweep", broken)
     async with running(setup) as scene:
-        client = await scene.ask(POST + b"bo")
+        client = await connect_unanswerable(scene)
+        await client.send(POST + b"bo")
         assert await client.is_at_end()
         sweep = scene.process.server.sweep
         assert (0, {Part.CONNECTION: 1}) == (
@@ -158,20 +214,19 @@ async def test_an_error_of_a_watched_body(monkeypatch: pytest.MonkeyPatch) -> No
         assert sweep.problem() is None
 
 
-@pytest.mark.parametrize(
-    ("owner", "name"), [(Overload, "on_sweep"), (Pool, "close_idle")], ids=["overload", "pool"]
-)
 @on_uvloop
-async def test_an_error_of_a_part_of_the_sweep(
-    monkeypatch: pytest.MonkeyPatch, owner: type, name: str
-) -> None:
+async def test_errors_of_parts_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else the sweep looks at may fail each time: deadlines are kept, the sweep is well."""
     monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
-    monkeypatch.setattr(owner, name, broken)
+    monkeypatch.setattr(Overload, "on_sweep", broken)
     async with running(Setup().with_downstream(head_timeout_s=0.05)) as scene:
-        silent = await scene.connect()
-        assert await silent.is_at_end()
-        assert {Part.SWEEP} == set(totals(scene))
+        with monkeypatch.context() as patch:
+            patch.setattr(scene.process.server, "pool", None)
+            silent = await scene.connect()
+            assert await silent.is_at_end()
+        errors = totals(scene)
+        assert [Part.SWEEP] == list(errors)
+        assert 2 <= errors[Part.SWEEP]
         assert scene.process.health.page("livez", verbose=False).is_healthy
 
 
@@ -199,75 +254,80 @@ async def test_a_sweep_that_fails_fails_livez(monkeypatch: pytest.MonkeyPatch) -
     assert 1 < errors[Part.SWEEP]
 
 
-EVENTS = [
-    pytest.param(Exchange, "on_answer", id="answer"),
-    pytest.param(Exchange, "on_body", id="body"),
-    pytest.param(UpstreamConnection, "_take_head", id="head"),
-    pytest.param(DownstreamConnection, "on_exchange_end", id="end"),
-]
+EVENTS = {
+    "answer": (GET, (STREAM,)),
+    "body": (GET, (STREAM, b"0\r\n\r\n")),
+    "connection": (GET, (STREAM, b"0\r\n\r\nmore")),
+    "end": (LAST_GET, (OK,)),
+}
+"""A request, and the parts of its answer, of which the last one is the event."""
 
 
-@pytest.mark.parametrize(("owner", "name"), EVENTS)
+@pytest.mark.parametrize("event", EVENTS)
 @on_uvloop
-async def test_an_error_in_an_event_of_the_origin(
-    monkeypatch: pytest.MonkeyPatch, owner: type, name: str
-) -> None:
+async def test_an_error_in_an_event_of_the_origin(event: str) -> None:
     """The client of that request is closed and its seat comes back; the next one gets it."""
+    request, answer = EVENTS[event]
     async with running(ONE_SEAT) as scene:
-        hold = await scene.take_seat()
+        hold = await scene.take_seat(request)
         waiting = await scene.ask(GET)
         await until(lambda: scene.level().queue_set.requests_waiting)
-        with monkeypatch.context() as patch:
-            patch.setattr(owner, name, broken)
-            await hold.arrival.peer.send(STREAM)
-            if name == "on_body":
-                await hold.client.read_head()
-            if name != "on_answer":
-                await hold.arrival.peer.send(b"0\r\n\r\n")
-            await hold.client.read_to_end()
+        for part in answer[:-1]:
+            await hold.arrival.peer.send(part)
+            await hold.client.read_head()
+        client = proxy_side(scene, hold.client)
+        if event == "answer":
+            client.write = broken
+        elif event == "body":
+            break_part(client, "_transport", "write")
+        elif event == "connection":
+            break_part(origin_side(scene), "transport", "abort")
+        else:
+            break_part(client, "_transport", "can_write_eof")
+        await hold.arrival.peer.send(answer[-1])
+        await hold.client.read_to_end()
         arrival = await scene.origin.next_request()
         await arrival.peer.send(OK)
         assert 200 == (await waiting.read_answer()).status
         assert {Part.CONNECTION: 1} == totals(scene)
 
 
-@pytest.mark.parametrize("name", ["_begin", "_receive", "_leave"])
+@pytest.mark.parametrize("event", ["head", "queued", "left"])
 @on_uvloop
-async def test_an_error_in_an_event_of_the_client(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+async def test_an_error_in_an_event_of_the_client(event: str) -> None:
     """That client is closed; whatever it held comes back, also where it left by itself."""
     async with running(ONE_SEAT) as scene:
         hold = await scene.take_seat()
-        other = await scene.connect()
-        with monkeypatch.context() as patch:
-            if name == "_leave":
-                patch.setattr(Exchange, "on_client_left", broken)
-                hold.client.close()
-                await until(lambda: not scene.level().queue_set.seats_in_use)
-            else:
-                patch.setattr(DownstreamConnection, name, broken)
-                await other.send(GET)
-                assert await other.is_at_end()
-        if name != "_leave":
+        other, connection = await connect(scene)
+        context = context_of(scene)
+        if event == "left":
+            break_part(context, "clock", "now_ns")
+            hold.client.close()
+            await until(lambda: not scene.level().queue_set.seats_in_use)
+        elif event == "queued":
+            break_part(context.flow_control, "clock", "call_at")
+        else:
+            connection.forget_peer()
+            break_part(connection, "_transport", "get_extra_info")
+        if event != "left":
+            await other.send(GET)
+            assert await other.is_at_end()
+            assert 0 == scene.level().queue_set.requests_waiting
             assert 200 == (await hold.end()).status
         assert 200 == (await (await scene.take_seat()).end()).status
         assert {Part.CONNECTION: 1} == totals(scene)
 
 
 @on_uvloop
-async def test_an_error_at_a_dispatch_is_of_the_dispatched(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_error_at_a_dispatch_is_of_the_dispatched() -> None:
     """Who gives seats back gets its answer and goes on; the one that fails loses none of them."""
     async with running(ONE_SEAT) as scene:
         hold = await scene.take_seat()
         waiting = await scene.ask(GET)
         await until(lambda: scene.level().queue_set.requests_waiting)
-        with monkeypatch.context() as patch:
-            patch.setattr(Exchange, "on_seats", broken)
-            assert 200 == (await hold.end()).status
-            assert await waiting.is_at_end()
+        origin_side(scene).write = broken
+        assert 200 == (await hold.end()).status
+        assert await waiting.is_at_end()
         assert 0 == scene.level().queue_set.seats_in_use
         await hold.client.send(GET)
         arrival = await scene.origin.next_request()
@@ -277,7 +337,7 @@ async def test_an_error_at_a_dispatch_is_of_the_dispatched(
 
 
 @on_uvloop
-async def test_an_error_of_who_waits_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_of_who_waits_for_a_connection() -> None:
     """The one in line that fails is closed; the next in line gets a connection."""
     setup = Setup(objects=NARROW, seats=9).with_upstream(max_connections=1)
     async with running(setup) as scene:
@@ -285,49 +345,39 @@ async def test_an_error_of_who_waits_for_a_connection(monkeypatch: pytest.Monkey
         first, second = await scene.ask(GET), await scene.ask(GET)
         pool = scene.process.server.pool
         await until(lambda: pool.waiting_count == 2)
-        calls = []
-        send = UpstreamConnection.send
-
-        def send_or_fail(self: UpstreamConnection, sink: Exchange, data: bytes) -> None:
-            calls.append(sink)
-            if len(calls) == 1:
-                broken()
-            send(self, sink, data)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(UpstreamConnection, "send", send_or_fail)
-            assert 200 == (await hold.end()).status
-            assert await first.is_at_end()
-            arrival = await scene.origin.next_request()
-            await arrival.peer.send(OK)
-            assert 200 == (await second.read_answer()).status
+        origin_side(scene).write = broken
+        assert 200 == (await hold.end()).status
+        assert await first.is_at_end()
+        arrival = await scene.origin.next_request()
+        await arrival.peer.send(OK)
+        assert 200 == (await second.read_answer()).status
         assert {Part.CONNECTION: 1} == totals(scene)
 
 
 @on_uvloop
-async def test_an_error_at_the_wait_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_at_the_wait_limit() -> None:
     """A request that cannot be told that it waited too long is closed, and leaves its queue."""
     setup = Setup(objects=NARROW, seats=1).with_downstream(request_timeout_s=0.2)
     async with running(setup) as scene:
         await scene.take_seat()
-        monkeypatch.setattr(Exchange, "on_time_out", broken)
-        waiting = await scene.ask(GET)
+        waiting = await connect_unanswerable(scene)
+        await waiting.send(GET)
         assert await waiting.is_at_end()
         assert 0 == scene.level().queue_set.requests_waiting
         assert {Part.CONNECTION: 1} == totals(scene)
 
 
 @on_uvloop
-async def test_errors_before_a_request_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_errors_before_a_request_is_on_its_way() -> None:
     """What is counted of all requests together stays right, so that it costs others nothing."""
     chunked = POST.replace(b"Content-Length: 4", b"Transfer-Encoding: chunked")
     async with running(ONE_SEAT) as scene:
         kinds = scene.process.kinds
-        with monkeypatch.context() as patch:
-            patch.setattr(Exchange, "_set_deadline", broken)
-            for _ in range(3):
-                client = await scene.ask(chunked + b"1\r\na\r\n")
-                assert await client.is_at_end()
+        for _ in range(3):
+            assert 200 == (await (await scene.take_seat()).end()).status
+            origin_side(scene).write = broken
+            client = await scene.ask(chunked + b"1\r\na\r\n")
+            assert await client.is_at_end()
         kinds.usages(scene.process.clock.now_ns())
         client = await scene.ask(chunked + b"0\r\n\r\n")
         arrival = await scene.origin.next_request()
@@ -357,14 +407,11 @@ async def test_a_connection_that_was_lost_does_not_hold_up_the_end(
 ) -> None:
     """The process stops although it does not hear of the connection's end."""
     monkeypatch.setattr(server_module, "STOP_S", 0.01)
-    lost = []
     async with running(ONE_SEAT) as scene:
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                DownstreamConnection, "connection_lost", lambda self, _: lost.append(self)
-            )
-            (await scene.connect()).close()
-            await until(lambda: lost)
-            await scene.process.stop()
-        lost[0].connection_lost(None)
+        client, connection = await connect(scene)
+        connection.transport.set_protocol(asyncio.Protocol())
+        client.close()
+        await until(connection.transport.is_closing)
+        await scene.process.stop()
+        connection.connection_lost(None)
     assert "stopping without 1 connections that do not end" in caplog.messages

@@ -1,0 +1,26 @@
+"""What flow control is told of requests that nobody sends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.flowcontrol.request_digest import RequestDigest
+
+if TYPE_CHECKING:
+    from apfproxy.flowcontrol.kind_meter import KindCounts
+    from apfproxy.flowcontrol.ticket import WorkEstimate
+    from apfproxy.simulation.kinds import Kind
+
+
+class SimulatedDigest(RequestDigest):
+    """What flow control is told of requests that are alike."""
+
+    __slots__ = ("_headers",)
+
+    def __init__(self, kind: Kind, counts: KindCounts, estimate: WorkEstimate | None) -> None:
+        super().__init__(kind.user, kind.attributes, kind.timeout_ns, counts, estimate)
+        self._headers = dict(kind.headers)
+
+    def header(self, name: str) -> str:
+        """The value of a header of the requests; "" if there is none."""
+        return self._headers.get(name.lower(), "")
