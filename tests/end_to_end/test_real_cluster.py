@@ -27,6 +27,7 @@ from apfproxy.settings import (
 from apfproxy.sources.kubeconfig import content, read_kubeconfig
 from tests.end_to_end.api_servers import ANY_PORT, url_of
 from tests.end_to_end.real_cluster import kubeconfig, needs_real_cluster
+from tests.end_to_end.scene import on_uvloop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -264,6 +265,7 @@ async def proxy_before(access: ApiAccess, config: str, folder: Path) -> AsyncIte
 
 
 @needs_real_cluster
+@on_uvloop
 async def test_classes_are_those_of_the_real_server(tmp_path: Path) -> None:
     """Random requests of random users get the UIDs that kube-apiserver itself names."""
     config = kubeconfig(tmp_path)
