@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import uvloop
 
 from loadtest.api_clients import Crowd, Load, answers, beside, read_slowly, request, walk
-from loadtest.arguments import Parser, count_up_to
+from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.driver import percentile
 from loadtest.processes import (
     LoadTestError,
@@ -314,7 +314,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--disk-writes", type=count_up_to(500_000, 500), default=5000, help="with fsync (5000)")
     add("--directory", type=Path, help="an existing one for the store (the system's temporary)")
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
-    add("--json", type=Path, metavar="FILE", help="write all figures there as well")
+    add("--json", type=output_file, metavar="FILE", help="write all figures there as well")
     return parser.parse_args(arguments)
 
 

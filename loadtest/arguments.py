@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -76,3 +78,11 @@ def counts_up_to(limit: int) -> Callable[[str], list[int]]:
         return list(dict.fromkeys(count(each) for each in text.split(",")))
 
     return parse
+
+
+def output_file(text: str) -> Path:
+    """Make a path of a file to write at the end of a run, which must not fail only then."""
+    path = Path(text)
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be written")
+    return path

@@ -75,9 +75,11 @@ def named_build(text: str) -> tuple[str, Build]:
         raise argparse.ArgumentTypeError(
             f"{text!r} has no name of at most 20 letters a-z, digits and '-': NAME=PYTHON"
         )
-    if (path / "apfproxy").is_dir():
+    if place and (path / "apfproxy").is_dir():
         return name, Build(sys.executable, str(path.resolve()))
     if place and path.is_file():
         # Not resolved: the link itself is what tells which virtual environment it is of.
         return name, Build(str(path.absolute()), "")
+    if not place:
+        raise argparse.ArgumentTypeError(f"{text!r} names no interpreter: NAME=PYTHON")
     raise argparse.ArgumentTypeError(f"{place!r} is no interpreter, nor a checkout of apfproxy")

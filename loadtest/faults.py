@@ -17,13 +17,12 @@ import math
 import random
 import sys
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from loadtest.arguments import Parser, count_up_to, names_from
+from loadtest.arguments import Parser, count_up_to, names_from, output_file
 from loadtest.echo import CONFIGMAPS, EchoOrigin, Seen
 from loadtest.echo_clients import EchoClients, Habits, Tally
 from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
@@ -34,6 +33,7 @@ from loadtest.proxy_state import ProxyState, read_state, wait_until_quiet
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 CONNECTIONS = 100
 RECOVERS_WITHIN_S = 5.0
@@ -349,7 +349,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--per-fault", type=count_up_to(10**7), default=2000, help="of each other fault (2000)")
     add("--seed", type=int, default=1, help="of all that is drawn (1)")
     add("--only", type=names_from(FAULTS, "fault"), default=list(FAULTS), help=",".join(FAULTS))
-    add("--json", type=Path, metavar="FILE", help="write all results there as well")
+    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
     return parser.parse_args(arguments)
 
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from loadtest.arguments import Parser, count_up_to, names_from
+from loadtest.arguments import Parser, count_up_to, names_from, output_file
 from loadtest.driver import Flow, drive, percentile
 from loadtest.plots import plot_latencies, plot_throughput
 from loadtest.processes import (
@@ -338,7 +338,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--sample-ms", type=count_up_to(10_000), default=100, help="between samples (100)")
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
     add("--plots", type=Path, metavar="DIRECTORY", help="write PNG files there")
-    add("--json", type=Path, metavar="FILE", help="write all results there as well")
+    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
     return parser.parse_args(arguments)
 
 

@@ -23,7 +23,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadtest.arguments import Parser, count_up_to, names_from
+from loadtest.arguments import Parser, count_up_to, names_from, output_file
 from loadtest.contenders import CONTENDERS, start_contender
 from loadtest.processes import LoadTestError, Process, exit_status, free_ports, pin, python_module
 from loadtest.site import Site
@@ -237,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=",".join(CONTENDERS),
     )
     add("--seed", type=int, default=None, help="for the order of proxies in each round")
-    add("--json", type=Path, metavar="FILE", help="write all results there as well")
+    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
     options = parser.parse_args(arguments)
 
     def run() -> None:

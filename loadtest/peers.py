@@ -4,9 +4,10 @@ The mix `cluster` is what clients of a Kubernetes cluster send, one user a conne
 tokens from a token file.  In `varied` and `same` a small GET carries identity headers, which are
 believed; `varied` draws target and user anew for each, `same` repeats one.
 
-Each proxy runs as one thread on one core before one nginx origin; wrk and the origin have the other
-core.  In each round every proxy is driven in turn, in an order drawn anew, so a machine that slows
-down or speeds up hits all of them; compare ratios within a round, not figures of different rounds.
+Each proxy runs as one thread on one core before one nginx origin; clients and the origin have the
+other core.  In each round every proxy is driven in turn, in an order drawn anew, so a machine that
+slows down or speeds up hits all of them; compare ratios within a round, not figures of different
+rounds.
 apfproxy runs with its default objects and metrics, and each mix has its own processes.
 CPU time is what the kernel says the proxy process used, the kernel's work for it included.
 
@@ -43,18 +44,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loadtest.arguments import Parser, count_up_to, counts_up_to, names_from
+from loadtest.arguments import Parser, count_up_to, counts_up_to, names_from, output_file
 from loadtest.builds import THIS, named_build
 from loadtest.cluster import users, write_token_file
 from loadtest.contenders import CONTENDERS, FEATURES, WITH, start_contender
 from loadtest.memory import weigh
 from loadtest.nginx_origin import MAX_CONNECTIONS, start_nginx_origin
 from loadtest.peers_report import BASELINE, Result, print_heading, print_medians, print_round
-from loadtest.processes import (
-    Process,
-    exit_status,
-    raise_descriptor_limit,
-)
+from loadtest.processes import LoadTestError, Process, exit_status, raise_descriptor_limit
 from loadtest.program import BEYOND_A_LIMIT
 from loadtest.ratios import Ratios, compare_ratios, mix_name, read_ratios, write_ratios
 from loadtest.site import Site
@@ -157,7 +154,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="one more apfproxy: of a virtual environment, or NAME=CHECKOUT; may be repeated",
     )
     add("--check", type=Path, metavar="FILE", help="fail if ratios are 10%% worse than there")
-    add("--write", type=Path, metavar="FILE", help="write the ratios there")
+    add("--write", type=output_file, metavar="FILE", help="write the ratios there")
     add("--tls", action="store_true", help="clients speak TLS 1.3 to the proxies")
     add("--upstream-tls", action="store_true", help="the proxies speak TLS 1.3 to the origin")
     add("--add-headers", action="store_true", help="HAProxy and nginx set Via, X-Forwarded-* too")
@@ -168,7 +165,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--memory-only", action="store_true", help="leave out the rounds")
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
     add("--seed", type=int, default=None, help="for the order of proxies in each round")
-    add("--json", type=Path, metavar="FILE", help="write all results there as well")
+    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
     options = parser.parse_args(arguments)
     if options.mix is None:
         options.mix = list(MIXES if options.tls else KEPT_MIXES)
@@ -182,8 +179,11 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         if "apfproxy" not in options.proxies:
             parser.error("--with compares with apfproxy: name it in --proxies")
         options.proxies.append(WITH)
-    if (options.check or options.write) and BASELINE not in options.proxies:
-        parser.error("--check and --write need ratios to HAProxy: name it in --proxies")
+    if options.check or options.write:
+        if BASELINE not in options.proxies:
+            parser.error("--check and --write need ratios to HAProxy: name it in --proxies")
+        if options.memory_only:
+            parser.error("--check and --write need the rounds that --memory-only leaves out")
     own = [("apfproxy", THIS)] if "apfproxy" in options.proxies else []
     for name, _ in options.builds:
         if name in {*CONTENDERS, *options.proxies}:
@@ -195,7 +195,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> bool:
     """Run what the command line asks for and write the files; whether a ratio is too bad."""
-    committed = read_ratios(options.check) if options.check else None
+    committed = committed_ratios(options)
+    if options.write and options.write.exists():
+        read_ratios(options.write)
     options.versions = {name: build.version() for name, build in options.builds.items()}
     for name, version in options.versions.items():
         print(f"{name} is {version}")
@@ -234,13 +236,35 @@ def run(options: argparse.Namespace) -> bool:
     return judge(medians, committed, options)
 
 
+def committed_ratios(options: argparse.Namespace) -> Ratios | None:
+    """The ratios to compare with; None if that is not asked for.
+
+    Raises:
+        LoadTestError: The file is none, or has nothing that this run measures.
+    """
+    if options.check is None:
+        return None
+    ratios = read_ratios(options.check)
+    mixes = [name_in_file(load, options) for load in options.loads]
+    if not any(mix in mixes and options.builds.keys() & of.keys() for mix, of in ratios.items()):
+        raise LoadTestError(
+            f"{options.check} has no ratio of {', '.join(options.builds)} on {', '.join(mixes)};"
+            " --write adds them"
+        )
+    return ratios
+
+
+def name_in_file(load: str, options: argparse.Namespace) -> str:
+    """What a file of ratios calls a load of this run."""
+    return mix_name(load, tls=options.tls, upstream_tls=options.upstream_tls)
+
+
 def judge(medians: Sequence[Result], committed: Ratios | None, options: argparse.Namespace) -> bool:
     """Compare the ratios with committed ones and write them, as asked; whether one is too bad."""
     ratios: Ratios = {}
     for each in medians:
         if each.proxy in options.builds and each.ratio is not None:
-            mix = mix_name(each.mix, tls=options.tls, upstream_tls=options.upstream_tls)
-            ratios.setdefault(mix, {})[each.proxy] = each.ratio
+            ratios.setdefault(name_in_file(each.mix, options), {})[each.proxy] = each.ratio
     lines, is_worse = compare_ratios(ratios, committed) if committed is not None else ([], False)
     print("".join(f"{line}\n" for line in lines), end="")
     if options.write:

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import statistics
 import sys
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import uvloop
 
-from loadtest.arguments import Parser, count_up_to
+from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.driver import Flow, drive
 from loadtest.processes import Process, free_ports, start_apfproxy, start_origin
 from loadtest.program import measured
@@ -30,6 +29,7 @@ from loadtest.program import measured
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
 SEATS = 20
 DELAY_MS = 20
@@ -154,7 +154,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(__doc__)
     parser.add_argument("--rounds", type=count_up_to(100), default=5, help="of each proxy")
     parser.add_argument("--seconds", type=count_up_to(3600), default=5, help="after the first")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the medians there")
+    parser.add_argument(
+        "--json", type=output_file, metavar="FILE", help="also write the medians there"
+    )
     options = parser.parse_args(arguments)
     return measured(
         "plain_api",

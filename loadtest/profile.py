@@ -1,6 +1,6 @@
 """Print where apfproxy's CPU goes, by step of a request's life.
 
-wrk drives a mix through the proxy, as in `peers`, twice: once alone, which gives the CPU per
+Clients drive a mix through the proxy, as in `peers`, twice: once alone, which gives the CPU per
 request and the kernel's share of it, as the kernel counts them; and once with py-spy, which looks
 at the stack of the proxy many times a second.  It sees Python's functions and those that mypyc has
 compiled, so both builds have the same table.  What is not the kernel's is divided among the steps
@@ -17,6 +17,7 @@ py-spy needs the right to trace processes of the same user: run as root, or set
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadtest.arguments import Parser, count_up_to
+from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.builds import THIS, named_build
 from loadtest.cluster import users, write_token_file
 from loadtest.contenders import start_contender
@@ -45,7 +46,7 @@ PY_SPY = Path(sys.executable).with_name("py-spy")
 WARM_UP_S = 2
 
 MOST_OF_A_STEP = 3
-"""How many functions of a step are named."""
+"""How many functions of a step are named at most."""
 
 
 class Step(NamedTuple):
@@ -188,13 +189,19 @@ def divide(raw: str, cpu_us: float, kernels_share: float) -> list[Step]:
 
 
 def print_steps(steps: Sequence[Step], measured: Measurement) -> None:
-    """Print the table."""
+    """Print the table, with as many functions of a step as fit into a line of the terminal."""
+    room = shutil.get_terminal_size().columns
     print(f"\n{'step':<12}{'us/request':>11}{'share':>8}  costliest functions, us/request")
     for step in steps:
-        functions = ", ".join(
-            f"{name} {us:.1f}" for name, us in list(step.functions.items())[:MOST_OF_A_STEP]
-        )
-        print(f"{step.name:<12}{step.us_per_request:>11.2f}{step.share:>8.1%}  {functions}")
+        line = f"{step.name:<12}{step.us_per_request:>11.2f}{step.share:>8.1%}"
+        for number, (name, us) in enumerate(list(step.functions.items())[:MOST_OF_A_STEP]):
+            file, _, function = name.partition(".")
+            short = f"{file}.{function.rpartition('.')[2]}" if function else name
+            more = f"{', ' if number else '  '}{short} {us:.1f}"
+            if number and len(line + more) > room:
+                break
+            line += more
+        print(line)
     print(f"{'all':<12}{measured.cpu_us_per_request:>11.2f}{1:>8.1%}")
 
 
@@ -205,7 +212,11 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("mix", choices=KEPT_MIXES, help="what clients send")
     add("--seconds", type=count_up_to(3600), default=15, help="of each of both loads (15)")
     add("--rate", type=count_up_to(1000), default=100, help="samples a second (100)")
-    add("--connections", type=count_up_to(MAX_CONNECTIONS), help="of wrk (cluster 256, others 64)")
+    add(
+        "--connections",
+        type=count_up_to(MAX_CONNECTIONS),
+        help="of clients (cluster 256, others 64)",
+    )
     add(
         "--interpreter",
         dest="build",
@@ -216,7 +227,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
     add("--seed", type=int, default=1, help="of what cluster draws (1)")
-    add("--json", type=Path, metavar="FILE", help="write all functions of each step there")
+    add("--json", type=output_file, metavar="FILE", help="write all functions of each step there")
     return parser.parse_args(arguments)
 
 

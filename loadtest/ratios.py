@@ -45,7 +45,9 @@ def read_ratios(path: Path) -> Ratios:
     except OSError as error:
         raise LoadTestError(f"{path}: {error.strerror}; --write {path} makes one") from None
     except msgspec.MsgspecError as error:
-        raise LoadTestError(f"{path}: {error}; --write {path} makes one") from None
+        raise LoadTestError(
+            f"{path} has no ratios: {error}; remove it, and --write {path} makes one"
+        ) from None
 
 
 def write_ratios(path: Path, measured: Ratios) -> None:

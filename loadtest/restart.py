@@ -24,18 +24,18 @@ import socket
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import uvloop
 
-from loadtest.arguments import Parser
+from loadtest.arguments import Parser, output_file
 from loadtest.processes import SEARCHED, LoadTestError, free_ports, python_module, start_origin
 from loadtest.program import measured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 SUCCESSION, ACTIVATION, STOP_START = "succession", "activation", "stop-start"
 REQUEST = b"GET /api/v1/namespaces/default/configmaps/x HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -282,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--restarts", type=int, default=20, help="default 20")
     parser.add_argument("--requests", type=int, default=100_000, help="at least; default 100000")
     parser.add_argument("--clients", type=int, default=8, help="of each kind; default 8")
-    parser.add_argument("--json", type=Path, help="file for the results")
+    parser.add_argument("--json", type=output_file, help="file for the results")
     options = parser.parse_args(arguments)
 
     def run(directory: Path) -> tuple[object, Sequence[str]]:

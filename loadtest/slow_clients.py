@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from loadtest.arguments import Parser, count_up_to, names_from
+from loadtest.arguments import Parser, count_up_to, names_from, output_file
 from loadtest.driver import percentile
 from loadtest.processes import (
     LoadTestError,
@@ -387,7 +387,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--seconds", type=count_up_to(3600), default=40, help="of each mode, opening included")
     add("--only", type=names_from(list(MODES), "mode"), default=list(MODES), help="these modes")
     add("--rounds", type=count_up_to(100), default=1, help="of all modes, against one proxy")
-    add("--json", type=Path, metavar="FILE", help="write all results there as well")
+    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
     return parser.parse_args(arguments)
 
 

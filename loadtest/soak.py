@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from loadtest.arguments import Parser, count_up_to
+from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.echo import CONFIGMAPS, EchoOrigin, Seen
 from loadtest.echo_clients import EchoClients, Habits
 from loadtest.processes import (
@@ -411,8 +411,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--minutes", type=count_up_to(10_000), default=20, help="of half load (20)")
     add("--sample-s", type=count_up_to(600), default=10, help="between samples (10)")
     add("--seed", type=int, default=1, help="of all that is drawn (1)")
-    add("--json", type=Path, metavar="FILE", help="write all results there as well")
-    add("--plot", type=Path, metavar="FILE", help="write a PNG of the samples there")
+    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
+    add("--plot", type=output_file, metavar="FILE", help="write a PNG of the samples there")
     return parser.parse_args(arguments)
 
 

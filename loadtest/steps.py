@@ -88,7 +88,7 @@ OF_PACKAGE = {
     "observe": "observe",
 }
 
-SHARED = frozenset({"proxy/bounded_cache", "proxy/cache_sizes", "proxy/guarded"})
+SHARED = frozenset({"api/integers", "proxy/bounded_cache", "proxy/cache_sizes", "proxy/guarded"})
 """Files that work for whoever calls them."""
 
 FILES = sorted(

@@ -19,7 +19,6 @@ import random
 import statistics
 import sys
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ import uvloop
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from loadtest.arguments import Parser, count_up_to
+from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.echo import KINDS, EchoOrigin, Seen, draw
 from loadtest.echo_clients import EchoClients, Habits
 from loadtest.faults import OBJECTS, Faults
@@ -42,6 +41,7 @@ from loadtest.strained_clients import LATE_S, Deadlines, StrainedClients
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 DEADLINES = Deadlines(head_s=4.0, idle_s=6.0, request_s=8.0, answer_s=3.0, body_grace_s=2.0)
 ISSUER = "https://issuer.test"
@@ -292,7 +292,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--minutes", type=count_up_to(10_000), default=20, help="how long (20)")
     add("--rate", type=count_up_to(100_000), default=300, help="requests a second beside it (300)")
     add("--seed", type=int, default=1, help="of all that is drawn (1)")
-    add("--json", type=Path, metavar="FILE", help="write all results there as well")
+    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
     return parser.parse_args(arguments)
 
 

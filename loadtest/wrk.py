@@ -2,7 +2,7 @@
 
 The mixes of requests: `cluster` is what the clients of a Kubernetes cluster send (`cluster.py`), by
 a driver of its own (`cluster_driver.py`); `varied` draws namespace, name and user anew for each
-request, from so many that a cache of whole heads or targets helps little; `same` sends one request
+request, from so many that what is cached of targets or users helps little; `same` sends one request
 over and over, which favours whoever remembers the last head; `new` sends that one on a connection
 of its own each time.
 """
@@ -80,7 +80,7 @@ class Variety(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """What one run of wrk against one proxy gave."""
+    """What one run of a mix through one proxy gave."""
 
     requests: int
     requests_per_s: float

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from loadtest.cluster import draw_heads, users
+from loadtest.peers import committed_ratios, parse_arguments
 from loadtest.processes import ROOT, LoadTestError
 from loadtest.ratios import compare_ratios, read_ratios, write_ratios
 from loadtest.steps import (
@@ -62,6 +63,41 @@ def test_wrong_arguments_get_one_line(name: str) -> None:
     )
 
     assert (2, 1) == (done.returncode, done.stderr.count("\n"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--interpreter=name"], "names no interpreter"),
+        (["--json=missing/results.json"], "cannot be written"),
+        (["--write=."], "cannot be written"),
+        (["--write=ratios.json", "--memory-only"], "--memory-only"),
+        (["--write=ratios.json", "--proxies=nginx"], "HAProxy"),
+    ],
+)
+def test_a_comparison_begins_with_nothing_that_fails_at_its_end(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    """What minutes of measuring would be lost by is said at once."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        parse_arguments(arguments)
+
+    assert message in capsys.readouterr().err
+
+
+def test_ratios_of_other_builds_are_nothing_to_compare_with(tmp_path: Path) -> None:
+    """A check that compares nothing would always succeed."""
+    file = tmp_path / "ratios.json"
+    write_ratios(file, {"cluster": {"other": 2.0}, "varied": {"apfproxy": 2.0}})
+
+    assert committed_ratios(parse_arguments([f"--check={file}"])) is not None
+    with pytest.raises(LoadTestError, match="no ratio of apfproxy on cluster"):
+        committed_ratios(parse_arguments([f"--check={file}", "--mix=cluster"]))
 
 
 def test_worse_ratios_are_told_and_fail() -> None:

@@ -121,7 +121,7 @@ class ClientKinds:
             judged = self._certificates.judge(certificate, chain)
             peer = replace(judged, is_front_proxy=True) if peer.is_front_proxy else judged
         if shared.credentials.unverified.is_by_address and peer.user is None:
-            # A part of the kind: what is kept of a head has who asks in it.
+            # A part of the kind: fields are kept with who sends them.
             peer = replace(peer, alias=alias_of_address(address))
         is_believed = peer.is_front_proxy or is_among(parsed, shared.proxies)
         kind = peer, is_tls, is_believed

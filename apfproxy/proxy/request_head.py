@@ -1,4 +1,4 @@
-"""The head of a request: its line and its fields, parsed by llhttp and kept for equal bytes."""
+"""The head of a request: its line, and its fields, which are parsed by llhttp unless they are known."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class HeadLimits:
 
 
 class RequestHead:
-    """The bytes of a head and what they say of themselves; immutable, and shared by equal requests.
+    """The bytes of a head and what they say of themselves; immutable.
 
     Attributes:
         method, target: As they stood in the request line.

@@ -48,8 +48,8 @@ class Sender:
         fields: What the section says.
         key: Its bytes, without the digits of a length.
         identity: As authenticated last; None before.
-        logged: User that the access log's text, the second, was made of.
-        audit_line: That of their Audit-ID; b"" if there is none, None before anybody asked.
+        logged: A user, and the access log's text of that user and these fields; None before.
+        audit_line: The line of their Audit-ID; b"" if there is none, None before anybody asked.
     """
 
     __slots__ = ("_after", "_before", "audit_line", "fields", "identity", "key", "logged")
