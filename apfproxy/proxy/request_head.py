@@ -1,4 +1,4 @@
-"""The head of a request: its line, and its fields, which are parsed by llhttp unless they are known."""
+"""The head of a request: its line, and its fields, which llhttp parses unless they are known."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ def sampled_part(settings: AccessLogSettings) -> float:
 
 
 def text_of_sender(sender: Sender, user: User | None) -> str:
-    """The members of a line that say who asks, what ends the time's before them; kept if short.
+    """The end of a line's time, and the members that say who asks; kept with the sender if short.
 
     Args:
         sender: Whose fields the request has.
