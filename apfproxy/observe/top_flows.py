@@ -92,6 +92,26 @@ class Sketch:
         return f"<Sketch of {len(self.counts)} keys, error {self.error:g} of {self.total:g}>"
 
 
+class Used:
+    """What a flow used since the last fold.
+
+    Attributes:
+        seats: Seats times nanoseconds.
+        wait_ns: Of all its requests.
+        rejections: How many.
+    """
+
+    __slots__ = ("rejections", "seats", "wait_ns")
+
+    def __init__(self) -> None:
+        self.seats = 0
+        self.wait_ns = 0
+        self.rejections = 0
+
+    def __repr__(self) -> str:
+        return f"<Used {self.seats}, waited {self.wait_ns} ns, {self.rejections} rejected>"
+
+
 class TopFlows:
     """Sums what flows use, and finds the largest; `capacity` flows by each measure.
 
@@ -103,8 +123,7 @@ class TopFlows:
         self.capacity = capacity
         self._clock = clock
         self._sketches = tuple(Sketch(capacity) for _ in MEASURES)
-        self._batch: dict[Flow, list[int]] = {}
-        """Flow to its seats times nanoseconds, nanoseconds of waiting, rejections."""
+        self._batch: dict[Flow, Used] = {}
         self._timer: Timer | None = None
         self._zero_ns = clock.now_ns()
         """The time at which a weight of 1 counts as 1 in the sketches."""
@@ -113,31 +132,24 @@ class TopFlows:
         """A request, which was dispatched, gives its seats back."""
         estimate = ticket.estimate
         dispatched_ns = ticket.dispatched_ns
-        taken = estimate.max_seats * (now_ns - dispatched_ns + estimate.additional_latency_ns)
-        waited_ns = dispatched_ns - ticket.arrived_ns
-        sums = self._batch.get(ticket.flow)
-        if sums is None:
-            self._begin(ticket.flow, taken, waited_ns, 0)
-            return
-        sums[0] += taken
-        if waited_ns:
-            sums[1] += waited_ns
+        used = self._batch.get(ticket.flow) or self._begin(ticket.flow)
+        used.seats += estimate.max_seats * (now_ns - dispatched_ns + estimate.additional_latency_ns)
+        used.wait_ns += dispatched_ns - ticket.arrived_ns
 
     def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
         """A request ends without seats: rejected, or given up by its client."""
-        sums = self._batch.get(flow)
-        if sums is None:
-            self._begin(flow, 0, waited_ns, int(is_rejected))
-        else:
-            sums[1] += waited_ns
-            sums[2] += is_rejected
+        used = self._batch.get(flow) or self._begin(flow)
+        used.wait_ns += waited_ns
+        used.rejections += is_rejected
 
-    def _begin(self, flow: Flow, taken: int, waited_ns: int, rejected: int) -> None:
+    def _begin(self, flow: Flow) -> Used:
+        """Sum up what a flow uses from now on."""
         if len(self._batch) >= MAX_BATCH:
             self._fold()
-        self._batch[flow] = [taken, waited_ns, rejected]
+        used = self._batch[flow] = Used()
         if self._timer is None:
             self._timer = self._clock.call_at(self._clock.now_ns() + FOLD_PERIOD_NS, self._on_timer)
+        return used
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -149,18 +161,18 @@ class TopFlows:
         with contained(Part.TOP_FLOWS):  # the current request is not the cause
             self._put(batch)
 
-    def _put(self, batch: dict[Flow, list[int]]) -> None:
+    def _put(self, batch: dict[Flow, Used]) -> None:
         growth = self._growth()
         seats, waits, rejections = self._sketches
-        for flow, (taken, waited_ns, rejected) in batch.items():
+        for flow, used in batch.items():
             counters = flow.counters
             key = counters.flow_schema, counters.priority_level, flow.distinguisher[:MAX_NAME]
-            if taken:
-                seats.add(key, taken * growth * 1e-9)
-            if waited_ns:
-                waits.add(key, waited_ns * growth * 1e-9)
-            if rejected:
-                rejections.add(key, rejected * growth)
+            if used.seats:
+                seats.add(key, used.seats * growth * 1e-9)
+            if used.wait_ns:
+                waits.add(key, used.wait_ns * growth * 1e-9)
+            if used.rejections:
+                rejections.add(key, used.rejections * growth)
         for sketch in self._sketches:
             sketch.settle()
 

@@ -66,13 +66,13 @@ _US_PER_S: Final = 1_000_000
 _DIGITS: Final = tuple(f"{number:03d}" for number in range(1000))
 _STATUSES: Final = 1000
 """More than any status, of three digits, is."""
-_QUOTES: Final = 2
 
 
 Record = tuple[
     "Sender",
     "User | None",
     str,
+    bytes,
     "RequestAttributes",
     "Classification | None",
     str,
@@ -199,6 +199,7 @@ class RequestLog:
                 head.sender,
                 request.user if found is not None or request.identity_until_ns > 0 else None,
                 head.method,
+                head.target,
                 request.attributes,
                 found,
                 address,
@@ -279,6 +280,7 @@ class RequestLog:
             sender,
             user,
             method,
+            target,
             attributes,
             found,
             address,
@@ -306,22 +308,22 @@ class RequestLog:
                 waited = _AT_ONCE
             else:
                 waited = waited_text(seats, (sent_ns or ended_ns) - asked_ns)
-            took_ns = ended_ns - sent_ns if sent_ns else 0
-            took_us = took_ns // 1000
-            if took_us < _US_PER_S:
-                took = f"0.{digits[took_us // 1000]}{digits[took_us % 1000]}"
-            else:
-                took = seconds(took_ns)
+            took_us = (ended_ns - sent_ns) // 1000 if sent_ns else 0
+            took_s = "0"
+            if took_us >= _US_PER_S:
+                took_s = str(took_us // _US_PER_S)
+                took_us %= _US_PER_S
             if status == upstream_status:
                 answer = answers[status]
             else:
                 answer = answer_text(status, upstream_status)
             told = f',"why":{quoted(why)}' if why else ""
-            found_by = f',"auditId":"{made_id(made_line)}"' if made_line else ""
+            found_by = f'","auditId":"{made_id(made_line)}' if made_line else ""
             lines.append(
                 f"{second_text}{digits[begun_us // 1000]}{digits[begun_us % 1000]}{who}"
-                f"{text_of_target(method, attributes)}{where}{waited}{took}{answer}{body_bytes}"
-                f',"reason":"{reason}"{told},"client":"{address}"{found_by}}}\n'
+                f"{text_of_target(method, target, attributes)}{where}{waited}{took_s}."
+                f"{digits[took_us // 1000]}{digits[took_us % 1000]}{answer}{body_bytes}"
+                f',"reason":"{reason}"{told},"client":"{address}{found_by}"}}\n'
             )
         return "".join(lines).encode()
 
@@ -364,28 +366,32 @@ def text_of_sender(sender: Sender, user: User | None) -> str:
     return text
 
 
-def text_of_target(method: str, attributes: RequestAttributes) -> str:
+def text_of_target(method: str, target: bytes, attributes: RequestAttributes) -> str:
     """The members of a line that say what is asked for, the first comma included.
 
     Those of resources are only there in requests for resources, `query` if it has anything known.
     """
     path, query = attributes.path, attributes.query
-    shown = encode_basestring_ascii(path)
-    if len(shown) != len(path) + _QUOTES or len(path) > MAX_TEXT:
+    if (
+        len(path) > MAX_TEXT
+        or '"' in path
+        or "\\" in path
+        # A target is visible ASCII; a path that stands there as it is needs no other escapes.
+        or not target.startswith(path.encode())
+    ):
         return escaped(method, attributes)
     # All that comes from the path needs no escapes either, nor any cutting.
-    text = f',"verb":"{attributes.verb}","method":"{method}","path":{shown}'
-    if query:
-        text += query_text(query)
-    if attributes.is_resource_request:
-        # The name may come from the query.
-        name = quoted(attributes.name) if query else f'"{attributes.name}"'
-        text += (
-            f',"apiGroup":"{attributes.api_group}","apiVersion":"{attributes.api_version}",'
-            f'"resource":"{attributes.resource}","subresource":"{attributes.subresource}",'
-            f'"namespace":"{attributes.namespace}","name":{name}'
-        )
-    return text
+    asked = query_text(query) if query else ""
+    if not attributes.is_resource_request:
+        return f',"verb":"{attributes.verb}","method":"{method}","path":"{path}"{asked}'
+    # The name may come from the query.
+    name = quoted(attributes.name) if query else f'"{attributes.name}"'
+    return (
+        f',"verb":"{attributes.verb}","method":"{method}","path":"{path}"{asked}'
+        f',"apiGroup":"{attributes.api_group}","apiVersion":"{attributes.api_version}",'
+        f'"resource":"{attributes.resource}","subresource":"{attributes.subresource}",'
+        f'"namespace":"{attributes.namespace}","name":{name}'
+    )
 
 
 def text_of_class(found: Classification | None) -> str:
@@ -438,17 +444,17 @@ def query_text(query: Mapping[str, tuple[str, ...]]) -> str:
 
     Of each parameter the first value counts, of `continue` only that it is there.
     """
-    members: list[str] = []
+    members = ""
     for name, values in query.items():
         if not values:
             continue
         if name == "continue":
-            members.append('"continue":true')
+            members += ',"continue":true'
             continue
         most = _MOST.get(name)
         if most is not None:
-            members.append(f'"{name}":{quoted(values[0], most)}')
-    return f',"query":{{{",".join(members)}}}' if members else ""
+            members += f',"{name}":{quoted(values[0], most)}'
+    return f',"query":{{{members[1:]}}}' if members else ""
 
 
 def waited_text(seats: int, wait_ns: int) -> str:

@@ -241,6 +241,9 @@ def test_text_is_kept_with_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (b"/api/v1/pods?x=token", {"verb": "list", "resource": "pods", "apiVersion": "v1"}),
         (b"/apis/apps/v1/deployments?limit=7", {"apiGroup": "apps", "query": {"limit": "7"}}),
+        (b'/a"\\b', {"path": '/a"\\b'}),
+        (b"http://api/a?limit=7", {"path": "/a", "query": {"limit": "7"}}),
+        (b"/%2541/a%2fb", {"path": "/%41/a/b"}),
         (b"/a%22%0a%ff", {"path": '/a"\n\N{REPLACEMENT CHARACTER}'}),
         (b"/" + b"a" * 2000, {"path": "/" + "a" * (MAX_PATH - 4) + CUT}),
         (b"/api/v1/pods/" + b"a" * 300, {"name": "a" * (MAX_TEXT - 3) + CUT}),
@@ -249,7 +252,7 @@ def test_text_is_kept_with_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_asked_for(target: bytes, expected: Line) -> None:
     """Whatever the target holds, it is JSON, and bounded."""
     head = request_of(target)
-    found = json.loads(f"{{{text_of_target('GET', head.attributes)[1:]}}}")
+    found = json.loads(f"{{{text_of_target('GET', target, head.attributes)[1:]}}}")
 
     assert expected == {name: found[name] for name in expected}
     assert ("query" in expected) == ("query" in found)
