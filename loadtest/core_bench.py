@@ -228,10 +228,12 @@ def admission() -> None:
 
 def classification() -> None:
     """Print what more FlowSchemas cost."""
-    print(f"\n{'ns to classify; each is for':36}", *(f"{number:8}" for number in SCHEMAS), " times")
+    few, more, _ = SCHEMAS
+    relation = f"{more}/{few}"
+    print(f"\n{'ns to classify; each is for':36}", *(f"{n:8}" for n in SCHEMAS), f"{relation:>8}")
     for shape in SHAPES:
         found = best_ns([classified(shape, number) for number in SCHEMAS])
-        print(f"{shape:36}", *(f"{ns:8.0f}" for ns in found), f"{found[1] / found[0]:6.2f}")
+        print(f"{shape:36}", *(f"{ns:8.0f}" for ns in found), f"{found[1] / found[0]:8.2f}")
 
 
 def crowds() -> None:

@@ -146,7 +146,10 @@ def weigh(
         if watches:
             with start_origin(directory=site.directory, core=site.load_core) as origin:
                 weights[name]["watch_bytes"] = _weigh_one(name, site, origin, watches)
-        texts = [f"{weights[name].get(key, 0) / 1024:.2f}" for key in ("idle_bytes", "watch_bytes")]
+        texts = [
+            f"{weights[name][key] / 1024:.2f}" if key in weights[name] else "-"
+            for key in ("idle_bytes", "watch_bytes")
+        ]
         print(f"{name:<10}{texts[0]:>21}{texts[1]:>16}", flush=True)
     # With TLS most is what OpenSSL holds, in every proxy; compare with the others.
     judged = weights.get("apfproxy", {}) if site.tls is None else {}
