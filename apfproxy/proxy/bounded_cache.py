@@ -41,6 +41,7 @@ class MemoryBudget:
             taken = self.taken
             for each in list(self._collections):
                 each.forget_older()
+            self.on_forget()  # once for all of them: those others are many, too
             if self.taken == taken:
                 return  # the last one alone is larger
 
@@ -84,6 +85,7 @@ class BoundedCache(Generic[Key, Value]):
             self._seen.discard(mark)
             if len(self.values) >= self._bound:
                 self._forget_half()
+                room.on_forget()
             size = self._size_of(key, value)
             room.taken -= MARK_BYTES + self._sizes.get(key, 0)
             self._sizes[key] = size
@@ -97,7 +99,7 @@ class BoundedCache(Generic[Key, Value]):
         return False
 
     def forget_older(self) -> None:
-        """Forget the older half, and what has come once."""
+        """Forget the older half, and what has come once; whoever calls this tells others."""
         self._forget_half()
         self._forget_marks()
 
@@ -106,7 +108,6 @@ class BoundedCache(Generic[Key, Value]):
         for old in list(values)[: (len(values) + 1) // 2]:
             del values[old]
             self._room.taken -= sizes.pop(old)
-        self._room.on_forget()
 
     def _forget_marks(self) -> None:
         self._room.taken -= MARK_BYTES * len(self._seen)

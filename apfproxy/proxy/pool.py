@@ -316,26 +316,36 @@ class Pool:
                     )
                     return cast("UpstreamConnection", plain)
                 sock = await connected_socket(address.host, address.port)
-            now_unix_s = time.time()
-            for other in self._open:  # any one: it has had the time to get a session
-                tls.context.remember(other.transport, now_unix_s)
-                break
-            tls.context.expire(now_unix_s)
             limit_s, step = tls.settings.handshake_timeout_s, TLS_HANDSHAKE
             async with asyncio.timeout(limit_s):
-                transport, connection = await loop.create_connection(
-                    new_connection,
-                    sock=sock,
-                    ssl=tls.context,
-                    server_hostname=tls.server_name,
-                    # Of the loop itself, should it still be at it after this task gave up.
-                    ssl_handshake_timeout=limit_s + 1.0,
-                    ssl_shutdown_timeout=1.0,
-                )
-                self._counters.upstream_handshakes[handshake_of(transport)] += 1
-                return cast("UpstreamConnection", connection)
+                return await self._shake_hands(sock, tls, limit_s)
         except TimeoutError as error:
             raise ConnectTimeoutError(step, limit_s) from error
+
+    async def _shake_hands(
+        self, sock: socket.socket, tls: ClientTls, limit_s: float
+    ) -> UpstreamConnection:
+        """Begin TLS, with a session from before if there is one."""
+        context, now_unix_s = tls.context, time.time()
+        for other in self._open:  # any one: it has had the time to get a session
+            context.remember(other.transport, now_unix_s)
+            break
+        context.expire(now_unix_s)
+        try:
+            transport, connection = await asyncio.get_running_loop().create_connection(
+                lambda: cast("asyncio.BufferedProtocol", UpstreamConnection(self, self._counters)),
+                sock=sock,
+                ssl=context,
+                server_hostname=tls.server_name,
+                # Of the loop itself, should it still be at it after this task gave up.
+                ssl_handshake_timeout=limit_s + 1.0,
+                ssl_shutdown_timeout=1.0,
+            )
+        except BaseException:
+            context.forget(time.time())
+            raise
+        self._counters.upstream_handshakes[handshake_of(transport)] += 1
+        return cast("UpstreamConnection", connection)
 
     def _fail_one(self, failure: ConnectFailure) -> None:
         self._counters.upstream.fail(failure.kind, failure.problem)

@@ -3,6 +3,8 @@
 1. A session is of one context: another CA, name or certificate of the proxy begins with none.
 2. In a session that is taken up, the origin's certificate is not shown again, let alone checked.
    So a session is used for `MAX_AGE_S` after it was, and no longer than the certificate is valid.
+3. Some servers end a handshake with an error because it takes a session up.  So after one that
+   failed, no session from before is used.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ class SessionContext(ssl.SSLContext):
         super().__init__()
         self._session: ssl.SSLSession | None = None
         self._until_unix_s = 0.0
+        self._failed_unix_s = 0.0
 
     def wrap_bio(
         self,
@@ -59,9 +62,13 @@ class SessionContext(ssl.SSLContext):
         if tls is None or tls.context is not self or tls.session_reused:
             return
         session = tls.session
-        if session is None or not session.has_ticket:
+        if session is None or not session.has_ticket or session.time <= self._failed_unix_s:
             return
         valid_until = ssl.cert_time_to_seconds(tls.getpeercert()["notAfter"])
         until = min(session.time + MAX_AGE_S, valid_until)
         if now_unix_s < until:
             self._session, self._until_unix_s = session, until
+
+    def forget(self, now_unix_s: float) -> None:
+        """Take up no session from before: a handshake failed."""
+        self._session, self._failed_unix_s = None, now_unix_s

@@ -86,3 +86,25 @@ def test_a_collection_that_is_gone_takes_no_room() -> None:
     del kept
 
     assert 0 == room.taken
+
+
+def test_others_hear_once_however_many_collections_forget() -> None:
+    """To tell thousands of connections of each of thousands of collections takes seconds."""
+    told: list[int] = []
+    room = MemoryBudget(700, lambda: told.append(room.taken))
+    caches = [kept_in(room, 4) for _ in range(9)]
+    for cache in caches[:2]:
+        cache.offer("a", 400)
+        cache.offer("a", 400)
+
+    assert [0] == told
+
+
+def test_others_hear_where_one_collection_is_full() -> None:
+    """They may still use what it has forgotten."""
+    told: list[None] = []
+    cache = kept_in(MemoryBudget(ROOMY, lambda: told.append(None)), 2)
+    for key in "aabbcc":
+        cache.offer(key, 1)
+
+    assert [None] == told

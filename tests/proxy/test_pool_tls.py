@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import datetime as dt
 import socket
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -131,6 +132,7 @@ class Scene:
     tls: ClientTls
     opened: list[Origin]
     counters: UpstreamCounters
+    settings: UpstreamSettings
 
     async def ask(self) -> str:
         """Ask once."""
@@ -172,15 +174,12 @@ async def running(
     )
     port = listener.sockets[0].getsockname()[1]
     counters = ProxyCounters()
-    pool = Pool(
-        UpstreamSettings(
-            address=Address(host="127.0.0.1", port=port, is_tls=True), max_connections=4
-        ),
-        counters,
-        tls=client_tls,
+    settings = UpstreamSettings(
+        address=Address(host="127.0.0.1", port=port, is_tls=True), max_connections=4
     )
+    pool = Pool(settings, counters, tls=client_tls)
     try:
-        yield Scene(folder, pool, client_tls, opened, counters.upstream)
+        yield Scene(folder, pool, client_tls, opened, counters.upstream, settings)
     finally:
         pool.close()
         listener.close()
@@ -245,6 +244,42 @@ async def test_reload_ends_sessions(tmp_path: Path) -> None:
         scene.pool.renew()
         await scene.ask()
 
+        assert (2, 0) == kinds(scene)
+
+
+@on_uvloop
+async def test_old_session_is_not_taken_up(tmp_path: Path) -> None:
+    """Nor where all connections have been closed for long."""
+    async with running(tmp_path, asks_for_certificates=False) as scene:
+        await scene.ask()
+        scene.pool.close_idle(1)
+        scene.tls.context._until_unix_s = time.time()  # noqa: SLF001  its time is over
+        await scene.ask()
+
+        assert (2, 0) == kinds(scene)
+
+
+@on_uvloop
+async def test_failed_handshake_ends_sessions(tmp_path: Path) -> None:
+    """Some servers fail where one is taken up: the next connection does without."""
+    async with running(tmp_path, asks_for_certificates=False) as scene:
+        await scene.ask()
+        held = scene.pool.take()
+        settings = scene.settings
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            other = Address(host="127.0.0.1", port=port, is_tls=True)
+            scene.pool.configure(replace(settings, address=other), scene.tls)
+            asking = asyncio.create_task(scene.ask())
+            listener.setblocking(False)
+            client, _ = await asyncio.get_running_loop().sock_accept(listener)
+            client.close()
+            refused = await asking
+        scene.pool.configure(settings, scene.tls)
+        await scene.ask()
+
+        assert held is not None
+        assert refused.startswith("502 ")
         assert (2, 0) == kinds(scene)
 
 

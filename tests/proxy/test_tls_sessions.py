@@ -5,18 +5,12 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import ssl
-import time
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import AsyncMock
 
 import pytest
 
-from apfproxy.proxy import pool as pool_module
-from apfproxy.proxy.counters import ProxyCounters
-from apfproxy.proxy.pool import Pool
 from apfproxy.proxy.tls_sessions import MAX_AGE_S, SessionContext
-from apfproxy.settings import Address, UpstreamSettings
 
 NOW_S = 1_700_000_000.0
 
@@ -81,6 +75,19 @@ def test_certificate_that_expires_ends_its_session(context: SessionContext) -> N
     assert None is remembered(context)
 
 
+def test_failed_handshake_ends_all_sessions_before(context: SessionContext) -> None:
+    """Also of connections that are still open; those of later ones count again."""
+    before, later = session_of(), session_of(begun_s=NOW_S + 2)
+    context.remember(transport_of(context, session=before), NOW_S)
+    context.forget(NOW_S + 1)
+    assert None is remembered(context)
+    context.remember(transport_of(context, session=before), NOW_S + 2)
+    assert None is remembered(context)
+    context.remember(transport_of(context, session=later), NOW_S + 2)
+
+    assert later is remembered(context)
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -97,32 +104,6 @@ def test_what_is_not_remembered(context: SessionContext, changed: dict[str, Any]
     context.remember(transport_of(**arguments), NOW_S)
 
     assert None is remembered(context)
-
-
-async def test_old_session_is_not_taken_up_after_a_silence(
-    monkeypatch: pytest.MonkeyPatch, context: SessionContext
-) -> None:
-    """Also where no connection is left that would tell of its age."""
-    context.remember(transport_of(context, session=session_of()), NOW_S)
-    offered = []
-
-    async def connect(*_args: object, **_names: object) -> None:
-        offered.append(remembered(context))
-        raise ConnectionResetError
-
-    tls = SimpleNamespace(
-        context=context, settings=SimpleNamespace(handshake_timeout_s=1.0), server_name="a"
-    )
-    address = Address(host="a", port=443, is_tls=True)
-    pool = Pool(UpstreamSettings(address=address), ProxyCounters(), tls=cast("Any", tls))
-    monkeypatch.setattr(pool_module, "connected_socket", AsyncMock())
-    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", connect)
-    for now_s in (NOW_S + 1, NOW_S + MAX_AGE_S):
-        monkeypatch.setattr(time, "time", lambda now_s=now_s: now_s)
-        with pytest.raises(ConnectionResetError):
-            await pool.probe(asks=False)
-
-    assert [False, True] == [each is None for each in offered]
 
 
 def test_new_context_has_no_session(context: SessionContext) -> None:
