@@ -63,7 +63,7 @@ class AbandonedAnswer(AnswerSink):
         if is_watch:
             wait_ns = min(wait_ns, round(context.in_force.watch.limit_s * 1e9))
         self._timer = context.clock.call_at(context.clock.now_ns() + wait_ns, self._on_wait_over)
-        context.abandoned.add(self)
+        context.abandoned[self] = None
         context.counters.abandoned_requests += 1
         upstream.sink = self
         upstream.resume_reading()
@@ -72,7 +72,7 @@ class AbandonedAnswer(AnswerSink):
         """Close the connection, and give the seats back; harmless once that is done."""
         if self not in self._context.abandoned:
             return
-        self._context.abandoned.discard(self)
+        self._context.abandoned.pop(self, None)
         self._timer.cancel()
         try:
             self._upstream.abort()

@@ -121,7 +121,7 @@ class ClientLimits:
         self._by_address: dict[str, int] = {}
         self.shed: Refusal | None = None
         self.slow_readers: dict[str, int] = {}
-        self.watched: set[Watched] = set()
+        self.watched: dict[Watched, None] = {}
 
     def configure(self, settings: LimitSettings, *, is_plain: bool) -> None:
         """Put limits in force, for whatever comes from now on; `is_plain` as of the context."""

@@ -92,7 +92,7 @@ class Context:
         audit_lines: Header lines of new Audit-IDs.
         authenticator: Authenticates clients.
         client_kinds: Tells clients apart, and reads their heads.
-        connections: Clients' connections that are open.
+        connections: Clients' connections that are open, in the order in which they came.
         flow_control: What every request passes.
         has_audit_ids: Whether every request is given an Audit-ID.
         in_force: Limits and time-outs.
@@ -133,8 +133,8 @@ class Context:
         self.is_draining = False
         self._suffixes: dict[bytes, bytes] = {}
         self.on_connection_closed: Callable[[], None] = lambda: None
-        self.connections: set[OpenConnection] = set()
-        self.abandoned: set[Abandoned] = set()
+        self.connections: dict[OpenConnection, None] = {}
+        self.abandoned: dict[Abandoned, None] = {}
         self.is_plain = PRESETS[settings.preset].is_plain
         self.limits = ClientLimits(settings.downstream.limits, counters, is_plain=self.is_plain)
         self.in_force = LimitsInForce.of(settings)

@@ -71,7 +71,7 @@ class DownstreamConnection(ClientConnection):
         self._learn_peer()
         self.forwarded_suffix = context.intern(address.encode() + b"\r\n\r\n")
         self.deadline_ns = context.clock.now_ns() + context.in_force.head_timeout_ns
-        context.connections.add(self)
+        context.connections[self] = None
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  the protocol's signature
         return READS.start
@@ -117,7 +117,7 @@ class DownstreamConnection(ClientConnection):
             self._transport.set_protocol(NOBODY)
         finally:  # whatever happens: one that is gone must not count, nor hold up the end
             if self._counted_as:
-                self._context.connections.discard(self)
+                self._context.connections.pop(self, None)
                 self._context.limits.release(self._counted_as)
                 self._counted_as = ""
                 self._context.on_connection_closed()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.ticket import RejectReason
     from apfproxy.proxy.client import Client
+    from apfproxy.proxy.client_limits import Watched
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.pool import Borrower
     from apfproxy.proxy.request import Request
@@ -328,7 +329,7 @@ class ExchangeBase(AnswerSink):
         """Give back all that the request holds, in whatever state it is; never raises."""
         context, loop = self._context, self._context.loop
         was, self.state = self.state, DONE
-        context.limits.watched.discard(self)
+        context.limits.watched.pop(cast("Watched", self), None)
         with contained(Part.CONNECTION, loop):
             if was is not DONE:
                 status = self._status

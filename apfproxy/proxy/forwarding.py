@@ -83,7 +83,7 @@ class Forwarding(ExchangeBase):
             return
         self._request_bytes = self._waited_ns = 0
         if self.request.takes_seats:
-            self._context.limits.watched.add(self)
+            self._context.limits.watched[self] = None
         if self._awaits_continue and not held:
             self._awaits_continue = False
             client.send(_CONTINUE)
@@ -347,7 +347,7 @@ class Forwarding(ExchangeBase):
         if upstream is not None:
             upstream.pause_reading()
             if self.request.takes_seats and not self._slow_level:
-                self._context.limits.watched.add(self)
+                self._context.limits.watched[self] = None
 
     def on_sweep(self, period_ns: int) -> None:
         """See whether the client keeps the seats from others.
@@ -369,13 +369,13 @@ class Forwarding(ExchangeBase):
             or grace_ns == NEVER_NS
             or self.is_long_running
         ):
-            limits.watched.discard(self)
+            limits.watched.pop(self, None)
         elif not upstream.is_read_paused:
             # A client that takes the answer bit by bit is waited for in between, too.
             self._waited_ns -= period_ns
             if self._waited_ns <= 0:
                 self._waited_ns = 0
-                limits.watched.discard(self)
+                limits.watched.pop(self, None)
         else:
             self._waited_ns += period_ns
             if self._waited_ns >= grace_ns:
@@ -387,7 +387,7 @@ class Forwarding(ExchangeBase):
         least = in_force.min_body_rate_bytes
         is_slow = self._request_bytes * 1_000_000_000 < least * self._waited_ns
         if is_slow and self._waited_ns >= in_force.body_rate_grace_ns:
-            self._context.limits.watched.discard(self)
+            self._context.limits.watched.pop(self, None)
             self._client.keep_alive = False
             self._reply_status(
                 408,
@@ -405,5 +405,5 @@ class Forwarding(ExchangeBase):
         assert found is not None
         if self._context.limits.admit_slow_reader(found.level):
             self._slow_level = found.level.name
-            self._context.limits.watched.discard(self)
+            self._context.limits.watched.pop(self, None)
             self.passage.release(self._context.clock.now_ns())

@@ -122,7 +122,7 @@ async def test_clients_that_reset(wait_s: float, *, is_bounded: bool) -> None:
             assert (seats if is_bounded else 0) == queue_set.seats_in_use
             origin.may_answer.set()
             await until(lambda: queue_set.seats_in_use == 0)
-            assert set() == scene.process.server._context.abandoned  # noqa: SLF001  nothing else tells
+            assert {} == scene.process.server._context.abandoned  # noqa: SLF001  nothing else tells
 
 
 @pytest.mark.parametrize("enforcement", [ENFORCE, OBSERVE])
@@ -173,7 +173,7 @@ async def test_clients_that_pause() -> None:
             arrival = await scene.origin.next_request()
             await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n")
             connection = max(
-                cast("set[DownstreamConnection]", scene.process.server._context.connections),  # noqa: SLF001  as above
+                cast("dict[DownstreamConnection, None]", scene.process.server._context.connections),  # noqa: SLF001  as above
                 key=lambda each: each.transport.get_extra_info("peername")[1] == client.port,
             )
             while not connection.is_write_paused:

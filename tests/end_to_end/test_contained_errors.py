@@ -139,7 +139,7 @@ def context_of(scene: Scene) -> Context:
 
 def proxy_side(scene: Scene, client: Peer) -> DownstreamConnection:
     """The proxy's side of a client's connection."""
-    connections = cast("set[DownstreamConnection]", context_of(scene).connections)
+    connections = cast("dict[DownstreamConnection, None]", context_of(scene).connections)
     [found] = [c for c in connections if c.transport.get_extra_info("peername")[1] == client.port]
     return found
 

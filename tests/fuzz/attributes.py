@@ -41,7 +41,7 @@ UNITS_NS = {
     "h": 3600 * 10**9,
 }
 
-MEMBERS = tuple(inspect.signature(RequestAttributes).parameters)
+MEMBERS = [name for name, _ in inspect.getmembers(RequestAttributes, inspect.isdatadescriptor)]
 
 
 class RefusedError(Exception):

@@ -525,6 +525,11 @@ def connection_of(transport: FakeTransport) -> DownstreamConnection:
     return transport.protocol
 
 
+def broken(*_: object, **__: object) -> None:
+    """Stand in for what has a bug."""
+    raise ZeroDivisionError("a bug")
+
+
 def status(answer: bytes) -> bytes:
     """The status code of an answer."""
     return answer[9:12]

@@ -218,7 +218,7 @@ def test_slow_client_is_closed_in_the_end(bench: Bench) -> None:
     bench.wait(90)
 
     assert "abort" == client.ended_by
-    assert set() == bench.context.connections
+    assert {} == bench.context.connections
     bench.assert_at_rest()
 
 
@@ -412,7 +412,7 @@ def test_lingers_for_a_while(bench: Bench) -> None:
 
     assert "close" == client.ended_by
     assert b"" == bench.origins[0].take()
-    assert set() == bench.context.connections
+    assert {} == bench.context.connections
 
 
 def test_lingering_takes_only_so_much(bench: Bench) -> None:
@@ -423,7 +423,7 @@ def test_lingering_takes_only_so_much(bench: Bench) -> None:
     bench.send(client, b"x")
 
     assert "abort" == client.ended_by
-    assert set() == bench.context.connections
+    assert {} == bench.context.connections
 
 
 def test_client_that_takes_nothing_is_cut_in_the_end(bench: Bench) -> None:
@@ -436,7 +436,7 @@ def test_client_that_takes_nothing_is_cut_in_the_end(bench: Bench) -> None:
     bench.wait(90)
 
     assert "abort" == client.ended_by
-    assert set() == bench.context.connections
+    assert {} == bench.context.connections
 
 
 def test_broken_answer_holds_no_connection_for_ever(bench: Bench) -> None:

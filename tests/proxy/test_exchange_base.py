@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.downstream import DownstreamConnection
-from tests.proxy.fakes import GET, OK, Bench, body, connection_of, status
+from tests.proxy.fakes import GET, OK, Bench, body, broken, connection_of, status
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.ticket import Flow, Ticket
@@ -75,11 +74,11 @@ def test_wait_limit(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-def test_an_error_after_the_wait_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_after_the_wait_limit(bench: Bench) -> None:
     """It comes when flow control has let go of the request, and yet ends the connection."""
     errors = bench.loop.errors = []
     first, second = bench.ask(GET), bench.ask(GET.replace(b" HTTP", b"?timeout=20s HTTP"))
-    monkeypatch.setattr(DownstreamConnection, "send", lambda *_: 1 / 0)
+    connection_of(second).write = broken
     bench.wait(5)
 
     assert [ZeroDivisionError] == [type(error) for error in errors]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from apfproxy.api.decode import decode_documents
 from apfproxy.flowcontrol.passage import Passage
-from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS
@@ -28,6 +27,8 @@ from tests.proxy.fakes import (
     WATCH,
     Bench,
     FakeTransport,
+    broken,
+    connection_of,
     status,
 )
 
@@ -501,20 +502,14 @@ def test_an_error_of_a_shadow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
     bench.assert_at_rest()
 
 
-def test_an_error_of_a_request_with_a_shadow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_request_with_a_shadow(bench: Bench) -> None:
     """Its shadow leaves its queue with it."""
-
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("a bug")
-
     errors = bench.loop.errors = []
-    bench.ask(GET)
-    bench.ask(GET)
-    with monkeypatch.context() as patch:
-        patch.setattr(Exchange, "on_answer", fail)
-        for origin in bench.origins:
-            if origin.take():
-                bench.send(origin, OK)
+    for client in (bench.ask(GET), bench.ask(GET)):
+        connection_of(client).write = broken
+    for origin in bench.origins:
+        if origin.take():
+            bench.send(origin, OK)
 
     assert 2 == len(errors)
     bench.assert_at_rest()

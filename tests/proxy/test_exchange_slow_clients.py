@@ -109,7 +109,7 @@ def test_rate_of_a_body_that_is_through() -> None:
         bench.send(client, b"dy")
         sweep(bench, 10)
 
-        assert set() == bench.context.limits.watched
+        assert {} == bench.context.limits.watched
         bench.send(bench.origins[0], OK)
         assert b"200" == status(client.take())
 
@@ -142,7 +142,7 @@ def test_slow_reader_gives_its_seats_back() -> None:
 
         assert (1, 0, 1) == bench.use()
         assert 1 == bench.counters.slow_reader_releases
-        assert set() == bench.context.limits.watched
+        assert {} == bench.context.limits.watched
         connection_of(client).resume_writing()
         bench.loop.run_ready()
         bench.send(bench.origins[0], b"0\r\n\r\n")
@@ -161,7 +161,7 @@ def test_slow_reader_keeps_its_seats_by_default() -> None:
 
         assert (1, 1, 0) == bench.use()
         assert 0 == bench.counters.slow_reader_releases
-        assert set() == bench.context.limits.watched
+        assert {} == bench.context.limits.watched
         sweep(bench, 50)
         assert "abort" == client.ended_by
         bench.assert_at_rest()
@@ -241,7 +241,7 @@ def test_reader_that_is_slow_now_and_then() -> None:
             sweep(bench, 0.75)
 
         assert 0 == bench.counters.slow_reader_releases
-        assert set() == bench.context.limits.watched
+        assert {} == bench.context.limits.watched
         assert (1, 0, 0) == bench.use()
         bench.end(client)
 
@@ -304,5 +304,5 @@ def test_client_that_ends_and_takes_nothing(bench: Bench) -> None:
     bench.wait(bench.settings.downstream.idle_timeout_s + 1)
 
     assert "abort" == client.ended_by
-    assert set() == bench.context.connections
+    assert {} == bench.context.connections
     bench.assert_at_rest()

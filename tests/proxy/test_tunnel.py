@@ -57,7 +57,7 @@ def assert_over(bench: Bench) -> None:
     bench.assert_at_rest()
     assert 0 == bench.counters.tunnels_open
     assert 0 == bench.counters.connections_open
-    assert set() == bench.context.connections
+    assert {} == bench.context.connections
     assert bench.pool.open_count == bench.pool.idle_count
 
 

@@ -20,8 +20,8 @@ PIECES = st.sampled_from([
 
 def members(attributes: RequestAttributes) -> dict[str, str]:
     """All that the attributes have, by its name."""
-    names = inspect.signature(RequestAttributes).parameters
-    return {name: repr(getattr(attributes, name)) for name in names}
+    names = inspect.getmembers(RequestAttributes, inspect.isdatadescriptor)
+    return {name: repr(getattr(attributes, name)) for name, _ in names}
 
 
 def test_resource_request() -> None:

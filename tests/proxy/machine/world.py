@@ -70,16 +70,6 @@ class WantedError(Exception):
     """What an authenticator fails with because the machine has it so."""
 
 
-class Ordered(dict[Thing, None]):
-    """A set that is gone through in the order in which it was filled, so that runs are alike."""
-
-    add = cast("Any", dict.setdefault)
-
-    def discard(self, thing: Thing) -> None:
-        """Take it out, if it is in."""
-        self.pop(thing, None)
-
-
 class Tokens:
     """Knows tokens as the machine has it.
 
@@ -335,11 +325,8 @@ class World:
         self.judge = Judge(loop.clock, rules, (self.tokens,), now_s=loop.time)
         self.server = loop.run_until_complete(self._start())
         self.context: Context = self.server._context  # noqa: SLF001  what must hold of it
-        self.context.connections = cast("Any", Ordered())
-        self.context.limits.watched = cast("Any", Ordered())
         self.context.held_bytes = choices.held_bytes
         self.context.absences = cast("Any", Absences(loop))
-        self.context.abandoned = cast("Any", Ordered())
         self._watch_exchanges()
         self.lines = Lines(loop) if choices.has_access_log else None
         flows = TopFlows(16, loop.clock) if choices.has_top_flows else None
