@@ -69,10 +69,10 @@ class Forwarding(ExchangeBase):
         self.state = AWAITING if self.state is NEW else SEND[self.state]
         self._upstream = connection
         client, held = self._client, self._held
-        suffix = client.forwarded_suffix
-        if self._context.has_audit_ids:
-            suffix = self._with_audit_id(suffix)
-        head = self.head.forwarded(self.request.identity_lines, suffix)
+        lines = self.request.identity_lines
+        if self._context.has_audit_ids and (line := self._audit_line()) is self._made_line:
+            lines += line  # the client has not sent one
+        head = self.head.forwarded(lines, client.forwarded_suffix)
         if held:
             # From here on the body is the connection's, so there is no way to send it twice.
             self._held = b""
@@ -91,11 +91,6 @@ class Forwarding(ExchangeBase):
             client.pause_reading()
         else:
             client.resume_reading()
-
-    def _with_audit_id(self, suffix: bytes) -> bytes:
-        """The end of a head to forward with an Audit-ID, if the client has not sent one."""
-        line = self._audit_line()
-        return b"".join((suffix[:-2], line, b"\r\n")) if line is self._made_line else suffix
 
     def _answer_lines(self, head: ResponseHead, now_ns: int) -> bytes:
         """The header lines that are added to the origin's."""

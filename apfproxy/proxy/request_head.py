@@ -110,7 +110,7 @@ class RequestHead:
         """The head to forward.
 
         Args:
-            identity_lines: Header lines that say who asks.
+            identity_lines: Header lines that say who asks, and an Audit-ID that was made.
             suffix: The connection's, which ends it.
         """
         fields = self.fields
