@@ -104,7 +104,8 @@ def profile(options: argparse.Namespace, site: Site) -> dict[str, object]:
     steps = divide(raw, measured.cpu_us_per_request, kernel / max(1, kernel + user))
     samples = sum(sum(of.values()) for of in count_steps(raw).values())
     speed = max(each.requests_per_s for each in sampled) / measured.requests_per_s
-    print(f"{version}, {options.mix}: {samples} samples, taken at {speed:.0%} of its speed alone")
+    print(version)
+    print(f"{options.mix}: {samples} samples, at {speed:.0%} of the speed without py-spy")
     print_steps(steps, measured)
     return {
         "version": version,
