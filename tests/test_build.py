@@ -7,15 +7,38 @@ import importlib
 import platform
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy import __version__, build
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HOOK = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
 COMPILED: list[str] = HOOK["compiled"]
+HOT_PACKAGES = ("apfproxy.authn.", "apfproxy.flowcontrol.", "apfproxy.proxy.", "apfproxy.request.")
+INTERPRETED = {
+    "authn/impersonation.py": "what it finds out is kept",
+    "authn/unverified_names.py": "names are kept",
+    "authn/verdict.py": "fields only",
+    "flowcontrol/digest.py": "of configurations, not of requests",
+    "flowcontrol/limits.py": "every 10 s, or for another configuration",
+    "flowcontrol/preset.py": "fields only",
+    "flowcontrol/prompt_limits.py": "at most ten looks a second",
+    "proxy/absences.py": "clients that are not read from",
+    "proxy/bounded_cache.py": "it has `__weakref__` and `__del__`",
+    "proxy/connect_failure.py": "failures only",
+    "proxy/guarded.py": "wraps methods, of any signature",
+    "proxy/question.py": "probes only",
+    "proxy/tls.py": "at the start and the end of connections",
+    "proxy/tunnel.py": "upgraded connections",
+    "proxy/upgrade.py": "upgraded connections",
+}
+"""Modules of these packages that compiled ones call, with the reason why they stay Python."""
 
 
 @pytest.mark.parametrize("path", COMPILED)
@@ -30,6 +53,19 @@ def test_kind(path: str) -> None:
 def test_modules_are_listed_once_in_order() -> None:
     """The list is one to look things up in."""
     assert sorted(set(COMPILED)) == COMPILED
+
+
+def test_what_they_import() -> None:
+    """What the hot path runs through is compiled, unless it is known why not."""
+    imported = {
+        path
+        for module in COMPILED
+        for name in runtime_imports(ast.parse((ROOT / module).read_text()))
+        if name.startswith(HOT_PACKAGES)
+        and (ROOT / (path := name.replace(".", "/") + ".py")).exists()
+    }
+
+    assert {f"apfproxy/{path}" for path in INTERPRETED} == imported - set(COMPILED)
 
 
 def test_it_is_asked_for() -> None:
@@ -84,6 +120,16 @@ def test_inheritance_from_compiled_classes() -> None:
         ]
 
     assert [] == refused
+
+
+def runtime_imports(tree: ast.AST) -> Iterator[str]:
+    """The names that a module imports from others, but for those that are for its types only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield str(node.module)
+        elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield from runtime_imports(node)
 
 
 def python_files(top: str) -> list[str]:
