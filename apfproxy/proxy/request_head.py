@@ -279,9 +279,9 @@ class HeadParser:
                 return sender, body_bytes
         elif not key[0]:
             body_bytes = sender.fields.body_bytes
-        if sender not in known:
-            known.insert(0, sender)
-            del known[MAX_SENDERS:]
+        known.insert(0, sender)
+        if len(known) > MAX_SENDERS:
+            known.pop()
         return sender, body_bytes
 
     def _too_long(self) -> HeadError:

@@ -47,15 +47,19 @@ def new_parser(max_kept: int = 9) -> HeadParser:
     )
 
 
-def outcome(parser: HeadParser, head: bytes, known: list[Sender] | None = None) -> object:
-    """All that a parser finds, or the status that it refuses the head with."""
-    known = [] if known is None else known
+def parsed(parser: HeadParser, head: bytes, known: list[Sender]) -> RequestHead:
+    """Parse a head as a connection does that is known by these senders."""
     start = head.find(b"\r\n") + 2
     matches = ((sender, *sender.match(head, start)) for sender in known)
     sender, end, body_bytes = next((each for each in matches if each[1]), (None, 0, 0))
     assert end in {0, len(head)}
+    return parser.parse(head, known, sender, body_bytes)
+
+
+def outcome(parser: HeadParser, head: bytes, known: list[Sender] | None = None) -> object:
+    """All that a parser finds, or the status that it refuses the head with."""
     try:
-        found = parser.parse(head, known, sender, body_bytes)
+        found = parsed(parser, head, [] if known is None else known)
     except HeadError as error:
         return error.code
     return [
@@ -340,9 +344,9 @@ def test_a_connection_is_known_by_few_senders() -> None:
     parser, known = new_parser(), list[Sender]()
     for i in (1, 2, 3, 4, 5, 4):
         for _ in range(2):
-            parser.parse(b"GET / HTTP/1.1\r\nHost: h%d\r\n\r\n" % i, known)
+            parsed(parser, b"GET / HTTP/1.1\r\nHost: h%d\r\n\r\n" % i, known)
     assert [b"h5", b"h4", b"h3"] == [each.fields.host for each in known]
-    parser.parse(b"GET / HTTP/1.1\r\nHost: h1\r\n\r\n", known)
+    parsed(parser, b"GET / HTTP/1.1\r\nHost: h1\r\n\r\n", known)
 
     assert [b"h1", b"h5", b"h4"] == [each.fields.host for each in known]
     assert MAX_SENDERS == len(known)
