@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,6 +63,4 @@ def authenticated(user: User) -> User:
     groups = user.groups
     if AUTHENTICATED_GROUP in groups or UNAUTHENTICATED_GROUP in groups or user.is_anonymous:
         return user
-    # Thousands of users are in few groups: one text for each is in the CPU's caches.
-    own = map(sys.intern, groups)
-    return User(user.name, (*own, AUTHENTICATED_GROUP), user.uid, user.extra)
+    return User(user.name, (*groups, AUTHENTICATED_GROUP), user.uid, user.extra)
