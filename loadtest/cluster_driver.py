@@ -117,12 +117,18 @@ def connect(options: argparse.Namespace) -> list[Client]:
     return clients
 
 
-def exchange(clients: list[Client], seconds: int) -> list[int]:
-    """Keep a request in flight on each connection for a while; the latencies in nanoseconds."""
+def watched(clients: list[Client]) -> tuple[select.epoll, dict[int, Client]]:
+    """What tells which clients have something to read, and the clients by their descriptors."""
     epoll = select.epoll()
     by_descriptor = {client.sock.fileno(): client for client in clients}
     for descriptor in by_descriptor:
         epoll.register(descriptor, select.EPOLLIN)
+    return epoll, by_descriptor
+
+
+def exchange(clients: list[Client], seconds: int) -> list[int]:
+    """Keep a request in flight on each connection for a while; the latencies in nanoseconds."""
+    epoll, by_descriptor = watched(clients)
     buffer = bytearray(BUFFER_BYTES)
     latencies: list[int] = []
     clock = time.perf_counter_ns
@@ -149,10 +155,7 @@ def exchange(clients: list[Client], seconds: int) -> list[int]:
 
 def exchange_at_rate(clients: list[Client], seconds: int, rate: int) -> list[int]:
     """Send requests at a steady rate; the latencies in nanoseconds."""
-    epoll = select.epoll()
-    by_descriptor = {client.sock.fileno(): client for client in clients}
-    for descriptor in by_descriptor:
-        epoll.register(descriptor, select.EPOLLIN)
+    epoll, by_descriptor = watched(clients)
     buffer = bytearray(BUFFER_BYTES)
     latencies: list[int] = []
     clock = time.perf_counter_ns

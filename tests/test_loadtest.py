@@ -286,7 +286,8 @@ def test_a_profile_has_all_of_the_cpu(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.timeout(60)
-def test_the_clients_of_a_cluster_send_their_requests(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rate", [pytest.param(0, id="full"), pytest.param(200, id="rate")])
+def test_the_clients_of_a_cluster_send_their_requests(tmp_path: Path, rate: int) -> None:
     """Each connection has the heads of one user, with bodies where they are due."""
     seen: list[list[bytes]] = []
 
@@ -302,9 +303,10 @@ def test_the_clients_of_a_cluster_send_their_requests(tmp_path: Path) -> None:
                 writer.write(b"12345")
         writer.close()
 
-    measured = _driven(answer, tmp_path)
+    measured = _driven(answer, tmp_path, rate)
 
     assert measured.requests == sum(map(len, seen))
+    assert rate in {0, measured.requests}
     users_of = [{re.findall(rb"Bearer \S+", head)[0] for head in heads} for heads in seen if heads]
     assert [1, 1] == [len(of) for of in users_of]
     lines = {head.partition(b" HTTP")[0] for heads in seen for head in heads}
@@ -337,7 +339,7 @@ def test_an_answer_that_is_no_success_ends_the_measurement(
         _driven(answer, tmp_path)
 
 
-def _driven(answer: Answer, directory: Path) -> Measurement:
+def _driven(answer: Answer, directory: Path, rate: int = 0) -> Measurement:
     """What the driver of `cluster` measures with two connections to a server in this process."""
 
     async def serve() -> Measurement:
@@ -349,7 +351,7 @@ def _driven(answer: Answer, directory: Path) -> Measurement:
                 drive,
                 proxy,
                 mix="cluster",
-                variety=Variety(seed=3),
+                variety=Variety(seed=3, rate=rate),
                 seconds=1,
                 connections=2,
                 core=None,
