@@ -108,6 +108,11 @@ class Process:
         """Its process id."""
         return self._popen.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._popen.poll() is None
+
     def __enter__(self) -> Self:
         return self
 

@@ -1,0 +1,213 @@
+"""The phases of a gateway's run, and what each promises."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from loadtest.gateway_clients import GOOD, percentile_ms
+from loadtest.gateway_servers import NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from loadtest.gateway_clients import Notes, Outcome
+    from loadtest.gateway_origin import Entry
+
+DETECTED_WITHIN_S = 3.0
+"""By then a gateway has to know that a server hangs or fails: two checks, and the time of each."""
+FOLLOWS_WITHIN_S = {"killed": 1.0, "back": 2.0}
+"""How soon the limit has to follow; where health checks have to see it first, those count, too."""
+SLACK_S = 0.05
+"""For what is on its way between processes of a busy machine."""
+BALANCE = 0.1
+"""By how much a server's share of the requests may differ from that of the others."""
+SETTLED = 2 / 3
+"""Of a phase, after which the balance counts."""
+FEWEST_TO_BALANCE = 600
+"""Requests to a server: of fewer, chance alone makes a difference of a tenth."""
+
+
+class Event(enum.StrEnum):
+    """What a phase begins with."""
+
+    ALL = "all"
+    """Nothing; all servers are well."""
+    KILLED = "killed"
+    HUNG = "hung"
+    SLOW = "slow"
+    FAILING = "failing"
+    DRAINED = "drained"
+    BACK = "back"
+
+
+FAULTS = (Event.KILLED, Event.HUNG, Event.SLOW, Event.FAILING, Event.DRAINED)
+WHOLE = (Event.ALL, Event.BACK)
+"""Phases in which all servers are well."""
+
+
+@dataclass(slots=True)
+class Phase:
+    """A part of the run.
+
+    Attributes:
+        event: What happens at its beginning.
+        victim: The number of the server that it happens to; None for none.
+        begun_s: When that begins.
+        done_s: When it has happened.
+        end_s: When the next phase begins.
+        limit: Seats that there must be then.
+        follows_s: After which time from `begun_s` there were; None if not in this phase.
+        watching: Watches by server at the end.
+        counts: Answers by result.
+        own: Bad ones that the victim had before anybody could know.
+        bad: Other bad answers, by result.
+        p99_ms: Of good answers.
+        requests: To each server, once all has settled.
+        spread: By how much the share of a healthy server differs from the mean at most.
+    """
+
+    event: Event
+    victim: int | None = None
+    begun_s: float = 0.0
+    done_s: float = 0.0
+    end_s: float = 0.0
+    limit: int = 0
+    follows_s: float | None = None
+    watching: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    own: int = 0
+    bad: Counter[str] = field(default_factory=Counter)
+    p99_ms: float = 0.0
+    requests: dict[str, int] = field(default_factory=dict)
+    spread: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """What happens, and to whom."""
+        return self.event if self.victim is None else f"{self.event} {NAMES[self.victim]}"
+
+    def excuses(self, outcome: Outcome, seen_by: set[int]) -> bool:
+        """Whether a bad answer is the victim's own.
+
+        Args:
+            outcome: The request, which was under way in this phase.
+            seen_by: The servers that got it.
+        """
+        if self.victim is None or seen_by - {self.victim}:
+            return False
+        match self.event:
+            case Event.KILLED:
+                return outcome.due_s <= self.done_s + SLACK_S
+            case Event.HUNG:
+                return outcome.due_s <= self.begun_s + DETECTED_WITHIN_S
+            case Event.FAILING:
+                return (
+                    outcome.origin == NAMES[self.victim]
+                    and outcome.due_s <= self.begun_s + DETECTED_WITHIN_S
+                )
+        return False
+
+
+def schedule(servers: int) -> list[Phase]:
+    """The phases of a run: each fault, then the server's return."""
+    phases = [Phase(Event.ALL)]
+    for at, fault in enumerate(FAULTS):
+        phases += [Phase(fault, at % servers), Phase(Event.BACK, at % servers)]
+    return phases
+
+
+def judge(
+    phases: Sequence[Phase], notes: Notes, journals: Sequence[Sequence[Entry]]
+) -> tuple[list[str], dict[str, int]]:
+    """Fill in what became of the requests of each phase: what is wrong, and totals."""
+    wrong: list[str] = []
+    seen: dict[int, list[int]] = {}
+    for at, journal in enumerate(journals):
+        for entry in journal:
+            seen.setdefault(entry.number, []).append(at)
+    outcomes: dict[str, list[Outcome]] = {}
+    at = 0
+    for outcome in sorted(notes.outcomes, key=lambda each: each.due_s):
+        while at + 1 < len(phases) and outcome.due_s >= phases[at + 1].begun_s:
+            at += 1
+        phase = phases[at]
+        phase.counts[outcome.result] += 1
+        outcomes.setdefault(str(at), []).append(outcome)
+        got_it = seen.get(outcome.number, [])
+        if outcome.result == GOOD:
+            if NAMES.index(outcome.origin) not in got_it:
+                wrong.append(f"{outcome} was not seen by the server that answered it")
+        elif any(
+            each.excuses(outcome, set(got_it))
+            for each in phases[: at + 2]
+            if each.begun_s <= outcome.done_s and outcome.due_s <= each.end_s
+        ):
+            phase.own += 1
+        else:
+            phase.bad[outcome.result] += 1
+    doubled = [
+        outcome
+        for outcome in notes.outcomes
+        if outcome.is_write and len(seen.get(outcome.number, [])) > 1
+    ]
+    wrong += [f"{outcome} was seen by {seen[outcome.number]}" for outcome in doubled[:10]]
+    for number, phase in enumerate(phases):
+        if any(each.result == GOOD for each in outcomes.get(str(number), ())):
+            phase.p99_ms = percentile_ms(outcomes[str(number)], 99)
+        from_s = phase.begun_s + (phase.end_s - phase.begun_s) * SETTLED
+        phase.requests = {
+            NAMES[index]: sum(from_s <= entry.at_s < phase.end_s for entry in journal)
+            for index, journal in enumerate(journals)
+        }
+        judge_phase(phase, wrong)
+    for each in notes.watch_ends:
+        if not each.is_clean and not any(
+            phase.event in (Event.KILLED, Event.HUNG)
+            and phase.victim is not None
+            and each.origin in ("", NAMES[phase.victim])
+            and phase.begun_s <= each.at_s <= phase.end_s + SLACK_S
+            for phase in phases
+        ):
+            wrong.append(f"a watch of {each.origin or 'nobody'} was broken off")
+    totals = {
+        "requests": len(notes.outcomes),
+        "good": sum(phase.counts[GOOD] for phase in phases),
+        "own": sum(phase.own for phase in phases),
+        "bad": sum(sum(phase.bad.values()) for phase in phases),
+        "doubled_writes": len(doubled),
+        "repeated_reads": sum(len(each) > 1 for each in seen.values()) - len(doubled),
+        "watches_ended": len(notes.watch_ends),
+    }
+    return wrong, totals
+
+
+def judge_phase(phase: Phase, wrong: list[str]) -> None:
+    """See what a phase has promised."""
+    label = phase.label
+    if phase.bad:
+        wrong.append(f"{label}: bad answers that were not the server's own: {dict(phase.bad)}")
+    is_whole = phase.event in WHOLE
+    counts = [
+        count
+        for name, count in phase.requests.items()
+        if is_whole or phase.victim is None or name != NAMES[phase.victim]
+    ]
+    mean = sum(counts) / len(counts)
+    phase.spread = max(abs(count - mean) for count in counts) / mean if mean else 1.0
+    if phase.spread > BALANCE and mean >= FEWEST_TO_BALANCE:
+        wrong.append(f"{label}: the shares of servers that are well differ by {phase.spread:.0%}")
+
+
+def judge_limits(phases: Sequence[Phase]) -> list[str]:
+    """See whether the limit followed in time."""
+    wrong = []
+    for phase in phases:
+        within_s = FOLLOWS_WITHIN_S.get(phase.event, DETECTED_WITHIN_S)
+        if phase.follows_s is None:
+            wrong.append(f"{phase.label}: the limit did not become {phase.limit}")
+        elif phase.follows_s > within_s:
+            wrong.append(f"{phase.label}: the limit followed after {phase.follows_s:.2f} s")
+    return wrong

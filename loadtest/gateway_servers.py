@@ -1,0 +1,162 @@
+"""The servers behind a gateway, which can be killed and told to misbehave, and the gateways."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
+
+from loadtest.gateway_origin import Entry, read_journal
+from loadtest.processes import Process, free_ports, python_module, start_apfproxy
+from loadtest.seat_watch import fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+NAMES = "abcdefghi"
+"""Of the servers."""
+NOTICED_S = 2.0
+"""How long a server that will leave says that it is not ready, before it does."""
+
+HAPROXY = """
+global
+    nbthread 1
+    maxconn 8000
+defaults
+    mode http
+    timeout connect 500ms
+    timeout client 300s
+    timeout server 2s
+    timeout tunnel 300s
+    timeout http-keep-alive 300s
+    option http-no-delay
+    option redispatch 1
+    retries 3
+    retry-on conn-failure empty-response
+    http-reuse always
+frontend clients
+    bind 127.0.0.1:{port} backlog 4096
+    use_backend watches if {{ url_sub watch=true }}
+    default_backend servers
+backend servers
+    balance random(2)
+    option httpchk GET /readyz
+    http-request disable-l7-retry if METH_POST or {{ method PUT }}
+    default-server check inter 500ms fall 2 rise 1 slowstart 1s
+    default-server observe layer7 error-limit 5 on-error mark-down
+{servers}
+backend watches
+    balance random(2)
+    timeout server 300s
+    option httpchk GET /readyz
+    default-server check inter 500ms fall 2 rise 1 slowstart 1s
+{servers}
+"""
+
+
+class Servers:
+    """Several servers; as a context manager all are stopped at the end.
+
+    Args:
+        directory: An existing directory for their journals and output.
+        count: How many.
+    """
+
+    def __init__(self, directory: Path, count: int) -> None:
+        self.count = count
+        self.names = NAMES[:count]
+        self.ports = free_ports(count)
+        self._directory = directory
+        self._running = ExitStack()
+        self._processes = [self._start(at) for at in range(count)]
+        self._is_hung = [False] * count
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for at in range(self.count):
+            self._go_on(at)
+        self._running.close()
+
+    async def kill(self, at: int) -> None:
+        """End a server at once, and return when it is gone."""
+        process = self._processes[at]
+        os.kill(process.pid, signal.SIGKILL)
+        await asyncio.to_thread(process.stop)
+
+    def hang(self, at: int) -> None:
+        """Have a server do nothing more; the kernel still takes connections for it."""
+        os.kill(self._processes[at].pid, signal.SIGSTOP)
+        self._is_hung[at] = True
+
+    async def be(self, at: int, manner: str) -> None:
+        """Have a server behave in a manner."""
+        await fetch(self.ports[at], f"/-/be/{manner}")
+
+    async def drain(self, at: int) -> None:
+        """Have a server leave in order: it says that it is not ready, then ends."""
+        await self.be(at, "unready")
+        await asyncio.sleep(NOTICED_S)
+        await asyncio.to_thread(self._processes[at].stop)
+
+    async def be_well(self, at: int) -> None:
+        """Have a server back, whatever happened to it."""
+        self._go_on(at)
+        if self._processes[at].is_running:
+            await self.be(at, "well")
+        else:
+            self._processes[at] = await asyncio.to_thread(self._start, at)
+
+    def journals(self) -> list[list[Entry]]:
+        """What each server got."""
+        return [read_journal(self._journal(at)) for at in range(self.count)]
+
+    def _go_on(self, at: int) -> None:
+        if self._is_hung[at]:
+            self._is_hung[at] = False
+            os.kill(self._processes[at].pid, signal.SIGCONT)
+
+    def _journal(self, at: int) -> Path:
+        return self._directory / f"{NAMES[at]}.journal"
+
+    def _start(self, at: int) -> Process:
+        name, port = NAMES[at], self.ports[at]
+        argv = [
+            *python_module("loadtest.gateway_origin"),
+            *("--port", str(port), "--name", name, "--journal", str(self._journal(at))),
+        ]
+        process = Process(f"server-{name}", argv, port=port, directory=self._directory)
+        return self._running.enter_context(process)
+
+
+def start_gateway(by: str, ports: Sequence[int], directory: Path) -> tuple[Process, int | None]:
+    """Start a gateway before servers.
+
+    Args:
+        by: `apfproxy`, with `settings.yaml` of the directory, or `haproxy`.
+        ports: Of the servers.
+        directory: An existing directory for its files.
+
+    Returns:
+        It, and the port of its admin listener, if it has one.
+    """
+    if by == "apfproxy":
+        return start_apfproxy(
+            upstream_port=ports[0],
+            directory=directory,
+            arguments=[
+                *("--settings", str(directory / "settings.yaml")),
+                *(f"--upstream=http://127.0.0.1:{port}" for port in ports[1:]),
+            ],
+        )
+    (port,) = free_ports(1)
+    servers = "".join(f"    server s{each} 127.0.0.1:{each}\n" for each in ports)
+    config = directory / "haproxy.cfg"
+    config.write_text(HAPROXY.format(port=port, servers=servers))
+    return Process(
+        "haproxy", ["haproxy", "-db", "-f", str(config)], port=port, directory=directory
+    ), None
