@@ -7,9 +7,15 @@ where a key is the field's name in camelCase, without the unit of a duration (`h
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import MISSING, Field, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Record = TypeVar("Record")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -30,9 +36,39 @@ class Bounds:
     maximum: float | None = None
 
 
-def bounded(default: Any, minimum: float, maximum: float | None = None) -> Any:  # noqa: ANN401 - stands for the default itself, as `field` does
+def bounded(
+    default: Any,  # noqa: ANN401 - of any type
+    minimum: float,
+    maximum: float | None = None,
+    **metadata: object,
+) -> Any:  # noqa: ANN401 - stands for the default itself, as `field` does
     """Make a field with a default and the least and greatest number that it may have."""
-    return field(default=default, metadata={"bounds": Bounds(minimum=minimum, maximum=maximum)})
+    bounds = Bounds(minimum=minimum, maximum=maximum)
+    return field(default=default, metadata={"bounds": bounds, **metadata})
+
+
+def with_values(record: Record, values: Mapping[str, Any]) -> Record:
+    """The record with other values, by the names of its fields.
+
+    Of several fields of which only one may be given, one that is takes the place of the others.
+    """
+    fields = {each.name: each for each in dataclasses.fields(record)}  # type: ignore[arg-type]  # every record is a dataclass
+    chosen = {
+        fields[name].metadata.get("one_of")
+        for name, value in values.items()
+        if value != default_of(fields[name])
+    }
+    left = {
+        name: default_of(each)
+        for name, each in fields.items()
+        if name not in values and each.metadata.get("one_of") in chosen - {None}
+    }
+    return replace(record, **left, **values)  # type: ignore[type-var]  # as above
+
+
+def default_of(field: Field[Any]) -> object:
+    """The value of a field that nobody sets."""
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def path_setting() -> Any:  # noqa: ANN401 - as above
@@ -279,10 +315,97 @@ X-Remote-* fields under its certificate; or it impersonates under its own token.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamSettings:
-    """Connections to the origin."""
+class EndpointAddress:
+    """Where an endpoint is, which is one of the servers behind.
 
-    address: Address = field(default=UNSAID, metadata={"key": "url", "form": "origin"})
+    Attributes:
+        weight: Its part of the work, in proportion to the other endpoints' weights.
+        server_name: The name to verify in its certificate where `upstream.tls.serverName` has none;
+            None for the host of its address.
+    """
+
+    address: Address
+    weight: int = 1
+    server_name: str | None = None
+
+
+MAX_ENDPOINTS = 256
+"""Of one cluster, wherever they come from: far more than control planes have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSettings:
+    """One of several servers behind."""
+
+    url: Address = field(default=UNSAID, metadata={"form": "origin"})
+    weight: int = bounded(1, 1, 100)
+
+
+HTTP, HTTPS = "http", "https"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """A Service in a Kubernetes API, whose EndpointSlices name the servers behind."""
+
+    namespace: str = field(default="default", metadata={"form": "label"})
+    name: str | None = field(default=None, metadata={"form": "label"})
+    port: str | None = field(default=None, metadata={"form": "port"})
+    scheme: str = field(default=HTTPS, metadata={"choices": (HTTP, HTTPS)})
+    kubeconfig: str | None = path_setting()
+    context: str | None = None
+
+    @property
+    def address(self) -> Address:
+        """Its name in the cluster's DNS, and its port where that is given as a number."""
+        is_tls = self.scheme == HTTPS
+        port = int(self.port) if self.port is not None and self.port.isdigit() else None
+        return Address(
+            host=f"{self.name}.{self.namespace}.svc",
+            port=(443 if is_tls else 80) if port is None else port,
+            is_tls=is_tls,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthCheckSettings:
+    """How endpoints are asked whether they are well."""
+
+    path: str | None = field(default=None, metadata={"form": "target"})
+    interval_s: float | None = bounded(5.0, 0.1)
+    timeout_s: float = bounded(3.0, 0.001)
+    healthy_threshold: int = bounded(1, 1, 100)
+    unhealthy_threshold: int = bounded(2, 1, 100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EjectionSettings:
+    """When an endpoint that fails requests gets none for a while."""
+
+    failures: int = bounded(5, 0, 1_000_000)
+    pause_s: float = bounded(5.0, 0.001, 86400)
+    max_pause_s: float = bounded(300.0, 0.001, 86400)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceSettings:
+    """How long-running requests come back into balance."""
+
+    percent_per_minute: int = bounded(5, 0, 100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamSettings:
+    """Connections to the servers behind: the origin.
+
+    One of `url`, `endpoints`, `dns` and `service` says where they are.
+    """
+
+    url: Address = field(default=UNSAID, metadata={"form": "origin", "one_of": "origin"})
+    endpoints: tuple[EndpointSettings, ...] = field(default=(), metadata={"one_of": "origin"})
+    dns: Address = field(default=UNSAID, metadata={"form": "dns", "one_of": "origin"})
+    resolve_interval_s: float = bounded(30.0, 1, 86400)
+    service: ServiceSettings = field(default_factory=ServiceSettings, metadata={"one_of": "origin"})
     tls: UpstreamTlsSettings = field(default_factory=UpstreamTlsSettings)
     identity: str = field(
         default=PASS_THROUGH, metadata={"choices": (PASS_THROUGH, FRONT_PROXY, IMPERSONATE)}
@@ -290,12 +413,38 @@ class UpstreamSettings:
     token_file: str | None = path_setting()
     host_header: str | None = field(default=None, metadata={"form": "host"})
     max_connections: int = bounded(16384, 1)
+    max_requests_per_endpoint: int | None = bounded(None, 1)
     idle_timeout_s: float = bounded(60.0, 0.001)
     connect_timeout_s: float = bounded(5.0, 0.001)
     answer_timeout_s: float = bounded(60.0, 0.001)
     abandoned_wait_s: float = bounded(0.0, 0, 86400)
-    probe_interval_s: float | None = bounded(5.0, 0.1)
+    slow_start_s: float = bounded(10.0, 0, 3600)
+    health_check: HealthCheckSettings = field(default_factory=HealthCheckSettings)
+    ejection: EjectionSettings = field(default_factory=EjectionSettings)
+    rebalance: RebalanceSettings = field(default_factory=RebalanceSettings)
     fails_readiness: bool = False
+
+    @property
+    def address(self) -> Address:
+        """What stands for the servers as a whole; UNSAID if nothing says where they are.
+
+        It is the Host of requests that have none, and for `dns` and `service` the name that the
+        servers' certificates have.
+        """
+        if self.endpoints:
+            return self.endpoints[0].url
+        if self.service.name is not None:
+            return self.service.address
+        return self.url if self.dns == UNSAID else self.dns
+
+    @property
+    def addresses(self) -> tuple[EndpointAddress, ...]:
+        """The endpoints that these settings name themselves; none where others have to be asked."""
+        if self.url != UNSAID:
+            return (EndpointAddress(address=self.url),)
+        return tuple(
+            EndpointAddress(address=each.url, weight=each.weight) for each in self.endpoints
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,6 +483,8 @@ ENFORCE, OBSERVE = "enforce", "observe"
 """What flow control does: its work, or nothing but count what it would have done."""
 
 
+MAX_SEATS = (1 << 31) - 1
+
 PROMPT, AS_KUBERNETES = "prompt", "kubernetes"
 """When idle seats are lent: as soon as a request lacks them, or every 10 s as there."""
 
@@ -343,7 +494,8 @@ class FlowControlSettings:
     """Limits, objects and costs."""
 
     enforcement: str = field(default=ENFORCE, metadata={"choices": (ENFORCE, OBSERVE)})
-    server_concurrency_limit: int = bounded(600, 1, (1 << 31) - 1)
+    server_concurrency_limit: int = bounded(600, 1, MAX_SEATS, one_of="limit")
+    per_endpoint: int | None = bounded(None, 1, MAX_SEATS, one_of="limit")
     limit_adjustment: str = field(default=PROMPT, metadata={"choices": (PROMPT, AS_KUBERNETES)})
     objects: tuple[str, ...] = field(default=(), metadata={"form": "path"})
     store: str | None = path_setting()
@@ -352,6 +504,12 @@ class FlowControlSettings:
     hash_seed: int | None = bounded(None, 0, (1 << 32) - 1)
     object_counts_from: str | None = field(default=None, metadata={"form": "url"})
     object_counts_interval_s: float = bounded(30.0, 0.1)
+
+    def seats(self, healthy: int) -> int:
+        """The limit of the whole while so many endpoints are healthy; never that of none."""
+        if self.per_endpoint is None:
+            return self.server_concurrency_limit
+        return min(self.per_endpoint * max(healthy, 1), MAX_SEATS)
 
 
 LEAN, FULL = "lean", "full"

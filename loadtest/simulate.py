@@ -213,7 +213,7 @@ async def through_proxy(mix: Mix, objects: Path, log: Path) -> None:
                 listen=Address(host="127.0.0.1", port=0),
                 identity_headers_from=(ipaddress.ip_network("127.0.0.0/8"),),
             ),
-            upstream=UpstreamSettings(address=origin),
+            upstream=UpstreamSettings(url=origin),
             flow_control=FlowControlSettings(
                 objects=(str(objects),),
                 server_concurrency_limit=AGREEMENT_SEATS,

@@ -10,19 +10,32 @@ from apfproxy.proxy.request_fields import RESERVED_NAMES
 from apfproxy.settings import (
     FRONT_PROXY,
     IMPERSONATE,
+    MAX_ENDPOINTS,
     PASS_THROUGH,
     REFUSE,
+    UNSAID,
     ApiKeySettings,
+    FlowControlSettings,
+    ServiceSettings,
     UnverifiedSettings,
 )
 
 if TYPE_CHECKING:
-    from apfproxy.settings import AuthenticationSettings, FrontProxySettings, Settings
+    from apfproxy.settings import (
+        Address,
+        AuthenticationSettings,
+        FrontProxySettings,
+        Settings,
+        UpstreamSettings,
+    )
 
 AUTHORIZATION = "authorization"
 
 
-WITHOUT_UPSTREAM = "upstream.url: say where to forward, here or by --upstream URL"
+WITHOUT_UPSTREAM = (
+    "upstream.url: say where to forward, here or by --upstream URL; or by upstream.endpoints,"
+    " upstream.dns or upstream.service"
+)
 """What settings without an origin are told."""
 
 
@@ -32,6 +45,14 @@ class ConflictError(OperatorError):
 
 def check_combination(settings: Settings) -> None:
     """See that settings that flags can set go together; ConflictError if they do not."""
+    _check_origin(settings.upstream)
+    flow_control, whole = settings.flow_control, FlowControlSettings().server_concurrency_limit
+    if flow_control.per_endpoint is not None and flow_control.server_concurrency_limit != whole:
+        raise ConflictError(
+            "give either flowControl.perEndpoint (--per-endpoint) or"
+            " flowControl.serverConcurrencyLimit (--server-concurrency-limit): seats are of each"
+            " server, or of the whole"
+        )
     store, objects = settings.flow_control.store, settings.flow_control.objects
     kubernetes = settings.flow_control.kubernetes
     if store is not None and objects:
@@ -70,6 +91,46 @@ def check_combination(settings: Settings) -> None:
         )
     if store is None and settings.admin_token_file is not None:
         raise ConflictError("adminTokenFile (--admin-token-file) needs flowControl.store (--store)")
+
+
+def _check_origin(upstream: UpstreamSettings) -> None:
+    """See that the servers behind are named in one way, and each of them once."""
+    service = upstream.service
+    given = {
+        "upstream.url (--upstream)": upstream.url != UNSAID,
+        "upstream.endpoints (--upstream, repeated)": upstream.endpoints != (),
+        "upstream.dns (--upstream-dns)": upstream.dns != UNSAID,
+        "upstream.service (--upstream-service)": service != ServiceSettings(),
+    }
+    ways = [way for way, is_given in given.items() if is_given]
+    if len(ways) > 1:
+        raise ConflictError(f"give only one of {' and '.join(ways)}: each says where to forward")
+    if service != ServiceSettings() and service.name is None:
+        raise ConflictError("upstream.service: needs name, which says whose servers to forward to")
+    if service.context is not None and service.kubeconfig is None:
+        raise ConflictError(
+            "upstream.service.context: needs upstream.service.kubeconfig, which has the contexts"
+        )
+    if upstream.ejection.max_pause_s < upstream.ejection.pause_s:
+        raise ConflictError("upstream.ejection: maxPause is shorter than pause")
+    if len(upstream.endpoints) > MAX_ENDPOINTS:
+        raise ConflictError(f"upstream.endpoints (--upstream): more than {MAX_ENDPOINTS}")
+    seen: dict[Address, int] = {}
+    for index, each in enumerate(upstream.endpoints):
+        where = f"upstream.endpoints[{index}]"
+        if each.url == UNSAID:
+            raise ConflictError(f"{where}: needs url")
+        if each.url in seen:
+            raise ConflictError(
+                f"{where}: {each.url.url} is upstream.endpoints[{seen[each.url]}] already; give a"
+                " server that takes more of the work a larger weight"
+            )
+        if each.url.is_tls != upstream.endpoints[0].url.is_tls:
+            raise ConflictError(
+                f"{where}: {each.url.url} is not of the scheme of {upstream.address.url}; servers"
+                " of one API have TLS, or none of them has"
+            )
+        seen[each.url] = index
 
 
 def check_identities(settings: Settings) -> None:
@@ -120,7 +181,8 @@ def check_identities(settings: Settings) -> None:
         (upstream.tls.ca_file, upstream.tls.server_name, upstream.tls.certificate_file)
     ):
         problems.append(
-            "upstream.tls: upstream.url is http; write https, or leave upstream.tls out"
+            f"upstream.tls: {upstream.address.url} is without TLS; write https, or leave"
+            " upstream.tls out"
         )
     problems += _name_problems(authentication.front_proxy)
     problems += _key_problems(authentication)

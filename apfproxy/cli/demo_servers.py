@@ -135,7 +135,7 @@ def proxy_settings(server_port: int, store: Path) -> Settings:
         downstream=DownstreamSettings(
             listen=ANY_PORT, identity_headers_from=(ipaddress.ip_network("127.0.0.0/8"),)
         ),
-        upstream=UpstreamSettings(address=Address(host=LOCALHOST, port=server_port)),
+        upstream=UpstreamSettings(url=Address(host=LOCALHOST, port=server_port)),
         flow_control=FlowControlSettings(
             server_concurrency_limit=SEATS, store=str(store), suggested_objects=False
         ),

@@ -9,9 +9,11 @@ import click
 from apfproxy.settings import HTTP_API, KUBERNETES_API
 from apfproxy.sources.setting_values import (
     parse_address,
+    parse_dns_origin,
     parse_listen_address,
     parse_network,
     parse_origin,
+    parse_service,
     parse_url,
 )
 
@@ -71,6 +73,8 @@ ADDRESS = Parsed("host:port", parse_address)
 LISTEN_ADDRESS = Parsed("[host]:port", parse_listen_address)
 LISTEN_ADDRESS_OR_NONE = Parsed("[host]:port|none", parse_listen_address_or_none)
 ORIGIN = Parsed("url", parse_origin)
+DNS_ORIGIN = Parsed("url", parse_dns_origin)
+SERVICE = Parsed("namespace/name", parse_service)
 URL = Parsed("url", parse_url)
 NETWORK = Parsed("cidr", parse_network)
 

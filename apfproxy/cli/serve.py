@@ -26,11 +26,13 @@ from apfproxy.app.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, SettingsFileError, exit_code
 from apfproxy.cli.flags import SectionedCommand
 from apfproxy.cli.parameters import (
+    DNS_ORIGIN,
     LISTEN_ADDRESS,
     LISTEN_ADDRESS_OR_NONE,
     NETWORK,
     NOWHERE,
     ORIGIN,
+    SERVICE,
     URL,
     preset_option,
     suggested_objects_option,
@@ -43,14 +45,19 @@ from apfproxy.settings import (
     LEAN,
     LOG_FORMATS,
     LOG_LEVELS,
+    MAX_SEATS,
     OBSERVE,
     UNSAID,
+    EndpointSettings,
     Settings,
+    with_values,
 )
 from apfproxy.sources.settings_file import SettingsError, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from apfproxy.settings import UpstreamSettings
 
 EPILOG = f"""\b
 Examples:
@@ -69,13 +76,14 @@ SIGUSR2 restarts: a new process takes over the listening sockets, then this one 
 {EXIT_CODES}"""
 
 SECTIONS = {
-    "Addresses": ("upstream", "listen", "admin"),
+    "Addresses": ("upstream", "upstream_dns", "upstream_service", "listen", "admin"),
     "TLS and users": (
         *("tls_cert_file", "tls_private_key_file", "client_ca_file", "token_auth_file"),
         *("token_review", "identity_headers_from", "upstream_ca_file", "upstream_token_file"),
     ),
     "Flow control": (
-        *("preset", "server_concurrency_limit", "enforcement", "suggested_objects", "objects"),
+        *("preset", "server_concurrency_limit", "per_endpoint", "no_rebalance", "enforcement"),
+        *("suggested_objects", "objects"),
         *("store", "admin_token_file", "objects_from_kubernetes", "kubeconfig", "context"),
         *("write_status", "object_counts_from"),
     ),
@@ -92,9 +100,23 @@ FILE = click.Path(exists=True, dir_okay=False)
 @click.command(cls=SectionedCommand, sections=SECTIONS, epilog=EPILOG)
 @click.option(
     "--upstream",
+    multiple=True,
     type=ORIGIN,
     metavar="URL",
-    help="The server: http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH.",
+    help="The server: http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH.  Repeatable, for"
+    " several servers of the same API.",
+)
+@click.option(
+    "--upstream-dns",
+    type=DNS_ORIGIN,
+    metavar="URL",
+    help="Instead: servers at all addresses of the URL's host name, which is resolved again.",
+)
+@click.option(
+    "--upstream-service",
+    type=SERVICE,
+    metavar="NAMESPACE/NAME",
+    help="Instead: servers of a Service in the pod's cluster, such as default/kubernetes; watched.",
 )
 @click.option(
     "--listen",
@@ -194,9 +216,21 @@ FILE = click.Path(exists=True, dir_okay=False)
 )
 @click.option(
     "--server-concurrency-limit",
-    type=click.IntRange(1, (1 << 31) - 1),
+    type=click.IntRange(1, MAX_SEATS),
     metavar="SEATS",
     help="Seats of the whole server, divided among the priority levels. [default: 600]",
+)
+@click.option(
+    "--per-endpoint",
+    type=click.IntRange(1, MAX_SEATS),
+    metavar="SEATS",
+    help="Instead: seats of each server; the limit is that of all that are healthy.",
+)
+@click.option(
+    "--no-rebalance",
+    is_flag=True,
+    default=None,
+    help="End no watch or tunnel to bring them into balance among several servers.",
 )
 @click.option(
     "--identity-headers-from",
@@ -290,14 +324,16 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
         """The record with the flags of the same name, and with those named otherwise."""
         flag_of |= {name: name for name in names}
         values = {name: given[flag] for name, flag in flag_of.items() if flag in given}
-        return dataclasses.replace(record, **values)
+        return with_values(record, values)
 
     if given.get("admin") == NOWHERE:
         given["admin"] = None
+    if given.pop("no_rebalance", False):
+        given["no_rebalance"] = 0  # percent
     flow_control = changed(
         settings.flow_control,
-        *("enforcement", "server_concurrency_limit", "objects", "store", "suggested_objects"),
-        "object_counts_from",
+        *("enforcement", "server_concurrency_limit", "per_endpoint", "objects", "store"),
+        *("suggested_objects", "object_counts_from"),
     )
     kubernetes = changed(
         settings.flow_control.kubernetes,
@@ -315,7 +351,11 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
             ),
         ),
         upstream=dataclasses.replace(
-            changed(settings.upstream, address="upstream", token_file="upstream_token_file"),  # noqa: S106 - a path
+            with_values(
+                changed(settings.upstream, token_file="upstream_token_file"),  # noqa: S106 - a path
+                origin_of(settings.upstream, given),
+            ),
+            rebalance=changed(settings.upstream.rebalance, percent_per_minute="no_rebalance"),
             tls=changed(settings.upstream.tls, ca_file="upstream_ca_file"),
         ),
         authentication=dataclasses.replace(
@@ -327,6 +367,23 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
     )
     result: Settings = changed(settings, *GLOBAL)
     return result
+
+
+def origin_of(upstream: UpstreamSettings, given: dict[str, Any]) -> dict[str, object]:
+    """What flags say of where the servers are, by fields of `upstream`."""
+    found: dict[str, object] = {}
+    if "upstream" in given:
+        first, *others = given["upstream"]
+        if others:
+            found["endpoints"] = tuple(EndpointSettings(url=each) for each in (first, *others))
+        else:
+            found["url"] = first
+    if "upstream_dns" in given:
+        found["dns"] = given["upstream_dns"]
+    if "upstream_service" in given:
+        namespace, name = given["upstream_service"]
+        found["service"] = dataclasses.replace(upstream.service, namespace=namespace, name=name)
+    return found
 
 
 async def run(

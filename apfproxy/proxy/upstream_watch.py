@@ -3,8 +3,8 @@
 1. Requests only count; once a second the counters are looked at.  A second with more failures than
    answers makes the server `failing`, any other one with answers makes it `up`.
 2. A probe is a connection, with TLS where the server has it, that is closed at once.  There is one
-   at the start, and one each `upstream.probeInterval` while requests tell nothing, or that the
-   server fails; one at a time.
+   at the start, and one each `upstream.healthCheck.interval` while requests tell nothing, or that
+   the server fails; one at a time.
 3. A probe that fails makes the server `failing`.  One that does not makes it `up`, unless the
    server accepts connections but does not answer, as a stopped process does: then the probe asks
    and has to be answered, and no request may have failed since the probe before.
@@ -241,7 +241,7 @@ class UpstreamWatch:
             log.info("the server behind, %s, can be reached", self.address)
 
     def _probe_if_due(self, now_ns: int) -> None:
-        interval_s, heard_ns = self._settings.probe_interval_s, self._heard_ns
+        interval_s, heard_ns = self._settings.health_check.interval_s, self._heard_ns
         if interval_s is None or self._probing is not None:
             return
         # The next look would be late by as much as this one is early.

@@ -47,6 +47,9 @@ UNIX = "unix:"
 MAX_UNIX_BYTES = 107
 """Of such a path; Linux has no room for more in the address."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
+DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+PATH = re.compile(r"/[!-\"$-~]{0,1023}")
+"""What a request's target may be: no space, no control character, no fragment."""
 HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,125}[A-Za-z0-9-])?")
 """Letters, digits and the hyphen: what no server takes for another character."""
 MAX_NUMBER_LENGTH = 32
@@ -181,6 +184,52 @@ def parse_origin(text: str) -> Address:
         )
     port = DEFAULT_PORTS[url.scheme] if url.port is None else url.port
     return Address(host=parse_host(url.hostname), port=port, is_tls=url.scheme == "https")
+
+
+def parse_dns_origin(text: str) -> Address:
+    """Read the URL of an origin whose host is a name with any number of addresses."""
+    origin = parse_origin(text)
+    try:
+        ipaddress.ip_address(origin.host)
+    except ValueError:
+        if not origin.path:
+            return origin
+    raise ValueError(
+        f"expected a URL with a host name, such as https://api.example:6443, not {text!r}"
+    )
+
+
+def parse_label(text: str) -> str:
+    """Read a DNS label: the name of a Service, a namespace or a cluster."""
+    if DNS_LABEL.fullmatch(text) is None:
+        raise ValueError(
+            "expected a DNS label, of at most 63 lower-case letters, digits and hyphens between"
+            f" them, not {text!r}"
+        )
+    return text
+
+
+def parse_service(text: str) -> tuple[str, str]:
+    """Read `NAMESPACE/NAME` of a Service."""
+    namespace, slash, name = text.partition("/")
+    if not slash or not DNS_LABEL.fullmatch(namespace) or not DNS_LABEL.fullmatch(name):
+        raise ValueError(f"expected NAMESPACE/NAME, such as default/kubernetes, not {text!r}")
+    return namespace, name
+
+
+def parse_service_port(text: str) -> str:
+    """Read the name or the number of a port of a Service."""
+    is_number = text.isascii() and text.isdigit()
+    if is_number and not parse_port(text) >= 1:
+        raise ValueError(f"expected a port from 1 to {MAX_PORT}, not {text!r}")
+    return text if is_number else parse_label(text)
+
+
+def parse_path(text: str) -> str:
+    """Read a path to ask for, perhaps with a query."""
+    if PATH.fullmatch(text) is None:
+        raise ValueError(f"expected a path such as /readyz, not {text!r}")
+    return text
 
 
 def parse_header_name(text: str) -> str:

@@ -17,18 +17,22 @@ import yaml
 
 from apfproxy.api.schema.mistakes import closest
 from apfproxy.errors import OperatorError
-from apfproxy.settings import Address, Bounds, Network, Settings
+from apfproxy.settings import UNSAID, Address, Bounds, Network, Settings
 from apfproxy.sources.file_changes import open_regular
 from apfproxy.sources.setting_values import (
     format_duration,
     is_text,
+    parse_dns_origin,
     parse_duration,
     parse_header_name,
     parse_host_header,
+    parse_label,
     parse_listen_address,
     parse_mode,
     parse_network,
     parse_origin,
+    parse_path,
+    parse_service_port,
     parse_size,
     parse_url,
 )
@@ -41,8 +45,21 @@ SETTING = re.compile(r"[A-Za-z]+(?:\.[A-Za-z]+|\[[0-9]+\])*")
 """A path such as `authentication.jwt[0].issuer`, or a word."""
 """Far more than any settings file; keeps a wrong path, such as a disk image, from being read."""
 
-FORMS = {"header": parse_header_name, "host": parse_host_header, "url": parse_url}
+FORMS = {
+    "header": parse_header_name,
+    "host": parse_host_header,
+    "label": parse_label,
+    "port": parse_service_port,
+    "target": parse_path,
+    "url": parse_url,
+}
 """The forms of texts, by the name that a field's metadata has."""
+
+ADDRESS_FORMS = {"origin": parse_origin, "dns": parse_dns_origin}
+"""As above, of addresses; any other is one to listen on."""
+
+RENAMED = {"upstream.probeInterval": "upstream.healthCheck.interval"}
+"""Settings that had another name."""
 
 Record = TypeVar("Record")
 
@@ -281,6 +298,8 @@ class SettingsReader:
 
 def suggestion(key: str, known: list[str], path: str) -> str:
     """Name the key that was likely meant: here, in another section, or else all of them."""
+    if (new := RENAMED.get(f"{path}.{key}")) is not None:
+        return f"; it is {new} by now"
     if close := closest(key, known, likeness=0.6):
         return f"; did you mean {close}?"
     for other in setting_paths():
@@ -346,12 +365,15 @@ def read_item(field: dataclasses.Field[Any], expected: Any, node: yaml.Node) -> 
             raise ValueError(f"expected a whole number in decimal digits, not {text!r}")
         return checked(field, int(text))
     if expected is Address:
-        form = parse_origin if field.metadata.get("form") == "origin" else parse_listen_address
-        wanted = "a URL" if form is parse_origin else "HOST:PORT in quotes"
+        if is_null(node) and field.default == UNSAID:
+            return UNSAID
+        form = ADDRESS_FORMS.get(field.metadata.get("form", ""), parse_listen_address)
+        wanted = "HOST:PORT in quotes" if form is parse_listen_address else "a URL"
         return form(scalar(node, ("str",), wanted))
     if expected == Network:
         return parse_network(scalar(node, ("str",), "an address or a CIDR"))
-    return read_text(field, scalar(node, ("str",), "a text"))
+    kinds = ("str", "int") if field.metadata.get("form") == "port" else ("str",)
+    return read_text(field, scalar(node, kinds, "a text"))
 
 
 def read_text(field: dataclasses.Field[Any], text: str) -> str:

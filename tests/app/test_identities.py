@@ -100,7 +100,7 @@ async def test_impersonation(impersonation: ImpersonationSettings, expected: str
     """Who is on the list may be anybody; about others the server behind may be asked."""
     subject = made(
         Settings(
-            upstream=UpstreamSettings(address=HTTP),
+            upstream=UpstreamSettings(url=HTTP),
             authentication=AuthenticationSettings(impersonation=impersonation),
         )
     )
@@ -114,7 +114,7 @@ async def test_impersonation(impersonation: ImpersonationSettings, expected: str
 async def test_who_is_asked_about_tokens() -> None:
     """Issuers whose keys are elsewhere, and the server behind, in this order."""
     settings = Settings(
-        upstream=UpstreamSettings(address=HTTP),
+        upstream=UpstreamSettings(url=HTTP),
         authentication=AuthenticationSettings(
             jwt=(JwtSettings(issuer=ISSUER, audiences=("k8s",)),), token_review=REVIEWS
         ),
@@ -160,7 +160,7 @@ class Folder:
                 )
             ),
             upstream=UpstreamSettings(
-                address=HTTPS,
+                url=HTTPS,
                 identity="impersonate",
                 token_file=self.of("own-token"),
                 tls=UpstreamTlsSettings(ca_file=self.of("own.crt")),
@@ -305,7 +305,7 @@ class Served(Bench):
 
         super().__init__(
             seats=9,
-            upstream=UpstreamSettings(address=HTTP, identity="impersonate"),
+            upstream=UpstreamSettings(url=HTTP, identity="impersonate"),
             identification=identification,
         )
 
@@ -498,7 +498,7 @@ async def test_who_does_not_answer_is_a_problem() -> None:
     impersonation = ImpersonationSettings(access_review=REVIEWS)
     subject = made(
         Settings(
-            upstream=UpstreamSettings(address=HTTP),
+            upstream=UpstreamSettings(url=HTTP),
             authentication=AuthenticationSettings(
                 jwt=(JwtSettings(issuer=ISSUER, audiences=("k8s",)),),
                 token_review=REVIEWS,
@@ -538,7 +538,7 @@ async def test_changed_files_count_on_a_real_connection(folder: Folder) -> None:
         settings = dataclasses.replace(
             folder.settings,
             upstream=UpstreamSettings(
-                address=Address(host="127.0.0.1", port=server.port or 0), identity="frontProxy"
+                url=Address(host="127.0.0.1", port=server.port or 0), identity="frontProxy"
             ),
             admin=None,
         )

@@ -109,7 +109,7 @@ async def test_questions_under_way_may_end(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(identities_in_force.asyncio, "sleep", sleep)  # type: ignore[attr-defined]
     monkeypatch.setattr(old, "close", close_old)
-    upstream = UpstreamSettings(address=before.upstream.address, host_header="a")
+    upstream = UpstreamSettings(url=before.upstream.address, host_header="a")
     change = await identities.prepare(replace(before, upstream=upstream))
     change.commit()
     is_open = not has_ended.is_set()

@@ -21,7 +21,7 @@ from apfproxy.settings import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-PLAIN = Settings(upstream=UpstreamSettings(address=Address(host="a", port=1)))
+PLAIN = Settings(upstream=UpstreamSettings(url=Address(host="a", port=1)))
 
 
 def settings_in(folder: Path, part: str) -> Settings:

@@ -24,6 +24,7 @@ from apfproxy.settings import (
     Address,
     DownstreamSettings,
     FlowControlSettings,
+    HealthCheckSettings,
     KubernetesSettings,
     OverloadSettings,
     Settings,
@@ -55,7 +56,8 @@ def settings_for(upstream_port: int, flow_control: FlowControlSettings | None = 
             listen=ANY_PORT, overload=OverloadSettings(loop_delay_s=None)
         ),
         upstream=UpstreamSettings(
-            address=Address(host="127.0.0.1", port=upstream_port), probe_interval_s=None
+            url=Address(host="127.0.0.1", port=upstream_port),
+            health_check=HealthCheckSettings(interval_s=None),
         ),
         flow_control=flow_control or FlowControlSettings(),
         admin=ANY_PORT,

@@ -8,19 +8,31 @@ from typing import Any
 
 import pytest
 
-from apfproxy.app.settings_checks import check_identities, knows_nobody, warnings
+from apfproxy.app.settings_checks import (
+    ConflictError,
+    check_combination,
+    check_identities,
+    knows_nobody,
+    warnings,
+)
 from apfproxy.errors import OperatorError
 from apfproxy.settings import (
     ANONYMOUS,
     FRONT_PROXY,
+    UNSAID,
+    Address,
     ApiKeySettings,
     AuthenticationSettings,
     DownstreamSettings,
     DownstreamTlsSettings,
+    EjectionSettings,
+    EndpointSettings,
+    FlowControlSettings,
     FrontProxySettings,
     ImpersonationSettings,
     JwtSettings,
     ReviewSettings,
+    ServiceSettings,
     Settings,
     UnverifiedSettings,
     UpstreamSettings,
@@ -35,6 +47,82 @@ TLS = DownstreamSettings(tls=DownstreamTlsSettings(**CERTIFICATE))
 def front(**names: Any) -> Settings:  # noqa: ANN401 - as the settings are
     """Settings with some of a front proxy."""
     return Settings(authentication=AuthenticationSettings(front_proxy=FrontProxySettings(**names)))
+
+
+def endpoints(*urls: Address) -> UpstreamSettings:
+    """Settings of several servers."""
+    return UpstreamSettings(endpoints=tuple(EndpointSettings(url=each) for each in urls))
+
+
+@pytest.mark.parametrize(
+    ("upstream", "problem"),
+    [
+        pytest.param(
+            UpstreamSettings(url=HTTP, dns=HTTP, service=ServiceSettings(name="a")),
+            "give only one of upstream.url (--upstream) and upstream.dns (--upstream-dns) and"
+            " upstream.service (--upstream-service): each says where to forward",
+            id="several-ways",
+        ),
+        pytest.param(
+            dataclasses.replace(endpoints(HTTP), url=HTTP),
+            "give only one of upstream.url (--upstream) and upstream.endpoints (--upstream,"
+            " repeated): each says where to forward",
+            id="url-and-endpoints",
+        ),
+        pytest.param(
+            endpoints(HTTP, HTTPS),
+            f"upstream.endpoints[1]: {HTTPS.url} is not of the scheme of {HTTP.url}; servers of one"
+            " API have TLS, or none of them has",
+            id="mixed-schemes",
+        ),
+        pytest.param(
+            endpoints(HTTP, Address.unix("/a"), HTTP),
+            f"upstream.endpoints[2]: {HTTP.url} is upstream.endpoints[0] already; give a server"
+            " that takes more of the work a larger weight",
+            id="twice",
+        ),
+        pytest.param(endpoints(UNSAID), "upstream.endpoints[0]: needs url", id="without-url"),
+        pytest.param(
+            endpoints(*(Address(host="a", port=port) for port in range(1, 258))),
+            "upstream.endpoints (--upstream): more than 256",
+            id="too-many",
+        ),
+        pytest.param(
+            UpstreamSettings(service=ServiceSettings(namespace="a")),
+            "upstream.service: needs name, which says whose servers to forward to",
+            id="service-without-name",
+        ),
+        pytest.param(
+            UpstreamSettings(service=ServiceSettings(name="a", context="b")),
+            "upstream.service.context: needs upstream.service.kubeconfig, which has the contexts",
+            id="context-of-nothing",
+        ),
+        pytest.param(
+            UpstreamSettings(url=HTTP, ejection=EjectionSettings(pause_s=2, max_pause_s=1)),
+            "upstream.ejection: maxPause is shorter than pause",
+            id="pauses",
+        ),
+    ],
+)
+def test_servers_that_do_not_go_together(upstream: UpstreamSettings, problem: str) -> None:
+    """They are named in one way, once each, and have TLS or not."""
+    with pytest.raises(ConflictError) as caught:
+        check_combination(Settings(upstream=upstream))
+
+    assert problem == str(caught.value)
+
+
+def test_servers_that_go_together() -> None:
+    """Those of a Unix socket have no TLS either."""
+    check_combination(Settings(upstream=endpoints(HTTP, Address.unix("/a"))))
+    check_combination(Settings(upstream=endpoints(HTTPS)))
+
+
+def test_limits_that_do_not_go_together() -> None:
+    """Seats are of the whole or of each server."""
+    flow_control = FlowControlSettings(server_concurrency_limit=3, per_endpoint=4)
+    with pytest.raises(ConflictError, match=r"give either flowControl.perEndpoint"):
+        check_combination(Settings(flow_control=flow_control))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +144,7 @@ def front(**names: Any) -> Settings:  # noqa: ANN401 - as the settings are
         ),
         pytest.param(
             Settings(
-                upstream=UpstreamSettings(address=HTTPS, tls=UpstreamTlsSettings(key_file="a.key"))
+                upstream=UpstreamSettings(url=HTTPS, tls=UpstreamTlsSettings(key_file="a.key"))
             ),
             "upstream.tls: certificateFile and keyFile go together; give both",
             id="own-key-alone",
@@ -94,22 +182,22 @@ def front(**names: Any) -> Settings:  # noqa: ANN401 - as the settings are
             id="required-of-nobody",
         ),
         pytest.param(
-            Settings(upstream=UpstreamSettings(address=HTTP, identity="impersonate")),
+            Settings(upstream=UpstreamSettings(url=HTTP, identity="impersonate")),
             "upstream.identity: impersonate needs upstream.tokenFile"
             " (--upstream-token-file), the proxy's own",
             id="impersonate-as-nobody",
         ),
         pytest.param(
-            Settings(upstream=UpstreamSettings(address=HTTPS, identity="frontProxy")),
+            Settings(upstream=UpstreamSettings(url=HTTPS, identity="frontProxy")),
             "upstream.identity: frontProxy over https needs upstream.tls.certificateFile, by which"
             " the server knows the proxy",
             id="front-proxy-as-nobody",
         ),
         pytest.param(
             Settings(
-                upstream=UpstreamSettings(address=HTTP, tls=UpstreamTlsSettings(ca_file="ca.crt"))
+                upstream=UpstreamSettings(url=HTTP, tls=UpstreamTlsSettings(ca_file="ca.crt"))
             ),
-            "upstream.tls: upstream.url is http; write https, or leave upstream.tls out",
+            f"upstream.tls: {HTTP.url} is without TLS; write https, or leave upstream.tls out",
             id="tls-towards-http",
         ),
         *(
@@ -158,7 +246,7 @@ def test_all_problems_at_once() -> None:
     """One per line."""
     settings = dataclasses.replace(
         front(ca_file="ca.crt", username_headers=("Host",)),
-        upstream=UpstreamSettings(address=HTTPS, identity="frontProxy"),
+        upstream=UpstreamSettings(url=HTTPS, identity="frontProxy"),
     )
     with pytest.raises(OperatorError) as caught:
         check_identities(settings)
@@ -171,7 +259,7 @@ def test_all_problems_at_once() -> None:
     [
         pytest.param(Settings(), id="defaults"),
         pytest.param(
-            Settings(upstream=UpstreamSettings(address=HTTP, identity="frontProxy")),
+            Settings(upstream=UpstreamSettings(url=HTTP, identity="frontProxy")),
             id="front-proxy-over-http",
         ),
         pytest.param(

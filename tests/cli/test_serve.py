@@ -26,9 +26,12 @@ from apfproxy.settings import (
     DownstreamSettings,
     DownstreamTlsSettings,
     DrainSettings,
+    EndpointSettings,
     FlowControlSettings,
     KubernetesSettings,
+    RebalanceSettings,
     ReviewSettings,
+    ServiceSettings,
     Settings,
     UpstreamSettings,
     UpstreamTlsSettings,
@@ -77,7 +80,7 @@ def test_flags(served: list[Settings], tmp_path: Path) -> None:
                     ipaddress.ip_network("::1/128"),
                 ),
             ),
-            upstream=UpstreamSettings(address=Address(host="localhost", port=8000)),
+            upstream=UpstreamSettings(url=Address(host="localhost", port=8000)),
             flow_control=FlowControlSettings(
                 enforcement="observe",
                 server_concurrency_limit=20,
@@ -109,7 +112,7 @@ def test_flags_of_tls(served: list[Settings]) -> None:
                 tls=DownstreamTlsSettings(certificate_file=here, key_file=here),
             ),
             upstream=UpstreamSettings(
-                address=Address(host="a", port=443, is_tls=True),
+                url=Address(host="a", port=443, is_tls=True),
                 tls=UpstreamTlsSettings(ca_file=here),
                 token_file=here,
             ),
@@ -123,6 +126,75 @@ def test_flags_of_tls(served: list[Settings]) -> None:
     ]
 
 
+A, B = Address(host="a", port=1), Address(host="b", port=2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "upstream"),
+    [
+        pytest.param("--upstream http://b:2", UpstreamSettings(url=B), id="another"),
+        pytest.param(
+            "--upstream http://b:2 --upstream http://a:1",
+            UpstreamSettings(endpoints=(EndpointSettings(url=B), EndpointSettings(url=A))),
+            id="several",
+        ),
+        pytest.param("--upstream-dns http://b:2", UpstreamSettings(dns=B), id="dns"),
+        pytest.param(
+            "--upstream-service a/b",
+            UpstreamSettings(service=ServiceSettings(namespace="a", name="b")),
+            id="service",
+        ),
+        pytest.param(
+            "--no-rebalance",
+            UpstreamSettings(
+                endpoints=(EndpointSettings(url=A, weight=7),),
+                rebalance=RebalanceSettings(percent_per_minute=0),
+            ),
+            id="no-rebalance",
+        ),
+    ],
+)
+def test_flags_of_servers(
+    served: list[Settings], tmp_path: Path, flags: str, upstream: UpstreamSettings
+) -> None:
+    """They take the place of what the file says of where the servers are, whatever that is."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("upstream: {endpoints: [{url: 'http://a:1', weight: 7}]}\n")
+
+    assert main(["serve", "--settings", str(path), *flags.split()]) == 0
+    assert [Settings(upstream=upstream)] == served
+
+
+def test_servers_in_the_environment(
+    served: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several have spaces between them."""
+    monkeypatch.setenv("APFPROXY_SERVE_UPSTREAM", "http://a:1 http://b:2")
+
+    assert main(["serve"]) == 0
+    assert served[0].upstream.endpoints == (EndpointSettings(url=A), EndpointSettings(url=B))
+
+
+@pytest.mark.parametrize(
+    ("file", "flag", "limits"),
+    [
+        ("serverConcurrencyLimit: 9", "--per-endpoint 7", (600, 7)),
+        ("perEndpoint: 9", "--server-concurrency-limit 7", (7, None)),
+        ("perEndpoint: 9", "--no-rebalance", (600, 9)),
+    ],
+)
+def test_flags_of_limits(
+    served: list[Settings], tmp_path: Path, file: str, flag: str, limits: tuple[int, int | None]
+) -> None:
+    """A limit of one kind takes the place of the other kind in the file."""
+    path = tmp_path / "settings.yaml"
+    path.write_text(f"flowControl: {{{file}}}\n")
+
+    assert main(["serve", "--settings", str(path), "--upstream", "http://a:1", *flag.split()]) == 0
+    flow_control = served[0].flow_control
+    assert limits == (flow_control.server_concurrency_limit, flow_control.per_endpoint)
+
+
 def test_settings_file_without_an_upstream(
     served: list[Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,7 +204,8 @@ def test_settings_file_without_an_upstream(
 
     assert main(["serve", "--settings", str(path)]) == 2
     assert capsys.readouterr().err == (
-        f"apfproxy: {path}: upstream.url: say where to forward, here or by --upstream URL\n"
+        f"apfproxy: {path}: upstream.url: say where to forward, here or by --upstream URL; or by"
+        " upstream.endpoints, upstream.dns or upstream.service\n"
     )
     assert served == []
     assert main(["serve", "--settings", str(path), "--upstream", "http://a"]) == 0
@@ -179,7 +252,7 @@ def test_flags_win_over_the_file(served: list[Settings], tmp_path: Path) -> None
     assert main(["serve", "--settings", str(path), "--upstream", "http://b:2"]) == 0
     assert served == [
         Settings(
-            upstream=UpstreamSettings(address=Address(host="b", port=2), max_connections=7),
+            upstream=UpstreamSettings(url=Address(host="b", port=2), max_connections=7),
             admin=Address(host="127.0.0.1", port=9),
         )
     ]
@@ -189,6 +262,21 @@ def test_flags_win_over_the_file(served: list[Settings], tmp_path: Path) -> None
     ("arguments", "message"),
     [
         ([], "say where to forward: --upstream URL, or --settings FILE"),
+        (
+            ["--upstream", "http://a", "--upstream-dns", "http://a"],
+            "give only one of upstream.url (--upstream) and upstream.dns (--upstream-dns)",
+        ),
+        (
+            ["--upstream", "http://a:1", "--upstream", "http://a:1"],
+            "upstream.endpoints[1]: http://a:1 is upstream.endpoints[0] already",
+        ),
+        (["--upstream-dns", "http://10.0.0.1"], "expected a URL with a host name"),
+        (["--upstream-service", "kubernetes"], "expected NAMESPACE/NAME"),
+        (["--per-endpoint", "0"], "0 is not in the range"),
+        (
+            ["--upstream", "http://a:1", "--per-endpoint", "9", "--server-concurrency-limit", "8"],
+            "give either flowControl.perEndpoint (--per-endpoint) or",
+        ),
         (["--upstream", "ftp://a"], "expected a URL such as http://127.0.0.1:8000"),
         (["--upstream", "a:1"], "expected a URL such as http://127.0.0.1:8000"),
         (["--listen", "80"], "expected HOST:PORT, or :80 for all addresses"),

@@ -65,7 +65,7 @@ async def proxy(upstream_port: int) -> AsyncIterator[int]:
             downstream=DownstreamSettings(
                 listen=ANY_PORT, overload=OverloadSettings(loop_delay_s=None)
             ),
-            upstream=UpstreamSettings(address=Address(host="127.0.0.1", port=upstream_port)),
+            upstream=UpstreamSettings(url=Address(host="127.0.0.1", port=upstream_port)),
             drain=DrainSettings(timeout_s=WITHIN_S),
             flow_control=FlowControlSettings(hash_seed=1),
             admin=None,

@@ -23,6 +23,7 @@ from apfproxy.settings import (
     DownstreamSettings,
     DrainSettings,
     FlowControlSettings,
+    HealthCheckSettings,
     LimitSettings,
     OverloadSettings,
     Settings,
@@ -165,7 +166,7 @@ class Setup:
     )
     # Without probes, so that an origin sees no connection but those of a test's requests.
     upstream: UpstreamSettings = field(
-        default_factory=lambda: UpstreamSettings(probe_interval_s=None)
+        default_factory=lambda: UpstreamSettings(health_check=HealthCheckSettings(interval_s=None))
     )
     authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
     tunnel: TunnelSettings = field(default_factory=TunnelSettings)
@@ -291,7 +292,7 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
         Settings(
             downstream=setup.downstream,
             upstream=replace(
-                setup.upstream, address=Address(host="127.0.0.1", port=upstream_port or origin.port)
+                setup.upstream, url=Address(host="127.0.0.1", port=upstream_port or origin.port)
             ),
             authentication=setup.authentication,
             tunnel=setup.tunnel,

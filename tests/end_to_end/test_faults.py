@@ -19,6 +19,7 @@ from apfproxy.settings import (
     Address,
     DownstreamSettings,
     DownstreamTlsSettings,
+    HealthCheckSettings,
     OverloadSettings,
     UpstreamSettings,
     WatchSettings,
@@ -49,7 +50,10 @@ SETUP = Setup(
         overload=OverloadSettings(loop_delay_s=None),
     ),
     upstream=UpstreamSettings(
-        connect_timeout_s=0.3, answer_timeout_s=0.3, max_connections=20, probe_interval_s=None
+        connect_timeout_s=0.3,
+        answer_timeout_s=0.3,
+        max_connections=20,
+        health_check=HealthCheckSettings(interval_s=None),
     ),
     watch=WatchSettings(silence_s=0.1, limit_s=1.0),
 )

@@ -241,7 +241,7 @@ async def proxy_before(access: ApiAccess, config: str, folder: Path) -> AsyncIte
                 listen=ANY_PORT, identity_headers_from=(ip_network("127.0.0.0/8"),)
             ),
             upstream=UpstreamSettings(
-                address=Address(host=address.hostname or "", port=address.port or 443, is_tls=True),
+                url=Address(host=address.hostname or "", port=address.port or 443, is_tls=True),
                 tls=UpstreamTlsSettings(
                     ca_file=file_of(folder, "ca.crt", access.authorities),
                     server_name=access.server_name,

@@ -15,6 +15,7 @@ from apfproxy.proxy import upstream_watch
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
+    HealthCheckSettings,
     OverloadSettings,
     Settings,
     UpstreamSettings,
@@ -99,8 +100,8 @@ async def test_server_that_dies_and_comes_back(is_needed: bool) -> None:
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     upstream = UpstreamSettings(
-        address=Address(host="127.0.0.1", port=port),
-        probe_interval_s=0.1,
+        url=Address(host="127.0.0.1", port=port),
+        health_check=HealthCheckSettings(interval_s=0.1),
         fails_readiness=is_needed,
     )
     async with proxy_before(upstream) as process, aiohttp.ClientSession() as session:
@@ -149,7 +150,7 @@ async def test_ca_that_does_not_fit(tmp_path: Path) -> None:
     async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as server:
         port = server.sockets[0].getsockname()[1]
         upstream = UpstreamSettings(
-            address=Address(host="127.0.0.1", port=port, is_tls=True),
+            url=Address(host="127.0.0.1", port=port, is_tls=True),
             tls=UpstreamTlsSettings(ca_file=wrong.write(tmp_path, "ca")),
         )
         async with proxy_before(upstream) as process, aiohttp.ClientSession() as session:

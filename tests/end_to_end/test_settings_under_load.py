@@ -61,7 +61,7 @@ def variants(settings: Settings, folder: Path, port: int) -> list[Settings]:
         replace(settings, top_flows=TopFlowsSettings(capacity=8)),
         replace(
             settings,
-            upstream=replace(settings.upstream, address=Address(host="127.0.0.1", port=port)),
+            upstream=replace(settings.upstream, url=Address(host="127.0.0.1", port=port)),
         ),
         replace(settings, upstream=replace(settings.upstream, host_header="a.example")),
         replace(settings, upstream=replace(settings.upstream, identity=FRONT_PROXY)),
@@ -122,7 +122,7 @@ async def test_a_request_ends_as_it_began(tmp_path: Path) -> None:
         idle = await scene.ask(b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
         await (await scene.origin.next_request()).peer.send(OK)
         await idle.read_answer()
-        upstream = replace(before.upstream, address=Address(host="127.0.0.1", port=other.port))
+        upstream = replace(before.upstream, url=Address(host="127.0.0.1", port=other.port))
         authentication = AuthenticationSettings(
             token_file=str(tmp_path / "tokens"), anonymous=False
         )

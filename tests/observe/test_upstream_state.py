@@ -7,7 +7,7 @@ import asyncio
 from apfproxy.observe.upstream_state import upstream_state
 from apfproxy.proxy.counters import UpstreamCounters, UpstreamFailure
 from apfproxy.proxy.upstream_watch import UpstreamWatch
-from apfproxy.settings import Address, UpstreamSettings
+from apfproxy.settings import Address, HealthCheckSettings, UpstreamSettings
 from tests.observe.scene import StillPool
 
 S = 1_000_000_000
@@ -30,7 +30,10 @@ async def test_state() -> None:
     now_ns = 0
     counters = UpstreamCounters()
     watch = UpstreamWatch(
-        UpstreamSettings(address=Address(host="h", port=443, is_tls=True), probe_interval_s=None),
+        UpstreamSettings(
+            url=Address(host="h", port=443, is_tls=True),
+            health_check=HealthCheckSettings(interval_s=None),
+        ),
         counters,
         Nobody(),
         asyncio.get_running_loop(),

@@ -332,7 +332,7 @@ class Bench:
         self.settings = Settings(
             preset=preset,
             downstream=downstream or DownstreamSettings(),
-            upstream=upstream or UpstreamSettings(address=Address(host="origin", port=80)),
+            upstream=upstream or UpstreamSettings(url=Address(host="origin", port=80)),
             authentication=authentication or AuthenticationSettings(),
             flow_control=FlowControlSettings(enforcement=enforcement),
             access_log=access_log or AccessLogSettings(),

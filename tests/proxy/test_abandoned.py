@@ -29,7 +29,7 @@ WAIT_S = 30.0
 
 def bench_with(*, wait_s: float = WAIT_S, **others: str) -> Bench:
     """A data plane with one seat before an origin that may not notice that a client has left."""
-    upstream = UpstreamSettings(address=Address(host="origin", port=80), abandoned_wait_s=wait_s)
+    upstream = UpstreamSettings(url=Address(host="origin", port=80), abandoned_wait_s=wait_s)
     return Bench(upstream=upstream, **others)  # type: ignore[arg-type]  # settings by their names
 
 

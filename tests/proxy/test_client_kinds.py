@@ -26,11 +26,11 @@ GET_10 = b"GET / HTTP/1.0\r\n\r\n"
     ("upstream", "host"),
     [
         pytest.param(
-            UpstreamSettings(address=Address(host="127.0.0.1", port=80)),
+            UpstreamSettings(url=Address(host="127.0.0.1", port=80)),
             b"127.0.0.1:80",
             id="address",
         ),
-        pytest.param(UpstreamSettings(address=Address(host="::1", port=8)), b"[::1]:8", id="ipv6"),
+        pytest.param(UpstreamSettings(url=Address(host="::1", port=8)), b"[::1]:8", id="ipv6"),
         pytest.param(UpstreamSettings(host_header="api"), b"api", id="set"),
     ],
 )

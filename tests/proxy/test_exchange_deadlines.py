@@ -23,7 +23,7 @@ def patient() -> Iterator[Bench]:
         downstream=DownstreamSettings(
             request_timeout_s=100, limits=LimitSettings(min_body_rate_bytes=0)
         ),
-        upstream=UpstreamSettings(address=Address(host="origin", port=80), answer_timeout_s=10),
+        upstream=UpstreamSettings(url=Address(host="origin", port=80), answer_timeout_s=10),
     ) as bench:
         yield bench
 

@@ -142,7 +142,7 @@ class Known(Bench):
         super().__init__(
             seats=100,
             downstream=downstream,
-            upstream=UpstreamSettings(address=Address(host="origin", port=80), identity=assertion),
+            upstream=UpstreamSettings(url=Address(host="origin", port=80), identity=assertion),
             authentication=AuthenticationSettings(
                 front_proxy=FrontProxySettings(username_headers=("X-My-User", "X-Remote-User"))
             ),

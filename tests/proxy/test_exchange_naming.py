@@ -76,7 +76,7 @@ class Naming(Bench):
         super().__init__(
             seats=100,
             downstream=DownstreamSettings(trusted_proxies=PROXIES),
-            upstream=UpstreamSettings(address=Address(host="origin", port=80), identity=assertion),
+            upstream=UpstreamSettings(url=Address(host="origin", port=80), identity=assertion),
             authentication=AuthenticationSettings(
                 api_keys=ApiKeySettings(file="k.csv", is_basic=True),
                 unverified=UnverifiedSettings(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def bench() -> Iterator[Bench]:
     """A pool of two connections at most, none of them open."""
-    settings = UpstreamSettings(address=Address(host="origin", port=80), max_connections=2)
+    settings = UpstreamSettings(url=Address(host="origin", port=80), max_connections=2)
     with Bench(idle_origins=0, upstream=settings) as result:
         yield result
 
@@ -95,7 +95,7 @@ def test_another_limit(bench: Bench) -> None:
     borrowers = stand_in_line(bench, 3)
     before = len(bench.connecting)
     address = Address(host="origin", port=80)
-    bench.pool.configure(UpstreamSettings(address=address, max_connections=3), None)
+    bench.pool.configure(UpstreamSettings(url=address, max_connections=3), None)
 
     assert (2, 3) == (before, len(bench.connecting))
     for _ in borrowers:
@@ -436,7 +436,7 @@ async def test_probe() -> None:
 
     async with await asyncio.start_server(see_it_close, "127.0.0.1", 0) as listener:
         address = Address(host="127.0.0.1", port=listener.sockets[0].getsockname()[1])
-        pool = Pool(UpstreamSettings(address=address), ProxyCounters())
+        pool = Pool(UpstreamSettings(url=address), ProxyCounters())
         assert await pool.probe(asks=False)
         assert (0, 0) == (pool.open_count, pool.idle_count)
         await is_closed.wait()

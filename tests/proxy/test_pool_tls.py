@@ -175,7 +175,7 @@ async def running(
     port = listener.sockets[0].getsockname()[1]
     counters = ProxyCounters()
     settings = UpstreamSettings(
-        address=Address(host="127.0.0.1", port=port, is_tls=True), max_connections=4
+        url=Address(host="127.0.0.1", port=port, is_tls=True), max_connections=4
     )
     pool = Pool(settings, counters, tls=client_tls)
     try:
@@ -269,7 +269,7 @@ async def test_failed_handshake_ends_sessions(tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]
             other = Address(host="127.0.0.1", port=port, is_tls=True)
-            scene.pool.configure(replace(settings, address=other), scene.tls)
+            scene.pool.configure(replace(settings, url=other), scene.tls)
             asking = asyncio.create_task(scene.ask())
             listener.setblocking(False)
             client, _ = await asyncio.get_running_loop().sock_accept(listener)
@@ -349,7 +349,7 @@ async def test_handshake_that_stalls(tmp_path: Path) -> None:
     client_tls.load()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = Address(host="127.0.0.1", port=listener.getsockname()[1], is_tls=True)
-        pool = Pool(UpstreamSettings(address=address), ProxyCounters(), tls=client_tls)
+        pool = Pool(UpstreamSettings(url=address), ProxyCounters(), tls=client_tls)
         answer = await Request(pool).start()
 
     assert b"504 no TLS handshake with the origin within 0.001 s" == answer
@@ -367,7 +367,7 @@ async def test_origin_that_speaks_no_tls(tmp_path: Path) -> None:
 
     async with await asyncio.start_server(answer_plainly, "127.0.0.1", 0) as listener:
         address = Address(host="127.0.0.1", port=listener.sockets[0].getsockname()[1], is_tls=True)
-        pool = Pool(UpstreamSettings(address=address), ProxyCounters(), tls=client_tls)
+        pool = Pool(UpstreamSettings(url=address), ProxyCounters(), tls=client_tls)
         answer = await Request(pool).start()
 
     assert answer.startswith(b"502 no TLS with the origin: ")

@@ -34,7 +34,7 @@ def test_origin(behaviour: str, *, expected: bool) -> None:
         async with await asyncio.start_server(behave, "127.0.0.1", 0) as listener:
             address = Address(host="127.0.0.1", port=listener.sockets[0].getsockname()[1])
             limit_s = 0.05 if behaviour == "hangs" else 60.0
-            settings = UpstreamSettings(address=address, connect_timeout_s=limit_s)
+            settings = UpstreamSettings(url=address, connect_timeout_s=limit_s)
             pool = Pool(settings, ProxyCounters())
             assert expected is await pool.probe(asks=True)
             assert (0, 0) == (pool.open_count, pool.idle_count)

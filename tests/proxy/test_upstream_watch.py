@@ -18,15 +18,19 @@ from apfproxy.proxy.upstream_watch import (
     UpstreamState,
     UpstreamWatch,
 )
-from apfproxy.settings import Address, UpstreamSettings
+from apfproxy.settings import Address, HealthCheckSettings, UpstreamSettings
 
 if TYPE_CHECKING:
     import pytest
 
 S = 1_000_000_000
 REFUSED = ConnectionRefusedError(111, "Connection refused")
-NEVER = UpstreamSettings(address=Address(host="h", port=1), probe_interval_s=None)
-OFTEN = UpstreamSettings(address=Address(host="h", port=1), probe_interval_s=5.0)
+NEVER = UpstreamSettings(
+    url=Address(host="h", port=1), health_check=HealthCheckSettings(interval_s=None)
+)
+OFTEN = UpstreamSettings(
+    url=Address(host="h", port=1), health_check=HealthCheckSettings(interval_s=5.0)
+)
 
 
 class Connector:
@@ -268,7 +272,7 @@ async def test_another_server() -> None:
     scene = Scene()
     await scene.look(1)
     scene.counters.fail(UpstreamFailure.ANSWER_TIMEOUT, "of the one before", is_telling=True)
-    scene.watch.configure(replace(NEVER, address=Address(host="other", port=1)))
+    scene.watch.configure(replace(NEVER, url=Address(host="other", port=1)))
     await scene.look()
 
     assert UNKNOWN == scene.watch.state
@@ -281,7 +285,7 @@ async def test_failures_of_the_server_before(caplog: pytest.LogCaptureFixture) -
     await scene.look(0, 1)
     scene.counters.fail(UpstreamFailure.ANSWER_TIMEOUT, "no answer within 60 s", is_telling=True)
     other = Address(host="other", port=1)
-    scene.watch.configure(replace(NEVER, address=other))
+    scene.watch.configure(replace(NEVER, url=other))
     assert UNKNOWN == await scene.look()
 
     assert FAILING == await scene.look(0, 1)

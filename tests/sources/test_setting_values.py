@@ -12,13 +12,18 @@ from apfproxy.settings import Address
 from apfproxy.sources.setting_values import (
     format_duration,
     parse_address,
+    parse_dns_origin,
     parse_duration,
     parse_header_name,
     parse_host_header,
+    parse_label,
     parse_listen_address,
     parse_mode,
     parse_network,
     parse_origin,
+    parse_path,
+    parse_service,
+    parse_service_port,
     parse_size,
     parse_url,
 )
@@ -259,3 +264,68 @@ def test_header_names() -> None:
     for text in ("", "X_Remote", "-a", "a b", "a:", "é", "a" * 128):
         with pytest.raises(ValueError, match="the name of a header field"):
             parse_header_name(text)
+
+
+def test_origins_with_many_addresses() -> None:
+    """They have a host name."""
+    assert Address(host="api.example", port=443, is_tls=True) == parse_dns_origin(
+        "https://api.example"
+    )
+
+
+@pytest.mark.parametrize("text", ["http://10.0.0.1:80", "https://[::1]", "unix:/run/a.sock"])
+def test_origins_with_one_address(text: str) -> None:
+    """Nothing is there to resolve."""
+    with pytest.raises(ValueError, match="expected a URL with a host name"):
+        parse_dns_origin(text)
+
+
+@pytest.mark.parametrize("text", ["a", "a-1", "1", "a" * 63])
+def test_labels(text: str) -> None:
+    """What Kubernetes calls Services and namespaces."""
+    assert text == parse_label(text)
+
+
+@pytest.mark.parametrize("text", ["", "A", "a.b", "-a", "a-", "a" * 64, "a\n", "ä"])
+def test_bad_labels(text: str) -> None:
+    """Nothing else is one."""
+    with pytest.raises(ValueError, match="expected a DNS label"):
+        parse_label(text)
+
+
+def test_services() -> None:
+    """They have a namespace."""
+    assert ("default", "kubernetes") == parse_service("default/kubernetes")
+
+
+@pytest.mark.parametrize("text", ["", "kubernetes", "/a", "a/", "a/b/c", "a/B"])
+def test_bad_services(text: str) -> None:
+    """An example says what is expected."""
+    with pytest.raises(ValueError, match="such as default/kubernetes"):
+        parse_service(text)
+
+
+@pytest.mark.parametrize("text", ["https", "6443", "1"])
+def test_ports_of_services(text: str) -> None:
+    """They have a name or a number."""
+    assert text == parse_service_port(text)
+
+
+@pytest.mark.parametrize("text", ["0", "65536", "", "a b", "٣"])
+def test_bad_ports_of_services(text: str) -> None:
+    """Anything else is refused."""
+    with pytest.raises(ValueError, match=r"expected a (port|DNS label)"):
+        parse_service_port(text)
+
+
+@pytest.mark.parametrize("text", ["/", "/readyz", "/readyz?verbose&exclude=etcd", "/%20"])
+def test_paths(text: str) -> None:
+    """A path may have a query."""
+    assert text == parse_path(text)
+
+
+@pytest.mark.parametrize("text", ["", "readyz", "/a b", "/a\r\nX: y", "/ä", "/#a", "/" * 1025])
+def test_bad_paths(text: str) -> None:
+    """What would be another request is refused."""
+    with pytest.raises(ValueError, match="such as /readyz"):
+        parse_path(text)

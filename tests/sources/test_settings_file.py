@@ -15,8 +15,11 @@ from apfproxy.settings import (
     UNSAID,
     Address,
     DownstreamSettings,
+    EndpointSettings,
     FlowControlSettings,
+    ServiceSettings,
     Settings,
+    UpstreamSettings,
 )
 from apfproxy.sources.settings_file import (
     MAX_FILE_BYTES,
@@ -51,10 +54,10 @@ def test_annotated_file_gives_the_defaults() -> None:
     It has an example of the one without a default.
     """
     settings = load_settings(ANNOTATED)
-    upstream = dataclasses.replace(settings.upstream, address=UNSAID)
+    upstream = dataclasses.replace(settings.upstream, url=UNSAID)
 
     assert Settings() == dataclasses.replace(settings, upstream=upstream)
-    assert settings.upstream.address != UNSAID
+    assert settings.upstream.url != UNSAID
 
 
 def test_annotated_file_has_every_setting() -> None:
@@ -124,10 +127,34 @@ logLevel: debug
         == settings.flow_control
     )
     assert (Address(host="localhost", port=1234), "api.local", None, "debug") == (
-        settings.upstream.address,
+        settings.upstream.url,
         settings.upstream.host_header,
         settings.admin,
         settings.log_level,
+    )
+
+
+def test_where_the_servers_are() -> None:
+    """Endpoints have weights; a port of a Service is a name or a number; null is no URL."""
+    text = """
+upstream:
+  url: null
+  endpoints:
+  - url: https://10.0.0.1:6443
+  - {url: "https://10.0.0.2:6443", weight: 2}
+  service: {name: kubernetes, port: 6443}
+"""
+    upstream = parse_settings(text.encode(), "f").upstream
+
+    assert (
+        UpstreamSettings(
+            endpoints=(
+                EndpointSettings(url=Address(host="10.0.0.1", port=6443, is_tls=True)),
+                EndpointSettings(url=Address(host="10.0.0.2", port=6443, is_tls=True), weight=2),
+            ),
+            service=ServiceSettings(name="kubernetes", port="6443"),
+        )
+        == upstream
     )
 
 
@@ -265,6 +292,37 @@ logLevel: debug
             "f:1: upstream.hostHeader: expected HOST or HOST:PORT, such as api.example.com, not"
             " 'a\\r\\nX: b'",
             id="host-header-with-a-field-behind-it",
+        ),
+        pytest.param(
+            "upstream: {dns: 'https://10.0.0.1'}",
+            "f:1: upstream.dns: expected a URL with a host name, such as https://api.example:6443,"
+            " not 'https://10.0.0.1'",
+            id="nothing-to-resolve",
+        ),
+        pytest.param(
+            "upstream:\n  endpoints:\n  - url: 'http://a'\n    weight: 0",
+            "f:4: upstream.endpoints[0].weight: must be at least 1, not 0",
+            id="weight",
+        ),
+        pytest.param(
+            "upstream: {endpoints: ['http://a']}",
+            "f:1: upstream.endpoints[0]: expected a mapping of settings, not 'http://a'",
+            id="endpoint-without-a-key",
+        ),
+        pytest.param(
+            "upstream: {service: {port: 0}}",
+            "f:1: upstream.service.port: expected a port from 1 to 65535, not '0'",
+            id="port-of-a-service",
+        ),
+        pytest.param(
+            "upstream: {healthCheck: {path: readyz}}",
+            "f:1: upstream.healthCheck.path: expected a path such as /readyz, not 'readyz'",
+            id="path",
+        ),
+        pytest.param(
+            "upstream: {probeInterval: 1s}",
+            "f:1: upstream.probeInterval: unknown key; it is upstream.healthCheck.interval by now",
+            id="renamed",
         ),
         pytest.param("a: b: c", "f:1: not YAML: mapping values are not allowed here", id="no-yaml"),
         pytest.param(
