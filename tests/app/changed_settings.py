@@ -1,0 +1,218 @@
+"""Every setting with another value, for processes whose settings change."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+BASE: dict[str, Any] = {
+    "downstream": {
+        "listen": "127.0.0.1:0",
+        "tls": {"certificateFile": "a.crt", "keyFile": "a.key"},
+    },
+    "upstream": {
+        "url": "https://127.0.0.1:9",
+        "tls": {"caFile": "ca1.crt", "certificateFile": "a.crt", "keyFile": "a.key"},
+        "tokenFile": "token1",
+    },
+    "authentication": {
+        "clientCaFile": "ca1.crt",
+        "frontProxy": {"caFile": "ca1.crt", "allowedNames": ["front"]},
+        "tokenFile": "tokens1",
+        "tokenReview": {"enabled": True},
+        "impersonation": {"accessReview": {"enabled": True}},
+    },
+    "flowControl": {"hashSeed": 1, "objectCountsFrom": "http://127.0.0.1:9/metrics"},
+    "accessLog": {"path": "log1"},
+    "admin": "127.0.0.1:0",
+}
+"""Settings of a process that uses most of what it can; files lie in the directory of a test."""
+
+OTHERS: dict[str, Any] = {
+    "downstream.listen": ":0",
+    "downstream.socketMode": "0600",
+    "downstream.tls.certificateFile": "b.crt",
+    "downstream.tls.keyFile": "b.key",
+    "downstream.tls.requireClientCertificate": True,
+    "downstream.tls.handshakeTimeout": "1s",
+    "downstream.headTimeout": "1s",
+    "downstream.idleTimeout": "2s",
+    "downstream.requestTimeout": "3s",
+    "downstream.maxHeadBytes": 4096,
+    "downstream.maxHeaderFields": 5,
+    "downstream.maxTargetBytes": 600,
+    "downstream.identityHeadersFrom": ["10.0.0.0/8"],
+    "downstream.trustedProxies": ["11.0.0.0/8"],
+    "downstream.explainAnswersTo.users": ["*"],
+    "downstream.explainAnswersTo.groups": ["a"],
+    "downstream.limits.maxConnections": 700,
+    "downstream.limits.maxConnectionsPerAddress": 8,
+    "downstream.limits.maxPipelinedRequests": 9,
+    "downstream.limits.maxBodyBytes": 10,
+    "downstream.limits.gatheredBodyBytes": 11,
+    "downstream.limits.minBodyRateBytes": 12,
+    "downstream.limits.bodyRateGrace": "13s",
+    "downstream.limits.slowReaderGrace": "14s",
+    "downstream.limits.slowReadersPerLevel": 15,
+    "downstream.overload.loopDelay": "15s",
+    "downstream.overload.memoryBytes": "16MiB",
+    "upstream.url": "https://127.0.0.1:10",
+    "upstream.endpoints": [{"url": "https://127.0.0.1:10"}, {"url": "https://127.0.0.1:11"}],
+    "upstream.dns": "https://localhost:10",
+    "upstream.resolveInterval": "31s",
+    "upstream.service.namespace": "a",
+    "upstream.service.name": "b",
+    "upstream.service.port": "c",
+    "upstream.service.scheme": "http",
+    "upstream.service.kubeconfig": "kubeconfig",
+    "upstream.service.context": "d",
+    "upstream.tls.caFile": "ca2.crt",
+    "upstream.tls.serverName": "a.example",
+    "upstream.tls.certificateFile": "b.crt",
+    "upstream.tls.keyFile": "b.key",
+    "upstream.tls.handshakeTimeout": "1s",
+    "upstream.identity": "impersonate",
+    "upstream.tokenFile": "token2",
+    "upstream.hostHeader": "a.example",
+    "upstream.maxConnections": 17,
+    "upstream.idleTimeout": "18s",
+    "upstream.connectTimeout": "19s",
+    "upstream.answerTimeout": "20s",
+    "upstream.abandonedWait": "20s",
+    "upstream.healthCheck.path": "/readyz",
+    "upstream.healthCheck.interval": "21s",
+    "upstream.healthCheck.timeout": "22s",
+    "upstream.healthCheck.healthyThreshold": 3,
+    "upstream.healthCheck.unhealthyThreshold": 4,
+    "upstream.ejection.failures": 6,
+    "upstream.ejection.pause": "7s",
+    "upstream.ejection.maxPause": "8s",
+    "upstream.rebalance.percentPerMinute": 9,
+    "upstream.maxRequestsPerEndpoint": 17,
+    "upstream.slowStart": "18s",
+    "upstream.failsReadiness": True,
+    "authentication.clientCaFile": "ca2.crt",
+    "authentication.frontProxy.caFile": "ca2.crt",
+    "authentication.frontProxy.allowedNames": ["b"],
+    "authentication.frontProxy.usernameHeaders": ["X-A"],
+    "authentication.frontProxy.uidHeaders": ["X-A"],
+    "authentication.frontProxy.groupHeaders": ["X-A"],
+    "authentication.frontProxy.extraHeaderPrefixes": ["X-A-"],
+    "authentication.tokenFile": "tokens2",
+    "authentication.jwt": [{"issuer": "https://a", "audiences": ["b"]}],
+    "authentication.tokenReview.enabled": False,
+    "authentication.tokenReview.cache": "1s",
+    "authentication.tokenReview.grace": "2s",
+    "authentication.tokenReview.maxCached": 3,
+    "authentication.tokenReview.maxConcurrent": 4,
+    "authentication.tokenReview.timeout": "5s",
+    "authentication.apiKeys.file": "keys",
+    "authentication.apiKeys.header": "X-Key",
+    "authentication.apiKeys.bearer": True,
+    "authentication.apiKeys.basic": True,
+    "authentication.apiKeys.unknown": "anonymous",
+    "authentication.unverified.basic": True,
+    "authentication.unverified.secretHeaders": ["X-S"],
+    "authentication.unverified.headers": ["X-H"],
+    "authentication.unverified.address": True,
+    "authentication.anonymous": False,
+    "authentication.impersonation.users": ["a"],
+    "authentication.impersonation.groups": ["b"],
+    "authentication.impersonation.accessReview.enabled": False,
+    "authentication.impersonation.accessReview.cache": "1s",
+    "authentication.impersonation.accessReview.grace": "2s",
+    "authentication.impersonation.accessReview.maxCached": 3,
+    "authentication.impersonation.accessReview.maxConcurrent": 4,
+    "authentication.impersonation.accessReview.timeout": "5s",
+    "preset": "http",
+    "tunnel.idleTimeout": "21s",
+    "watch.silence": "22s",
+    "watch.limit": "23s",
+    "watch.bookmarkLimit": "24s",
+    "drain.shutdownDelay": "25s",
+    "drain.idleGrace": "26s",
+    "drain.timeout": "27s",
+    "flowControl.enforcement": "observe",
+    "flowControl.serverConcurrencyLimit": 28,
+    "flowControl.perEndpoint": 29,
+    "flowControl.limitAdjustment": "kubernetes",
+    "flowControl.objects": ["objects"],
+    "flowControl.store": "store.db",
+    "flowControl.kubernetes.enabled": True,
+    "flowControl.kubernetes.kubeconfig": "kubeconfig",
+    "flowControl.kubernetes.context": "c",
+    "flowControl.kubernetes.firstSyncTimeout": "1s",
+    "flowControl.kubernetes.writeStatus": True,
+    "flowControl.suggestedObjects": False,
+    "flowControl.hashSeed": 2,
+    "flowControl.objectCountsFrom": "http://127.0.0.1:10/metrics",
+    "flowControl.objectCountsInterval": "1s",
+    "accessLog.path": "log2",
+    "accessLog.requests": "errors",
+    "accessLog.sampledPercent": 29,
+    "accessLog.maxQueued": 30,
+    "accessLog.auditIds": False,
+    "topFlows.enabled": False,
+    "topFlows.capacity": 31,
+    "admin": None,
+    "adminSocketMode": "0600",
+    "adminTokenFile": "token2",
+    "metrics": "full",
+    "logLevel": "error",
+    "logFormat": "json",
+}
+"""Every setting with another value than that of `BASE`."""
+
+WITH = {
+    "downstream.tls.certificateFile": "downstream.tls.keyFile",
+    "downstream.tls.keyFile": "downstream.tls.certificateFile",
+    **dict.fromkeys(
+        [f"authentication.apiKeys.{each}" for each in ("header", "bearer", "basic", "unknown")],
+        "authentication.apiKeys.file",
+    ),
+    **dict.fromkeys(
+        [f"upstream.service.{each}" for each in ("namespace", "port", "scheme", "kubeconfig")],
+        "upstream.service.name",
+    ),
+    "upstream.service.context": "upstream.service.kubeconfig",
+    "upstream.tls.certificateFile": "upstream.tls.keyFile",
+    "upstream.tls.keyFile": "upstream.tls.certificateFile",
+    "flowControl.kubernetes.kubeconfig": "flowControl.kubernetes.enabled",
+    "flowControl.kubernetes.writeStatus": "flowControl.kubernetes.enabled",
+    "flowControl.kubernetes.context": "flowControl.kubernetes.kubeconfig",
+    "adminTokenFile": "flowControl.store",
+}
+"""Settings that need another one."""
+
+WITHOUT = {
+    "upstream.endpoints": "upstream.url",
+    "upstream.dns": "upstream.url",
+    "upstream.service.name": "upstream.url",
+    "upstream.service.scheme": "upstream.tls",
+}
+"""Settings that go only without another one."""
+
+UNSEEN = {
+    *("drain.shutdownDelay", "drain.idleGrace", "drain.timeout"),  # read when it is time
+    *("metrics", "logLevel", "logFormat"),  # of the process, not of the proxy; see below
+    "adminTokenFile",  # the API's; see there
+    "flowControl.perEndpoint",
+}
+"""Settings that change nothing that the parts of a proxy keep."""
+
+
+def other(document: dict[str, Any], path: str | None) -> dict[str, Any]:
+    """The document with another value at a path, and what it needs."""
+    document = copy.deepcopy(document)
+    done: set[str] = set()
+    while path is not None and path not in done:
+        done.add(path)
+        *sections, key = path.split(".")
+        section = document
+        for name in sections:
+            section = section.setdefault(name, {})
+        section[key] = OTHERS[path]
+        left, _, name = WITHOUT.get(path, ".").partition(".")
+        document.get(left, {}).pop(name, None)
+        path = WITH.get(path)
+    return document
