@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from loadtest.nginx_origin import MAX_CONNECTIONS, PREAMBLE, start_nginx
+from loadtest.nginx_origin import ENDPOINTS, MAX_CONNECTIONS, PREAMBLE, start_nginx
 from loadtest.processes import Process, free_ports, start_apfproxy
 from loadtest.tls_site import CIPHER, CURVE, SERVER_NAME
 
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 CONTENDERS = ("haproxy", "nginx", "apfproxy")
 WITH = "apf+with"
 """A second apfproxy, with features on that the first, beside it, has off."""
-FEATURES = ("access-log", "top-flows", "observe")
-"""Features of apfproxy that may be compared with none of them."""
+FEATURES = ("access-log", "top-flows", "observe", "endpoints")
+"""Features of apfproxy that may be compared with none of them.
+
+`endpoints` are three of them instead of one.
+"""
 
 HAPROXY_CONFIG = """
 global
@@ -183,7 +186,12 @@ def _start_apfproxy(name: str, site: Site, upstream_port: int) -> Process:
         settings["downstream"] = {"tls": site.tls.as_settings()}
         settings["authentication"]["clientCaFile"] = str(site.tls.authority)
     if site.upstream_tls is not None:
-        settings["upstream"] = {"tls": {"caFile": str(site.upstream_tls.authority)}}
+        settings["upstream"] = {
+            "tls": {
+                "caFile": str(site.upstream_tls.authority),
+                "serverName": SERVER_NAME,
+            }
+        }
     if site.token_file is not None:
         settings["authentication"]["tokenFile"] = str(site.token_file)
     if site.features is not None:
@@ -195,8 +203,11 @@ def _start_apfproxy(name: str, site: Site, upstream_port: int) -> Process:
         arguments += ["--access-log", str(site.directory / "access.log")]
     if name == WITH and "observe" in features:
         arguments += ["--enforcement", "observe"]
+    if name == WITH and "endpoints" in features:
+        scheme = "http" if site.upstream_tls is None else "https"
+        arguments += [f"--upstream={scheme}://{each}:{upstream_port}" for each in ENDPOINTS[1:]]
     process, _ = start_apfproxy(
-        build=site.builds["apfproxy" if name == WITH else name],
+        build=site.builds[list(site.builds)[-1] if name == WITH else name],
         upstream_port=upstream_port,
         upstream_scheme="http" if site.upstream_tls is None else "https",
         believes_headers=site.token_file is None,

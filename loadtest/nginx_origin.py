@@ -1,5 +1,7 @@
 """nginx as the origin of a comparison, which answers from memory; and how any nginx is started.
 
+It listens on several addresses of this machine, so it can be one origin or be taken for several.
+
 Before the mix `cluster` it answers as kube-apiserver does: 1 to 20 KB, of a size that the target
 decides, with an Audit-Id of its own each.  Before the others it has one small answer.
 """
@@ -13,6 +15,9 @@ from loadtest.processes import Process, free_ports
 if TYPE_CHECKING:
     from loadtest.site import Site
     from loadtest.tls_site import TlsSite
+
+ENDPOINTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+"""Where an origin listens, always on the same port."""
 
 MAX_CONNECTIONS = 9500
 """Client connections per proxy; HAProxy and nginx need two descriptors for each."""
@@ -48,6 +53,7 @@ SMALL = (
     PREAMBLE
     + """
     server {{
+{more_addresses}
         listen 127.0.0.1:{port} backlog=4096{tls}
         default_type application/json;
         location / {{
@@ -79,6 +85,7 @@ CLUSTER = (
         * "c1d2e3f4-a5b6-4c7d-8e9f-0a1b2c3d4e5f";
     }}
     server {{
+{more_addresses}
         listen 127.0.0.1:{port} backlog=4096{tls}
         default_type application/json;
         add_header Audit-Id $request_id;
@@ -140,9 +147,13 @@ def start_nginx(
     """
     (port,) = free_ports(1)
     config = site.directory / f"{name}.conf"
+    ssl = "" if tls is None else " ssl"
     config.write_text(
         template.format(
             name=name,
+            more_addresses="\n".join(
+                f"        listen {address}:{port} backlog=4096{ssl};" for address in ENDPOINTS[1:]
+            ),
             directory=site.directory,
             descriptors=2 * MAX_CONNECTIONS,
             port=port,

@@ -18,9 +18,11 @@ request, says what handshakes cost.  With --upstream-tls the proxies speak it to
     python -m loadtest.peers --tls --upstream-tls --idle 1000 --watches 0
 
 With --with a second apfproxy, `apf+with`, has features on that the first has off, in the same
-rounds, and the ratio of the two says what they cost.
+rounds, and the ratio of the two says what they cost.  `endpoints` is three of them before the same
+origin.  Where --interpreter names builds, it is the last of them that is tried with and without.
 
     python -m loadtest.peers --proxies apfproxy --with access-log,top-flows --idle 0 --watches 0
+    python -m loadtest.peers --proxies apfproxy --with endpoints --mix cluster --idle 0 --watches 0
 
 With --interpreter more builds of apfproxy take part: what a virtual environment has installed, or
 another checkout.  --check compares the ratios to HAProxy with those in a file, which --write makes,
@@ -175,10 +177,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         for mix in options.mix
         for count in counts
     }
-    if options.features is not None:
-        if "apfproxy" not in options.proxies:
-            parser.error("--with compares with apfproxy: name it in --proxies")
-        options.proxies.append(WITH)
     if options.check or options.write:
         if BASELINE not in options.proxies:
             parser.error("--check and --write need ratios to HAProxy: name it in --proxies")
@@ -190,6 +188,10 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
             parser.error(f"--interpreter {name}=...: another proxy has that name")
         options.proxies.append(name)
     options.builds = dict([*own, *options.builds])
+    if options.features is not None:
+        if not options.builds:
+            parser.error("--with compares with apfproxy: name it in --proxies")
+        options.proxies.append(WITH)
     return options
 
 

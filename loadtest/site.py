@@ -40,7 +40,7 @@ class Site(NamedTuple):
     """What `WITH` has on and apfproxy has not; None leaves apfproxy its defaults."""
 
     builds: Mapping[str, Build] = MappingProxyType({"apfproxy": THIS})
-    """Each apfproxy's name, and what it is; `WITH` is the first of them."""
+    """Each apfproxy's name, and what it is; `WITH` is the last of them."""
 
     token_file: Path | None = None
     """The tokens that apfproxy knows; without, it believes identity headers."""
