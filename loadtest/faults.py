@@ -6,8 +6,12 @@ request.  After each fault the link is good again; what counts is that all seats
 request to the origin stays open, and how soon answers are good again.  Exit status 2 says that
 something of that did not hold.
 
+With several endpoints each has a link of its own.  All treat connections badly, but only one at a
+time refuses them; then nobody may notice.
+
     python -m loadtest.faults --requests 200000 --seed 1 --json faults.json
     python -m loadtest.faults --only reset,vanish --per-fault 5000
+    python -m loadtest.faults --endpoints 3
 """
 
 from __future__ import annotations
@@ -126,6 +130,8 @@ class Faults:
 
 HARMLESS = ("none", "delay", "slice")
 """Under these nothing breaks; a busy machine may make answers late."""
+HARMLESS_AT_ONE = ("refuse", "black-hole")
+"""So under these, where there are other endpoints."""
 RANDOM = "random"
 FAULTS = (*Faults(random.Random()).choosers, RANDOM)  # noqa: S311 - for the names
 
@@ -150,7 +156,7 @@ class Findings:
     state: ProxyState
     wrong: list[str] = field(default_factory=list)
 
-    def judge(self, seen: Seen) -> None:
+    def judge(self, seen: Seen, *, is_harmless: bool) -> None:
         """Say what did not hold."""
         tally, wrong = self.tally, self.wrong
         wrong += [f"mispaired: {text}" for text in tally.wrong]
@@ -161,17 +167,17 @@ class Findings:
             wrong.append(f"not quiet: {self.state}")
         if self.recovery_s is None or self.recovery_s > RECOVERS_WITHIN_S:
             wrong.append(f"answers were good again after {self.recovery_s} s")
-        if self.fault in HARMLESS and tally.broken + tally.lost + tally.by_status.get(502, 0):
+        if is_harmless and tally.broken + tally.lost + tally.by_status.get(502, 0):
             wrong.append("answers are broken under a fault that breaks nothing")
 
 
 class Scene:
-    """A proxy that runs, the link and the origin behind it."""
+    """A proxy that runs, the links and the origin behind it."""
 
     def __init__(
-        self, link: FaultyLink, faults: Faults, seen: Seen, port: int, admin_port: int
+        self, links: Sequence[FaultyLink], faults: Faults, seen: Seen, port: int, admin_port: int
     ) -> None:
-        self.link = link
+        self.links = links
         self.faults = faults
         self.seen = seen
         self.port = port
@@ -186,10 +192,10 @@ class Scene:
             seed: Of what is drawn for them.
             first: The number of the first.
         """
-        link = self.link
         clients = EchoClients(self.port, seed, Habits(), first)
-        link.choose = self.faults.choosers.get(fault, self.faults.anything)
-        link.drop()
+        self._treat(self.faults.choosers.get(fault, self.faults.anything))
+        for link in self.links:
+            link.drop()
         episodes = asyncio.create_task(self._episodes(fault))
         began_s = monotonic()
         await clients.run(count, CONNECTIONS)
@@ -197,28 +203,36 @@ class Scene:
         episodes.cancel()
         await asyncio.gather(episodes, return_exceptions=True)
         if fault == "vanish":
-            link.choose = lambda: GOOD
+            self._treat(lambda: GOOD)
             await self._warm()
-            link.strike(Ending.VANISH)
-        link.choose = lambda: GOOD
-        await link.listen()
+            for link in self.links:
+                link.strike(Ending.VANISH)
+        self._treat(lambda: GOOD)
+        for link in self.links:
+            await link.listen()
         recovery_s = await self._recovery()
         state = await wait_until_quiet(self.admin_port)
         findings = Findings(fault, clients.tally, seconds, recovery_s, state)
-        findings.judge(self.seen)
+        is_harmless = fault in HARMLESS or (len(self.links) > 1 and fault in HARMLESS_AT_ONE)
+        findings.judge(self.seen, is_harmless=is_harmless)
         self.seen.wrong.clear()
         return findings
 
+    def _treat(self, choose: Callable[[], Fault]) -> None:
+        for link in self.links:
+            link.choose = choose
+
     async def _episodes(self, fault: str) -> None:
-        """What happens to the listener meanwhile."""
-        link = self.link
-        dice = link.random
+        """What happens to a listener meanwhile."""
+        dice = self.links[0].random
+        link = dice.choice(self.links)
         if fault == "refuse":
             link.refuse()
         elif fault == "black-hole":
             link.swallow()
         while fault in ("restart", RANDOM):
             await asyncio.sleep(dice.uniform(0.1, 0.3) if fault == "restart" else 5)
+            link = dice.choice(self.links)
             dice.choice((link.refuse, link.swallow))()
             if fault == "restart":
                 link.strike(dice.choice((Ending.RESET, Ending.CLOSE)))
@@ -276,18 +290,23 @@ async def measure(options: argparse.Namespace, directory: Path) -> list[Findings
     seen = Seen()
     loop = asyncio.get_running_loop()
     origin = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0, backlog=1024)
-    link = FaultyLink(origin.sockets[0].getsockname()[1], dice)
-    await link.listen()
+    origin_port = origin.sockets[0].getsockname()[1]
+    links = [FaultyLink(origin_port, dice) for _ in range(options.endpoints)]
+    for link in links:
+        await link.listen()
     results = []
     first = 0
     process, admin_port = await asyncio.to_thread(
         start_apfproxy,
-        upstream_port=link.port,
+        upstream_port=links[0].port,
         directory=directory,
-        arguments=["--settings", str(directory / "settings.yaml")],
+        arguments=[
+            *("--settings", str(directory / "settings.yaml")),
+            *(f"--upstream=http://127.0.0.1:{link.port}" for link in links[1:]),
+        ],
     )
     with process:
-        scene = Scene(link, Faults(dice), seen, process.port, admin_port)
+        scene = Scene(links, Faults(dice), seen, process.port, admin_port)
         print_heading()
         for fault in options.only:
             count = options.requests if fault == RANDOM else options.per_fault
@@ -300,7 +319,8 @@ async def measure(options: argparse.Namespace, directory: Path) -> list[Findings
                 print(f"    {problem}")
         state = await read_state(admin_port)
         print(f"{process.rss_bytes() / (1 << 20):.0f} MiB resident at the end; {state}")
-    link.stop()
+    for link in links:
+        link.stop()
     origin.close()
     return results
 
@@ -347,6 +367,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--requests", type=count_up_to(10**8), default=200_000, help="at random (200000)")
     add("--per-fault", type=count_up_to(10**7), default=2000, help="of each other fault (2000)")
+    add("--endpoints", type=count_up_to(9), default=1, help="each with a link of its own (1)")
     add("--seed", type=int, default=1, help="of all that is drawn (1)")
     add("--only", type=names_from(FAULTS, "fault"), default=list(FAULTS), help=",".join(FAULTS))
     add("--json", type=output_file, metavar="FILE", help="write all results there as well")

@@ -5,7 +5,10 @@ they pipeline, upload, watch, open tunnels and leave in the middle.  Meanwhile o
 the server's certificate are replaced again and again.  At the end all is quiet, and what is held
 then is compared with what was held at first.  Exit status 2 says that something was not flat.
 
+With several endpoints the origin has as many ports, which in turn take no connections for a while.
+
     python -m loadtest.soak --minutes 20 --json soak.json --plot soak.png
+    python -m loadtest.soak --minutes 20 --endpoints 3
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from loadtest.arguments import Parser, count_up_to, output_file
-from loadtest.echo import CONFIGMAPS, EchoOrigin, Seen
+from loadtest.echo import CONFIGMAPS, Seen
 from loadtest.echo_clients import EchoClients, Habits
 from loadtest.processes import (
     LoadTestError,
@@ -35,7 +38,7 @@ from loadtest.processes import (
 from loadtest.program import measured
 from loadtest.proxy_state import ProxyState, read_state, wait_until_quiet
 from loadtest.soak_plots import plot_soak
-from loadtest.soak_site import Site
+from loadtest.soak_site import Endpoints, Site
 
 if TYPE_CHECKING:
     import argparse
@@ -122,11 +125,15 @@ class Soak:
     Args:
         site: Its files.
         subjects: The proxies: plain, and with TLS.
+        endpoints: Of the origin.
         seed: Of all that is drawn.
     """
 
-    def __init__(self, site: Site, subjects: Sequence[Subject], seed: int) -> None:
+    def __init__(
+        self, site: Site, subjects: Sequence[Subject], endpoints: Endpoints, seed: int
+    ) -> None:
         self.site = site
+        self.endpoints = endpoints
         self.subjects = subjects
         self.counts = {"watches": 0, "tunnels": 0, "changes": 0}
         self.wrong: list[str] = []
@@ -181,6 +188,8 @@ class Soak:
         """Have all of it go on for a while, and take samples."""
         began_s = monotonic()
         beside = [asyncio.create_task(self._change()), self._begin_samples(began_s, period_s)]
+        if len(self.endpoints.ports) > 1:
+            beside.append(asyncio.create_task(self.endpoints.shut_one_after_the_other()))
         for subject in self.subjects:
             beside += [
                 asyncio.create_task(self._again_and_again(partial(each, subject)))
@@ -338,24 +347,26 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
     """
     site = await asyncio.to_thread(Site, directory)
     seen = Seen()
-    loop = asyncio.get_running_loop()
-    origin = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0, backlog=1024)
-    port = origin.sockets[0].getsockname()[1]
+    endpoints = Endpoints(seen)
+    await endpoints.open(options.endpoints)
     subjects: list[Subject] = []
     with contextlib.ExitStack() as running:
         for name in ("plain", "tls"):
             process, admin_port = await asyncio.to_thread(
                 partial(
                     start_apfproxy,
-                    upstream_port=port,
+                    upstream_port=endpoints.ports[0],
                     directory=directory,
-                    arguments=["--settings", str(directory / f"{name}.yaml")],
+                    arguments=[
+                        *("--settings", str(directory / f"{name}.yaml")),
+                        *(f"--upstream=http://127.0.0.1:{port}" for port in endpoints.ports[1:]),
+                    ],
                     name=name,
                 )
             )
             running.enter_context(process)
             subjects.append(Subject(name, process, admin_port))
-        soak = Soak(site, subjects, options.seed)
+        soak = Soak(site, subjects, endpoints, options.seed)
         full = await soak.load(CALIBRATION_S, 0)
         print(f"at most {full:.0f} answers/s; half of that for {options.minutes} minutes")
         print_heading()
@@ -373,7 +384,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
             subject.after = await subject.sample(began_s)
             print_sample(subject.name, subject.after)
         logs = {subject.name: subject.process.log.read_text() for subject in subjects}
-    origin.close()
+    endpoints.close()
     tally = soak.tally()
     wrong = soak.wrong + seen.wrong
     for subject in subjects:
@@ -409,6 +420,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--minutes", type=count_up_to(10_000), default=20, help="of half load (20)")
+    add("--endpoints", type=count_up_to(9), default=1, help="ports of the origin (1)")
     add("--sample-s", type=count_up_to(600), default=10, help="between samples (10)")
     add("--seed", type=int, default=1, help="of all that is drawn (1)")
     add("--json", type=output_file, metavar="FILE", help="write all results there as well")

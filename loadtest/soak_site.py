@@ -1,12 +1,14 @@
-"""What a soak runs on: settings, certificates, tokens and objects, which change while it does."""
+"""What a soak runs on: ports, settings, certificates, tokens and objects, which change meanwhile."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import ssl
 from typing import TYPE_CHECKING
 
 from loadtest.certificates import Authority
+from loadtest.echo import EchoOrigin, Seen
 from loadtest.faults import OBJECTS
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ logLevel: warning
 """
 USERS = ("ann", "bob", "cid", "dot")
 GROUP = "testers"
+SHUT_PERIOD_S = 10.0
+SHUT_S = 3.0
+"""How often an endpoint takes no connections, and for how long; open ones go on."""
 
 
 class Site:
@@ -107,3 +112,44 @@ class Site:
 
     def _context(self, at: int) -> Callable[[], ssl.SSLContext]:
         return lambda: self._contexts[at]
+
+
+class Endpoints:
+    """The origin's ports.
+
+    Args:
+        seen: Notes of all connections.
+    """
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        self._servers: list[asyncio.Server] = []
+        self.ports: list[int] = []
+
+    def __repr__(self) -> str:
+        return f"<Endpoints: {self.ports}>"
+
+    async def open(self, count: int) -> None:
+        """Listen on so many ports."""
+        for _ in range(count):
+            self._servers.append(await self._listen(0))
+            self.ports.append(self._servers[-1].sockets[0].getsockname()[1])
+
+    async def shut_one_after_the_other(self) -> None:
+        """Shut a port for a while, then the next one, until cancelled."""
+        while True:
+            for at, port in enumerate(self.ports):
+                await asyncio.sleep(SHUT_PERIOD_S - SHUT_S)
+                self._servers[at].close()
+                await asyncio.sleep(SHUT_S)
+                self._servers[at] = await self._listen(port)
+
+    def close(self) -> None:
+        """Listen no more."""
+        for server in self._servers:
+            server.close()
+
+    async def _listen(self, port: int) -> asyncio.Server:
+        return await asyncio.get_running_loop().create_server(
+            lambda: EchoOrigin(self._seen), "127.0.0.1", port, backlog=1024
+        )
