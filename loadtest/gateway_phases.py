@@ -13,7 +13,7 @@ from loadtest.gateway_servers import NAMES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loadtest.gateway_clients import Notes, Outcome
+    from loadtest.gateway_clients import Notes, Outcome, WatchEnd
     from loadtest.gateway_origin import Entry
 
 DETECTED_WITHIN_S = 3.0
@@ -110,6 +110,15 @@ class Phase:
                 )
         return False
 
+    def ends_watch(self, end: WatchEnd) -> bool:
+        """Whether a watch ended with its server, or found none."""
+        return (
+            self.event in (Event.KILLED, Event.HUNG)
+            and self.victim is not None
+            and end.origin in ("", NAMES[self.victim])
+            and self.begun_s <= end.at_s <= self.end_s + SLACK_S
+        )
+
 
 def schedule(servers: int) -> list[Phase]:
     """The phases of a run: each fault, then the server's return."""
@@ -163,15 +172,12 @@ def judge(
             for index, journal in enumerate(journals)
         }
         judge_phase(phase, wrong)
-    for each in notes.watch_ends:
-        if not each.is_clean and not any(
-            phase.event in (Event.KILLED, Event.HUNG)
-            and phase.victim is not None
-            and each.origin in ("", NAMES[phase.victim])
-            and phase.begun_s <= each.at_s <= phase.end_s + SLACK_S
-            for phase in phases
-        ):
-            wrong.append(f"a watch of {each.origin or 'nobody'} was broken off")
+    broken = Counter(
+        each.origin or "nobody"
+        for each in notes.watch_ends
+        if not each.is_clean and not any(phase.ends_watch(each) for phase in phases)
+    )
+    wrong += [f"{count} watches of {origin} were broken off" for origin, count in broken.items()]
     totals = {
         "requests": len(notes.outcomes),
         "good": sum(phase.counts[GOOD] for phase in phases),

@@ -1,4 +1,4 @@
-"""What a soak runs on: ports, settings, certificates, tokens and objects, which change meanwhile."""
+"""What a soak runs on: ports, settings, certificates, tokens, objects, which change meanwhile."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_watches(end: WatchEnd, *, is_wrong: bool) -> None:
     """A watch may break with its server only."""
     wrong, totals = judge(phases(), Notes(watch_ends=[end]), [[], [], []])
 
-    assert ([f"a watch of {end.origin} was broken off"] if is_wrong else []) == wrong
+    assert ([f"1 watches of {end.origin} were broken off"] if is_wrong else []) == wrong
     assert 1 == totals["watches_ended"]
 
 
