@@ -12,11 +12,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from apfproxy.api.flowcontrol.types import GROUP
+from apfproxy.api.flowcontrol.versions import V1, V1BETA3
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.sources.dangling_status import DanglingStatus
 from apfproxy.sources.in_force import InForce, load_when_woken
 from apfproxy.sources.object_files import effective_objects
-from apfproxy.sources.reflector import Reflector
+from apfproxy.sources.reflector import Reflector, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,11 +31,19 @@ if TYPE_CHECKING:
     from apfproxy.sources.in_force import Prepared
     from apfproxy.sources.kubernetes_api import Json, KubernetesApi
 
-RESOURCES = {
-    "PriorityLevelConfiguration": "prioritylevelconfigurations",
-    "FlowSchema": "flowschemas",
-}
-"""Kind to resource."""
+RESOURCES = tuple(
+    Resource(
+        kind=kind,
+        plural=plural,
+        group=GROUP,
+        versions=(V1, V1BETA3),  # v1 from Kubernetes 1.29 on
+        right="the cluster role of config/kubernetes/rbac/reader.yaml",
+    )
+    for kind, plural in (
+        ("PriorityLevelConfiguration", "prioritylevelconfigurations"),
+        ("FlowSchema", "flowschemas"),
+    )
+)
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +78,8 @@ class KubernetesObjects:
         self._waited = asyncio.Event()
         self._read: dict[int, tuple[Json, FlowControlObject | Problem]] = {}  # by identity
         self.reflectors = {
-            kind: Reflector(api, kind, resource, self._wake.set, sleep=sleep)
-            for kind, resource in RESOURCES.items()
+            resource.kind: Reflector(api, resource, self._wake.set, sleep=sleep)
+            for resource in RESOURCES
         }
         self.status: DanglingStatus | None = None
         if writes_status:

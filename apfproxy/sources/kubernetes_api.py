@@ -25,7 +25,7 @@ from apfproxy.sources.exec_credential import ExecError
 from apfproxy.sources.token_file import TokenFileError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
     from apfproxy.sources.api_credentials import ApiCredentials
 
@@ -50,6 +50,8 @@ UNAUTHORIZED = 401
 FORBIDDEN = 403
 NOT_FOUND = 404
 GONE = 410
+SERVER_ERROR = 500
+"""And above: another server may do better."""
 
 APPLY = "application/apply-patch+yaml"
 
@@ -68,19 +70,42 @@ class KubernetesApiError(Exception):
         self.retry_after_s = retry_after_s
 
 
-class KubernetesApi:
-    """The API at a URL, perhaps with a path; a watch that is silent for `silence_s` is given up.
+def no_others() -> tuple[str, ...]:
+    """Know no other servers of the API."""
+    return ()
 
-    Its methods raise KubernetesApiError where there is no good answer.
+
+class KubernetesApi:
+    """The API at a URL, perhaps with a path.
+
+    Its methods raise KubernetesApiError where there is no good answer.  After that another server
+    of the API is asked next, if one is known; the one that answers is asked until it fails.
+
+    Args:
+        server: The URL.
+        silence_s: A watch that is silent for so long is given up.
+        others: URLs of other servers of the API, which get the same credentials.
+        others_name: The name in their certificates, if the credentials have none.
+
+    Attributes:
+        server: The URL that was asked last.
     """
 
     def __init__(
-        self, server: str, credentials: ApiCredentials, *, silence_s: float = SILENCE_S
+        self,
+        server: str,
+        credentials: ApiCredentials,
+        *,
+        silence_s: float = SILENCE_S,
+        others: Callable[[], Sequence[str]] = no_others,
+        others_name: str | None = None,
     ) -> None:
-        self.server = server
-        self._url = yarl.URL(server)
+        self.server = self._first = server
         self._credentials = credentials
         self._silence_s = silence_s
+        self._others = others
+        self._others_name = others_name
+        self._has_failed = False
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -126,6 +151,15 @@ class KubernetesApi:
             if begun.strip():
                 raise KubernetesApiError("the watch ended within an event")
 
+    def _turn(self) -> None:
+        """Ask the next server if the last one gave no answer."""
+        if not self._has_failed:
+            return
+        self._has_failed = False
+        known = list(dict.fromkeys((self._first, *self._others())))
+        at = known.index(self.server) + 1 if self.server in known else 0
+        self.server = known[at % len(known)]
+
     @asynccontextmanager
     async def _exchange(
         self,
@@ -146,28 +180,35 @@ class KubernetesApi:
                 head["Content-Type"] = content_type
             if self._session is None:
                 self._session = new_session()
+            self._turn()
+            name = self._credentials.server_name
+            if name is None and self.server != self._first:
+                name = self._others_name
             async with self._session.request(
                 method,
-                self._url.joinpath(path.lstrip("/"), encoded=True).with_query(query),
+                yarl.URL(self.server).joinpath(path.lstrip("/"), encoded=True).with_query(query),
                 data=body,
                 headers=head,
                 ssl=self._credentials.context or True,
-                server_hostname=self._credentials.server_name,
+                server_hostname=name,
                 allow_redirects=False,
                 timeout=timeout,
             ) as response:
                 if response.status not in {OK, CREATED}:
                     if response.status == UNAUTHORIZED:
                         self._credentials.refused()
+                    self._has_failed = response.status >= SERVER_ERROR
                     raise await refusal(response)
                 yield response
         except (TokenFileError, ExecError) as error:
             raise KubernetesApiError(str(error)) from None
         except TimeoutError as error:
+            self._has_failed = True
             is_connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
             what = "cannot connect in time" if is_connecting else "no answer in time"
             raise KubernetesApiError(what) from None
         except EXCHANGE_ERRORS as error:
+            self._has_failed = True
             what, _ = explained(error, "the API server")
             raise KubernetesApiError(what) from None
 

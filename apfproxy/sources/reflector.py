@@ -22,11 +22,10 @@ import logging
 import random
 import time
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.api.flowcontrol.objects import with_type
-from apfproxy.api.flowcontrol.types import GROUP
-from apfproxy.api.flowcontrol.versions import V1, V1BETA3
 from apfproxy.faults import Part, report
 from apfproxy.sources.backoff import Backoff
 from apfproxy.sources.kubernetes_api import (
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
 
     from apfproxy.sources.kubernetes_api import KubernetesApi
 
-VERSIONS = (V1, V1BETA3)
-"""Of the group; the first served one is used, v1 from Kubernetes 1.29 on."""
 CHUNK = 250
 """Objects of one list; clusters have a few dozen."""
 MAX_OBJECTS = 20_000
@@ -59,19 +56,47 @@ OVERDUE_S = 60.0
 STEADY_S = 1.0
 """After a shorter watch there is a pause, lest a server make us watch in a busy loop."""
 
-HINTS = {
-    UNAUTHORIZED: "; see to the token or certificate that the proxy shows",
-    FORBIDDEN: "; give the proxy's user the cluster role of config/kubernetes/rbac/reader.yaml",
-}
-
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """What is followed.
+
+    Attributes:
+        plural: As in paths.
+        versions: Of the group; the first one that is served is used.
+        right: What to give to the proxy's user if it may not.
+        namespace: Of the objects; "" for objects without one.
+        selector: Labels that the objects have; "" for all.
+        part: Of the program, for errors.
+    """
+
+    kind: str
+    plural: str
+    group: str
+    versions: tuple[str, ...]
+    right: str
+    namespace: str = ""
+    selector: str = ""
+    part: Part = Part.OBJECTS
+
+    def path(self, version: str) -> str:
+        """The path of all its objects."""
+        within = f"namespaces/{self.namespace}/" if self.namespace else ""
+        return f"/apis/{self.group}/{version}/{within}{self.plural}"
+
+    def hint(self, status: int) -> str:
+        """What to do about a refusal."""
+        if status == UNAUTHORIZED:
+            return "; see to the token or certificate that the proxy shows"
+        return f"; give the proxy's user {self.right}" if status == FORBIDDEN else ""
+
+
 class Reflector:
-    """The objects of one resource of the flow control group.
+    """The objects of one resource.
 
     Args:
-        resource: Its plural, as in paths.
         on_change: Called after each change of `objects`, and when they are followed again.
 
     Attributes:
@@ -84,8 +109,7 @@ class Reflector:
     def __init__(
         self,
         api: KubernetesApi,
-        kind: str,
-        resource: str,
+        resource: Resource,
         on_change: Callable[[], None],
         *,
         now_s: Callable[[], float] = time.monotonic,
@@ -93,7 +117,6 @@ class Reflector:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._api = api
-        self._kind = kind
         self._resource = resource
         self._on_change = on_change
         self._now_s = now_s
@@ -104,15 +127,21 @@ class Reflector:
         self._began_s: float | None = None  # when the watch did
         self.objects: dict[str, Json] = {}
         self.is_synced = False
-        self.version = VERSIONS[0]
-        self.problem: str | None = f"{resource}: not listed yet"
+        self.version = resource.versions[0]
+        self.problem: str | None = f"{resource.plural}: not listed yet"
         self.lists = 0
         self.watches = 0
 
     @property
     def path(self) -> str:
         """The resource's path."""
-        return f"/apis/{GROUP}/{self.version}/{self._resource}"
+        return self._resource.path(self.version)
+
+    @property
+    def _chosen(self) -> dict[str, str]:
+        """What of a query says which objects are meant."""
+        selector = self._resource.selector
+        return {"labelSelector": selector} if selector else {}
 
     async def run(self) -> None:
         """Follow the objects for ever."""
@@ -130,12 +159,11 @@ class Reflector:
                 least_s = error.retry_after_s
                 self._failed(error)
             except Exception as error:  # noqa: BLE001  the next attempt may do better than none
-                report(
-                    Part.OBJECTS, error, f"{self._api.server}: {self._resource} cannot be followed"
-                )
+                what = self._resource.plural
+                report(self._resource.part, error, f"{self._api.server}: {what} cannot be followed")
                 is_failure = True
                 self._at = None
-                self.problem = f"{self._resource}: an error of the proxy itself, see its log"
+                self.problem = f"{what}: an error of the proxy itself, see its log"
             is_steady = self._was_steady()
             if self._has_news or is_steady:
                 self._backoff.reset()
@@ -150,9 +178,9 @@ class Reflector:
         is_expired = error.status == GONE and self._at is not None  # else even a list is refused
         self._at = None
         if is_expired:
-            logger.debug("%s: %s; listing them anew", self._resource, error)
+            logger.debug("%s: %s; listing them anew", self._resource.plural, error)
             return
-        problem = f"{self._resource}: {error}{HINTS.get(error.status, '')}"
+        problem = f"{self._resource.plural}: {error}{self._resource.hint(error.status)}"
         if self.problem != problem:
             logger.warning("%s: %s", self._api.server, problem)
         self.problem = problem
@@ -161,18 +189,19 @@ class Reflector:
         if self.problem is None:
             return
         self.problem = None
-        logger.info("%s: %s are followed", self._api.server, self._resource)
+        logger.info("%s: %s are followed", self._api.server, self._resource.plural)
         self._on_change()  # what is known may be relied on again
 
     async def _list(self) -> None:
         """Take all objects that there are now."""
-        for version in VERSIONS:
+        versions = self._resource.versions
+        for version in versions:
             self.version = version
             try:
                 objects, at = await self._listed()
                 break
             except KubernetesApiError as error:
-                if error.status != NOT_FOUND or version == VERSIONS[-1]:
+                if error.status != NOT_FOUND or version == versions[-1]:
                     raise
         self.lists += 1
         self._at = at
@@ -194,7 +223,7 @@ class Reflector:
         token = ""
         for _ in range(MAX_CHUNKS):
             page = await self._api.get(
-                self.path, {**query, **({"continue": token} if token else {})}
+                self.path, {**self._chosen, **query, **({"continue": token} if token else {})}
             )
             at = object_version(page)
             items = page.get("items") or ()
@@ -217,6 +246,7 @@ class Reflector:
         # The jitter needs no secrecy.
         watch_s = random.randint(*WATCH_S)  # noqa: S311
         query = {
+            **self._chosen,
             "watch": "1",
             "resourceVersion": self._at,
             "allowWatchBookmarks": "true",
@@ -262,7 +292,7 @@ class Reflector:
     def _read(self, content: object) -> tuple[str, Json, str]:
         """Name, object with its type and without managed fields, and version."""
         at = object_version(content)
-        obj = with_type(content, self._kind, f"{GROUP}/{self.version}")
+        obj = with_type(content, self._resource.kind, f"{self._resource.group}/{self.version}")
         assert isinstance(obj, dict), "it has a version"
         metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
         name = metadata.get("name")

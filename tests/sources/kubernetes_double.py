@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 LEVELS, SCHEMAS = "prioritylevelconfigurations", "flowschemas"
+SLICES = "endpointslices"
 
 
 def level(name: str, shares: int = 5) -> Json:
@@ -33,6 +34,7 @@ class KubernetesDouble:
     Attributes:
         refused: Resources that may not be read, and field managers that may not write.
         asked: Verb and resource of each question.
+        paths: Path and label selector of each question that reads.
         applied: Name, query and object of each write.
         problem: Of its credentials.
     """
@@ -42,11 +44,12 @@ class KubernetesDouble:
     def __init__(self) -> None:
         self.refused: set[str] = set()
         self.asked: list[tuple[str, str]] = []
+        self.paths: list[tuple[str, str]] = []
         self.applied: list[tuple[str, Mapping[str, str], Json]] = []
         self.is_closed = False
         self.problem: str | None = None
         self._version = 1
-        self._objects: dict[str, dict[str, Json]] = {LEVELS: {}, SCHEMAS: {}}
+        self._objects: dict[str, dict[str, Json]] = {LEVELS: {}, SCHEMAS: {}, SLICES: {}}
         self._history: list[tuple[int, str, Json]] = []
         self._watches: list[tuple[str, asyncio.Queue[Json | None]]] = []
 
@@ -77,9 +80,10 @@ class KubernetesDouble:
             if watched == resource:
                 queue.put_nowait(event)
 
-    async def get(self, path: str, _query: Mapping[str, str]) -> Json:
+    async def get(self, path: str, query: Mapping[str, str]) -> Json:
         """A list."""
         await asyncio.sleep(0)
+        self.paths.append((path, query.get("labelSelector", "")))
         resource = path.rpartition("/")[2]
         self.asked.append(("list", resource))
         self._refuse(resource)
@@ -90,6 +94,7 @@ class KubernetesDouble:
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[Json | None, None]:
         """A watch."""
+        self.paths.append((path, query.get("labelSelector", "")))
         resource = path.rpartition("/")[2]
         self.asked.append(("watch", resource))
         self._refuse(resource)

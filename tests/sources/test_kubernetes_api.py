@@ -15,7 +15,7 @@ from apfproxy.sources import kubernetes_api
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.exec_credential import ExecCommand
 from apfproxy.sources.kubeconfig import ApiAccess, Pem
-from apfproxy.sources.kubernetes_api import KubernetesApi, KubernetesApiError
+from apfproxy.sources.kubernetes_api import SILENCE_S, KubernetesApi, KubernetesApiError
 from loadtest.certificates import Authority
 from tests.end_to_end.programs import free_port
 
@@ -31,14 +31,14 @@ TOKEN = "own-token"  # noqa: S105 - of nobody
 
 @asynccontextmanager
 async def api_of(
-    handler: Handler, prefix: str = "", **options: float
+    handler: Handler, prefix: str = "", *, silence_s: float = SILENCE_S
 ) -> AsyncIterator[KubernetesApi]:
     """An API that a function answers for."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
     async with TestServer(app) as server:
         access = ApiAccess(server=f"http://127.0.0.1:{server.port}{prefix}", token=TOKEN)
-        api = KubernetesApi(access.server, ApiCredentials(access), **options)
+        api = KubernetesApi(access.server, ApiCredentials(access), silence_s=silence_s)
         try:
             yield api
         finally:
@@ -251,6 +251,86 @@ async def test_tls(tmp_path: Path) -> None:
 
     assert ["me"] == names
     assert errors[0].startswith("the API server's certificate is no good: ")
+
+
+def answering(name: str, statuses: list[int]) -> Handler:
+    """A server that answers as said, in turn, and then well, with its name."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"name": name}, status=statuses.pop(0) if statuses else 200)
+
+    return answer
+
+
+async def test_other_servers() -> None:
+    """After a failure the next server is asked, and from then on until that one fails."""
+    gone = f"http://127.0.0.1:{free_port()}"
+    b_statuses: list[int] = []
+    others: list[str] = [gone]
+    asked: list[str] = []
+
+    async def ask(api: KubernetesApi) -> None:
+        try:
+            asked.append((await api.get(PATH, {}))["name"])
+        except KubernetesApiError as error:
+            asked.append(f"{error.status}")
+
+    async with api_of(answering("b", b_statuses)) as other:
+        api = KubernetesApi(gone, other._credentials, others=lambda: others)  # noqa: SLF001
+        await ask(api)
+        await ask(api)  # there is no other one yet
+        others.append(other.server)
+        await ask(api)
+        await ask(api)
+        b_statuses += [403, 500]
+        await ask(api)
+        await ask(api)
+        await ask(api)  # the first one again
+        await ask(api)
+        others.clear()
+        b_statuses.append(503)
+        await ask(api)
+        await ask(api)  # it is known no more
+        await api.close()
+
+    assert ["0", "0", "b", "b", "403", "500", "0", "b", "503", "0"] == asked
+    assert gone == api.server
+
+
+async def test_certificates_of_other_servers(tmp_path: Path) -> None:
+    """Other servers are verified by the same CA, and by the name that they share."""
+    authority = Authority("ca")
+    certificate, key = authority.issue("api", usage="server", hosts=("shared",)).write(
+        tmp_path, "api"
+    )
+    server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server_context.load_cert_chain(certificate, key)
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answering("b", []))
+    server = TestServer(app, scheme="https")
+    await server.start_server(ssl=server_context)
+    gone = f"https://127.0.0.1:{free_port()}"
+    access = ApiAccess(server=gone, authorities=Pem(data=authority.pem))
+    answers = []
+    try:
+        for name in ("shared", "other"):
+            api = KubernetesApi(
+                gone,
+                ApiCredentials(access),
+                others=lambda: [f"https://127.0.0.1:{server.port}"],
+                others_name=name,
+            )
+            await failure(api)
+            if name == "shared":
+                answers.append(str(await api.get(PATH, {})))
+            else:
+                answers.append(str(await failure(api)))
+            await api.close()
+    finally:
+        await server.close()
+
+    assert "{'name': 'b'}" == answers[0]
+    assert answers[1].startswith("the API server's certificate is no good: ")
 
 
 async def events_of(api: KubernetesApi) -> list[Any]:

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from apfproxy.tasks import spawn
-from tests.sources.kubernetes_double import LEVELS, SCHEMAS, schema
+from tests.sources.kubernetes_double import LEVELS, SCHEMAS, SLICES, schema
 from tests.sources.test_kubernetes import Source
+from tests.sources.test_service_endpoints import Service
 from tests.sources.test_stored_objects import until
 
 FOLDER = Path(__file__).parents[2] / "config" / "kubernetes" / "rbac"
@@ -22,10 +23,12 @@ def manifests(name: str) -> dict[str, dict[str, Any]]:
     return {document["kind"]: document for document in documents}
 
 
-def rights(name: str) -> set[tuple[str, str]]:
+def rights(
+    name: str, kind: str = "ClusterRole", group: str = "flowcontrol.apiserver.k8s.io"
+) -> set[tuple[str, str]]:
     """Verbs and resources that a manifest allows."""
-    rules = manifests(name)["ClusterRole"]["rules"]
-    assert [["flowcontrol.apiserver.k8s.io"]] == [rule["apiGroups"] for rule in rules]
+    rules = manifests(name)[kind]["rules"]
+    assert [[group]] == [rule["apiGroups"] for rule in rules]
     return {
         (verb, resource)
         for rule in rules
@@ -50,12 +53,30 @@ async def test_rights() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["reader.yaml", "status.yaml"])
-def test_bindings(name: str) -> None:
+async def test_rights_of_endpoints() -> None:
+    """What following a Service asks is what its role allows."""
+    service = Service()
+    async with service.followed():
+        await service.until(lambda: ("watch", SLICES) in service.api.asked)
+
+    assert set(service.api.asked) == rights("endpoints.yaml", "Role", "discovery.k8s.io")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("reader.yaml", "ClusterRole"),
+        ("status.yaml", "ClusterRole"),
+        ("endpoints.yaml", "Role"),
+    ],
+)
+def test_bindings(name: str, kind: str) -> None:
     """A role is bound to the service account, and to nobody else."""
     found = manifests(name)
     account = manifests("reader.yaml")["ServiceAccount"]["metadata"]
-    binding = found["ClusterRoleBinding"]
+    binding = found[f"{kind}Binding"]
+    role = found[kind]["metadata"]
 
-    assert found["ClusterRole"]["metadata"]["name"] == binding["roleRef"]["name"]
+    assert (kind, role["name"]) == (binding["roleRef"]["kind"], binding["roleRef"]["name"])
+    assert role.get("namespace") == binding["metadata"].get("namespace")
     assert [{"kind": "ServiceAccount", **account}] == binding["subjects"]

@@ -14,6 +14,7 @@ from apfproxy.sources import reflector as reflector_module
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.backoff import Backoff
 from apfproxy.sources.kubeconfig import ApiAccess
+from apfproxy.sources.kubernetes import RESOURCES
 from apfproxy.sources.kubernetes_api import KubernetesApi, KubernetesApiError
 from apfproxy.sources.reflector import Reflector
 from apfproxy.tasks import spawn
@@ -23,6 +24,7 @@ from tests.end_to_end.api_servers import ANY_PORT
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 
+SCHEMAS = next(each for each in RESOURCES if each.kind == "FlowSchema")
 GROUP = "/apis/flowcontrol.apiserver.k8s.io"
 V1, V1BETA3 = f"{GROUP}/v1/flowschemas", f"{GROUP}/v1beta3/flowschemas"
 Json = dict[str, Any]
@@ -124,8 +126,7 @@ class Followed:
         api: Any = self.api
         self.reflector = Reflector(
             api,
-            "FlowSchema",
-            "flowschemas",
+            SCHEMAS,
             self._on_change,
             now_s=lambda: self.now_s,
             backoff=Backoff(1.0, 30.0, lambda: 1.0),
@@ -492,9 +493,7 @@ async def test_real_410() -> None:
                 await apply(f"own-{number}-{len(lists)}")
 
         changed = asyncio.Event()
-        reflector = Reflector(
-            linked, "FlowSchema", "flowschemas", changed.set, now_s=lambda: 0.0, sleep=sleep
-        )
+        reflector = Reflector(linked, SCHEMAS, changed.set, now_s=lambda: 0.0, sleep=sleep)
         running = spawn(reflector.run(), name="reflector")
         try:
             await until(lambda: reflector.is_synced, changed)

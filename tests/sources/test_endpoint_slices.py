@@ -1,0 +1,227 @@
+"""Which endpoints EndpointSlices have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apfproxy.sources.endpoint_slices import ServicePort, endpoints_of
+
+Json = dict[str, Any]
+HTTPS = ServicePort(port="https", is_tls=True, server_name="kubernetes.default.svc")
+READY: Json = {}
+NOT_READY = {"ready": False}
+DRAINING = {"ready": False, "serving": True, "terminating": True}
+
+
+def slice_of(*endpoints: Json, name: str = "a", ports: Any = None, **others: Any) -> Json:  # noqa: ANN401
+    """A slice, by default of IPv4 with one port."""
+    return {
+        "metadata": {"name": name},
+        "addressType": "IPv4",
+        "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}] if ports is None else ports,
+        "endpoints": list(endpoints),
+        **others,
+    }
+
+
+def at(*addresses: str, conditions: Any = READY, **others: Any) -> Json:  # noqa: ANN401
+    """An endpoint of a slice."""
+    return {"addresses": list(addresses), "conditions": conditions, **others}
+
+
+def found(*slices: Json, wanted: ServicePort = HTTPS) -> list[str]:
+    """Host and port of each endpoint; there must be no problem."""
+    result = endpoints_of(slices, wanted)
+    assert () == result.problems
+    return [str(each.address) for each in result.endpoints]
+
+
+def test_endpoint() -> None:
+    """An endpoint has the Service's name for its certificate, and speaks TLS if it is to."""
+    (secure,) = endpoints_of([slice_of(at("10.0.0.1"))], HTTPS).endpoints
+    (plain,) = endpoints_of(
+        [slice_of(at("10.0.0.1"))], ServicePort(port=None, is_tls=False, server_name="x")
+    ).endpoints
+
+    assert ("https://10.0.0.1:6443", 1, "kubernetes.default.svc") == (
+        secure.address.url,
+        secure.weight,
+        secure.server_name,
+    )
+    assert "http://10.0.0.1:6443" == plain.address.url
+
+
+@pytest.mark.parametrize(
+    ("conditions", "is_used"),
+    [
+        pytest.param({}, True, id="unsaid"),
+        pytest.param(None, True, id="null"),
+        pytest.param({"ready": None}, True, id="unknown"),
+        pytest.param({"ready": True}, True, id="ready"),
+        pytest.param({"ready": True, "terminating": True}, True, id="published-though-terminating"),
+        pytest.param(NOT_READY, False, id="not-ready"),
+        pytest.param({"ready": False, "serving": True}, False, id="serving-but-not-ready"),
+        pytest.param(DRAINING, False, id="terminating"),
+    ],
+)
+def test_conditions(conditions: object, *, is_used: bool) -> None:
+    """An endpoint counts while it is ready, which is so unless it is said otherwise."""
+    well, other = at("10.0.0.1"), at("10.0.0.2", conditions=conditions)
+
+    assert is_used == ("10.0.0.2:6443" in found(slice_of(well, other)))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        pytest.param(DRAINING, ["10.0.0.2:6443"], id="serving"),
+        pytest.param(
+            {"ready": False, "terminating": True}, ["10.0.0.2:6443"], id="serving-is-unsaid"
+        ),
+        pytest.param({"ready": False, "serving": False, "terminating": True}, [], id="not-serving"),
+        pytest.param(NOT_READY, [], id="not-terminating"),
+    ],
+)
+def test_last_resort(conditions: Json, expected: list[str]) -> None:
+    """Where none is ready those count that terminate but still serve."""
+    slices = (
+        slice_of(at("10.0.0.1", conditions=NOT_READY), name="a"),
+        slice_of(at("10.0.0.2", conditions=conditions), name="b"),
+    )
+
+    assert expected == found(*slices)
+
+
+def test_merged() -> None:
+    """Endpoints of all slices count, one that is in two of them once, with its first address."""
+    slices = (
+        slice_of(at("10.0.0.2", "10.9.9.9"), name="b"),
+        slice_of(at("10.0.0.1"), at("10.0.0.2"), name="a"),
+        slice_of(name="c", endpoints=None),
+        slice_of(name="d", ports=[]),
+    )
+
+    assert ["10.0.0.1:6443", "10.0.0.2:6443"] == found(*slices)
+
+
+def test_two_families() -> None:
+    """A server with addresses of both families counts once, if it is known to be one."""
+    one, two = {"targetRef": {"uid": "u-1"}}, {"targetRef": {"uid": "u-2"}}
+    slices = (
+        slice_of(at("2001:db8::1", **one), at("2001:db8::2", **two), addressType="IPv6"),
+        slice_of(at("10.0.0.1", **one), at("10.0.0.3", targetRef={}), at("10.0.0.4", targetRef=5)),
+    )
+
+    assert ["10.0.0.1:6443", "10.0.0.3:6443", "10.0.0.4:6443", "[2001:db8::2]:6443"] == found(
+        *slices
+    )
+
+
+def test_one_server_at_two_ports() -> None:
+    """Two addresses of one family are two endpoints, whatever is behind."""
+    slices = (
+        slice_of(at("10.0.0.1", targetRef={"uid": "u"}), name="a"),
+        slice_of(at("10.0.0.2", targetRef={"uid": "u"}), name="b"),
+    )
+
+    assert ["10.0.0.1:6443", "10.0.0.2:6443"] == found(*slices)
+
+
+PORTS = [
+    {"name": "dns", "port": 53, "protocol": "UDP"},
+    {"name": "metrics", "port": 9090},
+    {"name": "https", "port": 6443, "protocol": "TCP"},
+]
+
+
+@pytest.mark.parametrize(
+    ("ports", "wanted", "expected"),
+    [
+        pytest.param(PORTS, "https", 6443, id="name"),
+        pytest.param(PORTS, "6443", 6443, id="number"),
+        pytest.param(PORTS, None, 9090, id="first-of-tcp"),
+        pytest.param([{"name": None, "port": 80}], None, 80, id="unnamed"),
+        pytest.param([{"name": "", "port": 80}], "80", 80, id="unnamed-by-number"),
+        pytest.param([{"name": "any", "port": None}], "8080", 8080, id="any-number"),
+    ],
+)
+def test_port(ports: object, wanted: str | None, expected: int) -> None:
+    """The port is the one of that name or number, or the first one."""
+    port = ServicePort(port=wanted, is_tls=True, server_name="x")
+
+    assert [f"10.0.0.1:{expected}"] == found(slice_of(at("10.0.0.1"), ports=ports), wanted=port)
+
+
+@pytest.mark.parametrize(
+    ("odd", "wanted", "expected"),
+    [
+        pytest.param(
+            {"addressType": "FQDN"},
+            "https",
+            "addressType: FQDN is not done, want IPv4 or IPv6",
+            id="names",
+        ),
+        pytest.param(
+            {"addressType": None},
+            "https",
+            "addressType: None is not done, want IPv4 or IPv6",
+            id="no-type",
+        ),
+        pytest.param({"endpoints": {"a": 1}}, "https", "endpoints: want a list", id="no-list"),
+        pytest.param({"endpoints": [5]}, "https", "endpoints[0]: want an object", id="no-object"),
+        pytest.param(
+            {"endpoints": [at("10.0.0.2"), {"addresses": []}]},
+            "https",
+            "endpoints[1].addresses: None is no address",
+            id="no-address",
+        ),
+        pytest.param(
+            {"endpoints": [{"addresses": ["node\n1"]}]},
+            "https",
+            r"endpoints[0].addresses: node\n1 is no address",
+            id="odd-address",
+        ),
+        pytest.param(
+            {"endpoints": [{"addresses": [7]}]},
+            "https",
+            "endpoints[0].addresses: 7 is no address",
+            id="number-for-an-address",
+        ),
+        pytest.param(
+            {"ports": PORTS},
+            "443",
+            "ports: no port 443 for TCP (metrics=9090, https=6443)",
+            id="no-such-number",
+        ),
+        pytest.param(
+            {"ports": [{"port": None}]},
+            "https",
+            "ports: no port https for TCP (unnamed=any)",
+            id="no-such-name",
+        ),
+        pytest.param({"ports": []}, None, "ports: no port for TCP (it has none)", id="no-ports"),
+        pytest.param({"ports": None}, None, "ports: no port for TCP (it has none)", id="null"),
+        pytest.param(
+            {"ports": [5, {"name": "x", "port": 70_000}, {"name": "y", "port": "80"}]},
+            None,
+            "ports: no port for TCP (x=any, y=any)",
+            id="odd-ports",
+        ),
+    ],
+)
+def test_left_out(odd: Json, wanted: str | None, expected: str) -> None:
+    """What cannot be used is left out and told; the other slices count."""
+    port = ServicePort(port=wanted, is_tls=True, server_name="x")
+    bad = {**slice_of(at("10.0.0.1"), name="bad"), **odd}
+    good = slice_of(at("10.0.0.9"), name="good", ports=[{"name": "https", "port": 443}])
+    result = endpoints_of([bad, good], port)
+
+    assert (f"EndpointSlice bad: {expected}",) == result.problems
+    assert ["10.0.0.9:443"] == [str(each.address) for each in result.endpoints]
+
+
+def test_without_a_name() -> None:
+    """A slice without metadata is none of an API, and no error of the program."""
+    assert () == endpoints_of([{}], HTTPS).endpoints

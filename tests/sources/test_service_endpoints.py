@@ -1,0 +1,156 @@
+"""A Service's servers: followed, kept while the API cannot be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.sources.endpoint_slices import ServicePort
+from apfproxy.sources.service_endpoints import ServiceEndpoints
+from apfproxy.tasks import spawn
+from tests.sources.kubernetes_double import SLICES, KubernetesDouble
+from tests.sources.test_endpoint_slices import at, slice_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    import pytest
+
+    from apfproxy.settings import EndpointAddress
+
+HTTPS = ServicePort(port="https", is_tls=True, server_name="api.team.svc")
+
+
+class Service:
+    """A Service of an API that a test plays.
+
+    Attributes:
+        hosts: Of the endpoints, as they were told of last; None before that.
+    """
+
+    def __init__(self) -> None:
+        self.api = KubernetesDouble()
+        self.hosts: list[str] | None = None
+        self._changed = asyncio.Event()
+        self._asleep = asyncio.Event()
+        api: Any = self.api
+        self.endpoints = ServiceEndpoints(api, "team", "api", HTTPS, self._take, sleep=self._sleep)
+
+    def _take(self, endpoints: tuple[EndpointAddress, ...]) -> None:
+        self.hosts = [each.address.host for each in endpoints]
+        self._changed.set()
+
+    async def _sleep(self, _: float) -> None:
+        self._changed.set()
+        await asyncio.sleep(0)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so."""
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+    @asynccontextmanager
+    async def followed(self) -> AsyncIterator[Service]:
+        """Follow it."""
+        running = spawn(self.endpoints.run(), name="following")
+        try:
+            yield self
+        finally:
+            running.cancel()
+            await asyncio.wait((running,))
+
+
+async def test_changes() -> None:
+    """The endpoints are those of the Service's slices now, in its namespace."""
+    service = Service()
+    service.api.put(SLICES, slice_of(at("10.0.0.1"), name="a"))
+    seen = []
+    async with service.followed():
+        await service.until(lambda: service.hosts is not None)
+        seen.append(service.hosts)
+        service.api.put(SLICES, slice_of(at("10.0.0.2"), name="b"))
+        await service.until(lambda: service.hosts == ["10.0.0.1", "10.0.0.2"])
+        service.api.put(SLICES, slice_of(at("10.0.0.1", conditions={"ready": False}), name="a"))
+        await service.until(lambda: service.hosts == ["10.0.0.2"])
+        service.api.delete(SLICES, "b")
+        await service.until(lambda: service.hosts == [])
+        without = service.endpoints.problem()
+
+    path = "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices"
+    assert [["10.0.0.1"]] == seen
+    assert "Service team/api: has no endpoint that is ready" == without
+    assert [(path, "kubernetes.io/service-name=api")] * 2 == service.api.paths
+
+
+async def test_none_yet() -> None:
+    """A Service without slices has no endpoints, which is known, and said."""
+    service = Service()
+    before = service.endpoints.problem()
+    async with service.followed():
+        is_known = await service.endpoints.found.wait(60.0)
+
+    assert (
+        "Service team/api: https://api: endpointslices: not listed yet; no endpoint is known"
+        == before
+    )
+    assert is_known
+    assert [] == service.hosts
+    assert "Service team/api: has no endpoint that is ready" == service.endpoints.problem()
+
+
+async def test_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """What is known stays while the API refuses, and what to do about it is said."""
+    caplog.set_level("INFO")
+    service = Service()
+    service.api.put(SLICES, slice_of(at("10.0.0.1")))
+    async with service.followed():
+        await service.until(lambda: service.hosts == ["10.0.0.1"])
+        service.api.refused.add(SLICES)
+        service.api.cut()
+        await service.until(lambda: "403" in str(service.endpoints.problem()))
+        during = (service.hosts, service.endpoints.problem())
+        service.api.put(SLICES, slice_of(at("10.0.0.2")))
+        service.api.refused.clear()
+        await service.until(lambda: service.hosts == ["10.0.0.2"])
+        after = service.endpoints.problem()
+
+    text = (
+        "Service team/api: https://api: endpointslices: answered 403; give the proxy's user the"
+        " role of config/kubernetes/rbac/endpoints.yaml; the last known endpoint (1) stays in use"
+    )
+    assert (["10.0.0.1"], text) == during
+    assert after is None
+
+
+async def test_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """A slice that cannot be used is said, in the log once, and the others count."""
+    service = Service()
+    for name in "abcd":
+        service.api.put(SLICES, slice_of(at("x.example"), name=name, addressType="FQDN"))
+    service.api.put(SLICES, slice_of(at("10.0.0.1"), name="good"))
+    service.api.problem = "a certificate is not in use"
+    async with service.followed():
+        await service.until(lambda: service.hosts == ["10.0.0.1"])
+        service.api.put(SLICES, slice_of(at("10.0.0.2"), name="good"))
+        await service.until(lambda: service.hosts == ["10.0.0.2"])
+
+    left_out = [
+        f"EndpointSlice {name}: addressType: FQDN is not done, want IPv4 or IPv6" for name in "abc"
+    ]
+    assert (
+        f"Service team/api: a certificate is not in use; {'; '.join(left_out)}"
+        == service.endpoints.problem()
+    )
+    assert [f"Service team/api: left out: {each}" for each in left_out] == [
+        record.getMessage() for record in caplog.records
+    ]
+
+
+async def test_close() -> None:
+    """Closed, it asks the API nothing more."""
+    service = Service()
+    await service.endpoints.close()
+
+    assert service.api.is_closed
