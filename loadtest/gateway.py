@@ -27,7 +27,8 @@ import uvloop
 
 from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.faults import OBJECTS, log_problem
-from loadtest.gateway_clients import GOOD, Clients, Notes
+from loadtest.gateway_clients import Clients
+from loadtest.gateway_notes import GOOD, Notes
 from loadtest.gateway_phases import (
     DETECTED_WITHIN_S,
     FAULTS,

@@ -9,15 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter, deque
-from dataclasses import dataclass, field
+from collections import deque
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import httptools
 
+from loadtest.gateway_notes import (
+    ANYWHERE,
+    BROKEN,
+    GOOD,
+    HUNG,
+    LOST,
+    MISPAIRED,
+    REFUSED,
+    Notes,
+    Outcome,
+    Place,
+    WatchEnd,
+)
 from loadtest.gateway_origin import ITEM, LIST_ITEMS
-from loadtest.processes import LoadTestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,70 +43,18 @@ PATIENCE_S = 8.0
 TICK_S = 0.001
 BETWEEN_WATCHES_S = 0.1
 
-GOOD = "200"
-BROKEN, LOST, HUNG, MISPAIRED, REFUSED = "broken", "lost", "hung", "mispaired", "refused"
-"""Ends without an answer: in its middle, before it, never; that of another request; unsent."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """A request, and what became of it.
-
-    Attributes:
-        number: Its own.
-        kind: Of `KINDS`.
-        due_s: When it had to be sent.
-        done_s: When that was known.
-        result: The status of a whole answer, or one of the ends without.
-        origin: Who answered; empty if no origin did.
-    """
-
-    number: int
-    kind: str
-    due_s: float
-    done_s: float = 0.0
-    result: str = ""
-    origin: str = ""
-
-    @property
-    def is_write(self) -> bool:
-        """Whether it must not come twice."""
-        return self.kind in ("POST", "PUT")
-
-
-class WatchEnd(NamedTuple):
-    """A watch that ended: when, whose it was, whether in order."""
-
-    at_s: float
-    origin: str
-    is_clean: bool
-
-
-@dataclass(slots=True)
-class Notes:
-    """What clients saw.
-
-    Attributes:
-        outcomes: Of the requests, in the order of their ends.
-        watch_ends: Of the watches.
-        watching: Open watches by origin.
-    """
-
-    outcomes: list[Outcome] = field(default_factory=list)
-    watch_ends: list[WatchEnd] = field(default_factory=list)
-    watching: Counter[str] = field(default_factory=Counter)
-
 
 class Connection(asyncio.Protocol):
-    """A connection with one request at a time."""
+    """A connection with one request at a time, always to the same place."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Clients, place: Place) -> None:
         self._clients = clients
+        self.place = place
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport
         self._body_bytes = 0
         self._number = -1
-        self._origin = ""
+        self._origin = self._host = ""
         self.outcome: Outcome | None = None
         self.is_gone = False
 
@@ -135,7 +94,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """An answer starts."""
-        self._body_bytes, self._number, self._origin = 0, 0, ""
+        self._body_bytes, self._number, self._origin, self._host = 0, 0, "", ""
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header field."""
@@ -144,6 +103,8 @@ class Connection(asyncio.Protocol):
                 self._number = int(value)
             case b"x-origin":
                 self._origin = value.decode()
+            case b"x-host":
+                self._host = value.decode()
 
     def on_body(self, data: bytes) -> None:
         """Some of the body."""
@@ -156,7 +117,8 @@ class Connection(asyncio.Protocol):
             return
         if status == GOOD:
             expected = len(ITEM) * (LIST_ITEMS if outcome.kind == "LIST" else 1)
-            if self._number != outcome.number or self._body_bytes != expected:
+            is_elsewhere = self.place.host_behind not in ("", self._host)
+            if self._number != outcome.number or self._body_bytes != expected or is_elsewhere:
                 status = MISPAIRED
         is_kept = self._parser.should_keep_alive() and status != MISPAIRED
         self._end(status)
@@ -171,7 +133,8 @@ class Connection(asyncio.Protocol):
         if outcome is None:
             return
         self.outcome = None
-        outcome.done_s, outcome.result, outcome.origin = monotonic(), result, self._origin
+        outcome.done_s, outcome.result = monotonic(), result
+        outcome.origin, outcome.host_behind = self._origin, self._host
         self._clients.notes.outcomes.append(outcome)
 
 
@@ -228,8 +191,7 @@ class Clients:
         port: The gateway's, of 127.0.0.1.
         rate: Requests a second.
         seed: Of what is drawn.
-        host: In the Host field of each.
-        prefix: Before each target.
+        places: Where they are sent, one after the other.
         first: The number of the first request.
     """
 
@@ -239,44 +201,43 @@ class Clients:
         rate: float,
         seed: int = 1,
         *,
-        host: str = "a.test",
-        prefix: str = "",
+        places: Sequence[Place] = (ANYWHERE,),
         first: int = 1,
     ) -> None:
         self.notes = Notes()
         self._port = port
         self._rate = rate
-        self._host = host
-        self._prefix = prefix
+        self._places = places
         self._next = first
+        self._is_stopped = False
         self._random = random.Random(seed)  # noqa: S311 - no secret
         self._kinds = self._random.choices(list(KINDS), list(KINDS.values()), k=10_000)
-        self._idle: list[Connection] = []
+        self._idle: dict[Place, list[Connection]] = {place: [] for place in places}
         self._open: set[Connection] = set()
-        self._waiting: deque[Outcome] = deque()
+        self._waiting: dict[Place, deque[Outcome]] = {place: deque() for place in places}
         self._connecting: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         return f"<Clients: {len(self.notes.outcomes)} ended, {len(self._open)} connections>"
 
     async def ask(self, count: int) -> None:
-        """Send so many requests at the rate, and wait for the end of each."""
-        begun_s, sent, wanted = monotonic(), 0, len(self.notes.outcomes) + count
+        """Send so many requests at the rate, or until `stop`, and wait for the end of each."""
+        begun_s, sent, ended = monotonic(), 0, len(self.notes.outcomes)
         sweeping = asyncio.create_task(self._sweep())
-        while sent < count:
+        while sent < count and not self._is_stopped:
             due = min(count, int((monotonic() - begun_s) * self._rate) + 1)
             for at in range(sent, due):
                 self._ask(begun_s + at / self._rate)
             sent = due
             await asyncio.sleep(TICK_S)
-        while len(self.notes.outcomes) < wanted:  # noqa: ASYNC110 - they are many
+        while len(self.notes.outcomes) < ended + sent:  # noqa: ASYNC110 - they are many
             await asyncio.sleep(0.05)
         sweeping.cancel()
 
     async def watch(self) -> None:
         """Watch, again and again."""
         loop = asyncio.get_running_loop()
-        head = self._head("GET", f"{PATH}?watch=true", 0) + b"\r\n"
+        head = self._head(self._places[0], "GET", f"{PATH}?watch=true", 0) + b"\r\n"
         while True:
             try:
                 _, watcher = await loop.create_connection(
@@ -288,6 +249,10 @@ class Clients:
                 await watcher.ended.wait()
             await asyncio.sleep(BETWEEN_WATCHES_S * (1 + self._random.random()))
 
+    def stop(self) -> None:
+        """Send no more."""
+        self._is_stopped = True
+
     def close(self) -> None:
         """Close all connections."""
         for connection in list(self._open):
@@ -295,45 +260,47 @@ class Clients:
 
     def on_idle(self, connection: Connection) -> None:
         """A connection is free."""
-        if self._waiting:
-            self._send(connection, self._waiting.popleft())
+        waiting = self._waiting[connection.place]
+        if waiting:
+            self._send(connection, waiting.popleft())
         else:
-            self._idle.append(connection)
+            self._idle[connection.place].append(connection)
 
     def on_closed(self, connection: Connection) -> None:
         """A connection is gone."""
         self._open.discard(connection)
-        if self._waiting:
-            self._open_another()
+        if self._waiting[connection.place]:
+            self._open_another(connection.place)
 
     def _ask(self, due_s: float) -> None:
         number = self._next
         self._next += 1
-        outcome = Outcome(number, self._kinds[number % len(self._kinds)], due_s)
-        idle = self._idle
+        place = self._places[number % len(self._places)]
+        outcome = Outcome(number, self._kinds[number % len(self._kinds)], due_s, place=place)
+        idle = self._idle[place]
         while idle:
             connection = idle.pop()
             if not connection.is_gone:
                 self._send(connection, outcome)
                 return
-        self._waiting.append(outcome)
-        self._open_another()
+        self._waiting[place].append(outcome)
+        self._open_another(place)
 
-    def _open_another(self) -> None:
+    def _open_another(self, place: Place) -> None:
         if len(self._open) + len(self._connecting) < MAX_CONNECTIONS:
-            task = asyncio.create_task(self._connect())
+            task = asyncio.create_task(self._connect(place))
             self._connecting.add(task)
             task.add_done_callback(self._connecting.discard)
 
-    async def _connect(self) -> None:
+    async def _connect(self, place: Place) -> None:
         loop = asyncio.get_running_loop()
         try:
             _, connection = await loop.create_connection(
-                lambda: Connection(self), "127.0.0.1", self._port
+                lambda: Connection(self, place), "127.0.0.1", self._port
             )
         except OSError:
-            if self._waiting:
-                outcome = self._waiting.popleft()
+            if self._waiting[place]:
+                outcome = self._waiting[place].popleft()
                 outcome.done_s, outcome.result = monotonic(), REFUSED
                 self.notes.outcomes.append(outcome)
             return
@@ -341,21 +308,21 @@ class Clients:
         self.on_idle(connection)
 
     def _send(self, connection: Connection, outcome: Outcome) -> None:
-        number, kind = outcome.number, outcome.kind
+        number, kind, place = outcome.number, outcome.kind, outcome.place
         if kind in ("POST", "PUT"):
             size = self._random.randrange(MAX_BODY_BYTES)
             target = PATH if kind == "POST" else f"{PATH}/x-{number % 100}"
-            head = self._head(kind, target, number)
+            head = self._head(place, kind, target, number)
             data = b"%bContent-Length: %d\r\n\r\n%b" % (head, size, b"x" * size)
         elif kind == "LIST":
-            data = self._head("GET", f"{PATH}?limit=500", number) + b"\r\n"
+            data = self._head(place, "GET", f"{PATH}?limit=500", number) + b"\r\n"
         else:
-            data = self._head("GET", f"{PATH}/x-{number % 100}", number) + b"\r\n"
+            data = self._head(place, "GET", f"{PATH}/x-{number % 100}", number) + b"\r\n"
         connection.send(outcome, data)
 
-    def _head(self, method: str, target: str, number: int) -> bytes:
+    def _head(self, place: Place, method: str, target: str, number: int) -> bytes:
         return (
-            f"{method} {self._prefix}{target} HTTP/1.1\r\nHost: {self._host}\r\n"
+            f"{method} {place.prefix}{target} HTTP/1.1\r\nHost: {place.host}\r\n"
             f"X-Remote-User: user-{number % USERS}\r\nX-Remote-Group: testers\r\n"
             f"X-Request-Id: {number}\r\n"
         ).encode()
@@ -367,15 +334,3 @@ class Clients:
             for connection in list(self._open):
                 if connection.outcome is not None and connection.outcome.due_s < late_s:
                     connection.give_up()
-
-
-def percentile_ms(outcomes: Sequence[Outcome], percent: float) -> float:
-    """The time of whole answers from when they were due, in milliseconds.
-
-    Raises:
-        LoadTestError: There are none.
-    """
-    times = sorted(each.done_s - each.due_s for each in outcomes if each.result == GOOD)
-    if not times:
-        raise LoadTestError("no request had a good answer; look at the gateway's log")
-    return times[min(len(times) - 1, int(len(times) * percent / 100))] * 1000

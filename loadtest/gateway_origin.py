@@ -1,8 +1,9 @@
 """One of several servers behind a gateway: it writes down each request, and misbehaves if told to.
 
 A request has a number in X-Request-Id; a whole one is written to the journal at once, before it is
-answered, so nothing is forgotten when the process is killed.  `watch=true` gets an event each
-second without an end; `limit=...` a list of 20 kB in chunks; anything else a small answer.
+answered, so nothing is forgotten when the process is killed.  Answers repeat number and Host.
+`watch=true` gets an event each second without an end; `limit=...` a list of 20 kB in chunks;
+anything else a small answer.
 
 `GET /-/be/MANNER` says how to behave from now on: `well`, `slow`, `failing` (503) or `unready`.
 SIGTERM ends it as servers end in order: what is under way is answered, then connections close.
@@ -99,6 +100,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._target = ""
         self._number = 0
+        self._host = b""
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -122,7 +124,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """A request starts."""
-        self._target, self._number = "", 0
+        self._target, self._number, self._host = "", 0, b""
 
     def on_url(self, url: bytes) -> None:
         """The target."""
@@ -130,8 +132,11 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header field."""
-        if name.lower() == b"x-request-id":
-            self._number = int(value)
+        match name.lower():
+            case b"x-request-id":
+                self._number = int(value)
+            case b"host":
+                self._host = value
 
     def on_message_complete(self) -> None:
         """The request is whole."""
@@ -176,9 +181,10 @@ class Connection(asyncio.Protocol):
             self._write(b"200 OK", ITEM)
 
     def _head(self, status: bytes) -> bytes:
-        return b"HTTP/1.1 %b\r\nX-Origin: %b\r\nX-Request-Id: %d\r\n" % (
+        return b"HTTP/1.1 %b\r\nX-Origin: %b\r\nX-Host: %b\r\nX-Request-Id: %d\r\n" % (
             status,
             self._server.name,
+            self._host,
             self._number,
         )
 

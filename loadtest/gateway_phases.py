@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loadtest.gateway_clients import GOOD, percentile_ms
+from loadtest.gateway_notes import GOOD, percentile_ms
 from loadtest.gateway_servers import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loadtest.gateway_clients import Notes, Outcome, WatchEnd
+    from loadtest.gateway_notes import Notes, Outcome, WatchEnd
     from loadtest.gateway_origin import Entry
 
 DETECTED_WITHIN_S = 3.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from loadtest.gateway import measure
-from loadtest.gateway_clients import Notes, Outcome, WatchEnd
+from loadtest.gateway_notes import Notes, Outcome, WatchEnd
 from loadtest.gateway_origin import Entry
 from loadtest.gateway_phases import Event, Phase, judge
 from tests.end_to_end.programs import installed
