@@ -1,4 +1,4 @@
-"""The objects of a Kubernetes API as the settings name it: the parts of that source together."""
+"""What a Kubernetes API has, as settings name it: the parts of such sources put together."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from urllib.parse import urlsplit
 
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.loopback import is_local
+from apfproxy.settings import HTTPS
 from apfproxy.sources.api_credentials import ApiCredentials
+from apfproxy.sources.endpoint_slices import ServicePort
 from apfproxy.sources.kubeconfig import in_cluster, read_kubeconfig
 from apfproxy.sources.kubernetes import KubernetesObjects
-from apfproxy.sources.kubernetes_api import KubernetesApi
+from apfproxy.sources.kubernetes_api import KubernetesApi, no_others
+from apfproxy.sources.service_endpoints import OF_THE_API, ServiceEndpoints
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.settings import FlowControlSettings
+    from apfproxy.settings import FlowControlSettings, ServiceSettings
     from apfproxy.sources.files import LoadObserver
+    from apfproxy.sources.kubeconfig import ApiAccess
 
 logger = logging.getLogger(__name__)
 
@@ -34,22 +38,7 @@ def kubernetes_objects(
     KubeconfigError if there is no way to the API.
     """
     kubernetes = settings.kubernetes
-    if kubernetes.kubeconfig is None:
-        access = in_cluster(os.environ)
-    else:
-        access = read_kubeconfig(kubernetes.kubeconfig, kubernetes.context)
-    parts = urlsplit(access.server)
-    if parts.scheme == "http" and not is_local(parts.hostname or ""):
-        logger.warning(
-            "%s: not https: whoever is on the way reads the credentials and decides the objects",
-            access.server,
-        )
-    if access.is_unverified:
-        logger.warning(
-            "%s: insecure-skip-tls-verify: whoever is on the way can read the credentials and"
-            " decide the objects",
-            access.server,
-        )
+    access = access_of(kubernetes.kubeconfig, kubernetes.context, "the objects")
     return KubernetesObjects(
         KubernetesApi(access.server, ApiCredentials(access)),
         controller,
@@ -58,3 +47,56 @@ def kubernetes_objects(
         writes_status=kubernetes.write_status,
         on_load=on_load,
     )
+
+
+def service_endpoints(settings: ServiceSettings) -> ServiceEndpoints:
+    """The endpoints of a Service, which settings name; asks the API nothing yet.
+
+    KubeconfigError if there is no way to the API.
+    """
+    name = settings.name
+    assert name is not None, "settings name it"
+    access = access_of(settings.kubeconfig, settings.context, "where requests go")
+    is_tls, server_name = settings.scheme == HTTPS, settings.address.host
+
+    def others() -> list[str]:
+        return [each.address.url for each in endpoints.found.endpoints]
+
+    # Nobody but the API itself may get the credentials for it.
+    is_api = (settings.namespace, name) == OF_THE_API and is_tls
+    api = KubernetesApi(
+        access.server,
+        ApiCredentials(access),
+        others=others if is_api and access.server.startswith("https:") else no_others,
+        others_name=server_name,
+    )
+    endpoints = ServiceEndpoints(
+        api,
+        settings.namespace,
+        name,
+        ServicePort(port=settings.port, is_tls=is_tls, server_name=server_name),
+    )
+    return endpoints
+
+
+def access_of(kubeconfig: str | None, context: str | None, decided: str) -> ApiAccess:
+    """How to reach the API, by default as a pod; `decided` is what its answers decide.
+
+    KubeconfigError if there is no way to it.
+    """
+    access = in_cluster(os.environ) if kubeconfig is None else read_kubeconfig(kubeconfig, context)
+    parts = urlsplit(access.server)
+    if parts.scheme == "http" and not is_local(parts.hostname or ""):
+        logger.warning(
+            "%s: not https: whoever is on the way reads the credentials and decides %s",
+            access.server,
+            decided,
+        )
+    if access.is_unverified:
+        logger.warning(
+            "%s: insecure-skip-tls-verify: whoever is on the way can read the credentials and"
+            " decide %s",
+            access.server,
+            decided,
+        )
+    return access

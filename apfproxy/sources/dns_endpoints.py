@@ -101,21 +101,20 @@ class DnsEndpoints:
     Args:
         address: A host by name, with the port, and whether to connect with TLS.
         interval_s: From an answer to the next question.
-        on_endpoints: Called with all endpoints after each change of them.
+        resolver: Asks the system.
     """
 
     def __init__(
         self,
         address: Address,
         interval_s: float,
-        on_endpoints: Callable[[tuple[EndpointAddress, ...]], None],
         resolver: Resolver,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.name = address.url
-        self.found = FoundEndpoints(self.name, on_endpoints)
+        self.found = FoundEndpoints(self.name)
         self._address = address
         self._interval_s = interval_s
         self._resolver = resolver

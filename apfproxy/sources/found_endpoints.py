@@ -27,7 +27,6 @@ class FoundEndpoints:
 
     Args:
         name: Of the source, as a log shows it.
-        on_endpoints: Called with all endpoints after each change of them.
 
     Attributes:
         endpoints: By address, each once.
@@ -37,11 +36,10 @@ class FoundEndpoints:
     def __init__(
         self,
         name: str,
-        on_endpoints: Callable[[tuple[EndpointAddress, ...]], None],
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._name = name
-        self._on_endpoints = on_endpoints
+        self._listener: Callable[[tuple[EndpointAddress, ...]], None] | None = None
         self._log = RareLog(logger, now_ns)
         self._told = asyncio.Event()
         self.endpoints: tuple[EndpointAddress, ...] = ()
@@ -72,7 +70,18 @@ class FoundEndpoints:
             )
         else:
             self._log.log(logging.WARNING, "none", "%s has no endpoint", self._name)
-        self._on_endpoints(endpoints)
+        if self._listener is not None:
+            self._listener(endpoints)
+
+    def tell(self, listener: Callable[[tuple[EndpointAddress, ...]], None]) -> None:
+        """Call with all endpoints: now, if they are known, and after each change of them."""
+        self._listener = listener
+        if self.is_known:
+            listener(self.endpoints)
+
+    def tell_nobody(self) -> None:
+        """Call nobody any more."""
+        self._listener = None
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait until the source has told something; whether it has, in that time."""

@@ -23,7 +23,6 @@ from apfproxy.sources.reflector import Reflector, Resource
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from apfproxy.settings import EndpointAddress
     from apfproxy.sources.kubernetes_api import KubernetesApi
 
 OF_THE_API = ("default", "kubernetes")
@@ -43,7 +42,6 @@ class ServiceEndpoints:
         namespace: Of the Service.
         service: Its name.
         wanted: Which port of its servers.
-        on_endpoints: Called with all endpoints after each change of them.
     """
 
     def __init__(
@@ -52,12 +50,11 @@ class ServiceEndpoints:
         namespace: str,
         service: str,
         wanted: ServicePort,
-        on_endpoints: Callable[[tuple[EndpointAddress, ...]], None],
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.name = f"Service {namespace}/{service}"
-        self.found = FoundEndpoints(self.name, on_endpoints)
+        self.found = FoundEndpoints(self.name)
         self._api = api
         self._wanted = wanted
         self._left_out: tuple[str, ...] = ()

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app import kubernetes_source
-from apfproxy.app.kubernetes_source import kubernetes_objects
+from apfproxy.app.kubernetes_source import kubernetes_objects, service_endpoints
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.settings import FlowControlSettings, KubernetesSettings
+from apfproxy.settings import (
+    HTTP,
+    Address,
+    EndpointAddress,
+    FlowControlSettings,
+    KubernetesSettings,
+    ServiceSettings,
+)
+from apfproxy.sources.endpoint_slices import ServicePort
 from apfproxy.sources.kubeconfig import ApiAccess, KubeconfigError
 from tests.virtual_clock import VirtualClock
 
@@ -108,3 +116,62 @@ async def test_warnings(
         caplog.text.count("not https"),
         caplog.text.count("insecure-skip-tls-verify"),
     )
+
+
+@pytest.mark.parametrize(
+    ("server", "service", "expected"),
+    [
+        pytest.param(
+            "https://one.example",
+            ServiceSettings(name="kubernetes"),
+            ["https://10.0.0.1:6443", "https://10.0.0.2:6443"],
+            id="the-api-itself",
+        ),
+        pytest.param(
+            "https://one.example",
+            ServiceSettings(name="kubernetes", scheme=HTTP),
+            [],
+            id="without-tls",
+        ),
+        pytest.param(
+            "http://127.0.0.1:8001", ServiceSettings(name="kubernetes"), [], id="by-a-plain-proxy"
+        ),
+        pytest.param(
+            "https://one.example",
+            ServiceSettings(name="kubernetes", namespace="team"),
+            [],
+            id="another-namespace",
+        ),
+        pytest.param("https://one.example", ServiceSettings(name="api"), [], id="another-service"),
+    ],
+)
+async def test_servers_of_the_api(
+    server: str, service: ServiceSettings, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only servers of the API itself are asked where the one of the kubeconfig fails.
+
+    Others must not get the credentials.
+    """
+    monkeypatch.setattr(kubernetes_source, "in_cluster", lambda _: ApiAccess(server=server))
+    endpoints = service_endpoints(service)
+    endpoints.found.put(
+        [
+            EndpointAddress(address=Address(host=host, port=6443, is_tls=True))
+            for host in ("10.0.0.1", "10.0.0.2")
+        ]
+    )
+    others = endpoints.reflector._api._others  # noqa: SLF001 - it is used after a failure only
+
+    assert expected == list(others())
+
+
+async def test_service(kubeconfig: str) -> None:
+    """A Service is that of the chosen context's API, with the name that its servers show."""
+    settings = ServiceSettings(
+        name="api", namespace="team", port="web", kubeconfig=kubeconfig, context="two"
+    )
+    endpoints = service_endpoints(settings)
+
+    assert "Service team/api" == endpoints.name
+    assert "http://two.example" in (endpoints.problem() or "")
+    assert ServicePort(port="web", is_tls=True, server_name="api.team.svc") == endpoints._wanted  # noqa: SLF001 - known by certificates only

@@ -44,11 +44,11 @@ class Followed:
         self.endpoints = DnsEndpoints(
             API,
             30.0,
-            self.told.append,
             Resolver(self._look_up),
             sleep=self._sleep,
             chance=lambda: 1.0,
         )
+        self.endpoints.found.tell(self.told.append)
 
     def _look_up(self, host: str) -> Iterable[str]:
         self.asked.append(host)
@@ -163,7 +163,8 @@ async def test_resolver_that_hangs(
     """It is said, holds one thread, and its answer is taken once it comes."""
     monkeypatch.setattr(dns_endpoints, "ANSWER_S", 0.0)
     look_up, told = Hanging(), asyncio.Event()
-    endpoints = DnsEndpoints(API, 30.0, lambda _: told.set(), Resolver(look_up))
+    endpoints = DnsEndpoints(API, 30.0, Resolver(look_up))
+    endpoints.found.tell(lambda _: told.set())
     said = asyncio.Event()
 
     class Listening(logging.Handler):

@@ -21,9 +21,11 @@ class Told:
     def __init__(self) -> None:
         self.hosts: list[list[str]] = []
         self.now_ns = 0
-        self.found = FoundEndpoints("it", self._take, lambda: self.now_ns)
+        self.found = FoundEndpoints("it", lambda: self.now_ns)
+        self.found.tell(self.take)
 
-    def _take(self, endpoints: tuple[EndpointAddress, ...]) -> None:
+    def take(self, endpoints: tuple[EndpointAddress, ...]) -> None:
+        """Be told."""
         self.hosts.append([each.address.host for each in endpoints])
 
 
@@ -46,6 +48,16 @@ async def test_told_of_changes_only() -> None:
     told.found.put([])
 
     assert [[], ["10.0.0.1", "10.0.0.2"], []] == told.hosts
+
+
+async def test_told_late() -> None:
+    """Whoever is told later gets what is known by then."""
+    found, told = FoundEndpoints("it"), Told()
+    found.put([at("10.0.0.1")])
+    found.tell(told.take)
+    found.put([at("10.0.0.2")])
+
+    assert [["10.0.0.1"], ["10.0.0.2"]] == told.hosts
 
 
 async def test_bound(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -35,7 +35,8 @@ class Service:
         self._changed = asyncio.Event()
         self._asleep = asyncio.Event()
         api: Any = self.api
-        self.endpoints = ServiceEndpoints(api, "team", "api", HTTPS, self._take, sleep=self._sleep)
+        self.endpoints = ServiceEndpoints(api, "team", "api", HTTPS, sleep=self._sleep)
+        self.endpoints.found.tell(self._take)
 
     def _take(self, endpoints: tuple[EndpointAddress, ...]) -> None:
         self.hosts = [each.address.host for each in endpoints]
