@@ -1,19 +1,21 @@
-"""What the server behind did in the last seconds: a ring of samples of its counters, one a second.
+"""What servers behind did in the last seconds: for each a ring of samples of its counters.
 
-Requests only count, see `UpstreamCounters`; the differences are taken here, once a second.
+Requests only count, see `UpstreamCounters`.  A sample is taken once a second, and the differences
+only when somebody asks: hundreds of servers are looked at each second, and mostly nobody asks.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from apfproxy.proxy.counters import CLASSES
+from apfproxy.proxy.counters import CLASSES, LATENCY_BOUNDS_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from apfproxy.proxy.counters import UpstreamCounters
 
@@ -29,47 +31,84 @@ class Sample:
     """The counters at a moment."""
 
     at_ns: int
-    answers: Mapping[str, int]
+    answers: dict[str, int]
     failures: int
     head_counts: Sequence[int]
 
 
-class RecentAnswers:
-    """A ring of samples, and what follows from it; all is 0 or None before the first sample.
+class Recent(ABC):
+    """The last seconds; all is 0 or None before the first sample."""
 
-    Attributes:
-        answers_per_s: By class of status code.
-        failures_per_s: Requests that the server did not answer, or not to the end.
-        p50_s, p99_s: Of the times from a request to the head of its answer; None without answers.
-    """
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def answers_per_s(self) -> dict[str, float]:
+        """By class of status code."""
+
+    @property
+    @abstractmethod
+    def failures_per_s(self) -> float:
+        """Requests that were not answered, or not to the end."""
+
+    @property
+    @abstractmethod
+    def head_counts(self) -> list[int]:
+        """Times from a request to the head of its answer, by bucket of `LATENCY_BOUNDS_NS`."""
+
+    @property
+    def p50_s(self) -> float | None:
+        """Half of these times are within this one; None without answers."""
+        return quantile_s(LATENCY_BOUNDS_NS, self.head_counts, 0.5)
+
+    @property
+    def p99_s(self) -> float | None:
+        """Likewise 99 %."""
+        return quantile_s(LATENCY_BOUNDS_NS, self.head_counts, 0.99)
+
+    def __repr__(self) -> str:
+        answers = sum(self.answers_per_s.values())
+        return f"<{type(self).__name__}: {answers:g}/s, {self.failures_per_s:g}/s failed>"
+
+
+class RecentAnswers(Recent):
+    """Of one server: a ring of samples, and what follows from it."""
+
+    __slots__ = ("_counters", "_samples")
 
     def __init__(self, counters: UpstreamCounters, now_ns: int) -> None:
         self._counters = counters
         self._samples = deque([self._take(now_ns)], maxlen=QUANTILES_S + 1)
-        self.answers_per_s = dict.fromkeys(CLASSES, 0.0)
-        self.failures_per_s = 0.0
-        self.p50_s: float | None = None
-        self.p99_s: float | None = None
 
     def sample(self, now_ns: int) -> None:
         """Take a sample, once a second; none if no time has passed."""
+        if now_ns > self._samples[-1].at_ns:
+            self._samples.append(self._take(now_ns))
+
+    @property
+    def answers_per_s(self) -> dict[str, float]:
+        old, new, elapsed_s = self._ends()
+        found = dict.fromkeys(CLASSES, 0.0)
+        if elapsed_s:
+            for name, answers in new.answers.items():
+                found[name] = round((answers - old.answers[name]) / elapsed_s, 1)
+        return found
+
+    @property
+    def failures_per_s(self) -> float:
+        old, new, elapsed_s = self._ends()
+        return round((new.failures - old.failures) / elapsed_s, 1) if elapsed_s else 0.0
+
+    @property
+    def head_counts(self) -> list[int]:
+        pairs = zip(self._samples[-1].head_counts, self._samples[0].head_counts, strict=True)
+        return [after - before for after, before in pairs]
+
+    def _ends(self) -> tuple[Sample, Sample, float]:
+        """The samples between which rates are taken, and the seconds between them."""
         samples = self._samples
-        if now_ns <= samples[-1].at_ns:
-            return
-        new = self._take(now_ns)
-        samples.append(new)
-        old = samples[max(0, len(samples) - 1 - RATES_S)]
-        elapsed_s = (now_ns - old.at_ns) / NS_PER_S
-        self.answers_per_s = {
-            name: round((answers - old.answers[name]) / elapsed_s, 1)
-            for name, answers in new.answers.items()
-        }
-        self.failures_per_s = round((new.failures - old.failures) / elapsed_s, 1)
-        pairs = zip(new.head_counts, samples[0].head_counts, strict=True)
-        counts = [after - before for after, before in pairs]
-        bounds = self._counters.head_ns.bounds
-        self.p50_s = quantile_s(bounds, counts, 0.5)
-        self.p99_s = quantile_s(bounds, counts, 0.99)
+        new, old = samples[-1], samples[max(0, len(samples) - 1 - RATES_S)]
+        return old, new, (new.at_ns - old.at_ns) / NS_PER_S
 
     def _take(self, now_ns: int) -> Sample:
         counters = self._counters
@@ -80,9 +119,34 @@ class RecentAnswers:
             tuple(counters.head_ns.counts),
         )
 
-    def __repr__(self) -> str:
-        answers = sum(self.answers_per_s.values())
-        return f"<RecentAnswers: {answers:g}/s, {self.failures_per_s:g}/s failed>"
+
+class RecentOfAll(Recent):
+    """Of several servers together; `parts` gives those that there are now."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Callable[[], Iterable[Recent]]) -> None:
+        self._parts = parts
+
+    @property
+    def answers_per_s(self) -> dict[str, float]:
+        found = dict.fromkeys(CLASSES, 0.0)
+        for part in self._parts():
+            for name, rate in part.answers_per_s.items():
+                found[name] += rate
+        return {name: round(rate, 1) for name, rate in found.items()}
+
+    @property
+    def failures_per_s(self) -> float:
+        return round(sum(part.failures_per_s for part in self._parts()), 1)
+
+    @property
+    def head_counts(self) -> list[int]:
+        found = [0] * (len(LATENCY_BOUNDS_NS) + 1)
+        for part in self._parts():
+            for place, count in enumerate(part.head_counts):
+                found[place] += count
+        return found
 
 
 def quantile_s(bounds_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float | None:

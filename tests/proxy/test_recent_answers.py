@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.proxy.counters import CLASSES, LATENCY_BOUNDS_NS, UpstreamCounters, UpstreamFailure
-from apfproxy.proxy.recent_answers import RecentAnswers, quantile_s
+from apfproxy.proxy.recent_answers import RecentAnswers, RecentOfAll, quantile_s
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -55,6 +55,28 @@ def test_no_time_passed() -> None:
     recent.sample(S)
 
     assert 0.0 == recent.answers_per_s["2xx"]
+
+
+def test_all() -> None:
+    """Of several servers rates are added up, and quantiles are those of all their answers."""
+    slow, fast = UpstreamCounters(), UpstreamCounters()
+    parts = [RecentAnswers(each, 0) for each in (slow, fast)]
+    together = RecentOfAll(lambda: parts)
+    assert (0.0, None) == (together.failures_per_s, together.p99_s)
+    slow.head_ns.observe(2 * S)
+    slow.answers[500] = 1
+    slow.fail(UpstreamFailure.TLS, "odd")
+    for _ in range(9):
+        fast.head_ns.observe(10 * MS)
+        fast.answers[200] = fast.answers.get(200, 0) + 1
+    fast.fail(UpstreamFailure.CONNECT, "refused")
+    for part in parts:
+        part.sample(S)
+
+    assert {**dict.fromkeys(CLASSES, 0.0), "2xx": 9.0, "5xx": 1.0} == together.answers_per_s
+    assert 2.0 == together.failures_per_s
+    assert (0.00911, 1.95) == (together.p50_s, together.p99_s)
+    assert "<RecentOfAll: 10/s, 2/s failed>" == repr(together)
 
 
 @pytest.mark.parametrize(
