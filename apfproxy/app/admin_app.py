@@ -40,20 +40,20 @@ def admin_runner(
     def summary() -> LevelsSummary:
         settings = parts.settings()
         return summarize_levels(
-            parts.controller,
+            parts.cluster.controller,
             knows_users=verifies_users(settings),
             is_plain=PRESETS[settings.preset].is_plain,
         )
 
     explain_page = explain_route(
-        parts.controller,
-        parts.costs,
+        parts.cluster.controller,
+        parts.cluster.costs,
         lambda method, target: request_of_line(method, target, parts.settings()),
         lambda: (NOT_ENFORCED,) if enforcement() == OBSERVE else (),
         lambda: PRESETS[parts.settings().preset],
     )
     app = build_admin_app(
-        parts.controller,
+        parts.cluster.controller,
         metrics,
         parts.health,
         lambda: time.time_ns() - parts.clock.now_ns(),
@@ -64,10 +64,10 @@ def admin_runner(
             top_flows=parts.flows,
             history=history,
             health=parts.health,
-            counters=parts.counters,
+            counters=parts.cluster.counters,
             started_s=parts.started_s,
             source=lambda: source_text(parts.settings().flow_control),
-            upstream=partial(upstream_state, parts.upstream, parts.pool),
+            upstream=partial(upstream_state, parts.cluster.upstream, parts.cluster.served.pool),
         ),
         parts.top_flows,
         explain_page,

@@ -21,24 +21,17 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from apfproxy.app.cluster import Cluster
     from apfproxy.app.descriptors import DescriptorWatch
-    from apfproxy.app.identities import Identities
     from apfproxy.app.places import Places
     from apfproxy.app.web_runner import WebRunner
     from apfproxy.clock import Clock
     from apfproxy.faults import Faults
-    from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.kind_meter import KindMeter
-    from apfproxy.flowcontrol.learned_costs import LearnedCosts
     from apfproxy.observe.access_log import AccessLog
-    from apfproxy.observe.config_status import ConfigStatus
     from apfproxy.observe.configuration_events import ConfigurationEvents
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.metrics import MetricsPage
     from apfproxy.observe.top_flows import TopFlows
-    from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.pool import Pool
-    from apfproxy.proxy.upstream_watch import UpstreamWatch
     from apfproxy.settings import Settings
 
 
@@ -51,14 +44,7 @@ class AdminParts:
 
     settings: Callable[[], Settings]
     clock: Clock
-    controller: Controller
-    costs: LearnedCosts
-    kinds: KindMeter
-    counters: ProxyCounters
-    pool: Pool
-    upstream: UpstreamWatch
-    identities: Callable[[], Identities]
-    config_status: ConfigStatus
+    cluster: Cluster
     health: HealthRegistry
     faults: Faults
     descriptors: DescriptorWatch
@@ -76,7 +62,9 @@ class AdminListener:
     def __init__(self, parts: AdminParts, places: Places) -> None:
         self._parts = parts
         self._places = places
-        self._history = LiveHistory(parts.controller, time.monotonic_ns(), parts.counters)
+        self._history = LiveHistory(
+            parts.cluster.controller, time.monotonic_ns(), parts.cluster.counters
+        )
         loop = asyncio.get_running_loop()
         self._sampling = Recurring(Part.LIVE_PAGE, loop, SAMPLE_S, math.inf, self._sample)
         probes = Probes(places, parts.health, self._metrics_page, self._start_others)

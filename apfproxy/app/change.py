@@ -6,10 +6,14 @@ What cannot be made is an OperatorError, and nothing has changed; taking effect 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from apfproxy.errors import OperatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from apfproxy.settings import Settings
 
 
 def nothing() -> None:
@@ -30,3 +34,28 @@ class Change:
 
 
 NO_CHANGE = Change()
+
+
+class Changeable(Protocol):
+    """A part whose settings may change."""
+
+    async def prepare(self, settings: Settings) -> Change:
+        """Make what other settings need; OperatorError if something cannot be used."""
+
+
+async def prepare_all(
+    parts: Iterable[Changeable], settings: Settings, changes: list[Change]
+) -> None:
+    """Make what other settings need of all parts; `changes` gets what is made, even if some fail.
+
+    Raises:
+        OperatorError: Something cannot be used; a line for each problem, of all parts.
+    """
+    problems: list[str] = []
+    for part in parts:
+        try:
+            changes.append(await part.prepare(settings))
+        except OperatorError as error:
+            problems += str(error).splitlines()
+    if problems:
+        raise OperatorError("\n".join(problems))

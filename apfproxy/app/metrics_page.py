@@ -36,30 +36,30 @@ def metrics_page(parts: AdminParts, places: Places) -> MetricsPage:
     """Put the page together."""
     return MetricsPage(
         parts.clock,
-        parts.controller,
-        parts.kinds,
-        parts.counters,
-        parts.pool,
-        parts.config_status,
+        parts.cluster.controller,
+        parts.cluster.kinds,
+        parts.cluster.counters,
+        parts.cluster.served.pool,
+        parts.cluster.config_status,
         (*_families(parts), partial(admin_families, places)),
         is_full=lambda: parts.settings().metrics == FULL,
     )
 
 
 def _families(parts: AdminParts) -> Iterator[Families]:
-    yield partial(object_families, parts.controller)
+    yield partial(object_families, parts.cluster.controller)
     yield partial(of_identities, parts)
     yield partial(of_access_log, parts)
     yield partial(health_families, parts.health)
-    yield partial(upstream_families, parts.upstream)
-    yield lambda: certificate_families(parts.identities().expiries(), time.time())
+    yield partial(upstream_families, parts.cluster.upstream)
+    yield lambda: certificate_families(parts.cluster.identities.expiries(), time.time())
     yield partial(descriptor_families, parts.descriptors)
     yield partial(fault_families, parts.faults)
 
 
 def of_identities(parts: AdminParts) -> Iterator[Metric]:
     """Those of the identities in force."""
-    identities = parts.identities()
+    identities = parts.cluster.identities
     return authentication_families(identities.authenticator.counters, identities.review_apis)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from apfproxy.clock import Clock
     from apfproxy.observe.health import HealthRegistry
-    from apfproxy.proxy.server import ProxyServer
+    from apfproxy.proxy.served_cluster import ServedCluster
     from apfproxy.settings import AccessLogSettings, Settings
 
 ACCESS_LOG = "access-log"
@@ -27,11 +27,11 @@ class Observation:
     """The access log of one process, and its top flows unless nobody could ask for them."""
 
     def __init__(
-        self, settings: Settings, clock: Clock, server: ProxyServer, health: HealthRegistry
+        self, settings: Settings, clock: Clock, served: ServedCluster, health: HealthRegistry
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._server = server
+        self._served = served
         self._health = health
         self.access_log = self._log_of(settings.access_log)
         self._request_log = self._request_log_of(settings.access_log, self.access_log)
@@ -77,13 +77,13 @@ class Observation:
         self._attach()
 
     def _attach(self) -> None:
-        """Have the server tell of its requests, and the health pages of the log."""
+        """Have the cluster tell of its requests, and the health pages of the log."""
         if self.access_log is not None:
             access_log = self.access_log
             self._health.add(
                 ACCESS_LOG, pages=(READYZ,), is_blocking=False, look=lambda: access_log.problem
             )
-        self._server.observe(self._request_log, self.top_flows)
+        self._served.observe(self._request_log, self.top_flows)
 
     def reopen(self) -> None:
         """Open the access log again, after a rotation."""

@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import secrets
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy import build
-from apfproxy.api.decode import parts_of
 from apfproxy.app.admin_listener import AdminListener, AdminParts
-from apfproxy.app.counts_in_force import CountsInForce
+from apfproxy.app.change import prepare_all
+from apfproxy.app.cluster import Cluster
 from apfproxy.app.descriptors import DescriptorWatch
 from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets
-from apfproxy.app.identities_in_force import IdentitiesInForce
 from apfproxy.app.listening import BACKLOG as ADMIN_BACKLOG
-from apfproxy.app.object_source import ObjectSource
 from apfproxy.app.observation import Observation
 from apfproxy.app.own_addresses import OwnAddresses
 from apfproxy.app.places import Places
@@ -27,33 +23,26 @@ from apfproxy.app.running import descriptor_limit
 from apfproxy.app.service import Service
 from apfproxy.app.service_manager import NO_SERVICE_MANAGER
 from apfproxy.app.settings_checks import knows_nobody
-from apfproxy.duties import Recurring, Supervised
+from apfproxy.duties import Supervised
 from apfproxy.errors import OperatorError
 from apfproxy.faults import Faults, Part
-from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
-from apfproxy.flowcontrol.kind_meter import KindMeter
-from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.listen_sockets import is_unix
 from apfproxy.loopback import is_loopback
-from apfproxy.observe.config_status import ConfigStatus
-from apfproxy.observe.configuration_events import ConfigurationEvents, shortfall
-from apfproxy.observe.health import LIVEZ, PAGES, READYZ, HealthRegistry
-from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.observe.configuration_events import ConfigurationEvents
+from apfproxy.observe.health import LIVEZ, READYZ, HealthRegistry
+from apfproxy.proxy.counters import ListenerCounters
+from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import BACKLOG as SERVER_BACKLOG
 from apfproxy.proxy.server import ProxyServer
-from apfproxy.proxy.upstream_watch import UpstreamWatch
-from apfproxy.settings import OBSERVE, PROMPT
+from apfproxy.settings import OBSERVE
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.api.decode import Problem
     from apfproxy.app.change import Change
     from apfproxy.app.given_sockets import Heritage
-    from apfproxy.app.identities import Identities
     from apfproxy.app.service_manager import ServiceManager
     from apfproxy.app.signals import Signals
     from apfproxy.settings import Settings
@@ -63,24 +52,16 @@ ADMIN_CONNECTIONS = 64
 ADMIN_PART = 8
 """Of the descriptors it takes no more than one part of so many, however few there are."""
 
-STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
-"""Two adjustments in a row that did not come to their end."""
-
 SPARE_STOP_S = 30.0
 """For what is left to do once connections are cut, such as writes to a log on a slow disk."""
 
-CONFIGURATION = "configuration"
-ENFORCEMENT = "enforcement"
-UPSTREAM = "upstream"
 SHUTDOWN = "shutdown"
-
-OBSERVES = "flow control only observes: no request is rejected or delayed (flowControl.enforcement)"
 
 logger = logging.getLogger(__name__)
 
 
 class ProxyProcess:
-    """The proxy, its admin listener and all that keeps its configuration up to date.
+    """The proxy: its cluster, what connects clients to it, and its admin listener.
 
     Make it in the loop that it is to run in; call `start`, and `drain` or `stop` at the end.
     `file` is what the settings are read from again; None where they never change.  `given` are
@@ -106,65 +87,19 @@ class ProxyProcess:
         loop = asyncio.get_running_loop()
         self.faults = Faults()
         self.faults.watch(loop)
-        flow_control = settings.flow_control
         self.clock = LoopClock(loop)
-        seed = flow_control.hash_seed
-        self.controller = Controller(
-            self.clock,
-            flow_control.server_concurrency_limit,
-            secrets.randbits(32) if seed is None else seed,
-            is_prompt=flow_control.limit_adjustment == PROMPT,
-        )
-        self.counters = ProxyCounters()
         self.health = HealthRegistry()
-        self.identification = IdentitiesInForce(
-            settings,
-            self.clock,
-            self.health,
-            on_clients_change=lambda: self.server.forget_identities(),  # noqa: PLW0108 - made below
-            on_own_change=lambda: self.server.pool.renew(),  # noqa: PLW0108 - made below
-        )
-        self.kinds = KindMeter(self.clock.now_ns())
-        self.costs = LearnedCosts(self.clock.now_ns)
-        self.server = ProxyServer(
-            settings,
-            self.controller,
-            WorkEstimator(self.costs.object_stats, self.costs.watch_count),
-            self.costs,
-            self.kinds,
-            self.counters,
-            self.clock,
-            self.identification.identification,
-        )
-        self.upstream = UpstreamWatch(
-            settings.upstream,
-            self.counters.upstream,
-            self.server.pool,
-            loop,
-            self.clock.now_ns,
-        )
-        self._adjustments = Recurring(
-            Part.LIMITS,
-            loop,
-            ADJUSTMENT_PERIOD_S,
-            STALE_LIMITS_S,
-            self.controller.adjust_limits,
-            self.controller.adjustment_pauses_s(),
-        )
-        self.health.add("sweep", look=self.server.sweep.problem)
-        self._list_upstream(settings)
-        # Without adjustments the limits stay as they are: no reason to lose the requests.
-        listed = partial(self.health.add, pages=(READYZ,), is_blocking=False)
-        listed("limits", look=self._adjustments.problem)
-        listed(CONFIGURATION)
-        listed(SETTINGS)
-        self._list_enforcement(settings)
-        self.observation = Observation(settings, self.clock, self.server, self.health)
-        self.health.add(SHUTDOWN, pages=(READYZ,))
-        self.config_status = ConfigStatus()
         self.configuration_events = ConfigurationEvents()
-        self.objects = ObjectSource(settings, self.controller, self.health, self._on_load)
-        self.counts = CountsInForce(settings, self.clock, self.costs, self.health)
+        self.counters = ListenerCounters()
+        shared = ListenerContext(settings, self.counters, self.clock, loop)
+        self.health.add("sweep", look=lambda: self.server.sweep.problem())  # noqa: PLW0108 - made below
+        self.cluster = Cluster(settings, shared, self.health, self.configuration_events)
+        self.server = ProxyServer(
+            settings, shared, self.cluster.served, self.cluster.identities.server_tls
+        )
+        self.health.add(SETTINGS, pages=(READYZ,), is_blocking=False)
+        self.observation = Observation(settings, self.clock, self.cluster.served, self.health)
+        self.health.add(SHUTDOWN, pages=(READYZ,))
         self.descriptors = descriptors = DescriptorWatch(self.clock.now_ns)
         self._watching_descriptors = Supervised(
             Part.ADMIN, "looking for a descriptor", lambda _beat: descriptors.run()
@@ -173,11 +108,6 @@ class ProxyProcess:
         self._admin: AdminListener | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading: tuple[asyncio.Task[None], ...] = ()
-
-    @property
-    def identities(self) -> Identities:
-        """Those in force."""
-        return self.identification.current
 
     @property
     def port(self) -> int:
@@ -196,17 +126,13 @@ class ProxyProcess:
         """
         try:
             self.observation.open()
-            await self.objects.start(self._is_admin_local)
-            await self.objects.wait()
+            await self.cluster.start(self._is_admin_local)
             await self._listen()
         except BaseException:
             await self.stop()
             raise
-        self._adjustments.start()
-        self.upstream.start()
+        self.cluster.begin()
         self._tasks.append(self._watching_descriptors.start())
-        self.identification.start()
-        self.counts.start()
 
     def _is_admin_local(self) -> bool:
         """Whether the admin listener is on loopback addresses and Unix sockets only."""
@@ -226,17 +152,11 @@ class ProxyProcess:
             return
         limit = min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART)
         places = Places("admin", limit, self.clock.now_ns)
+        api = self.cluster.objects.api
         parts = AdminParts(
             settings=lambda: self.settings,
             clock=self.clock,
-            controller=self.controller,
-            costs=self.costs,
-            kinds=self.kinds,
-            counters=self.counters,
-            pool=self.server.pool,
-            upstream=self.upstream,
-            identities=lambda: self.identities,
-            config_status=self.config_status,
+            cluster=self.cluster,
             health=self.health,
             faults=self.faults,
             descriptors=self.descriptors,
@@ -244,7 +164,7 @@ class ProxyProcess:
             access_log=lambda: self.observation.access_log,
             top_flows=lambda: self.observation.top_flows,
             flows=self.observation.flows,
-            api_routes=() if self.objects.api is None else tuple(self.objects.api.routes()),
+            api_routes=() if api is None else tuple(api.routes()),
             started_s=self._started_s,
         )
         self._admin = AdminListener(parts, places)
@@ -264,24 +184,6 @@ class ProxyProcess:
         """Whether a new process would be of no help."""
         return self.health.page(LIVEZ, verbose=False).is_healthy
 
-    def _list_enforcement(self, settings: Settings) -> None:
-        """List a check that fails while flow control only observes."""
-        self.health.discard(ENFORCEMENT)
-        if settings.flow_control.enforcement == OBSERVE:
-            self.health.add(ENFORCEMENT, pages=(READYZ,), is_blocking=False, problem=OBSERVES)
-
-    def _list_upstream(self, settings: Settings) -> None:
-        """List the check of the server behind, as the settings want."""
-        self.health.discard(UPSTREAM)
-        # A new process would fare no better: only /readyz may fail, and only if asked to.
-        is_needed = settings.upstream.fails_readiness
-        self.health.add(
-            UPSTREAM,
-            pages=(READYZ,) if is_needed else PAGES,
-            is_blocking=is_needed,
-            look=self.upstream.health,
-        )
-
     async def renew(self, settings: Settings) -> None:
         """Put settings in force that differ only in what may change, see `reloading`.
 
@@ -291,40 +193,21 @@ class ProxyProcess:
             OperatorError: Something cannot be used, and nothing has changed.
         """
         changes: list[Change] = []
-        problems: list[str] = []
         try:
-            for part in (self.identification, self.observation, self.objects, self.counts):
-                try:
-                    changes.append(await part.prepare(settings))
-                except OperatorError as error:
-                    problems += str(error).splitlines()
-            raise_all(problems)
+            await prepare_all((self.cluster, self.observation), settings, changes)
         except BaseException:
             for change in changes:
                 change.discard()
             raise
         for change in changes:
             change.commit()
-        self._configure(settings)
+        self.server.configure(settings, self.cluster.identities.server_tls)
         self.settings = settings  # only now: what could not be put in force is tried again
-
-    def _configure(self, settings: Settings) -> None:
-        flow_control = settings.flow_control
-        self.server.configure(settings, self.identification.identification)
-        self.upstream.configure(settings.upstream)
-        self._list_upstream(settings)
-        self._list_enforcement(settings)
-        self.controller.adjust_promptly(is_prompt=flow_control.limit_adjustment == PROMPT)
-        seats = flow_control.server_concurrency_limit
-        if seats != self.controller.server_concurrency_limit:
-            self.controller.resize(seats)
-        self._note_limits()
 
     async def read_again(self) -> None:
         """Take what has changed of all files, as is done when they change by themselves."""
         self.observation.reopen()
-        await self.identities.files.check()
-        await self.objects.read_again()
+        await self.cluster.read_again()
 
     def _rotate(self) -> None:
         """Open the access log again."""
@@ -334,7 +217,7 @@ class ProxyProcess:
 
     def hurry(self, _cancel: Callable[[], object]) -> None:
         """Do not wait for objects that are yet to come: the process is to end."""
-        self.objects.stop_waiting()
+        self.cluster.stop_waiting()
 
     def attend(self, signals: Signals) -> None:
         """Log and tell the start; from now on signals have a meaning.
@@ -381,18 +264,14 @@ class ProxyProcess:
         """End at once; harmless if it never started."""
         self._end_reloading()
         self.service.stop()
-        self._adjustments.stop()
-        self.upstream.stop()
-        self.objects.end_watching()
-        self.counts.close()
+        self.cluster.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         await self.server.stop()
         await self.observation.close()  # after the last request's end
-        await self.identification.close()
-        await self.objects.close()
+        await self.cluster.close()
         if self._admin is not None:
             await self._admin.close()
             self._admin = None
@@ -402,25 +281,6 @@ class ProxyProcess:
         for task in self._reloading:
             task.cancel()
         self._reloading = ()
-
-    def _on_load(
-        self, problems: tuple[Problem, ...], dangling: tuple[str, ...], *, is_whole: bool
-    ) -> None:
-        """Say everywhere what became of the configuration."""
-        texts = tuple(parts_of(problems))
-        self.config_status.loaded(len(problems), time.time())
-        self.configuration_events.loaded(
-            time.time(), self.controller.generation, texts, dangling, is_whole=is_whole
-        )
-        # With problems, too: where objects come one by one, all others are in force.
-        self._note_limits()
-        lacking = shortfall(texts, dangling, is_whole=is_whole)
-        self.health.report(CONFIGURATION, lacking or None)
-
-    def _note_limits(self) -> None:
-        self.kinds.set_limits(
-            self.clock.now_ns(), self.controller.waiting_limit, self.controller.executing_limit
-        )
 
     def _log_start(self) -> None:
         settings = self.settings
@@ -436,7 +296,7 @@ class ProxyProcess:
             settings.upstream.address.url,
             "no address" if admin is None else self._addresses.written(ADMIN),
             settings.flow_control.server_concurrency_limit,
-            len(self.controller.levels),
+            len(self.cluster.controller.levels),
             self.server.max_connections or "any number of",
         )
         if settings.flow_control.enforcement == OBSERVE:
@@ -444,7 +304,7 @@ class ProxyProcess:
                 "flow control only observes: no request is rejected or delayed;"
                 " apiserver_flowcontrol_* metrics tell what would have happened"
             )
-        if (kubernetes := self.objects.kubernetes) is not None:
+        if (kubernetes := self.cluster.objects.kubernetes) is not None:
             logger.info(
                 "objects are those of %s%s",
                 kubernetes.name,
@@ -464,9 +324,3 @@ class ProxyProcess:
                 " tell who asks, and authentication.unverified.address tells clients apart by their"
                 " addresses (docs/identity.md)"
             )
-
-
-def raise_all(problems: list[str]) -> None:
-    """Raise OperatorError with all problems, if there are any."""
-    if problems:
-        raise OperatorError("\n".join(problems))

@@ -103,8 +103,8 @@ def live_state(controller: Controller, inputs: LiveInputs, recent: Recent = NO_R
 
 def _proxy(inputs: LiveInputs) -> State:
     counters = inputs.counters
-    late_s = 0.0 if counters is None else counters.loop_delay_ns / NS_PER_S
-    overloads = {} if counters is None else counters.overloads
+    late_s = 0.0 if counters is None else counters.listener.loop_delay_ns / NS_PER_S
+    overloads = {} if counters is None else counters.listener.overloads
     return {
         "version": __version__,
         "startTime": inputs.started_s,

@@ -34,8 +34,22 @@ if TYPE_CHECKING:
 
 PREFIX = "apfproxy_"
 
-GAUGES: Series = {
+LISTENER_GAUGES: Series = {
     ("downstream_connections", "connections_open"): "Connections of clients that are open",
+}
+
+LISTENER_COUNTERS: Series = {
+    ("downstream_connections_accepted_total", "connections_accepted"): (
+        "Connections accepted from clients"
+    ),
+    ("downstream_received_bytes_total", "bytes_from_clients"): "Bytes received from clients",
+    ("downstream_sent_bytes_total", "bytes_to_clients"): "Bytes sent to clients",
+    ("downstream_malformed_requests_total", "malformed_requests"): (
+        "Requests refused because their bytes are not proper HTTP"
+    ),
+}
+
+GAUGES: Series = {
     ("slow_readers", "slow_readers_open"): (
         "Answers under way that gave their seats back since their client takes them slowly"
     ),
@@ -43,16 +57,8 @@ GAUGES: Series = {
 }
 
 COUNTERS: Series = {
-    ("downstream_connections_accepted_total", "connections_accepted"): (
-        "Connections accepted from clients"
-    ),
-    ("downstream_received_bytes_total", "bytes_from_clients"): "Bytes received from clients",
-    ("downstream_sent_bytes_total", "bytes_to_clients"): "Bytes sent to clients",
     ("downstream_aborts_total", "client_aborts"): (
         "Requests whose client left before its answer was complete"
-    ),
-    ("downstream_malformed_requests_total", "malformed_requests"): (
-        "Requests refused because their bytes are not proper HTTP"
     ),
     ("slow_reader_releases_total", "slow_reader_releases"): (
         "Requests whose seats went back while the rest of their answer waited for its client alone"
@@ -134,6 +140,7 @@ class ProxyMetrics:
 
     def _data_plane(self) -> Iterator[Metric]:
         counters = self._counters
+        yield from plain(PREFIX, LISTENER_GAUGES, LISTENER_COUNTERS, counters.listener)
         yield from plain(PREFIX, GAUGES, COUNTERS, counters)
         yield from self._refusals()
         idle = self._pool.idle_count
@@ -179,7 +186,7 @@ class ProxyMetrics:
         yield head.metric
 
     def _refusals(self) -> Iterator[Metric]:
-        counters = self._counters
+        counters = self._counters.listener
         yield counter(
             PREFIX + "connections_refused_total",
             "Connections of clients that were not taken, by the limit that they were over",

@@ -52,8 +52,10 @@ def refused(counters: ProxyCounters) -> dict[str, int]:
     Answers 429 are rejections of flow control; those from 500 on tell of the server behind, or of a
     connection that was refused.
     """
-    found = {reason.value: number for reason, number in counters.connections_refused.items()}
-    for code, number in counters.own_answers.items():
+    found = {
+        reason.value: number for reason, number in counters.listener.connections_refused.items()
+    }
+    for code, number in counters.own_by_status.items():
         if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
             found[str(code)] = number
     found.pop(str(HTTPStatus.TOO_MANY_REQUESTS.value), None)

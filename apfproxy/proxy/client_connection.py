@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.client import Served
     from apfproxy.proxy.client_kinds import Heads
+    from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.exchange import Exchange
+    from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.request_body import RequestBody
@@ -58,15 +60,28 @@ class ClientConnection(Client):
         "_pipelined",
         "_probe",
         "_probed_bytes",
+        "_router",
+        "_shared",
         "_transport",
         "was_made",
         "write",
     )
 
-    def __init__(self, context: Context, counted_as: str = "") -> None:
-        """Args: the listener's context, and the address if the limits know of the connection."""
+    def __init__(
+        self, shared: ListenerContext, router: ClusterRouter, counted_as: str = ""
+    ) -> None:
+        """Take a connection.
+
+        Args:
+            shared: What it shares with all others.
+            router: Says which cluster its requests are of.
+            counted_as: Its address if the limits know of it.
+        """
         super().__init__()
-        self._context = context
+        self._shared = shared
+        self._router = router
+        self._context: Context | None = router.only
+        """Of the cluster that its last request was of; None before that is known."""
         self._counted_as = counted_as
         """The address under which the limits count this connection; "" while they do not."""
         self._transport = NOWHERE
@@ -109,33 +124,33 @@ class ClientConnection(Client):
         self._known.clear()
         self._last_request = None
 
-    def _heads_of_peer(self) -> Heads:
-        return self._heads or self._learn_peer()
+    def _heads_of_peer(self, context: Context) -> Heads:
+        return self._heads or self._learn_peer(context)
 
-    def _learn_peer(self) -> Heads:
+    def _learn_peer(self, context: Context) -> Heads:
         """Find out what kind of client this is, and how its requests are to be read."""
         is_tls = self._transport.get_extra_info("ssl_object") is not None
         leaf, chain = peer_certificates(self._transport) if is_tls else (None, ())
-        heads = self._heads = self._context.client_kinds.heads_of(
-            self.address, leaf, chain, is_tls=is_tls
-        )
+        heads = context.client_kinds.heads_of(self.address, leaf, chain, is_tls=is_tls)
+        self._heads = heads
         return heads
 
     @property
     def peer(self) -> Peer:
-        """What is known of the client."""
-        return self._heads_of_peer().peer
+        """What is known of the client, by the cluster of its last request."""
+        assert self._context is not None
+        return self._heads_of_peer(self._context).peer
 
     def send(self, data: bytes) -> None:
         """Send a part of an answer."""
         if not self._is_closed:
-            self._context.counters.bytes_to_clients += len(data)
+            self._shared.counters.bytes_to_clients += len(data)
             self.write(data)
 
     def send_pieces(self, pieces: Sequence[Piece], size: int) -> None:
         """Send pieces of an answer, of `size` bytes together."""
         if not self._is_closed:
-            self._context.counters.bytes_to_clients += size
+            self._shared.counters.bytes_to_clients += size
             write_pieces(self._transport, pieces, size)
 
     def pause_reading(self) -> None:
@@ -144,13 +159,13 @@ class ClientConnection(Client):
             self._is_read_paused = True
             self._transport.pause_reading()
             if not self._is_handed_over:
-                self._context.absences.watch(self)
+                self._shared.absences.watch(self)
 
     def resume_reading(self) -> None:
         """Take more."""
         if self._is_read_paused and not self._is_closed:
             self._is_read_paused = False
-            self._context.absences.forget(self)
+            self._shared.absences.forget(self)
             self._transport.resume_reading()
 
     @property
@@ -168,7 +183,7 @@ class ClientConnection(Client):
     def may_keep_alive(self) -> bool:
         """Whether the connection goes on after the answer that is about to start; decides it."""
         body = self._body
-        if self._context.is_draining or (body is not None and not body.is_worth_discarding):
+        if self._shared.is_draining or (body is not None and not body.is_worth_discarding):
             self.keep_alive = False
         return self.keep_alive
 
@@ -186,7 +201,7 @@ class ClientConnection(Client):
 
     def fail(self, error: Exception, exchange: Served | None = None) -> None:
         """Close after an error of the program, wherever it came up; never raises."""
-        loop = self._context.loop
+        loop = self._shared.loop
         report(Part.CONNECTION, error, "an error of the proxy itself: closed", loop=loop)
         current, self._exchange = self._exchange, None
         if exchange is not None:
@@ -202,7 +217,7 @@ class ClientConnection(Client):
         if not self._is_closed:
             self._is_closed = True
             # The transport itself would wait without end for a client that takes nothing.
-            self.deadline_ns = self._context.clock.now_ns() + self._context.in_force.idle_timeout_ns
+            self.deadline_ns = self._shared.clock.now_ns() + self._shared.in_force.idle_timeout_ns
             self._transport.close()
 
     @property
@@ -270,7 +285,7 @@ class ClientConnection(Client):
         self._pending = b""
         self._body = None
         self._is_lingering = True
-        self.deadline_ns = self._context.clock.now_ns() + self._context.linger_ns
+        self.deadline_ns = self._shared.clock.now_ns() + self._shared.linger_ns
         if self._transport.can_write_eof():
             self._transport.write_eof()
         self.resume_reading()

@@ -13,7 +13,7 @@ import socket
 import struct
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from apfproxy.proxy import answers
 from apfproxy.proxy.counters import Refusal
@@ -22,8 +22,7 @@ from apfproxy.settings import WatchSettings  # noqa: TC001  compiled, the class 
 if TYPE_CHECKING:
     import asyncio
 
-    from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.counters import ListenerCounters
     from apfproxy.settings import LimitSettings, Settings
 
 SPARE_DESCRIPTORS = 256
@@ -42,16 +41,6 @@ UNKNOWN = "unknown"
 UNIX_PEER = "unix:"
 """The address of all that connect to a Unix socket, as nginx writes it; limits per address do not
 count for them."""
-
-
-class Watched(Protocol):
-    """An exchange that holds seats and waits for its client."""
-
-    def on_sweep(self, period_ns: int) -> None:
-        """See whether the client keeps the seats from others."""
-
-    def fail(self, error: Exception) -> None:
-        """End after an error of the program; never raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +91,14 @@ class LimitsInForce:
 
 
 class ClientLimits:
-    """Counts connections and slow readers, and refuses those over a limit.
+    """Counts connections, and refuses those over a limit.
 
     Attributes:
         shed: Why no new connection is taken, whatever the limits; None if it is.
-        slow_readers: Priority level's name to answers that go on without seats; without zeros.
-        watched: Exchanges that hold seats and wait for their client: the sweep looks at them.
     """
 
     def __init__(
-        self, settings: LimitSettings, counters: ProxyCounters, *, is_plain: bool = False
+        self, settings: LimitSettings, counters: ListenerCounters, *, is_plain: bool = False
     ) -> None:
         self._settings = settings
         self._max_connections = _or_unlimited(settings.max_connections)
@@ -120,11 +107,9 @@ class ClientLimits:
         self._is_plain = is_plain
         self._by_address: dict[str, int] = {}
         self.shed: Refusal | None = None
-        self.slow_readers: dict[str, int] = {}
-        self.watched: dict[Watched, None] = {}
 
     def configure(self, settings: LimitSettings, *, is_plain: bool) -> None:
-        """Put limits in force, for whatever comes from now on; `is_plain` as of the context."""
+        """Put limits in force, for whatever comes from now on; `is_plain` as of the listener."""
         self._settings = settings
         self._is_plain = is_plain
         self._max_connections = _or_unlimited(settings.max_connections)
@@ -161,26 +146,6 @@ class ClientLimits:
             self._by_address[address] = left
         else:
             del self._by_address[address]
-
-    def admit_slow_reader(self, level: PriorityLevel) -> bool:
-        """Let an answer of a level go on without seats; not if there are enough of them."""
-        count = self.slow_readers.get(level.name, 0)
-        most = self._settings.slow_readers_per_level
-        if count >= (level.nominal_limit if most is None else most):
-            return False
-        self.slow_readers[level.name] = count + 1
-        self._counters.slow_reader_releases += 1
-        self._counters.slow_readers_open += 1
-        return True
-
-    def release_slow_reader(self, level: str) -> None:
-        """Such an answer is through."""
-        self._counters.slow_readers_open -= 1
-        left = self.slow_readers[level] - 1
-        if left:
-            self.slow_readers[level] = left
-        else:
-            del self.slow_readers[level]
 
     def refuse(self, transport: asyncio.Transport, refusal: Refusal) -> None:
         """End a connection over plain TCP that was not admitted.

@@ -97,34 +97,29 @@ class UpstreamCounters:
             self.last_failure, self.last_problem = failure, problem
 
 
+def count_answer(answers: dict[int, int], code: int) -> None:
+    """Count a final answer by its status code."""
+    answers[code] = answers.get(code, 0) + 1
+
+
 @dataclass(slots=True, eq=False, repr=False)
-class ProxyCounters:
-    """What the data plane did; `*_open` and those marked so are gauges, all else only grows.
+class ListenerCounters:
+    """What clients' connections did, whichever cluster their requests are of.
+
+    `connections_open` and those marked so are gauges, all else only grows.
 
     Attributes:
-        abandoned_given_up: Of the following, those that the origin did not answer in time.
-        abandoned_requests: Requests whose seats were kept after their client had left.
         connections_refused: By reason.
-        handshake_failures: Of clients, by reason.
-        handshakes: Of clients, that succeeded, by kind.
-        is_observing: Whether the flow control is only observed; a gauge.
+        handshake_failures: By reason.
+        handshakes: That succeeded, by kind.
         loop_delay_ns: How late the event loop is, smoothed; a gauge.
-        own_answers: Status code to final answers that the proxy gave itself.
+        malformed_requests: Those that no cluster has seen.
         overloads: Whether new connections are shed, by reason; a gauge.
-        slow_reader_releases: Requests whose seats went back since only their client was waited for.
-        slow_readers_open: Those of them whose answer is still under way; a gauge.
-        tunnels_by_protocol: `websocket` or `SPDY/3.1`, to upgraded connections so far.
-        upstream: What the server behind did.
-        upstream_handshakes: With the server behind, that succeeded, by kind; those of probes, too.
+        own_answers: Status code to final answers before a request was any cluster's.
     """
 
-    abandoned_given_up: int = 0
-    abandoned_requests: int = 0
     bytes_from_clients: int = 0
-    bytes_from_origins: int = 0
     bytes_to_clients: int = 0
-    bytes_to_origins: int = 0
-    client_aborts: int = 0
     connections_accepted: int = 0
     connections_open: int = 0
     connections_refused: dict[Refusal, int] = field(
@@ -134,12 +129,44 @@ class ProxyCounters:
         default_factory=lambda: dict.fromkeys(HandshakeFailure, 0)
     )
     handshakes: dict[Handshake, int] = field(default_factory=lambda: dict.fromkeys(Handshake, 0))
-    is_observing: bool = False
     loop_delay_ns: int = 0
     malformed_requests: int = 0
     overloads: dict[Refusal, bool] = field(
         default_factory=lambda: dict.fromkeys((Refusal.LOOP_DELAY, Refusal.MEMORY), False)
     )
+    own_answers: dict[int, int] = field(default_factory=dict)
+
+    def count_own(self, code: int) -> None:
+        """Count a final answer to what is no cluster's request."""
+        count_answer(self.own_answers, code)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ProxyCounters:
+    """What was done for one cluster's requests; `*_open` and those marked so are gauges.
+
+    All else only grows.
+
+    Attributes:
+        abandoned_given_up: Of the following, those that the origin did not answer in time.
+        abandoned_requests: Requests whose seats were kept after their client had left.
+        is_observing: Whether the flow control is only observed; a gauge.
+        listener: What clients' connections did; all clusters have the same.
+        own_answers: Status code to final answers that the proxy gave itself.
+        slow_reader_releases: Requests whose seats went back since only their client was waited for.
+        slow_readers_open: Those of them whose answer is still under way; a gauge.
+        tunnels_by_protocol: `websocket` or `SPDY/3.1`, to upgraded connections so far.
+        upstream: What the server behind did.
+        upstream_handshakes: With the server behind, that succeeded, by kind; those of probes, too.
+    """
+
+    listener: ListenerCounters = field(default_factory=ListenerCounters)
+    abandoned_given_up: int = 0
+    abandoned_requests: int = 0
+    bytes_from_origins: int = 0
+    bytes_to_origins: int = 0
+    client_aborts: int = 0
+    is_observing: bool = False
     own_answers: dict[int, int] = field(default_factory=dict)
     slow_reader_releases: int = 0
     slow_readers_open: int = 0
@@ -156,13 +183,22 @@ class ProxyCounters:
 
     def count_own(self, code: int) -> None:
         """Count a final answer that is the proxy's own."""
-        counts = self.own_answers
-        counts[code] = counts.get(code, 0) + 1
+        count_answer(self.own_answers, code)
+
+    @property
+    def own_by_status(self) -> dict[int, int]:
+        """Status code to final answers that the proxy gave itself, to whatever came."""
+        return _sum_of(self.own_answers, self.listener.own_answers)
 
     @property
     def requests_by_status(self) -> dict[int, int]:
         """Status code to final answers sent to clients, whoever gave them."""
-        merged = dict(self.upstream.answers)
-        for code, answers in self.own_answers.items():
+        return _sum_of(self.upstream.answers, self.own_answers, self.listener.own_answers)
+
+
+def _sum_of(*counts: dict[int, int]) -> dict[int, int]:
+    merged: dict[int, int] = {}
+    for each in counts:
+        for code, answers in each.items():
             merged[code] = merged.get(code, 0) + answers
-        return merged
+    return merged

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from apfproxy.proxy.client import Served
+    from apfproxy.proxy.context import Context
     from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.sender import Sender
@@ -54,31 +55,31 @@ class DownstreamConnection(ClientConnection):
 
     @guarded
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        context = self._context
+        shared = self._shared
         self.was_made = True
         self._transport = cast("asyncio.Transport", transport)
         if not self._counted_as:
             address = address_of(transport)
-            refusal = context.limits.admit(address)
+            refusal = shared.limits.admit(address)
             if refusal is not None:
                 self._is_closed = True
-                context.limits.refuse(self._transport, refusal)
+                shared.limits.refuse(self._transport, refusal)
                 return
             self._counted_as = address
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.write = self._transport.write
         self.address = address = written(transport.get_extra_info("peername"))
-        self._learn_peer()
-        self.forwarded_suffix = context.intern(address.encode() + b"\r\n\r\n")
-        self.deadline_ns = context.clock.now_ns() + context.in_force.head_timeout_ns
-        context.connections[self] = None
+        if self._context is not None:
+            self._learn_peer(self._context)
+        self.forwarded_suffix = shared.intern(address.encode() + b"\r\n\r\n")
+        self.deadline_ns = shared.clock.now_ns() + shared.in_force.head_timeout_ns
+        shared.connections[self] = None
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  the protocol's signature
         return READS.start
 
     def buffer_updated(self, nbytes: int) -> None:
-        context = self._context
-        context.counters.bytes_from_clients += nbytes
+        self._shared.counters.bytes_from_clients += nbytes
         try:  # as `guarded`, at no cost
             if nbytes >= LARGE_BYTES:  # too much for a request that is like one before
                 self._receive(READS.view[:nbytes])
@@ -86,8 +87,13 @@ class DownstreamConnection(ClientConnection):
             data = READS.view[:nbytes].tobytes()
             if self._exchange is None and not self._pending and self._body is None:
                 # Most requests are one read, and some clients repeat one: no parsing then.
-                request = self._last_request
-                if request is not None and data == self._last_head and not self._is_lingering:
+                request, context = self._last_request, self._context
+                if (
+                    request is not None
+                    and context is not None
+                    and data == self._last_head
+                    and not self._is_lingering
+                ):
                     # As `_begin`, where there is no body.
                     self.keep_alive = request.head.keep_alive
                     exchange = Exchange(context, self, request, b"", True)
@@ -113,14 +119,14 @@ class DownstreamConnection(ClientConnection):
         self._leave()  # which raises nothing
         self.deadline_ns = 0
         try:
-            self._context.absences.forget(self)
+            self._shared.absences.forget(self)
             self._transport.set_protocol(NOBODY)
         finally:  # whatever happens: one that is gone must not count, nor hold up the end
             if self._counted_as:
-                self._context.connections.pop(self, None)
-                self._context.limits.release(self._counted_as)
+                self._shared.connections.pop(self, None)
+                self._shared.limits.release(self._counted_as)
                 self._counted_as = ""
-                self._context.on_connection_closed()
+                self._shared.on_connection_closed()
 
     @guarded
     def pause_writing(self) -> None:
@@ -134,7 +140,7 @@ class DownstreamConnection(ClientConnection):
         if self._exchange is not None:
             self._exchange.on_downstream_writable()
         else:
-            if len(self._pending) < self._context.held_bytes:
+            if len(self._pending) < self._shared.held_bytes:
                 self.resume_reading()
             self._take_pending()
 
@@ -151,16 +157,16 @@ class DownstreamConnection(ClientConnection):
         if not self.keep_alive:
             self._linger()
             return
-        self.deadline_ns = now_ns + self._context.in_force.idle_timeout_ns
+        self.deadline_ns = now_ns + self._shared.in_force.idle_timeout_ns
         if self.is_write_paused:
             self._wait_for_client()
             return
-        if self._is_read_paused and len(self._pending) < self._context.held_bytes:
+        if self._is_read_paused and len(self._pending) < self._shared.held_bytes:
             self.resume_reading()
         if self._pending:
             # Not from inside the event that ended the answer: many pipelined requests that are
             # answered at once would otherwise nest as deeply.
-            self._context.loop.call_soon(self._take_pending)
+            self._shared.loop.call_soon(self._take_pending)
 
     # What the server does.
 
@@ -174,7 +180,7 @@ class DownstreamConnection(ClientConnection):
             self.abort()
         elif self._is_reading_idly and has_unread(self._transport):
             # A request that came in this moment: closing would reset the connection instead.
-            self.deadline_ns = self._context.clock.now_ns() + self._context.linger_ns
+            self.deadline_ns = self._shared.clock.now_ns() + self._shared.linger_ns
         elif self._is_lingering or self.is_idle or self.is_write_paused:
             self.abort_after_write()
         else:
@@ -207,7 +213,7 @@ class DownstreamConnection(ClientConnection):
                     self._pending += data
                 if self._exchange is None:
                     self._parse_pending()
-                if len(self._pending) >= self._context.held_bytes and self._probe is None:
+                if len(self._pending) >= self._shared.held_bytes and self._probe is None:
                     self.pause_reading()  # until there is less; but a head may need more
         except (HeadError, ChunkedError) as error:
             self._fail(error)
@@ -231,7 +237,7 @@ class DownstreamConnection(ClientConnection):
         if self.is_write_paused:
             self._wait_for_client()
             return
-        context = self._context
+        in_force = self._shared.in_force
         data = self._pending
         if data[:1] in (b"\r", b"\n"):
             # RFC 9112, section 2.2: empty lines before the request line are ignored.
@@ -244,10 +250,8 @@ class DownstreamConnection(ClientConnection):
         sender, end, body_bytes = self._match_known(data)
         if sender is None:
             end = data.find(b"\r\n\r\n", max(0, self._probed_bytes - 3)) + 4
-        if (end if end > 3 else len(data)) > context.in_force.max_head_bytes:
-            raise HeadError(
-                431, f"the request head is longer than {context.in_force.max_head_bytes} bytes"
-            )
+        if (end if end > 3 else len(data)) > in_force.max_head_bytes:
+            raise HeadError(431, f"the request head is longer than {in_force.max_head_bytes} bytes")
         if end <= 3:
             self._probe_head(data)
             return
@@ -255,10 +259,10 @@ class DownstreamConnection(ClientConnection):
         self._probed_bytes = 0
         if is_pipelined:
             self._pipelined += 1
-            if self._pipelined >= context.in_force.max_pipelined_requests:
+            if self._pipelined >= in_force.max_pipelined_requests:
                 raise HeadError(
                     400,
-                    f"more than {context.in_force.max_pipelined_requests} requests were sent"
+                    f"more than {in_force.max_pipelined_requests} requests were sent"
                     " without waiting for their answers (downstream.limits.maxPipelinedRequests)",
                 )
         raw = bytes(data[:end])
@@ -270,11 +274,13 @@ class DownstreamConnection(ClientConnection):
             del self._pending[:end]
         else:
             self._pending = data[end:]
-        request = self._heads_of_peer().read(raw, self._known, sender, body_bytes)
+        context = self._context
+        assert context is not None
+        request = self._heads_of_peer(context).read(raw, self._known, sender, body_bytes)
         if end <= MAX_REPEATED_BYTES and not self._pending and not request.head.framing:
             self._last_request = request if raw == self._last_head else None
             self._last_head = raw
-        self._begin(request)
+        self._begin(context, request)
         if not self._pending:
             self._pipelined = 0
 
@@ -296,12 +302,12 @@ class DownstreamConnection(ClientConnection):
         if self._probe is None:
             self._probe = HeadProbe()
             # The deadline is for the whole head: more bytes do not put it off.
-            self.deadline_ns = self._context.clock.now_ns() + self._context.in_force.head_timeout_ns
+            self.deadline_ns = self._shared.clock.now_ns() + self._shared.in_force.head_timeout_ns
         self._probe.feed(bytes(data[self._probed_bytes :]))
         self._probed_bytes = len(data)
         self.resume_reading()
 
-    def _begin(self, request: Request) -> None:
+    def _begin(self, context: Context, request: Request) -> None:
         """Start an exchange with as much of the body as has come.
 
         Raises:
@@ -310,7 +316,7 @@ class DownstreamConnection(ClientConnection):
         """
         head = request.head
         self.keep_alive = head.keep_alive
-        context, data, is_whole = self._context, b"", True
+        data, is_whole = b"", True
         if head.framing:
             data, self._pending = bytes(self._pending), b""
             max_bytes = context.in_force.max_body_bytes
@@ -358,16 +364,17 @@ class DownstreamConnection(ClientConnection):
         self._refuse(refused, is_logged=exchange is not None)
 
     def _refuse(self, error: HeadError, *, is_logged: bool = False) -> None:
-        counters = self._context.counters
+        shared, context = self._shared, self._context
         if error.code == 400:
-            counters.malformed_requests += 1
-        counters.count_own(error.code)
-        build = answers.plain_answer if self._context.is_plain else answers.status_answer
+            shared.counters.malformed_requests += 1
+        shared.counters.count_own(error.code)
+        is_plain = shared.is_plain if context is None else context.is_plain
+        build = answers.plain_answer if is_plain else answers.status_answer
         answer = build(
             error.code, str(error), extra=error.lines, connection=b"Connection: close\r\n"
         )
         self.send(answer)
-        access_log = self._context.access_log
+        access_log = None if context is None else context.access_log
         if access_log is not None and not is_logged:
             reason = Failure.CLIENT_TIMEOUT if error.code == 408 else Failure.MALFORMED
             size = answers.body_bytes(answer)

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.ticket import RejectReason
     from apfproxy.proxy.client import Client
-    from apfproxy.proxy.client_limits import Watched
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.pool import Borrower
     from apfproxy.proxy.request import Request
+    from apfproxy.proxy.slow_readers import Watched
     from apfproxy.proxy.tunnel import Tunnel
     from apfproxy.proxy.upstream import UpstreamConnection
     from apfproxy.proxy.watch_seats import WatchSeats
@@ -104,7 +104,7 @@ class ExchangeBase(AnswerSink):
         """Take a request.
 
         Args:
-            context: The listener's.
+            context: Its cluster's.
             client: Whoever sent it.
             request: Its head, and who asks.
             body: What has come of its body, framed as it will be forwarded.
@@ -135,7 +135,7 @@ class ExchangeBase(AnswerSink):
         self._request_bytes = 0
         """Since there is a connection to pass them on to."""
         self._was_retried = False
-        # While `limits.watched` has this: how long only the client has been waited for.
+        # While `slow_readers.watched` has this: how long only the client has been waited for.
         self._waited_ns = 0
         self._slow_level = ""
         """The level whose slow readers this is one of."""
@@ -300,7 +300,7 @@ class ExchangeBase(AnswerSink):
         if self._watch is not None:
             self._end_watch()
         if self._slow_level:
-            self._context.limits.release_slow_reader(self._slow_level)
+            self._context.slow_readers.release(self._slow_level)
             self._slow_level = ""
         if has_left:
             self.passage.leave(now_ns)
@@ -329,7 +329,7 @@ class ExchangeBase(AnswerSink):
         """Give back all that the request holds, in whatever state it is; never raises."""
         context, loop = self._context, self._context.loop
         was, self.state = self.state, DONE
-        context.limits.watched.pop(cast("Watched", self), None)
+        context.slow_readers.watched.pop(cast("Watched", self), None)
         with contained(Part.CONNECTION, loop):
             if was is not DONE:
                 status = self._status

@@ -83,7 +83,7 @@ class Forwarding(ExchangeBase):
             return
         self._request_bytes = self._waited_ns = 0
         if self.request.takes_seats:
-            self._context.limits.watched[self] = None
+            self._context.slow_readers.watched[self] = None
         if self._awaits_continue and not held:
             self._awaits_continue = False
             client.send(_CONTINUE)
@@ -342,7 +342,7 @@ class Forwarding(ExchangeBase):
         if upstream is not None:
             upstream.pause_reading()
             if self.request.takes_seats and not self._slow_level:
-                self._context.limits.watched[self] = None
+                self._context.slow_readers.watched[self] = None
 
     def on_sweep(self, period_ns: int) -> None:
         """See whether the client keeps the seats from others.
@@ -350,7 +350,10 @@ class Forwarding(ExchangeBase):
         Args:
             period_ns: The time since the last call, that of a delay of the proxy itself excluded.
         """
-        limits, grace_ns = self._context.limits, self._context.in_force.slow_reader_grace_ns
+        slow_readers, grace_ns = (
+            self._context.slow_readers,
+            self._context.in_force.slow_reader_grace_ns,
+        )
         upstream = self._upstream
         if self.state is AWAITING and not self._is_whole and upstream is not None:
             # While the origin takes no more, the client is not what holds the request up.
@@ -364,13 +367,13 @@ class Forwarding(ExchangeBase):
             or grace_ns == NEVER_NS
             or self.is_long_running
         ):
-            limits.watched.pop(self, None)
+            slow_readers.watched.pop(self, None)
         elif not upstream.is_read_paused:
             # A client that takes the answer bit by bit is waited for in between, too.
             self._waited_ns -= period_ns
             if self._waited_ns <= 0:
                 self._waited_ns = 0
-                limits.watched.pop(self, None)
+                slow_readers.watched.pop(self, None)
         else:
             self._waited_ns += period_ns
             if self._waited_ns >= grace_ns:
@@ -382,7 +385,7 @@ class Forwarding(ExchangeBase):
         least = in_force.min_body_rate_bytes
         is_slow = self._request_bytes * 1_000_000_000 < least * self._waited_ns
         if is_slow and self._waited_ns >= in_force.body_rate_grace_ns:
-            self._context.limits.watched.pop(self, None)
+            self._context.slow_readers.watched.pop(self, None)
             self._client.keep_alive = False
             self._reply_status(
                 408,
@@ -398,7 +401,7 @@ class Forwarding(ExchangeBase):
         """
         found = self.passage.classification
         assert found is not None
-        if self._context.limits.admit_slow_reader(found.level):
+        if self._context.slow_readers.admit(found.level):
             self._slow_level = found.level.name
-            self._context.limits.watched.pop(self, None)
+            self._context.slow_readers.watched.pop(self, None)
             self.passage.release(self._context.clock.now_ns())

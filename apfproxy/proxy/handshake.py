@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable
 
-    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.cluster_router import ClusterRouter
+    from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.tls import ServerTls
 
 log = logging.getLogger(__name__)
@@ -54,13 +55,16 @@ class TlsListener:
         sockets: That are listened on.
     """
 
-    def __init__(self, context: Context, server_tls: ServerTls) -> None:
-        self._context = context
+    def __init__(
+        self, shared: ListenerContext, router: ClusterRouter, server_tls: ServerTls
+    ) -> None:
+        self._shared = shared
+        self._router = router
         self._server_tls = server_tls
-        self._loop = context.loop
+        self._loop = shared.loop
         self._handshakes: set[asyncio.Task[None]] = set()
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
-        self._log = RareLog(log, context.clock.now_ns)
+        self._log = RareLog(log, shared.clock.now_ns)
         self.sockets: list[socket.socket] = []
 
     def configure(self, server_tls: ServerTls) -> None:
@@ -117,7 +121,7 @@ class TlsListener:
         except OSError:
             client.close()
             return
-        if self._context.limits.admit(address) is not None:
+        if self._shared.limits.admit(address) is not None:
             # There is no way to say why before the handshake, which is what costs most.
             reset_socket(client)
             client.close()
@@ -128,7 +132,7 @@ class TlsListener:
         task.add_done_callback(self._on_done)
 
     async def _shake_hands(self, client: socket.socket, address: str) -> None:
-        connection = DownstreamConnection(self._context, address)
+        connection = DownstreamConnection(self._shared, self._router, address)
         server_tls = self._server_tls
         try:
             transport, _ = await self._loop.connect_accepted_socket(
@@ -138,18 +142,18 @@ class TlsListener:
                 ssl_handshake_timeout=server_tls.settings.handshake_timeout_s,
                 ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
             )
-            self._context.counters.handshakes[handshake_of(transport)] += 1
+            self._shared.counters.handshakes[handshake_of(transport)] += 1
         except OSError as error:
             reason = failure_of(error)
-            self._context.counters.handshake_failures[reason] += 1
+            self._shared.counters.handshake_failures[reason] += 1
             log.debug("no TLS with %s: %s: %s", address, reason, error)
         finally:
             if not connection.was_made:
-                self._context.limits.release(address)
+                self._shared.limits.release(address)
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._handshakes.discard(task)
-        self._context.on_connection_closed()
+        self._shared.on_connection_closed()
 
     def stop_accepting(self) -> list[socket.socket]:
         """Leave the sockets to whoever takes what waits in them, and closes them."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.proxy.client_limits import ClientLimits
-    from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.counters import ListenerCounters
     from apfproxy.settings import OverloadSettings
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Overload:
         self,
         settings: OverloadSettings,
         limits: ClientLimits,
-        counters: ProxyCounters,
+        counters: ListenerCounters,
         memory: Callable[[], int] = resident_bytes,
     ) -> None:
         self._limits = limits

@@ -9,35 +9,24 @@ import math
 import os
 import resource
 import socket
-import time
 from typing import TYPE_CHECKING, cast
 
 from apfproxy.duties import Recurring
-from apfproxy.faults import Part, contained, report
-from apfproxy.flowcontrol.flow_control import FlowControl
+from apfproxy.faults import Part, contained
 from apfproxy.listen_sockets import port_of, serve_on
-from apfproxy.proxy.context import Context
+from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.handshake import TlsListener
-from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.memory_trimmer import MemoryTrimmer
 from apfproxy.proxy.overload import Overload
-from apfproxy.proxy.pool import Pool
-from apfproxy.proxy.targets import Targets
-from apfproxy.settings import OBSERVE, LimitSettings
+from apfproxy.settings import LimitSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from apfproxy.clock import Clock
-    from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.flow_control import FlowObserver
-    from apfproxy.flowcontrol.kind_meter import KindMeter
-    from apfproxy.flowcontrol.learned_costs import LearnedCosts
-    from apfproxy.flowcontrol.work_estimate import WorkEstimator
-    from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.identification import Identification
-    from apfproxy.proxy.request_log import RequestLog
+    from apfproxy.proxy.listener_context import ListenerContext
+    from apfproxy.proxy.served_cluster import ServedCluster
+    from apfproxy.proxy.tls import ServerTls
     from apfproxy.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -56,93 +45,46 @@ MIN_WATCHES_ENDED_PER_S = 200
 
 
 class ProxyServer:
-    """The proxy of one listening address before one origin.
+    """The proxy of one listening address before the servers of a cluster.
 
     Attributes:
-        pool: The connections to the origin.
         sweep: Looks at every connection's deadline.
     """
 
     def __init__(
         self,
         settings: Settings,
-        controller: Controller,
-        estimator: WorkEstimator,
-        costs: LearnedCosts,
-        kinds: KindMeter,
-        counters: ProxyCounters,
-        clock: Clock,
-        identification: Identification = NO_IDENTIFICATION,
+        shared: ListenerContext,
+        cluster: ServedCluster,
+        server_tls: ServerTls | None = None,
     ) -> None:
+        """`server_tls` has the certificate of the moment; None where clients speak plain HTTP."""
         self._settings = settings
-        self._counters = counters
-        self._clock = clock
-        self.pool = Pool(settings.upstream, counters, clock.now_ns, identification.client_tls)
-        self._loop = asyncio.get_running_loop()
-        flow_control = FlowControl(
-            controller,
-            estimator,
-            costs,
-            kinds,
-            clock,
-            unix_s=lambda: int(time.time()),
-            on_error=self._on_error_of(settings),
-        )
-        self._context = Context(
-            settings,
-            flow_control,
-            Targets(flow_control, settings),
-            self.pool,
-            counters,
-            clock,
-            self._loop,
-            identification,
-        )
+        self._shared = shared
+        self._clock = shared.clock
+        self._loop = shared.loop
+        self._cluster = cluster
+        self._router = ClusterRouter(cluster.context)
         self._memory_trimmer = MemoryTrimmer()
-        self._overload = Overload(settings.downstream.overload, self._context.limits, counters)
+        self._overload = Overload(settings.downstream.overload, shared.limits, shared.counters)
         self._servers: list[asyncio.Server] = []
-        server_tls = identification.server_tls
-        self._tls = TlsListener(self._context, server_tls) if server_tls is not None else None
-        self.sweep = Recurring(Part.SWEEP, self._loop, SWEEP_PERIOD_S, STALE_SWEEP_S, self._sweep)
-        self._sweep_due_ns = clock.now_ns()
-        self._upstream_idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
-
-    def _on_error_of(self, settings: Settings) -> Callable[[Exception], None] | None:
-        """What hears of errors in passages that are only observed; None where none is."""
-        return self._on_error if settings.flow_control.enforcement == OBSERVE else None
-
-    def _on_error(self, error: Exception) -> None:
-        """Tell of an error in a passage that is only observed; its request goes on."""
-        report(
-            Part.CONNECTION, error, "an error of the proxy itself: a passage ends", loop=self._loop
+        self._tls = (
+            TlsListener(shared, self._router, server_tls) if server_tls is not None else None
         )
+        self.sweep = Recurring(Part.SWEEP, self._loop, SWEEP_PERIOD_S, STALE_SWEEP_S, self._sweep)
+        self._sweep_due_ns = self._clock.now_ns()
 
-    def observe(self, access_log: RequestLog | None, top_flows: FlowObserver | None) -> None:
-        """Tell of requests from now on."""
-        self._context.access_log = access_log
-        self._context.flow_control.top_flows = top_flows
-
-    def configure(self, settings: Settings, identification: Identification) -> None:
+    def configure(self, settings: Settings, server_tls: ServerTls | None) -> None:
         """Put other settings in force, for what comes from now on.
 
         Whether clients speak TLS, and where they connect, must be the same.
         """
-        context = self._context
-        if settings.flow_control.enforcement != self._settings.flow_control.enforcement:
-            # Another one: requests under way go on as they began.
-            context.enforce(context.flow_control.but(self._on_error_of(settings)))
         self._settings = settings
-        self._upstream_idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
-        self.pool.configure(settings.upstream, identification.client_tls)
         self._overload.configure(settings.downstream.overload)
-        context.configure(settings, identification)
-        if self._tls is not None and identification.server_tls is not None:
-            self._tls.configure(identification.server_tls)
+        self._shared.configure(settings)
+        if self._tls is not None and server_tls is not None:
+            self._tls.configure(server_tls)
         self._fit_descriptors()
-
-    def forget_identities(self) -> None:
-        """Find out anew who asks, from each client's next request on."""
-        self._context.forget_identities()
 
     @property
     def sockets(self) -> tuple[socket.socket, ...]:
@@ -159,13 +101,13 @@ class ProxyServer:
     @property
     def max_connections(self) -> int | None:
         """Clients' connections that there may be, once it listens; None for no limit."""
-        return self._context.limits.max_connections
+        return self._shared.limits.max_connections
 
     @property
     def connection_count(self) -> int:
         """Clients' connections that are open, those in their TLS handshake included."""
         handshakes = self._tls.handshake_count if self._tls is not None else 0
-        return len(self._context.connections) + handshakes
+        return len(self._shared.connections) + handshakes
 
     async def start(self, listeners: Sequence[socket.socket]) -> None:
         """Accept what comes to listening sockets, which are closed at the end."""
@@ -178,7 +120,7 @@ class ProxyServer:
         self.sweep.start()
 
     def _new_protocol(self) -> asyncio.BufferedProtocol:
-        return cast("asyncio.BufferedProtocol", DownstreamConnection(self._context))
+        return cast("asyncio.BufferedProtocol", DownstreamConnection(self._shared, self._router))
 
     def _fit_descriptors(self) -> None:
         """Take no more connections than the system lets us have files."""
@@ -188,12 +130,12 @@ class ProxyServer:
         wanted = self._settings.downstream.limits.max_connections
         authentication = self._settings.authentication
         reviews = (authentication.token_review, authentication.impersonation.access_review)
-        upstream, limits = self._settings.upstream, self._context.limits
+        upstream, limits = self._settings.upstream, self._shared.limits
         questions = sum(each.max_concurrent for each in reviews if each.is_enabled)
         most = limits.fit(descriptors, upstream.max_connections, questions)
         left = limits.left(descriptors, questions)
         if left < upstream.max_connections:
-            self.pool.limit(left)
+            self._cluster.pool.limit(left)
         # Nobody has asked for the default, nor for a number where there is to be no limit.
         if most is not None and wanted not in (None, LimitSettings().max_connections):
             log.warning(
@@ -210,28 +152,22 @@ class ProxyServer:
 
         An error in one connection ends that one; one in a part that is for all leaves the others.
         """
-        context, loop = self._context, self._loop
+        shared, loop = self._shared, self._loop
         now_ns = self._clock.now_ns()
         period_ns = round(SWEEP_PERIOD_S * 1e9)
         late_ns = now_ns - self._sweep_due_ns
         self._sweep_due_ns = now_ns + period_ns
         with contained(Part.SWEEP, loop):
             self._overload.on_sweep(late_ns)
-        for exchange in list(context.limits.watched):
-            try:
-                exchange.on_sweep(period_ns)
-            except Exception as error:  # noqa: BLE001  it is of this one alone
-                exchange.fail(error)
+        self._cluster.on_sweep(now_ns, period_ns)
         if self._overload.is_memory_short:
-            for connection in context.connections:
+            for connection in shared.connections:
                 connection.hasten(now_ns)
-        due = [c for c in context.connections if 0 < c.deadline_ns <= now_ns]
+        due = [c for c in shared.connections if 0 < c.deadline_ns <= now_ns]
         for connection in due:
             # The end of one may have given another its turn, and with it time.
             if 0 < connection.deadline_ns <= now_ns:
                 connection.on_deadline()  # which raises nothing
-        with contained(Part.SWEEP, loop):
-            self.pool.close_idle(now_ns - self._upstream_idle_ns)
         with contained(Part.SWEEP, loop):
             self._memory_trimmer.on_sweep(self.connection_count)
 
@@ -245,8 +181,7 @@ class ProxyServer:
         With a successor, another process goes on to accept from the listener's sockets.
         """
         settings = self._settings.drain
-        context = self._context
-        context.is_draining = True
+        self._shared.is_draining = True
         try:
             async with asyncio.timeout(settings.timeout_s):
                 if is_succeeded:
@@ -297,30 +232,24 @@ class ProxyServer:
             self._tls.close()
         self.sweep.stop()
         # Those that wait first: no seat that comes back may send one of them to the origin yet.
-        for connection in sorted(self._context.connections, key=lambda each: each.has_seats):
+        for connection in sorted(self._shared.connections, key=lambda each: each.has_seats):
             connection.leave()
-        for answer in list(self._context.abandoned):
-            try:
-                answer.end()
-            except Exception as error:  # noqa: BLE001  it is of this one alone
-                answer.fail(error)
-        self.pool.close()
+        self._cluster.stop()
         try:
             async with asyncio.timeout(STOP_S):
                 await self._all_closed()
         except TimeoutError:
             log.warning("stopping without %d connections that do not end", self.connection_count)
-        self._context.absences.close()
+        self._shared.absences.close()
 
     async def _all_closed(self) -> None:
         closed = asyncio.Event()
-        context = self._context
 
         def check() -> None:
             if not self.connection_count:
                 closed.set()
 
-        context.on_connection_closed = check
+        self._shared.on_connection_closed = check
         check()
         await closed.wait()
 
@@ -333,9 +262,9 @@ class ProxyServer:
         grace_ns = round(min(settings.idle_grace_s, settings.timeout_s / 2) * 1e9)
         while True:
             close_ns = self._clock.now_ns() + grace_ns
-            for connection in self._context.connections:
+            for connection in self._shared.connections:
                 connection.hasten(close_ns)
-            watches = [each for each in self._context.connections if each.has_long_answer]
+            watches = [each for each in self._shared.connections if each.has_long_answer]
             if not watches and not self.connection_count:
                 return
             rounds = settings.timeout_s / 2 / WATCH_END_PERIOD_S

@@ -143,7 +143,7 @@ class Tunnel:
     """Two connections that have become one.
 
     Args:
-        context: The listener's.
+        context: Its cluster's.
         downstream: The client's connection.
         upstream: That to the origin; never used for anything else after.
         on_over: Called once, when the tunnel is over, though bytes may still be on their way.
@@ -264,7 +264,7 @@ class Tunnel:
 
     def _from_client(self, data: Piece) -> None:
         if not self.is_over:
-            self._context.counters.bytes_from_clients += len(data)
+            self._context.counters.listener.bytes_from_clients += len(data)
             self._note_activity()
             self._upstream.send_pieces((data,))
 

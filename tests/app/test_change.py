@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from apfproxy.app.change import NO_CHANGE, Change
+import pytest
+
+from apfproxy.app.change import NO_CHANGE, Change, prepare_all
+from apfproxy.errors import OperatorError
+from apfproxy.settings import Settings
 
 
 def test_a_change_does_what_it_was_given() -> None:
@@ -20,3 +24,26 @@ def test_no_change_can_be_committed_and_given_up() -> None:
     for change in (NO_CHANGE, Change()):
         change.commit()
         change.discard()
+
+
+class Part:
+    """A part of a process, which may not be able to change."""
+
+    def __init__(self, problems: str = "") -> None:
+        self.problems = problems
+
+    async def prepare(self, settings: Settings) -> Change:
+        """Make nothing, or fail."""
+        assert settings == Settings()
+        if self.problems:
+            raise OperatorError(self.problems)
+        return NO_CHANGE
+
+
+async def test_all_parts_are_asked() -> None:
+    """Everything that is wrong is said at once, and what was made can be given up."""
+    changes: list[Change] = []
+    with pytest.raises(OperatorError) as raised:
+        await prepare_all((Part("a\nb"), Part(), Part("c")), Settings(), changes)
+
+    assert ("a\nb\nc", [NO_CHANGE]) == (str(raised.value), changes)

@@ -548,7 +548,7 @@ async def test_changed_files_count_on_a_real_connection(folder: Folder) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", process.port, ssl=context)
         codes = [await answer_of(reader, writer) for _ in range(3)]
         reissue(folder, "users")
-        files = process.identities.files
+        files = process.cluster.identities.files
         while await files.check() or codes[-1] == b"200":
             codes.append(await answer_of(reader, writer))
         writer.close()

@@ -21,13 +21,13 @@ from tests.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from apfproxy.proxy.server import ProxyServer
+    from apfproxy.proxy.served_cluster import ServedCluster
 
 WAIT_S = 30.0
 
 
 class Told:
-    """Stands for a server: what it tells of requests now."""
+    """Stands for a cluster: what it tells of requests now."""
 
     def __init__(self) -> None:
         self.now: tuple[object, object] = (None, None)
@@ -41,8 +41,8 @@ def observation_of(
     settings: Settings, told: Told | None = None, health: HealthRegistry | None = None
 ) -> Observation:
     """What sees the requests of a process with these settings."""
-    server = cast("ProxyServer", told or Told())
-    return Observation(settings, VirtualClock(), server, health or HealthRegistry())
+    served = cast("ServedCluster", told or Told())
+    return Observation(settings, VirtualClock(), served, health or HealthRegistry())
 
 
 def logging_to(path: Path, **more: Any) -> Settings:  # noqa: ANN401 - of the settings

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from apfproxy import duties
 from apfproxy.api.decode import Problem
-from apfproxy.app import process as process_module
+from apfproxy.app import cluster as cluster_module
 from apfproxy.app.process import ProxyProcess
 from apfproxy.errors import ListenError
 from apfproxy.faults import Part
@@ -117,10 +117,10 @@ async def test_observing_shows() -> None:
 
     expected = (
         "[+]ping ok\n[+]sweep ok\n[+]upstream ok\n"
-        "[+]limits ok\n[+]configuration ok\n[+]settings ok\n"
+        "[+]limits ok\n[+]configuration ok\n"
         "[-]enforcement failed: flow control only observes:"
         " no request is rejected or delayed (flowControl.enforcement)\n"
-        "[+]shutdown ok\n[+]objects ok\nreadyz check passed\n"
+        "[+]settings ok\n[+]shutdown ok\n[+]objects ok\nreadyz check passed\n"
     )
     assert ready == (200, expected)
     assert '\napfproxy_enforcement{mode="enforce"} 0.0\n' in metrics
@@ -140,12 +140,12 @@ async def test_objects_take_effect_and_problems_show(
     # Only this test is to say when the file is read.
     monkeypatch.setattr(ObjectFiles, "watch", lambda _files, _beat: asyncio.Event().wait())
     await process.start()
-    assert isinstance(process.objects.source, ObjectFiles)
+    assert isinstance(process.cluster.objects.source, ObjectFiles)
     broken = level("first").replace("nominalConcurrencyShares: ", "nominalConcurrencyShares: no")
     line = 1 + broken[: broken.index(": no")].count("\n")  # of the field
     for text in (broken, SCHEMA.replace("NAME", "x").replace("LEVEL", "gone"), level("second")):
         path.write_text(text)
-        await process.objects.source.reload()
+        await process.cluster.objects.source.reload()
         seen.append(process.health.problem("configuration"))
     is_ready = process.health.page("readyz", verbose=False).is_healthy
     await process.stop()
@@ -156,8 +156,8 @@ async def test_objects_take_effect_and_problems_show(
     assert seen[1] is not None
     assert seen[1].startswith("FlowSchema 'x': spec.priorityLevelConfiguration.name: ")
     assert seen[2] is None
-    assert "second" in process.controller.levels
-    assert (process.config_status.succeeded, process.config_status.failed) == (3, 1)
+    assert "second" in process.cluster.controller.levels
+    assert (process.cluster.config_status.succeeded, process.cluster.config_status.failed) == (3, 1)
 
 
 @pytest.mark.parametrize("is_store", [True, False], ids=["store", "kubernetes"])
@@ -178,14 +178,14 @@ async def test_an_object_that_is_not_valid(
         monkeypatch.setattr(kind, "watch", lambda _source: asyncio.Event().wait())
     process = ProxyProcess(settings_for(9, flow_control))
     await process.start()
-    assert isinstance(process.objects.source, StoredObjects | KubernetesObjects)
+    assert isinstance(process.cluster.objects.source, StoredObjects | KubernetesObjects)
     prepare = InForce.prepare
     bad = Problem("there", ("no good",), None, "FlowSchema", "bad")
     monkeypatch.setattr(InForce, "prepare", lambda in_force, read: prepare(in_force, [*read, bad]))
-    await process.objects.source.reload()
+    await process.cluster.objects.source.reload()
     problem = process.health.problem("configuration")
     *_, event = process.configuration_events
-    generation = process.controller.generation
+    generation = process.cluster.controller.generation
     await process.stop()
 
     left_out = "what is not valid stays as it last was valid, or is left out: "
@@ -267,8 +267,8 @@ async def test_limits_are_adjusted(monkeypatch: pytest.MonkeyPatch) -> None:
         adjusted.set()
 
     monkeypatch.setattr(Controller, "adjust_limits", adjust)
-    monkeypatch.setattr(process_module, "ADJUSTMENT_PERIOD_S", 0.001)
-    monkeypatch.setattr(process_module, "STALE_LIMITS_S", 0.0)
+    monkeypatch.setattr(cluster_module, "ADJUSTMENT_PERIOD_S", 0.001)
+    monkeypatch.setattr(cluster_module, "STALE_LIMITS_S", 0.0)
     process = ProxyProcess(settings_for(9))
     idle = process.health.problem("limits")
     await process.start()
@@ -293,7 +293,7 @@ async def test_an_error_of_a_watcher_does_not_end_it(
         patch.setattr(Controller, "commit", lambda *_: 1 // 0)
         path.write_text(level("second"))
         await until(lambda: process.health.problem("objects"))
-    await until(lambda: "second" in process.controller.levels)
+    await until(lambda: "second" in process.cluster.controller.levels)
     problem = process.health.problem("objects") or ""
     is_ready = process.health.page("readyz", verbose=False).is_healthy
     errors = process.faults.totals[Part.OBJECTS]
@@ -313,7 +313,7 @@ async def test_an_error_of_object_counts_does_not_end_them(
         url = str(server.make_url("/metrics"))
         flow_control = FlowControlSettings(object_counts_from=url, hash_seed=1)
         process = ProxyProcess(settings_for(server.port or 0, flow_control))
-        counts = process.counts.current
+        counts = process.cluster.counts.current
         assert counts is not None
         fetch, calls = counts._fetch, []  # noqa: SLF001  an error that only a bug could be
         read = asyncio.Event()

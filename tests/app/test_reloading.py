@@ -110,15 +110,18 @@ def state(value: Any, prefix: str = "", depth: int = 6) -> dict[str, object]:  #
 
 def state_of(process: ProxyProcess) -> dict[str, object]:
     """What the parts of a process keep that settings decide about."""
-    source = process.objects.source
+    source = process.cluster.objects.source
     found: dict[str, object] = {
         "paths": getattr(source, "paths", None),
         "health": sorted((check.name, check.pages) for check in process.health),
     }
-    for name in ("server", "observation", "identities", "counts"):
-        found |= state(getattr(process, name), name)
-    found |= state(process.server.pool, "pool", 3)
-    for level in process.controller.levels.values():
+    found |= state(process.server, "server")
+    found |= state(process.observation, "observation")
+    for name in ("served", "identities", "counts"):
+        found |= state(getattr(process.cluster, name), name)
+    found |= state(process.cluster.served.context, "requests")
+    found |= state(process.cluster.served.pool, "pool", 3)
+    for level in process.cluster.controller.levels.values():
         limits = level.nominal_limit, level.lower_limit, level.upper_limit, level.max_seats
         found[f"level {level.name}"] = limits, repr(level.queue_set.config)
     return found
@@ -228,13 +231,13 @@ async def test_all_or_nothing(
     before, after = read(BASE, folder), read(document, folder)
     process = ProxyProcess(before)
     await process.start()
-    first, parts = state_of(process), (process.identities, process.observation.access_log)
+    first, parts = state_of(process), (process.cluster.identities, process.observation.access_log)
     file = SettingsFile(None, lambda: after)
     for _ in range(2):
         await reload(process, file)
     second = state_of(process)
     found = process.health.problem("settings") or ""
-    has_changed = parts != (process.identities, process.observation.access_log)
+    has_changed = parts != (process.cluster.identities, process.observation.access_log)
     await process.stop()
 
     assert problem in found

@@ -73,11 +73,11 @@ async def test_proxies_get_their_objects(tmp_path: Path) -> None:
     await process.start()
     async with aiohttp.ClientSession() as session:
         await create(session, process.admin_port or 0, LIMITED)
-    assert process.objects.source is not None
-    process.objects.source.load_first()
+    assert process.cluster.objects.source is not None
+    process.cluster.objects.source.load_first()
     await process.stop()
 
-    assert {"demo", "exempt", "catch-all"} == set(process.controller.levels)
+    assert {"demo", "exempt", "catch-all"} == set(process.cluster.controller.levels)
 
 
 def test_servers_start_and_end() -> None:

@@ -30,13 +30,13 @@ async def test_look_at_a_proxy() -> None:
     await process.start()
     async with LiveClient(address(process.admin_port)) as client:
         seen = await client.look()
-    names = sorted(process.controller.levels)
+    names = sorted(process.cluster.controller.levels)
     await process.stop()
 
     assert [each.name for each in seen.levels] == names
     assert [each.name for each in seen.levels if each.is_exempt] == ["exempt"]
     assert (seen.server_concurrency_limit, seen.enforcement) == (600, "enforce")
-    assert seen.configuration.generation == process.controller.generation
+    assert seen.configuration.generation == process.cluster.controller.generation
 
 
 async def problem(answer: web.Response) -> str:

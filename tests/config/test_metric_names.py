@@ -93,7 +93,7 @@ async def metrics_page(tmp_path: Path) -> str:
     )
     process = ProxyProcess(settings)
     await process.start()
-    use_a_flow_schema(process.controller)
+    use_a_flow_schema(process.cluster.controller)
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"http://127.0.0.1:{process.admin_port}/metrics") as response,

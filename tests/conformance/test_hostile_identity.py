@@ -246,7 +246,7 @@ async def test_id_27_during_a_drain() -> None:
     async with running() as scene:
         hold = await scene.take_seat(CASES["ID-27"]["raw"].encode())
         draining = begin(scene.process.drain())
-        await until(lambda: scene.process.server._context.is_draining)  # noqa: SLF001  nothing else tells
+        await until(lambda: scene.process.cluster.served.context.listener.is_draining)
         answer = await hold.end()
         await draining
 

@@ -158,7 +158,7 @@ async def of_a_proxy(folder: Path) -> Calls:
     async with site(objects) as proxy:
         with traced(calls, "the start"):
             await proxy.process.start()
-        patient = proxy.process.controller.levels["patient"].queue_set
+        patient = proxy.process.cluster.controller.levels["patient"].queue_set
         with traced(calls, USUAL):
             await proxy.get("patient/pods/usual")
         with traced(calls, "a request that waits"):
@@ -176,7 +176,7 @@ async def of_a_proxy(folder: Path) -> Calls:
             async with proxy.pending("patient/pods?watch=1"):
                 await until(lambda: patient.seats_in_use == 0)
         with traced(calls, "each second"):
-            proxy.process.upstream.look()
+            proxy.process.cluster.upstream.look()
         with traced(calls, "a scrape"):
             await proxy.ask("/metrics")
         with traced(calls, "a question"):

@@ -224,24 +224,24 @@ class Scene:
 
     async def deliver(self, client: Peer, *pieces: bytes) -> None:
         """Have the proxy read pieces of what a client sends one by one."""
-        counters = self.process.counters
-        await _deliver(client, pieces, lambda: counters.bytes_from_clients)
+        counters = self.process.cluster.counters
+        await _deliver(client, pieces, lambda: counters.listener.bytes_from_clients)
 
     async def deliver_answer(self, origin_side: Peer, *pieces: bytes) -> None:
         """Have the proxy read pieces of what the origin sends one by one."""
-        counters = self.process.counters
+        counters = self.process.cluster.counters
         await _deliver(origin_side, pieces, lambda: counters.bytes_from_origins)
 
     def configure(self, objects: list[FlowControlObject]) -> None:
         """Put objects in force."""
-        controller = self.process.controller
+        controller = self.process.cluster.controller
         digest = controller.digest(objects)
         assert digest.problems == ()
         controller.commit(digest)
 
     def level(self, name: str = "narrow") -> PriorityLevel:
         """A priority level."""
-        return self.process.controller.levels[name]
+        return self.process.cluster.controller.levels[name]
 
     async def take_seat(self, request: bytes = GET, *, source: str = "127.0.0.1") -> Hold:
         """Have a request under way at the origin."""
@@ -323,8 +323,8 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
     assert {asyncio.current_task()} == asyncio.all_tasks()
     errors = {part: total for part, total in process.faults.totals.items() if total}
     assert scene.expects_errors or not errors, errors
-    server, pool = process.server, process.server.pool
+    server, pool = process.server, process.cluster.served.pool
     assert (0, 0, 0) == (server.connection_count, pool.open_count, pool.waiting_count)
-    for level in process.controller.levels.values():
+    for level in process.cluster.controller.levels.values():
         queue_set = level.queue_set
         assert (0, 0) == (queue_set.requests_waiting, queue_set.requests_executing), level

@@ -112,17 +112,19 @@ async def test_clients_that_reset(wait_s: float, *, is_bounded: bool) -> None:
                 if queue_set.dispatched_total > dispatched:
                     expected = queue_set.dispatched_total
                     await until(partial(_is_at_least, origin, "begun", expected))
-                aborts = scene.process.counters.client_aborts
+                aborts = scene.process.cluster.counters.client_aborts
                 client.reset()
                 await until(
-                    partial(_is_at_least, scene.process.counters, "client_aborts", aborts + 1)
+                    partial(
+                        _is_at_least, scene.process.cluster.counters, "client_aborts", aborts + 1
+                    )
                 )
 
             assert (seats if is_bounded else CLIENTS) == origin.most_at_once
             assert (seats if is_bounded else 0) == queue_set.seats_in_use
             origin.may_answer.set()
             await until(lambda: queue_set.seats_in_use == 0)
-            assert {} == scene.process.server._context.abandoned  # noqa: SLF001  nothing else tells
+            assert {} == scene.process.cluster.served.context.abandoned
 
 
 @pytest.mark.parametrize("enforcement", [ENFORCE, OBSERVE])
@@ -141,7 +143,7 @@ async def test_stop(enforcement: str) -> None:
                 await scene.deliver(clients[-1], GET.replace(b"/healthz", b"/x"))
             await until(lambda: origin.begun == 2)
             clients[0].reset()
-            await until(lambda: scene.process.counters.client_aborts == 1)
+            await until(lambda: scene.process.cluster.counters.client_aborts == 1)
             assert 2 == queue_set.seats_in_use
 
 
@@ -152,7 +154,7 @@ async def test_an_origin_that_closes() -> None:
     async with running(setup) as scene:
         hold = await scene.take_seat()
         hold.client.reset()
-        await until(lambda: scene.process.server._context.abandoned)  # noqa: SLF001  nothing else tells
+        await until(lambda: scene.process.cluster.served.context.abandoned)
         assert 1 == scene.level().queue_set.seats_in_use
         hold.arrival.peer.close()
         await until(lambda: scene.level().queue_set.seats_in_use == 0)
@@ -164,7 +166,7 @@ async def test_clients_that_pause() -> None:
     async with running(Setup(NARROW, seats=SEATS, buffer_bytes=4096)) as scene:
         queue_set = scene.level().queue_set
         seats = queue_set.concurrency_limit
-        limits = scene.process.server._context.limits  # noqa: SLF001  stands for the sweep
+        context = scene.process.cluster.served.context
         for index in range(seats + 1):
             client = await scene.connect(buffer_bytes=4096)
             await scene.deliver(client, GET.replace(b"/healthz", b"/x"))
@@ -173,13 +175,16 @@ async def test_clients_that_pause() -> None:
             arrival = await scene.origin.next_request()
             await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n")
             connection = max(
-                cast("dict[DownstreamConnection, None]", scene.process.server._context.connections),  # noqa: SLF001  as above
+                cast(
+                    "dict[DownstreamConnection, None]",
+                    context.listener.connections,
+                ),
                 key=lambda each: each.transport.get_extra_info("peername")[1] == client.port,
             )
             while not connection.is_write_paused:
                 arrival.peer.send_now(b"x" * 65536)
                 await asyncio.sleep(0)
-            for exchange in list(limits.watched):
+            for exchange in list(context.slow_readers.watched):
                 exchange.on_sweep(2_000_000_000)
 
         assert (seats, 1) == (queue_set.seats_in_use, queue_set.requests_waiting)

@@ -153,7 +153,7 @@ async def left_while_executing(scene: Scene) -> None:
     """The client goes while the origin works."""
     hold = await scene.take_seat()
     hold.client.close()
-    await until(lambda: scene.process.counters.client_aborts)
+    await until(lambda: scene.process.cluster.counters.client_aborts)
 
 
 async def left_while_waiting(scene: Scene) -> None:
@@ -162,7 +162,7 @@ async def left_while_waiting(scene: Scene) -> None:
     client = await scene.ask(GET)
     await until(lambda: scene.level().queue_set.requests_waiting)
     client.close()
-    await until(lambda: scene.process.counters.client_aborts)
+    await until(lambda: scene.process.cluster.counters.client_aborts)
 
 
 async def left_within_the_answer(scene: Scene) -> None:
@@ -170,7 +170,7 @@ async def left_within_the_answer(scene: Scene) -> None:
     hold = await scene.take_seat()
     await scene.deliver_answer(hold.arrival.peer, STREAM + b"3\r\nabc\r\n")
     hold.client.close()
-    await until(lambda: scene.process.counters.client_aborts)
+    await until(lambda: scene.process.cluster.counters.client_aborts)
 
 
 async def broken_off(scene: Scene) -> None:
@@ -252,7 +252,7 @@ async def tunnelled(scene: Scene) -> None:
     await client.read_exactly(8)
     client.close()
     origin.close()
-    await until(lambda: not scene.process.counters.tunnels_open)
+    await until(lambda: not scene.process.cluster.counters.tunnels_open)
 
 
 NOBODY_ELSE = AuthenticationSettings(anonymous=False)

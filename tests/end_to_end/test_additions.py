@@ -63,7 +63,7 @@ async def test_long_running_limit(request_: bytes) -> None:
         assert 429 == refused.status
         assert b"the flow has 1 long-running request under way" in refused.body
         hold.client.close()
-        counters = scene.process.counters
+        counters = scene.process.cluster.counters
         await until(lambda: counters.client_aborts == 1)
         again = await scene.take_seat(request_)
         assert 200 == (await again.end()).status

@@ -89,14 +89,14 @@ async def test_a_slow_origin(form: str) -> None:
     """A client is stopped once the proxy holds enough for an origin that takes little."""
     framing, data = framed(form)
     async with running(SMALL) as scene:
-        counters = scene.process.counters
+        counters = scene.process.cluster.counters
         client = await scene.connect(buffer_bytes=BUFFER_BYTES)
         first = GATHERED_BYTES // len(data) * data if form == "sized" else b""
         await client.send(POST + framing + first)
         origin = await scene.origin.next_connection()
         taken = len(await origin.read_head())
         held = []
-        flood = Flood(client, data, lambda: counters.bytes_from_clients)
+        flood = Flood(client, data, lambda: counters.listener.bytes_from_clients)
         for _ in range(4):
             await flood.rise()
             passed_on = taken + kernel_bytes(origin.port)
@@ -106,7 +106,7 @@ async def test_a_slow_origin(form: str) -> None:
         assert flood.sent < TOTAL_BYTES
         assert 0 < max(held) <= MOST_HELD_BYTES
         assert (0, 0) == (
-            counters.malformed_requests,
+            counters.listener.malformed_requests,
             counters.upstream.failures[UpstreamFailure.BROKEN_ANSWER],
         )
         client.close()
@@ -118,7 +118,7 @@ async def test_a_slow_client(form: str) -> None:
     """An origin is stopped once the proxy holds enough for a client that takes little."""
     framing, data = framed(form) if form != "until-close" else (b"\r\n", PIECE)
     async with running(SMALL) as scene:
-        counters = scene.process.counters
+        counters = scene.process.cluster.counters
         client = await scene.connect(buffer_bytes=BUFFER_BYTES)
         await client.send(GET)
         origin = await scene.origin.next_connection()
@@ -129,13 +129,13 @@ async def test_a_slow_client(form: str) -> None:
         flood = Flood(origin, data, lambda: counters.bytes_from_origins)
         for _ in range(4):
             await flood.rise()
-            held.append(counters.bytes_to_clients - taken - kernel_bytes(client.port))
+            held.append(counters.listener.bytes_to_clients - taken - kernel_bytes(client.port))
             taken += len(await client.read_exactly(50_000))
 
         assert flood.sent < TOTAL_BYTES
         assert 0 < max(held) <= MOST_HELD_BYTES
         assert (0, 0) == (
-            counters.malformed_requests,
+            counters.listener.malformed_requests,
             counters.upstream.failures[UpstreamFailure.BROKEN_ANSWER],
         )
         client.close()
@@ -145,17 +145,17 @@ async def test_a_slow_client(form: str) -> None:
 async def test_a_body_that_waits_in_a_queue() -> None:
     """While a request waits for its seat the proxy takes a part of its body, no more."""
     async with running(Setup(objects=NARROW, seats=1, buffer_bytes=BUFFER_BYTES)) as scene:
-        counters = scene.process.counters
+        counters = scene.process.cluster.counters
         hold = await scene.take_seat()
         client = await scene.connect(buffer_bytes=BUFFER_BYTES)
-        before = counters.bytes_from_clients
+        before = counters.listener.bytes_from_clients
         await client.send(POST + b"Content-Length: %d\r\n\r\n" % TOTAL_BYTES)
-        flood = Flood(client, PIECE, lambda: counters.bytes_from_clients)
+        flood = Flood(client, PIECE, lambda: counters.listener.bytes_from_clients)
         await flood.rise()
 
         assert 1 == scene.level().queue_set.requests_waiting
         assert flood.sent < TOTAL_BYTES
-        assert counters.bytes_from_clients - before <= MOST_HELD_BYTES
+        assert counters.listener.bytes_from_clients - before <= MOST_HELD_BYTES
         client.close()
         await hold.end()
 
@@ -164,15 +164,15 @@ async def test_a_body_that_waits_in_a_queue() -> None:
 async def test_pipelined_bytes_wait() -> None:
     """Behind a request that is under way the proxy takes a part of what follows, no more."""
     async with running(Setup(objects=NARROW, seats=1, buffer_bytes=BUFFER_BYTES)) as scene:
-        counters = scene.process.counters
+        counters = scene.process.cluster.counters
         client = await scene.connect(buffer_bytes=BUFFER_BYTES)
         await client.send(GET)
         arrival = await scene.origin.next_request()
-        before = counters.bytes_from_clients
+        before = counters.listener.bytes_from_clients
         await client.send(POST + b"Content-Length: %d\r\n\r\n" % TOTAL_BYTES)
-        flood = Flood(client, PIECE, lambda: counters.bytes_from_clients)
+        flood = Flood(client, PIECE, lambda: counters.listener.bytes_from_clients)
         await flood.rise()
-        held = [counters.bytes_from_clients - before]
+        held = [counters.listener.bytes_from_clients - before]
 
         # The answer makes room for the next request, which then waits in its queue.
         other = await scene.ask(GET)
@@ -181,7 +181,7 @@ async def test_pipelined_bytes_wait() -> None:
         following = await scene.origin.next_request()
         await until(lambda: scene.level().queue_set.requests_waiting)
         await flood.rise()
-        held.append(counters.bytes_from_clients - before)
+        held.append(counters.listener.bytes_from_clients - before)
 
         assert flood.sent < TOTAL_BYTES
         assert max(held) <= MOST_HELD_BYTES
@@ -194,7 +194,7 @@ async def test_pipelined_bytes_wait() -> None:
 async def test_answers_that_nobody_reads() -> None:
     """A client that pipelines requests and reads no answer is not read from for ever."""
     async with running(Setup(buffer_bytes=BUFFER_BYTES)) as scene:
-        counters = scene.process.counters
+        counters = scene.process.cluster.counters
 
         async def answer(arrival: Arrival) -> None:
             await arrival.peer.send(
@@ -203,9 +203,9 @@ async def test_answers_that_nobody_reads() -> None:
 
         scene.origin.answer_with(answer)
         client = await scene.connect(buffer_bytes=BUFFER_BYTES)
-        flood = Flood(client, GET * 100, lambda: counters.bytes_to_clients)
+        flood = Flood(client, GET * 100, lambda: counters.listener.bytes_to_clients)
         await flood.rise()
 
         assert flood.sent < TOTAL_BYTES
-        assert counters.bytes_to_clients - kernel_bytes(client.port) <= MOST_HELD_BYTES
+        assert counters.listener.bytes_to_clients - kernel_bytes(client.port) <= MOST_HELD_BYTES
         client.close()

@@ -56,7 +56,7 @@ async def test_reload_under_load() -> None:
             reloads += 1
             scene.configure(CONFIGURATIONS[reloads % len(CONFIGURATIONS)])
             if reloads % 10 == 0:
-                scene.process.controller.adjust_limits()
+                scene.process.cluster.controller.adjust_limits()
 
     crowd = Crowd(REQUESTS, PODS, reload)
     async with (
@@ -65,7 +65,8 @@ async def test_reload_under_load() -> None:
     ):
         await crowd.run(scene.process.port, CLIENTS)
         waited = sum(
-            level.queue_set.dispatched_total for level in scene.process.controller.levels.values()
+            level.queue_set.dispatched_total
+            for level in scene.process.cluster.controller.levels.values()
         )
         await until(lambda: not scene.process.server.connection_count)
 
@@ -105,10 +106,10 @@ async def test_new_certificates_under_load(tmp_path: Path) -> None:
         if answered % 250 == 0:
             renewals += 1
             authority.issue("server", usage="server").write(tmp_path, "server")
-            server_tls = scene.process.identities.server_tls
+            server_tls = scene.process.cluster.identities.server_tls
             assert server_tls is not None
             server_tls.load()
-            scene.process.server.forget_identities()
+            scene.process.cluster.served.forget_identities()
 
     async def come(answered: int) -> None:
         await until(lambda: len(crowd.answered) >= answered)
@@ -117,15 +118,15 @@ async def test_new_certificates_under_load(tmp_path: Path) -> None:
     crowd = Crowd(2 * BEFORE_DRAIN, PODS, renew)
     async with crowd.origin() as port, running(setup, upstream_port=port) as scene:
         await asyncio.gather(*(come(0), come(500), come(1000), come(2000), come(3000)))
-        counters = scene.process.counters
+        counters = scene.process.cluster.counters
         await until(lambda: not scene.process.server.connection_count)
 
     expected = {b"%d" % number for number in range(2 * BEFORE_DRAIN)}
     assert (2 * BEFORE_DRAIN // 250, {}, []) == (renewals, crowd.others, crowd.unanswered)
     assert {number: number for number in expected} == crowd.answered
     assert dict.fromkeys(expected, 1) == crowd.seen
-    assert (50, 0) == (counters.connections_accepted, counters.connections_open)
-    assert {0} == set(counters.handshake_failures.values())
+    assert (50, 0) == (counters.listener.connections_accepted, counters.listener.connections_open)
+    assert {0} == set(counters.listener.handshake_failures.values())
 
 
 def secured(folder: Path, authority: Authority) -> tuple[Setup, ssl.SSLContext]:
@@ -153,10 +154,10 @@ async def drain_once(
         await crowd.run(scene.process.port, CLIENTS, tls)
         async with asyncio.timeout(WAIT_S):
             await draining[0]
-        counters = scene.process.counters
+        counters = scene.process.cluster.counters
 
     assert [] == crowd.unanswered
-    assert counters.bytes_from_clients == sum(map(len, map(crowd.request, crowd.answered)))
+    assert counters.listener.bytes_from_clients == sum(map(len, map(crowd.request, crowd.answered)))
     assert {} == crowd.others
     assert {200: len(crowd.answered)} == counters.requests_by_status
     assert {number: number for number in crowd.seen} == crowd.answered

@@ -134,19 +134,19 @@ def break_part(owner: object, part: str, method: str) -> None:
 
 def context_of(scene: Scene) -> Context:
     """What the connections of a server share."""
-    return scene.process.server._context  # noqa: SLF001  there is no other way in
+    return scene.process.cluster.served.context
 
 
 def proxy_side(scene: Scene, client: Peer) -> DownstreamConnection:
     """The proxy's side of a client's connection."""
-    connections = cast("dict[DownstreamConnection, None]", context_of(scene).connections)
+    connections = cast("dict[DownstreamConnection, None]", context_of(scene).listener.connections)
     [found] = [c for c in connections if c.transport.get_extra_info("peername")[1] == client.port]
     return found
 
 
 def origin_side(scene: Scene) -> UpstreamConnection:
     """The proxy's side of its only connection to the origin."""
-    [found] = scene.process.server.pool._open  # noqa: SLF001  as above
+    [found] = scene.process.cluster.served.pool._open  # noqa: SLF001  as above
     return found
 
 
@@ -221,7 +221,7 @@ async def test_errors_of_parts_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Overload, "on_sweep", broken)
     async with running(Setup().with_downstream(head_timeout_s=0.05)) as scene:
         with monkeypatch.context() as patch:
-            patch.setattr(scene.process.server, "pool", None)
+            patch.setattr(scene.process.cluster.served, "pool", None)
             silent = await scene.connect()
             assert await silent.is_at_end()
         errors = totals(scene)
@@ -241,7 +241,7 @@ async def test_a_sweep_that_fails_fails_livez(monkeypatch: pytest.MonkeyPatch) -
         async with session.get(url) as response:
             assert 200 == response.status
         with monkeypatch.context() as patch:
-            patch.setattr(scene.process.server, "_context", None)
+            patch.setattr(scene.process.server, "_shared", None)
             await until(lambda: not scene.process.health.page("livez", verbose=False).is_healthy)
             async with session.get(url) as response:
                 answer = response.status, await response.text()
@@ -343,7 +343,7 @@ async def test_an_error_of_who_waits_for_a_connection() -> None:
     async with running(setup) as scene:
         hold = await scene.take_seat()
         first, second = await scene.ask(GET), await scene.ask(GET)
-        pool = scene.process.server.pool
+        pool = scene.process.cluster.served.pool
         await until(lambda: pool.waiting_count == 2)
         origin_side(scene).write = broken
         assert 200 == (await hold.end()).status
@@ -372,7 +372,7 @@ async def test_errors_before_a_request_is_on_its_way() -> None:
     """What is counted of all requests together stays right, so that it costs others nothing."""
     chunked = POST.replace(b"Content-Length: 4", b"Transfer-Encoding: chunked")
     async with running(ONE_SEAT) as scene:
-        kinds = scene.process.kinds
+        kinds = scene.process.cluster.kinds
         for _ in range(3):
             assert 200 == (await (await scene.take_seat()).end()).status
             origin_side(scene).write = broken
@@ -397,7 +397,7 @@ async def test_an_error_at_the_end_of_a_connection(monkeypatch: pytest.MonkeyPat
             hold.client.close()
             await until(lambda: not scene.process.server.connection_count)
         assert 0 == scene.level().queue_set.seats_in_use
-        assert 0 == scene.process.counters.connections_open
+        assert 0 == scene.process.cluster.counters.listener.connections_open
         assert {Part.LOOP: 1} == totals(scene)
 
 

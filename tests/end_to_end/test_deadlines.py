@@ -48,7 +48,7 @@ async def test_more_bytes_do_not_put_the_deadline_off() -> None:
         await scene.deliver(client, get(b"/"))
         await (await scene.origin.next_request()).peer.send(OK)
         await client.read_answer()
-        counters = scene.process.counters
+        counters = scene.process.cluster.counters
         await scene.deliver(client, b"GET / HTTP/1.1\r\n")
         while not counters.requests_by_status.get(408):
             await scene.deliver(client, b"X: 1\r\n")
@@ -79,7 +79,7 @@ async def test_the_origin_takes_too_long() -> None:
 
         assert (504, "Timeout") == (answer.status, json.loads(answer.body)["reason"])
         assert 0 == scene.level().queue_set.seats_in_use
-        assert 1 == scene.process.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
+        assert 1 == scene.process.cluster.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
 
 
 @on_uvloop
@@ -227,7 +227,7 @@ async def test_malformed_requests(form: str) -> None:
         assert "BadRequest" == json.loads(answer.body)["reason"]
         assert await client.is_at_end()
         assert [] == scene.origin.peers
-        assert 1 == scene.process.counters.malformed_requests
+        assert 1 == scene.process.cluster.counters.listener.malformed_requests
 
 
 @on_uvloop

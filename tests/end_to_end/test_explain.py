@@ -65,7 +65,7 @@ def configure(process: ProxyProcess, flow_schemas: Sequence[FlowSchema]) -> None
     """Put FlowSchemas in force, those too that validation would skip, with their levels."""
     names = {schema.spec.priority_level_configuration.name for schema in flow_schemas}
     levels = [priority_level(name) for name in names - {"exempt", "catch-all"}]
-    controller = process.controller
+    controller = process.cluster.controller
     digest = controller.digest(levels)
     checked = {("FlowSchema", schema.metadata.name): Checked(schema) for schema in flow_schemas}
     controller.commit(
@@ -143,7 +143,7 @@ async def test_explains_what_it_does() -> None:
         )
     )
     await process.start()
-    controller = process.controller
+    controller = process.cluster.controller
     controller.commit(controller.digest(objects_of(NARROW)))
     queue_set = controller.levels["narrow"].queue_set
     line = ("GET", "/healthz")

@@ -100,9 +100,9 @@ async def suffer(choose: Callable[[Faults], Fault], count: int, seed: int) -> No
 
 def assert_nothing_is_held(scene: Scene) -> None:
     """No seat, no place in a queue and no connection to the origin is in use."""
-    pool = scene.process.server.pool
+    pool = scene.process.cluster.served.pool
     assert (0, 0) == (pool.open_count - pool.idle_count, pool.waiting_count)
-    for level in scene.process.controller.levels.values():
+    for level in scene.process.cluster.controller.levels.values():
         queue_set = level.queue_set
         in_use = (queue_set.requests_waiting, queue_set.requests_executing, queue_set.seats_in_use)
         assert (0, 0, 0) == in_use, level.name

@@ -224,7 +224,7 @@ def estimates(scene: Scene) -> list[tuple[int, int]]:
     """Initial and final seats of what executes."""
     return [
         (ticket.estimate.initial_seats, ticket.estimate.final_seats)
-        for level in scene.process.controller.levels.values()
+        for level in scene.process.cluster.controller.levels.values()
         for ticket in level.queue_set.executing
     ]
 
@@ -266,6 +266,6 @@ async def test_watched_writes_cost_more() -> None:
             await hold.end()
             for watch in watches:
                 watch.client.close()
-            await until(lambda: scene.process.counters.client_aborts == len(watches))
+            await until(lambda: scene.process.cluster.counters.client_aborts == len(watches))
 
         assert [[(1, 2)], [(1, 0)]] == found

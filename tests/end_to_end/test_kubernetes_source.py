@@ -213,8 +213,8 @@ async def following(path: str, **changes: Any) -> AsyncIterator[ProxyProcess]:  
 
 def source_of(process: ProxyProcess) -> KubernetesObjects:
     """Where the objects of a process come from."""
-    assert process.objects.source is not None
-    source: Any = process.objects.source
+    assert process.cluster.objects.source is not None
+    source: Any = process.cluster.objects.source
     assert source.reflectors
     return source  # type: ignore[no-any-return]
 
@@ -246,7 +246,7 @@ async def test_thousand_changes(
             # Connections to a server that restarts are not to be used again.
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
         ):
-            watched = Watched(process.controller, monkeypatch)
+            watched = Watched(process.cluster.controller, monkeypatch)
             await process.start()
             writer = Writer(session, url, chance)
             for number in range(CHANGES // 50):
@@ -274,9 +274,9 @@ async def test_away_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         await link.listen()
         link.refuse()
         async with following(kubeconfig(tmp_path, link.port), first_sync_timeout_s=0) as process:
-            watched = Watched(process.controller, monkeypatch)
+            watched = Watched(process.cluster.controller, monkeypatch)
             await process.start()
-            built_in = set(process.controller.levels)
+            built_in = set(process.cluster.controller.levels)
             is_ready = process.health.page("readyz", verbose=False).is_healthy
             await link.listen()
             expected = await objects_of(session, url_of(port))
@@ -306,7 +306,7 @@ async def test_readyz_says_when_the_api_is_away(tmp_path: Path) -> None:
         async with following(kubeconfig(tmp_path, link.port)) as process:
             await process.start()
             before = process.health.problem("kubernetes"), await healthcheck(session, process)
-            levels = set(process.controller.levels)
+            levels = set(process.cluster.controller.levels)
             link.refuse()
             link.strike(Ending.RESET)
             # Only what happens there can tell: nothing reports it.
@@ -314,7 +314,7 @@ async def test_readyz_says_when_the_api_is_away(tmp_path: Path) -> None:
             problem = process.health.problem("kubernetes") or ""
             value = await healthcheck(session, process)
             is_ready = process.health.page("readyz", verbose=False).is_healthy
-            after = set(process.controller.levels)
+            after = set(process.cluster.controller.levels)
         link.stop()
 
     assert (None, 1) == before

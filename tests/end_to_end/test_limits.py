@@ -56,14 +56,14 @@ async def test_li_09(tmp_path: Path) -> None:
     setup = Setup()
     tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key, handshake_timeout_s=0.1)
     async with running(replace(setup, downstream=replace(setup.downstream, tls=tls))) as scene:
-        counters = scene.process.counters
+        counters = scene.process.cluster.counters
         client = await scene.ask(CLIENT_HELLO_START)
-        await until(lambda: counters.connections_open == 1)
+        await until(lambda: counters.listener.connections_open == 1)
         assert await client.is_at_end()
 
-        assert 1 == counters.handshake_failures[HandshakeFailure.TIMEOUT]
+        assert 1 == counters.listener.handshake_failures[HandshakeFailure.TIMEOUT]
         await until(lambda: scene.process.server.connection_count == 0)
-        assert 0 == counters.connections_open
+        assert 0 == counters.listener.connections_open
 
 
 def test_li_09_default() -> None:
@@ -127,7 +127,7 @@ async def test_li_13() -> None:
             assert (503, True) == (answer.status, b"maxConnections" in answer.body)
             assert await each.is_at_end()
 
-        refused = scene.process.counters.connections_refused
+        refused = scene.process.cluster.counters.listener.connections_refused
         assert (len(extra), 20) == (
             refused[Refusal.CONNECTIONS],
             scene.process.server.connection_count,
@@ -159,10 +159,10 @@ def series_of(scene: Scene) -> set[bytes]:
     process = scene.process
     page = MetricsPage(
         process.clock,
-        process.controller,
-        process.kinds,
-        process.counters,
-        process.server.pool,
+        process.cluster.controller,
+        process.cluster.kinds,
+        process.cluster.counters,
+        process.cluster.served.pool,
         ConfigStatus(),
         is_full=lambda: True,
     )

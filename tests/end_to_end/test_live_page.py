@@ -117,7 +117,7 @@ async def ask_as(scene: Scene, user: str, requests: int) -> list[Peer]:
 
 def hand_of(scene: Scene, user: str) -> list[int]:
     """The queues that the user's requests may use."""
-    hash_ = scene.process.controller.flow_hash("everybody", user)
+    hash_ = scene.process.cluster.controller.flow_hash("everybody", user)
     return list(Dealer(QUEUES, HAND_SIZE).deal(hash_))
 
 

@@ -450,7 +450,7 @@ async def test_the_body_is_asked_for_once_admitted() -> None:
         hold = await scene.take_seat()
         client = await scene.ask(EXPECTING)
         await until(lambda: scene.level().queue_set.requests_waiting)
-        sent_before = scene.process.counters.bytes_to_clients
+        sent_before = scene.process.cluster.counters.listener.bytes_to_clients
         await hold.end()
         assert 0 == sent_before
         assert 100 == (await client.read_answer()).status

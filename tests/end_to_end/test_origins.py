@@ -38,7 +38,7 @@ async def test_connections_are_used_again() -> None:
             await scene.exchange(GET)
 
         assert 1 == len(scene.origin.peers)
-        assert 1 == scene.process.server.pool.idle_count
+        assert 1 == scene.process.cluster.served.pool.idle_count
 
 
 @on_uvloop
@@ -50,7 +50,7 @@ async def test_connections_are_bounded() -> None:
         for number in range(3):
             clients.append(await scene.ask(GET.replace(b"healthz", b"%d" % number)))
             waiting = number + 1
-            await until(lambda: scene.process.server.pool.waiting_count == waiting)  # noqa: B023  run at once
+            await until(lambda: scene.process.cluster.served.pool.waiting_count == waiting)  # noqa: B023  run at once
         targets = []
         await holds[0].end()
         for client in clients:
@@ -71,7 +71,7 @@ async def test_idle_connections_are_closed() -> None:
         await scene.exchange(GET)
         await until(lambda: scene.origin.ended == scene.origin.peers)
 
-        assert 0 == scene.process.server.pool.open_count
+        assert 0 == scene.process.cluster.served.pool.open_count
         await scene.exchange(GET)
         assert 2 == len(scene.origin.peers)
 
@@ -135,7 +135,7 @@ async def test_a_stale_connection_is_retried_once() -> None:
         assert stale.request.head == again.request.head
         await again.peer.send(OK)
         assert b"ok" == (await client.read_answer()).body
-        assert 1 == scene.process.counters.upstream_retries
+        assert 1 == scene.process.cluster.counters.upstream_retries
 
 
 @on_uvloop
@@ -230,7 +230,7 @@ async def test_a_client_that_leaves_before_there_is_a_connection(deaf_port: int)
     """Its request no longer waits for one, and the proxy can stop at once."""
     async with running(upstream_port=deaf_port) as scene:
         client = await scene.ask(GET)
-        pool = scene.process.server.pool
+        pool = scene.process.cluster.served.pool
         await until(lambda: pool.waiting_count)
         client.close()
         await until(lambda: not pool.waiting_count)
@@ -299,7 +299,7 @@ async def test_a_client_that_leaves_cancels_its_request() -> None:
             await until(lambda: not queue_set.requests_executing)
             await until(lambda: scene.origin.ended == scene.origin.peers)
 
-        assert (0, 2) == (queue_set.seats_in_use, scene.process.counters.client_aborts)
+        assert (0, 2) == (queue_set.seats_in_use, scene.process.cluster.counters.client_aborts)
 
 
 @pytest.mark.parametrize("leave", [Peer.close, Peer.reset, Peer.end_sending])

@@ -68,7 +68,7 @@ async def test_nginx_as_the_origin(tmp_path: Path, big: bytes) -> None:
                 )
             async with session.get("/none") as answer:
                 assert 404 == answer.status
-            assert 1 == scene.process.server.pool.open_count
+            assert 1 == scene.process.cluster.served.pool.open_count
 
 
 @on_uvloop

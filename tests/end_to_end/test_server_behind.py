@@ -105,11 +105,11 @@ async def test_server_that_dies_and_comes_back(is_needed: bool) -> None:
         fails_readiness=is_needed,
     )
     async with proxy_before(upstream) as process, aiohttp.ClientSession() as session:
-        client, watch = Client(session, process), process.upstream
+        client, watch = Client(session, process), process.cluster.upstream
         await until(lambda: watch.state == "up")
         assert 200 == await client.request()
         server.close()
-        process.server.pool.renew()  # its connections have died with it
+        process.cluster.served.pool.renew()  # its connections have died with it
         assert 502 == await client.request()
         await until(lambda: watch.state == "failing")
         code, text = await client.page("/readyz?verbose")
@@ -154,7 +154,7 @@ async def test_ca_that_does_not_fit(tmp_path: Path) -> None:
             tls=UpstreamTlsSettings(ca_file=wrong.write(tmp_path, "ca")),
         )
         async with proxy_before(upstream) as process, aiohttp.ClientSession() as session:
-            await until(lambda: process.upstream.state == "failing")
+            await until(lambda: process.cluster.upstream.state == "failing")
             code, text = await Client(session, process).page("/readyz?verbose")
 
     assert 200 == code

@@ -30,7 +30,7 @@ async def test_the_first_request_of_an_idle_proxy(
         assert expected == (queue_set.requests_executing, queue_set.requests_waiting)
 
         if limit_adjustment == AS_KUBERNETES:
-            scene.process.controller.adjust_limits()
+            scene.process.cluster.controller.adjust_limits()
         arrival = await scene.origin.next_request()
         await arrival.peer.send(OK)
         assert 200 == (await client.read_answer()).status

@@ -128,7 +128,7 @@ async def test_kubectl_changes_what_is_in_force(tmp_path: Path) -> None:
         await proxy.until_matched_by(before)
         shown = await asyncio.to_thread(kubectl, "get", "flowschemas", "mine")
         await asyncio.to_thread(kubectl, "delete", "prioritylevelconfiguration", "mine")
-        while "mine" in proxy.process.controller.levels:
+        while "mine" in proxy.process.cluster.controller.levels:
             await proxy.matched()
 
     assert 2 == created.count(" created\n")
@@ -147,7 +147,7 @@ async def test_mandatory_objects_are_always_there(tmp_path: Path) -> None:
                 break
 
     assert (200, 200, 200) == (status, watched, found)
-    assert "catch-all" in proxy.process.controller.levels
+    assert "catch-all" in proxy.process.cluster.controller.levels
 
 
 @on_uvloop

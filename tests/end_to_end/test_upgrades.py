@@ -55,8 +55,13 @@ async def opened(scene: Scene, *, buffer_bytes: int | None = None) -> tuple[Peer
 
 async def over(scene: Scene) -> None:
     """Wait until nothing of the tunnel is left."""
-    counters = scene.process.counters
-    await until(lambda: not counters.connections_open and not scene.process.server.pool.open_count)
+    counters = scene.process.cluster.counters
+    await until(
+        lambda: (
+            not counters.listener.connections_open
+            and not scene.process.cluster.served.pool.open_count
+        )
+    )
     assert 0 == counters.tunnels_open
 
 
@@ -122,7 +127,7 @@ async def test_half_close(first: str) -> None:
 
         assert b"there" == await one.read_to_end()
         await over(scene)
-        assert 0 == scene.process.counters.client_aborts
+        assert 0 == scene.process.cluster.counters.client_aborts
 
 
 @pytest.mark.parametrize("first", ["client", "origin"])
@@ -142,15 +147,17 @@ async def test_reset(first: str) -> None:
 async def test_a_slow_reader(slow: str) -> None:
     """A side is stopped once the proxy holds enough for the other one."""
     async with running(SMALL) as scene:
-        counters = scene.process.counters
+        counters = scene.process.cluster.counters
         reader, writer = sides(await opened(scene, buffer_bytes=BUFFER_BYTES), slow)
         is_client = slow == "client"
 
         def passed_on() -> int:
-            return counters.bytes_to_clients if is_client else counters.bytes_to_origins
+            return counters.listener.bytes_to_clients if is_client else counters.bytes_to_origins
 
         def has_read() -> int:
-            return counters.bytes_from_origins if is_client else counters.bytes_from_clients
+            return (
+                counters.bytes_from_origins if is_client else counters.listener.bytes_from_clients
+            )
 
         before = taken = passed_on()
         held = []
@@ -246,12 +253,12 @@ async def test_draining_ends_tunnels() -> None:
     ) as scene:
         client, origin = await opened(scene)
         await origin.send(b"last")
-        await until(lambda: scene.process.counters.bytes_from_origins >= len(AGREED) + 4)
+        await until(lambda: scene.process.cluster.counters.bytes_from_origins >= len(AGREED) + 4)
         await scene.process.drain()
 
         assert b"last" == await client.read_to_end()
         assert await origin.is_at_end()
-        assert 0 == scene.process.counters.tunnels_open
+        assert 0 == scene.process.cluster.counters.tunnels_open
 
 
 @on_uvloop
@@ -329,7 +336,7 @@ async def test_a_slow_reader_over_tls(tmp_path: Path) -> None:
     authority = Authority("site")
     setup = replace(over_tls(tmp_path, authority), buffer_bytes=BUFFER_BYTES)
     async with running(setup) as scene:
-        counters = scene.process.counters
+        counters = scene.process.cluster.counters
         reader, writer, origin = await opened_over_tls(scene, authority)
         cast("asyncio.ReadTransport", writer.transport).pause_reading()
         flood = Flood(origin, bytes(range(256)) * 64, lambda: counters.bytes_from_origins)

@@ -11,7 +11,7 @@ from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.health import HealthRegistry
 from apfproxy.observe.live_recent import Recent
 from apfproxy.observe.live_state import NEW_LEVEL, LiveInputs, live_state
-from apfproxy.proxy.counters import ProxyCounters, Refusal
+from apfproxy.proxy.counters import ListenerCounters, ProxyCounters, Refusal
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene
 
@@ -155,8 +155,8 @@ def test_health(scene: Scene) -> None:
 
 def test_overload(scene: Scene) -> None:
     """How late the proxy is, and why it sheds connections."""
-    counters = ProxyCounters(loop_delay_ns=256_000_000)
-    counters.overloads[Refusal.LOOP_DELAY] = True
+    counters = ProxyCounters(ListenerCounters(loop_delay_ns=256_000_000))
+    counters.listener.overloads[Refusal.LOOP_DELAY] = True
     proxy = live_state(scene.controller, LiveInputs(counters=counters))["proxy"]
 
     assert {} == proxy["refusedPerSecond"]

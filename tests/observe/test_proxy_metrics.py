@@ -104,7 +104,7 @@ def test_tunnels() -> None:
 def test_loop_delay() -> None:
     """It is in seconds."""
     counters = ProxyCounters()
-    counters.loop_delay_ns = 250 * MS
+    counters.listener.loop_delay_ns = 250 * MS
     values = Values(counters, ConfigStatus(), Scene(()))
 
     assert values.of("loop_delay_seconds") == 0.25

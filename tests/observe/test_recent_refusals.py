@@ -15,7 +15,7 @@ def test_rates() -> None:
     refusals = RecentRefusals(counters, 0)
     for code in (401, 401, 400, 429, 502, 200):
         counters.count_own(code)
-    counters.connections_refused[Refusal.CONNECTIONS] += 3
+    counters.listener.connections_refused[Refusal.CONNECTIONS] += 3
     refusals.look(2 * S)
 
     assert {"connections": 1.5, "401": 1.0, "400": 0.5} == refusals.per_s()

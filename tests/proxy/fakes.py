@@ -20,10 +20,12 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.proxy import exchange as exchange_module
 from apfproxy.proxy import pool as pool_module
+from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
+from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.pool import Pool
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.request_log import RequestLog
@@ -351,16 +353,19 @@ class Bench:
             on_error=self.passage_errors.append if enforcement == OBSERVE else None,
         )
         self.targets = Targets(self.flow_control, self.settings)
+        self.listener = ListenerContext(
+            self.settings, self.counters.listener, self.clock, self.loop.as_event_loop()
+        )
         self.context = Context(
             self.settings,
+            self.listener,
             self.flow_control,
             self.targets,
             self.pool,
             self.counters,
-            self.clock,
-            self.loop.as_event_loop(),
             NO_IDENTIFICATION if identification is None else identification(self.clock),
         )
+        self.router = ClusterRouter(self.context)
         if access_log is not None:
             self.context.access_log = RequestLog(
                 access_log, self.clock, lambda data, _: self.log_lines.extend(data.splitlines())
@@ -464,7 +469,7 @@ class Bench:
         """A client's connection, newly accepted."""
         transport = FakeTransport(self.loop, peer)
         transport.tls = tls
-        connection = DownstreamConnection(self.context)
+        connection = DownstreamConnection(self.listener, self.router)
         transport.connect(cast("asyncio.BufferedProtocol", connection))
         return transport
 
@@ -487,9 +492,9 @@ class Bench:
         """Let time pass, with a look at slow clients and at the deadlines at its end."""
         now_ns = self.clock.now_ns() + round(duration_s * S)
         self.clock.run_until(now_ns)
-        for exchange in list(self.context.limits.watched):
+        for exchange in list(self.context.slow_readers.watched):
             exchange.on_sweep(round(duration_s * S))
-        for connection in [c for c in self.context.connections if 0 < c.deadline_ns <= now_ns]:
+        for connection in [c for c in self.listener.connections if 0 < c.deadline_ns <= now_ns]:
             connection.on_deadline()
         self.loop.run_ready()
 

@@ -68,7 +68,7 @@ async def _leave_the_queue(scene: Scene, client: Peer, way: str, *, is_taken: bo
     getattr(client, way)()
 
     await until(lambda: queue_set.requests_waiting == 0)
-    assert 1 == scene.process.counters.client_aborts
+    assert 1 == scene.process.cluster.counters.client_aborts
 
 
 @pytest.mark.parametrize("way", WAYS_TO_LEAVE)

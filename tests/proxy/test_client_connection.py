@@ -14,8 +14,8 @@ def test_idle_connections_can_be_hastened(bench: Bench) -> None:
     bench.wait(2)
 
     assert ["close", "", ""] == [client.ended_by for client in clients]
-    assert 2 == bench.counters.connections_open
-    assert 3 == bench.counters.connections_accepted
+    assert 2 == bench.counters.listener.connections_open
+    assert 3 == bench.counters.listener.connections_accepted
     bench.end(clients[2])
     bench.assert_at_rest()
 

@@ -14,7 +14,7 @@ from apfproxy.proxy.client_limits import (
     ClientLimits,
     address_of,
 )
-from apfproxy.proxy.counters import ProxyCounters, Refusal
+from apfproxy.proxy.counters import ListenerCounters, Refusal
 from apfproxy.settings import DownstreamSettings, LimitSettings
 from tests.proxy.fakes import GET, Bench, FakeTransport, body, status
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def limits(**settings: Any) -> tuple[ClientLimits, ProxyCounters]:  # noqa: ANN401  by their names
+def limits(**settings: Any) -> tuple[ClientLimits, ListenerCounters]:  # noqa: ANN401  by their names
     """ClientLimits, and what they count."""
-    counters = ProxyCounters()
+    counters = ListenerCounters()
     return ClientLimits(LimitSettings(**settings), counters), counters
 
 
@@ -147,7 +147,7 @@ def test_one_too_many_is_told(settings: dict[str, int | None], said: str) -> Non
         assert b"\r\nConnection: close\r\n" in answer
         assert "close" == second.ended_by
         bench.loop.run_ready()
-        assert 1 == bench.counters.connections_open
+        assert 1 == bench.counters.listener.connections_open
 
         bench.send(first, GET)
         assert b"GET" == bench.origins[0].take()[:3]
@@ -159,12 +159,12 @@ def test_one_too_many_is_told(settings: dict[str, int | None], said: str) -> Non
 def test_shed_connection_is_cut() -> None:
     """Without a word, which would be more work."""
     with bench_with() as bench:
-        bench.context.limits.shed = Refusal.LOOP_DELAY
+        bench.context.listener.limits.shed = Refusal.LOOP_DELAY
         client = bench.client()
         bench.loop.run_ready()
 
         assert (b"", "abort") == (client.take(), client.ended_by)
-        assert 0 == len(bench.context.connections)
+        assert 0 == len(bench.context.listener.connections)
 
 
 @pytest.mark.parametrize(

@@ -1,36 +1,31 @@
-"""What all connections share."""
+"""What all requests of one cluster share."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from apfproxy.proxy import context as context_module
+from apfproxy.proxy.identification import NO_IDENTIFICATION
+from tests.proxy.fakes import GET, OK, status
 
 if TYPE_CHECKING:
-    import pytest
-
     from tests.proxy.fakes import Bench
 
 
-def test_suffixes_are_shared_and_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections of one address have one object; many addresses do not fill the memory."""
-    monkeypatch.setattr(context_module, "MAX_KEPT_SUFFIXES", 2)
-    intern = bench.context.intern
-    first = intern(b"a" * 2)
-    assert first is intern(b"aa"[:1] * 2)
-    intern(b"b")
-
-    assert b"c" == intern(b"c")
-    assert first == intern(b"a" * 2)
+def test_takes_what_exists_once_from_the_listener(bench: Bench) -> None:
+    """Clusters of one listener have its clock, loop and bounds."""
+    context, listener = bench.context, bench.listener
+    assert (listener.clock, listener.loop) == (context.clock, context.loop)
+    assert (listener.audit_lines, listener.held_bytes) == (context.audit_lines, context.held_bytes)
 
 
-def test_tells_of_closed_connections(bench: Bench) -> None:
-    """Who waits for the last one looks after each."""
-    counts: list[int] = []
-    clients = [bench.client() for _ in range(3)]
-    bench.end(clients[0])
-    bench.context.on_connection_closed = lambda: counts.append(len(bench.context.connections))
-    for client in clients[1:]:
-        bench.end(client)
+def test_other_settings_count_from_the_next_request_on(bench: Bench) -> None:
+    """A connection that is known finds out anew what its requests are judged by."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], OK)
+    client.take()
+    limits = replace(bench.settings.downstream, max_header_fields=1)
+    bench.context.configure(replace(bench.settings, downstream=limits), NO_IDENTIFICATION)
+    bench.send(client, GET.replace(b"\r\n\r\n", b"\r\nA: b\r\n\r\n"))
 
-    assert [1, 0] == counts
+    assert b"431" == status(client.take())

@@ -85,7 +85,7 @@ def test_answers_make_room_for_requests_not_for_reads(bench: Bench) -> None:
     held_bytes = []
     for answered in range(1, 300):
         bench.send(bench.origins[0], OK)
-        held_bytes.append(bench.counters.bytes_from_clients - answered * len(GET))
+        held_bytes.append(bench.counters.listener.bytes_from_clients - answered * len(GET))
 
     assert max(held_bytes) <= 2 * READ_BYTES
     bench.end(client)
@@ -99,7 +99,7 @@ def test_refusals_make_room_for_requests_not_for_reads(bench: Bench) -> None:
     client = bench.client()
     client.feed(REFUSED * count)
 
-    assert bench.counters.bytes_from_clients <= 2 * READ_BYTES
+    assert bench.counters.listener.bytes_from_clients <= 2 * READ_BYTES
     bench.loop.run_ready()
     assert count == client.take().count(b"HTTP/1.1 429 ")
     bench.end(holder)
@@ -218,7 +218,7 @@ def test_slow_client_is_closed_in_the_end(bench: Bench) -> None:
     bench.wait(90)
 
     assert "abort" == client.ended_by
-    assert {} == bench.context.connections
+    assert {} == bench.context.listener.connections
     bench.assert_at_rest()
 
 
@@ -294,7 +294,7 @@ def test_refuses(bench: Bench, data: bytes, code: bytes) -> None:
     assert bool(code) == client.has_eof
     assert (b"\r\nConnection: close\r\n" in answer) == bool(code)
     assert b"" == bench.origins[0].take()
-    assert (code == b"400") == (bench.counters.malformed_requests == 1)
+    assert (code == b"400") == (bench.counters.listener.malformed_requests == 1)
     bench.assert_at_rest()
 
 
@@ -412,7 +412,7 @@ def test_lingers_for_a_while(bench: Bench) -> None:
 
     assert "close" == client.ended_by
     assert b"" == bench.origins[0].take()
-    assert {} == bench.context.connections
+    assert {} == bench.context.listener.connections
 
 
 def test_lingering_takes_only_so_much(bench: Bench) -> None:
@@ -423,7 +423,7 @@ def test_lingering_takes_only_so_much(bench: Bench) -> None:
     bench.send(client, b"x")
 
     assert "abort" == client.ended_by
-    assert {} == bench.context.connections
+    assert {} == bench.context.listener.connections
 
 
 def test_client_that_takes_nothing_is_cut_in_the_end(bench: Bench) -> None:
@@ -432,11 +432,11 @@ def test_client_that_takes_nothing_is_cut_in_the_end(bench: Bench) -> None:
     client.is_stuck = True
     bench.wait(2)
     assert "close" == client.ended_by
-    assert 1 == len(bench.context.connections)
+    assert 1 == len(bench.context.listener.connections)
     bench.wait(90)
 
     assert "abort" == client.ended_by
-    assert {} == bench.context.connections
+    assert {} == bench.context.listener.connections
 
 
 def test_broken_answer_holds_no_connection_for_ever(bench: Bench) -> None:

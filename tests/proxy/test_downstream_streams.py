@@ -110,8 +110,8 @@ def played(stream: bytes, cuts: list[int], rounds: int = 1) -> tuple[bytes, byte
             result = (unchunked(origin.got), client.take(), client.has_eof)
             bench.end(client)
             bench.assert_at_rest()
-            assert {} == bench.context.connections
-            assert 0 == bench.counters.connections_open
+            assert {} == bench.context.listener.connections
+            assert 0 == bench.counters.listener.connections_open
         return result
 
 
@@ -169,5 +169,5 @@ def test_time_may_pass_at_any_place(stream: bytes, waits_s: list[float]) -> None
             bench.wait(wait_s or 0)
         for _ in range(6):
             bench.wait(95)
-        assert {} == bench.context.connections
+        assert {} == bench.context.listener.connections
         bench.assert_at_rest()

@@ -452,7 +452,7 @@ def test_next_request_waits(bench: Known) -> None:
 def test_drain_waits(bench: Known) -> None:
     """A request whose user is being found out is one that is under way."""
     client = bench.ask_slowly(get("slow"))
-    bench.context.is_draining = True
+    bench.context.listener.is_draining = True
     connection = connection_of(client)
     connection.hasten(bench.clock.now_ns())
     assert not connection.is_idle

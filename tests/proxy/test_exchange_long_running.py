@@ -154,7 +154,7 @@ def test_lists_teach_their_cost(bench: Bench, is_whole: bool, code: bytes, learn
 def test_draining_says_that_the_connection_closes(bench: Bench) -> None:
     """An answer that begins from then on is the last one."""
     client = bench.ask(GET + GET)
-    bench.context.is_draining = True
+    bench.context.listener.is_draining = True
     bench.send(bench.origins[0], OK)
 
     assert b"\r\nConnection: close\r\n" in client.take()

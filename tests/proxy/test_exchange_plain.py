@@ -157,7 +157,7 @@ def test_an_event_stream_gives_its_seat_back(enforcement: str) -> None:
         bench.send(bench.origins[0], b"5\r\ndata:\r\n")
         for _ in range(20):
             bench.wait(1)
-            for each in tuple(bench.context.limits.watched):
+            for each in tuple(bench.context.slow_readers.watched):
                 each.on_sweep(1_000_000_000)
         client.protocol.resume_writing()
         bench.wait(3600)

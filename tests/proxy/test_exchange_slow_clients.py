@@ -109,7 +109,7 @@ def test_rate_of_a_body_that_is_through() -> None:
         bench.send(client, b"dy")
         sweep(bench, 10)
 
-        assert {} == bench.context.limits.watched
+        assert {} == bench.context.slow_readers.watched
         bench.send(bench.origins[0], OK)
         assert b"200" == status(client.take())
 
@@ -142,7 +142,7 @@ def test_slow_reader_gives_its_seats_back() -> None:
 
         assert (1, 0, 1) == bench.use()
         assert 1 == bench.counters.slow_reader_releases
-        assert {} == bench.context.limits.watched
+        assert {} == bench.context.slow_readers.watched
         connection_of(client).resume_writing()
         bench.loop.run_ready()
         bench.send(bench.origins[0], b"0\r\n\r\n")
@@ -161,7 +161,7 @@ def test_slow_reader_keeps_its_seats_by_default() -> None:
 
         assert (1, 1, 0) == bench.use()
         assert 0 == bench.counters.slow_reader_releases
-        assert {} == bench.context.limits.watched
+        assert {} == bench.context.slow_readers.watched
         sweep(bench, 50)
         assert "abort" == client.ended_by
         bench.assert_at_rest()
@@ -184,13 +184,13 @@ def test_slow_readers_have_a_limit(per_level: int | None) -> None:
         assert (1, 1, 0) == bench.use()
         assert (1, 1) == (bench.counters.slow_reader_releases, bench.counters.slow_readers_open)
         bench.end(first)
-        assert {} == bench.context.limits.slow_readers
+        assert {} == bench.context.slow_readers.by_level
         sweep(bench, SWEEP_S)
         assert (1, 0, 1) == bench.use()
         assert (2, 1) == (bench.counters.slow_reader_releases, bench.counters.slow_readers_open)
         for client in (second, third):
             bench.end(client)
-        assert {} == bench.context.limits.slow_readers
+        assert {} == bench.context.slow_readers.by_level
         assert 0 == bench.counters.slow_readers_open
         bench.assert_at_rest()
 
@@ -206,10 +206,10 @@ def test_several_slow_readers_of_a_level() -> None:
             sweep(bench, 1)
             if not index:
                 bench.connect()
-        assert {"queued": 2} == bench.context.limits.slow_readers
+        assert {"queued": 2} == bench.context.slow_readers.by_level
         bench.end(clients[0])
 
-        assert {"queued": 1} == bench.context.limits.slow_readers
+        assert {"queued": 1} == bench.context.slow_readers.by_level
         bench.end(clients[1])
         bench.assert_at_rest()
 
@@ -241,7 +241,7 @@ def test_reader_that_is_slow_now_and_then() -> None:
             sweep(bench, 0.75)
 
         assert 0 == bench.counters.slow_reader_releases
-        assert {} == bench.context.limits.watched
+        assert {} == bench.context.slow_readers.watched
         assert (1, 0, 0) == bench.use()
         bench.end(client)
 
@@ -304,5 +304,5 @@ def test_client_that_ends_and_takes_nothing(bench: Bench) -> None:
     bench.wait(bench.settings.downstream.idle_timeout_s + 1)
 
     assert "abort" == client.ended_by
-    assert {} == bench.context.connections
+    assert {} == bench.context.listener.connections
     bench.assert_at_rest()

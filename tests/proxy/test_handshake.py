@@ -51,7 +51,7 @@ class Site:
     @property
     def counters(self) -> ProxyCounters:
         """Of the proxy."""
-        return self.scene.process.counters
+        return self.scene.process.cluster.counters
 
     def trusting(self, maximum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLContext:
         """A client's context."""
@@ -75,7 +75,7 @@ class Site:
         """Failed handshakes, by reason."""
         return {
             reason.value: number
-            for reason, number in self.counters.handshake_failures.items()
+            for reason, number in self.counters.listener.handshake_failures.items()
             if number
         }
 
@@ -153,10 +153,13 @@ async def test_serves_over_tls(tmp_path: Path, version: ssl.TLSVersion) -> None:
             await (await site.scene.origin.next_request()).peer.send(OK)
             assert (200, b"ok") == await answer_of(reader)
 
-        assert (1, 1) == (site.counters.connections_accepted, site.counters.connections_open)
+        assert (1, 1) == (
+            site.counters.listener.connections_accepted,
+            site.counters.listener.connections_open,
+        )
         assert 1 == site.scene.process.server.connection_count
         await close(writer)
-        await until(lambda: not site.counters.connections_open)
+        await until(lambda: not site.counters.listener.connections_open)
     assert {} == site.failures()
 
 
@@ -190,7 +193,7 @@ async def test_new_certificate_is_for_new_connections(tmp_path: Path) -> None:
         reader, writer = await site.connect()
         before = writer.get_extra_info("ssl_object").getpeercert()["serialNumber"]
         site.authority.issue("server", usage="server").write(tmp_path, "server")
-        server_tls = site.scene.process.identities.server_tls
+        server_tls = site.scene.process.cluster.identities.server_tls
         assert server_tls is not None
         server_tls.load()
         other_reader, other = await site.connect()
@@ -221,13 +224,13 @@ async def test_handshake_that_fails(
         _, writer = await site.plain()
         writer.write(sent)
         if reason is HandshakeFailure.CLOSED:
-            await until(lambda: site.counters.connections_open)
+            await until(lambda: site.counters.listener.connections_open)
             writer.write_eof()
         await until(site.failures)
 
         assert {reason.value: 1} == site.failures()
         await until(lambda: not site.scene.process.server.connection_count)
-        assert 0 == site.counters.connections_open
+        assert 0 == site.counters.listener.connections_open
         await close(writer)
     assert [] == caplog.messages
 
@@ -238,12 +241,12 @@ async def test_client_that_is_reset(tmp_path: Path, caplog: pytest.LogCaptureFix
     async with tls_site(tmp_path) as site:
         client = await site.scene.connect()
         await client.send(b"\x16\x03\x01\x00\xc8")
-        await until(lambda: site.counters.connections_open)
+        await until(lambda: site.counters.listener.connections_open)
         client.reset()
         await until(site.failures)
 
         assert {"closed": 1} == site.failures()
-        await until(lambda: not site.counters.connections_open)
+        await until(lambda: not site.counters.listener.connections_open)
     assert [] == caplog.messages
 
 
@@ -273,11 +276,11 @@ async def test_handshake_that_stalls_is_cut(
     async with tls_site(tmp_path, handshake_timeout_s=0.05) as site:
         reader, writer = await site.plain()
         writer.write(sent)
-        await until(lambda: site.counters.connections_open)
+        await until(lambda: site.counters.listener.connections_open)
         assert b"" == await end_of(reader)
 
         assert {"timeout": 1} == site.failures()
-        await until(lambda: not site.counters.connections_open)
+        await until(lambda: not site.counters.listener.connections_open)
         await close(writer)
     assert [] == caplog.messages
 
@@ -289,13 +292,13 @@ async def test_handshakes_count_towards_the_limit(tmp_path: Path) -> None:
     downstream = replace(setup.downstream, limits=LimitSettings(max_connections=1))
     async with tls_site(tmp_path, replace(setup, downstream=downstream)) as site:
         _, first = await site.plain()
-        await until(lambda: site.counters.connections_open)
+        await until(lambda: site.counters.listener.connections_open)
         with pytest.raises(ConnectionError):
             await site.connect()
 
-        assert 1 == site.counters.connections_refused[Refusal.CONNECTIONS]
+        assert 1 == site.counters.listener.connections_refused[Refusal.CONNECTIONS]
         await close(first)
-        await until(lambda: not site.counters.connections_open)
+        await until(lambda: not site.counters.listener.connections_open)
         _, third = await site.connect()
         await close(third)
 
@@ -305,11 +308,11 @@ async def test_stop_ends_handshakes(tmp_path: Path, caplog: pytest.LogCaptureFix
     """All at once, and they are no failures of their own."""
     async with tls_site(tmp_path) as site:
         clients = [await site.plain() for _ in range(3)]
-        await until(lambda: len(clients) == site.counters.connections_open)
+        await until(lambda: len(clients) == site.counters.listener.connections_open)
         await site.scene.process.server.stop()
 
         assert 0 == site.scene.process.server.connection_count
-        assert 0 == site.counters.connections_open
+        assert 0 == site.counters.listener.connections_open
         for reader, writer in clients:
             with contextlib.suppress(ConnectionResetError):
                 assert b"" == await end_of(reader)
@@ -361,7 +364,7 @@ async def test_refusal_reaches_a_client_that_sends_on(tmp_path: Path) -> None:
 
         assert 413 == (await answer_of(reader))[0]
         await close(writer)
-        await until(lambda: not site.counters.connections_open)
+        await until(lambda: not site.counters.listener.connections_open)
 
 
 @on_uvloop
@@ -470,11 +473,11 @@ def test_sessions(tmp_path: Path, version: ssl.TLSVersion, *, asks_for_certifica
             if asks_for_certificate:
                 own = site.authority.issue("jane").write(tmp_path, "jane")
                 context.load_cert_chain(*own)
-            counted = site.counters.handshakes
+            counted = site.counters.listener.handshakes
             session = await asyncio.to_thread(reconnect, site, context, None)
             await asyncio.to_thread(reconnect, site, context, session)
             before = dict(counted)
-            server_tls = site.scene.process.identities.server_tls
+            server_tls = site.scene.process.cluster.identities.server_tls
             assert server_tls is not None
             server_tls.load()
             await asyncio.to_thread(reconnect, site, context, session)

@@ -10,7 +10,7 @@ import pytest
 
 from apfproxy.proxy import overload as overload_module
 from apfproxy.proxy.client_limits import ClientLimits
-from apfproxy.proxy.counters import ProxyCounters, Refusal
+from apfproxy.proxy.counters import ListenerCounters, Refusal
 from apfproxy.proxy.overload import SWEEPS_PER_LOOK, Overload, resident_bytes
 from apfproxy.settings import LimitSettings, OverloadSettings
 
@@ -25,7 +25,7 @@ class Watched:
     """An overload detector, with memory as a test says."""
 
     def __init__(self, **settings: float | None) -> None:
-        self.counters = ProxyCounters()
+        self.counters = ListenerCounters()
         self.limits = ClientLimits(LimitSettings(), self.counters)
         self.used_mib = 10
         self.looks = 0

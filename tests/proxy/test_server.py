@@ -69,9 +69,9 @@ class Statm:
 
 async def connected(scene: Scene) -> Peer:
     """A client whose connection the proxy has accepted."""
-    accepted = scene.process.counters.connections_accepted
+    accepted = scene.process.cluster.counters.listener.connections_accepted
     client = await scene.connect()
-    await until(lambda: scene.process.counters.connections_accepted > accepted)
+    await until(lambda: scene.process.cluster.counters.listener.connections_accepted > accepted)
     return client
 
 
@@ -130,11 +130,11 @@ async def test_short_memory_closes_idle_connections(monkeypatch: pytest.MonkeyPa
         assert await (await scene.connect()).is_at_end()
         assert 200 == (await busy.end()).status
         assert await busy.client.is_at_end()
-        counters = scene.process.counters
-        assert 1 == counters.connections_refused[Refusal.MEMORY]
+        counters = scene.process.cluster.counters
+        assert 1 == counters.listener.connections_refused[Refusal.MEMORY]
 
         tmp_statm.pages = 1
-        await until(lambda: not counters.overloads[Refusal.MEMORY])
+        await until(lambda: not counters.listener.overloads[Refusal.MEMORY])
         await connected(scene)
 
 
@@ -145,16 +145,16 @@ async def test_late_loop_sheds(monkeypatch: pytest.MonkeyPatch) -> None:
     setup = Setup().with_downstream(overload=OverloadSettings(loop_delay_s=0.2))
     async with running(setup) as scene:
         client = await connected(scene)
-        counters, server = scene.process.counters, scene.process.server
+        counters, server = scene.process.cluster.counters, scene.process.server
 
         def sheds() -> bool:
             server._sweep_due_ns = server._clock.now_ns() - 10_000_000_000  # noqa: SLF001
-            return counters.overloads[Refusal.LOOP_DELAY]
+            return counters.listener.overloads[Refusal.LOOP_DELAY]
 
         await until(sheds)
         assert await (await scene.connect()).is_at_end()
-        assert 1 == counters.connections_refused[Refusal.LOOP_DELAY]
-        await until(lambda: not counters.overloads[Refusal.LOOP_DELAY])
+        assert 1 == counters.listener.connections_refused[Refusal.LOOP_DELAY]
+        await until(lambda: not counters.listener.overloads[Refusal.LOOP_DELAY])
         await client.send(GET)
         await (await scene.origin.next_request()).peer.send(OK)
         assert 200 == (await client.read_answer()).status
@@ -193,16 +193,17 @@ async def test_descriptors_for_the_origin(monkeypatch: pytest.MonkeyPatch) -> No
     """Answers that nobody waits for take no more files than there are: others wait in line."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (296, 296))
     async with running(Setup().with_upstream(abandoned_wait_s=3600.0)) as scene:
-        server, counters = scene.process.server, scene.process.counters
+        server, counters = scene.process.server, scene.process.cluster.counters
+        pool = scene.process.cluster.served.pool
         for number in range(25):
             client = await scene.ask(GET)
             if number < 20:
                 await scene.origin.next_request()
             else:
-                await until(lambda: server.pool.waiting_count)
+                await until(lambda: pool.waiting_count)
             client.reset()
             await until(partial(_has_left, counters, number))
-        assert (20, 20) == (server.max_connections, server.pool.open_count)
+        assert (20, 20) == (server.max_connections, pool.open_count)
 
 
 def _has_left(counters: ProxyCounters, number: int) -> bool:
@@ -224,7 +225,7 @@ async def test_stop_cuts_everything() -> None:
 
         for client in clients:
             assert await client.is_at_end()
-        assert 0 == scene.process.server.pool.open_count
+        assert 0 == scene.process.cluster.served.pool.open_count
 
 
 @on_uvloop
@@ -237,11 +238,11 @@ async def test_stop_sends_nothing_more() -> None:
         for _ in range(2):
             await scene.ask(GET)
         await until(lambda: 2 == scene.level().queue_set.requests_waiting)
-        assert 1 == scene.process.server.pool.idle_count
-        sent = scene.process.counters.bytes_to_origins
+        assert 1 == scene.process.cluster.served.pool.idle_count
+        sent = scene.process.cluster.counters.bytes_to_origins
         await scene.process.server.stop()
 
-        assert sent == scene.process.counters.bytes_to_origins
+        assert sent == scene.process.cluster.counters.bytes_to_origins
 
 
 @on_uvloop

@@ -56,8 +56,8 @@ def assert_over(bench: Bench) -> None:
     """Nothing is left of any tunnel."""
     bench.assert_at_rest()
     assert 0 == bench.counters.tunnels_open
-    assert 0 == bench.counters.connections_open
-    assert {} == bench.context.connections
+    assert 0 == bench.counters.listener.connections_open
+    assert {} == bench.context.listener.connections
     assert bench.pool.open_count == bench.pool.idle_count
 
 
@@ -119,7 +119,7 @@ def test_bytes_go_both_ways(bench: Bench) -> None:
     """As they are, in their order, and they are counted."""
     client, origin = opened(bench)
     rng = random.Random(4)  # noqa: S311  reproducible sizes, no secret
-    before = bench.counters.bytes_to_clients, bench.counters.bytes_to_origins
+    before = bench.counters.listener.bytes_to_clients, bench.counters.bytes_to_origins
     sent = {client: b"", origin: b""}
     got = {client: b"", origin: b""}
     for _ in range(200):
@@ -131,7 +131,7 @@ def test_bytes_go_both_ways(bench: Bench) -> None:
 
     assert (sent[client], sent[origin]) == (got[origin], got[client])
     assert (len(sent[origin]), len(sent[client])) == (
-        bench.counters.bytes_to_clients - before[0],
+        bench.counters.listener.bytes_to_clients - before[0],
         bench.counters.bytes_to_origins - before[1],
     )
     bench.end(client)
@@ -440,7 +440,7 @@ def test_says_what_it_is(bench: Bench) -> None:
 
 def connection_of_tunnel(bench: Bench) -> DownstreamConnection:
     """The only client's connection."""
-    (connection,) = bench.context.connections
+    (connection,) = bench.context.listener.connections
     assert isinstance(connection, DownstreamConnection)
     return connection
 

@@ -29,7 +29,8 @@ class Late:
 
 def make_late(bench: Bench) -> None:
     """Have whoever asks next for the time get it wrong."""
-    bench.context.clock = cast("Clock", Late(bench.context.clock))
+    late = cast("Clock", Late(bench.context.clock))
+    bench.context.clock = bench.listener.clock = late
 
 
 @pytest.fixture

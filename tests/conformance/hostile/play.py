@@ -199,17 +199,17 @@ class Play:
     async def _settle(self, sending: asyncio.Task[None] | None = None) -> None:
         """Wait until all is sent and the connection is closed, or nothing more comes."""
         loop = asyncio.get_running_loop()
-        outcome, counters = self.outcome, self._scene.process.counters
+        outcome, counters = self.outcome, self._scene.process.cluster.counters
         patient_until = loop.time() + PATIENCE_S
         state: tuple[int, ...] = ()
         while not (outcome.is_closed and (sending is None or sending.done())):
             before = state
             state = (
                 self._events,
-                counters.bytes_from_clients,
-                counters.bytes_to_clients,
+                counters.listener.bytes_from_clients,
+                counters.listener.bytes_to_clients,
                 counters.bytes_to_origins,
-                counters.connections_open,
+                counters.listener.connections_open,
                 len(self._scene.origin.ended),
             )
             is_enough = sending is None or (

@@ -24,7 +24,9 @@ from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
+from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.request_log import RequestLog
+from apfproxy.proxy.served_cluster import ServedCluster
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.request.user import User
 from apfproxy.settings import (
@@ -324,14 +326,16 @@ class World:
             allows_anonymous=choices.allows_anonymous, assertion=self.settings.upstream.identity
         )
         self.judge = Judge(loop.clock, rules, (self.tokens,), now_s=loop.time)
-        self.server = loop.run_until_complete(self._start())
-        self.context: Context = self.server._context  # noqa: SLF001  what must hold of it
-        self.context.held_bytes = choices.held_bytes
-        self.context.absences = cast("Any", Absences(loop))
+        shared = ListenerContext(self.settings, self.counters.listener, loop.clock, loop)
+        self.served = self._served(shared)
+        self.server = loop.run_until_complete(self._start(shared))
+        self.context: Context = self.served.context
+        self._hold(choices.held_bytes)
+        self.context.listener.absences = cast("Any", Absences(loop))
         self._watch_exchanges()
         self.lines = Lines(loop) if choices.has_access_log else None
         flows = TopFlows(16, loop.clock) if choices.has_top_flows else None
-        self.server.observe(None if self.lines is None else self.lines.log, flows)
+        self.served.observe(None if self.lines is None else self.lines.log, flows)
 
     def _identification(self) -> Identification:
         """Who asks, if anybody wants to know."""
@@ -339,17 +343,20 @@ class World:
             return NO_IDENTIFICATION
         return Identification(self.judge, Certificates())
 
-    async def _start(self) -> ProxyServer:
-        server = ProxyServer(
+    def _served(self, shared: ListenerContext) -> ServedCluster:
+        return ServedCluster(
             self.settings,
+            shared,
             self.controller,
             WorkEstimator(self.costs.object_stats, self.costs.watch_count),
             self.costs,
             self.kinds,
             self.counters,
-            self.loop.clock,
             self._identification(),
         )
+
+    async def _start(self, shared: ListenerContext) -> ProxyServer:
+        server = ProxyServer(self.settings, shared, self.served)
         await server.start([cast("Any", Mock(family=AF_INET))])
         return server
 
@@ -431,9 +438,13 @@ class World:
         """Put another configuration in force."""
         self.controller.commit(self._digests[number % len(self._digests)])
 
+    def _hold(self, held_bytes: int) -> None:
+        """Have so much held of a connection at most."""
+        self.context.held_bytes = self.context.listener.held_bytes = held_bytes
+
     def change_settings(self, choices: Choices) -> None:
         """Have those settings in force that can change."""
-        self.context.held_bytes = choices.held_bytes
+        self._hold(choices.held_bytes)
         self.settings = replace(
             self.settings,
             downstream=choices.settings().downstream,
@@ -441,12 +452,13 @@ class World:
         )
         self._keeps_seats = self._keeps_seats and keeps_seats(self.settings)
         self.tokens.forget()
-        self.server.configure(self.settings, self._identification())
+        self.served.configure(self.settings, self._identification())
+        self.server.configure(self.settings, None)
 
     def forget_identities(self) -> None:
         """Have the proxy find out anew who asks."""
         self.tokens.forget()
-        self.server.forget_identities()
+        self.served.forget_identities()
 
     def check_known(self, token: str, name: str) -> None:
         """Who is known by a token is who it is known to be."""
@@ -482,7 +494,7 @@ class World:
             busy = [each for each in self.origins if each.holds_seats]
             seats = sum(each.queue_set.seats_in_use for each in self._levels())
             assert len(busy) <= seats, ("more is worked on than there are seats for", busy, seats)
-        for connection in self.context.connections:
+        for connection in self.context.listener.connections:
             assert not 0 < connection.deadline_ns < now_ns - LATE_NS, (
                 "a deadline is missed",
                 connection,
@@ -516,7 +528,7 @@ class World:
         self.look()
         self._check_at_rest()
         if self.drain is None:
-            assert not self.context.limits.watched
+            assert not self.context.slow_readers.watched
         self.stop()
 
     def stop(self) -> None:
@@ -527,8 +539,8 @@ class World:
         assert stopped.done(), "the server does not stop"
         stopped.result()
         self._check_at_rest()
-        assert self.server.pool.open_count == 0, self.server.pool
-        assert self.counters.connections_open == 0
+        assert self.served.pool.open_count == 0, self.served.pool
+        assert self.counters.listener.connections_open == 0
 
     def waits_for_seats(self, client: Client) -> bool:
         """Whether a client's request is in a queue."""
@@ -581,11 +593,11 @@ class World:
             assert count.count == 0, count
         for limits in self.controller._flow_limits.values():  # noqa: SLF001  nothing else tells
             assert not limits.long_running, limits
-        assert not self.context.connections
+        assert not self.context.listener.connections
         assert not self.context.abandoned
-        assert not self.context.limits.slow_readers
-        assert not self.context.limits._by_address  # noqa: SLF001  nothing else tells
-        assert self.server.pool.waiting_count == 0, self.server.pool
+        assert not self.context.slow_readers.by_level
+        assert not self.context.listener.limits._by_address  # noqa: SLF001  nothing else tells
+        assert self.served.pool.waiting_count == 0, self.served.pool
         assert self.counters.tunnels_open == 0
         assert ", 0 watches," in repr(self.costs)
         for exchange in self.exchanges:

@@ -1,0 +1,237 @@
+"""One cluster: all that its requests need, and that keeps its configuration up to date."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from apfproxy.api.decode import parts_of
+from apfproxy.app.change import Change, prepare_all
+from apfproxy.app.counts_in_force import CountsInForce
+from apfproxy.app.identities_in_force import IdentitiesInForce
+from apfproxy.app.object_source import ObjectSource
+from apfproxy.duties import Recurring
+from apfproxy.faults import Part
+from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
+from apfproxy.flowcontrol.kind_meter import KindMeter
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.observe.config_status import ConfigStatus
+from apfproxy.observe.configuration_events import shortfall
+from apfproxy.observe.health import PAGES, READYZ
+from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.proxy.served_cluster import ServedCluster
+from apfproxy.proxy.upstream_watch import UpstreamWatch
+from apfproxy.settings import OBSERVE, PROMPT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.api.decode import Problem
+    from apfproxy.app.identities import Identities
+    from apfproxy.observe.configuration_events import ConfigurationEvents
+    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.proxy.listener_context import ListenerContext
+    from apfproxy.settings import Settings
+
+STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
+"""Two adjustments in a row that did not come to their end."""
+
+CONFIGURATION = "configuration"
+ENFORCEMENT = "enforcement"
+UPSTREAM = "upstream"
+
+OBSERVES = "flow control only observes: no request is rejected or delayed (flowControl.enforcement)"
+
+
+class Cluster:
+    """One cluster: who may ask, its flow control with its objects, and its servers.
+
+    Make it in the loop that it is to run in; call `start`, and `close` at the end.
+
+    Attributes:
+        served: It as requests meet it.
+
+    OperatorError if TLS or authentication cannot be set up.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        listener: ListenerContext,
+        health: HealthRegistry,
+        events: ConfigurationEvents,
+    ) -> None:
+        self.settings = settings
+        self._health = health
+        self._events = events
+        self._clock = clock = listener.clock
+        loop = listener.loop
+        flow_control = settings.flow_control
+        seed = flow_control.hash_seed
+        self.controller = Controller(
+            clock,
+            flow_control.server_concurrency_limit,
+            secrets.randbits(32) if seed is None else seed,
+            is_prompt=flow_control.limit_adjustment == PROMPT,
+        )
+        self.counters = ProxyCounters(listener.counters)
+        self.identification = IdentitiesInForce(
+            settings,
+            clock,
+            health,
+            on_clients_change=lambda: self.served.forget_identities(),  # noqa: PLW0108 - made below
+            on_own_change=lambda: self.served.pool.renew(),  # noqa: PLW0108 - made below
+        )
+        self.kinds = KindMeter(clock.now_ns())
+        self.costs = LearnedCosts(clock.now_ns)
+        self.served = ServedCluster(
+            settings,
+            listener,
+            self.controller,
+            WorkEstimator(self.costs.object_stats, self.costs.watch_count),
+            self.costs,
+            self.kinds,
+            self.counters,
+            self.identification.identification,
+        )
+        self.upstream = UpstreamWatch(
+            settings.upstream, self.counters.upstream, self.served.pool, loop, clock.now_ns
+        )
+        self._adjustments = Recurring(
+            Part.LIMITS,
+            loop,
+            ADJUSTMENT_PERIOD_S,
+            STALE_LIMITS_S,
+            self.controller.adjust_limits,
+            self.controller.adjustment_pauses_s(),
+        )
+        self._list_upstream(settings)
+        # Without adjustments the limits stay as they are: no reason to lose the requests.
+        listed = partial(health.add, pages=(READYZ,), is_blocking=False)
+        listed("limits", look=self._adjustments.problem)
+        listed(CONFIGURATION)
+        self._list_enforcement(settings)
+        self.config_status = ConfigStatus()
+        self.objects = ObjectSource(settings, self.controller, health, self._on_load)
+        self.counts = CountsInForce(settings, clock, self.costs, health)
+
+    @property
+    def identities(self) -> Identities:
+        """Those in force."""
+        return self.identification.current
+
+    async def start(self, is_admin_local: Callable[[], bool]) -> None:
+        """Put the objects in force, those of a Kubernetes API within the time of the settings.
+
+        `is_admin_local` says whether only this machine reaches the API of a store.
+
+        OperatorError if objects cannot be used.
+        """
+        await self.objects.start(is_admin_local)
+        await self.objects.wait()
+
+    def begin(self) -> None:
+        """Keep all up to date from now on: requests may come."""
+        self._adjustments.start()
+        self.upstream.start()
+        self.identification.start()
+        self.counts.start()
+
+    def _list_enforcement(self, settings: Settings) -> None:
+        """List a check that fails while flow control only observes."""
+        self._health.discard(ENFORCEMENT)
+        if settings.flow_control.enforcement == OBSERVE:
+            self._health.add(ENFORCEMENT, pages=(READYZ,), is_blocking=False, problem=OBSERVES)
+
+    def _list_upstream(self, settings: Settings) -> None:
+        """List the check of the server behind, as the settings want."""
+        self._health.discard(UPSTREAM)
+        # A new process would fare no better: only /readyz may fail, and only if asked to.
+        is_needed = settings.upstream.fails_readiness
+        self._health.add(
+            UPSTREAM,
+            pages=(READYZ,) if is_needed else PAGES,
+            is_blocking=is_needed,
+            look=self.upstream.health,
+        )
+
+    async def prepare(self, settings: Settings) -> Change:
+        """Make what other settings need.
+
+        Raises:
+            OperatorError: Something cannot be used; a line for each problem.
+        """
+        changes: list[Change] = []
+
+        def commit() -> None:
+            for change in changes:
+                change.commit()
+            self._configure(settings)
+
+        def discard() -> None:
+            for change in changes:
+                change.discard()
+
+        try:
+            await prepare_all((self.identification, self.objects, self.counts), settings, changes)
+        except BaseException:
+            discard()
+            raise
+        return Change(commit, discard)
+
+    def _configure(self, settings: Settings) -> None:
+        """Put the rest of the settings in force."""
+        flow_control = settings.flow_control
+        self.served.configure(settings, self.identification.identification)
+        self.upstream.configure(settings.upstream)
+        self._list_upstream(settings)
+        self._list_enforcement(settings)
+        self.controller.adjust_promptly(is_prompt=flow_control.limit_adjustment == PROMPT)
+        seats = flow_control.server_concurrency_limit
+        if seats != self.controller.server_concurrency_limit:
+            self.controller.resize(seats)
+        self._note_limits()
+        self.settings = settings
+
+    async def read_again(self) -> None:
+        """Take what has changed of files, as is done when they change by themselves."""
+        await self.identities.files.check()
+        await self.objects.read_again()
+
+    def stop_waiting(self) -> None:
+        """Do not wait for objects that are yet to come."""
+        self.objects.stop_waiting()
+
+    def stop(self) -> None:
+        """Put nothing in force any more, and ask nobody for it; harmless if it never began."""
+        self._adjustments.stop()
+        self.upstream.stop()
+        self.objects.end_watching()
+        self.counts.close()
+
+    async def close(self) -> None:
+        """Ask nobody who clients are any more, and finish writes; `stop` comes first."""
+        await self.identification.close()
+        await self.objects.close()
+
+    def _on_load(
+        self, problems: tuple[Problem, ...], dangling: tuple[str, ...], *, is_whole: bool
+    ) -> None:
+        """Say everywhere what became of the configuration."""
+        texts = tuple(parts_of(problems))
+        self.config_status.loaded(len(problems), time.time())
+        self._events.loaded(
+            time.time(), self.controller.generation, texts, dangling, is_whole=is_whole
+        )
+        # With problems, too: where objects come one by one, all others are in force.
+        self._note_limits()
+        lacking = shortfall(texts, dangling, is_whole=is_whole)
+        self._health.report(CONFIGURATION, lacking or None)
+
+    def _note_limits(self) -> None:
+        self.kinds.set_limits(
+            self._clock.now_ns(), self.controller.waiting_limit, self.controller.executing_limit
+        )

@@ -1,0 +1,112 @@
+"""What all connections of one listener share, whichever cluster their requests are of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.proxy.absences import Absences
+from apfproxy.proxy.client_limits import ClientLimits, LimitsInForce
+from apfproxy.proxy.read_buffer import READ_BYTES
+from apfproxy.proxy.traces import made_audit_lines
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from apfproxy.clock import Clock
+    from apfproxy.proxy.counters import ListenerCounters
+    from apfproxy.settings import Settings
+
+MAX_KEPT_SUFFIXES = 4096
+"""Addresses of clients as bytes, shared by their connections."""
+
+
+class OpenConnection(Protocol):
+    """A client's connection, as the server sees it.
+
+    Attributes:
+        deadline_ns: When `on_deadline` is due, or 0.
+    """
+
+    deadline_ns: int
+
+    def on_deadline(self) -> None:
+        """The deadline is over; raises nothing."""
+
+    def forget_peer(self) -> None:
+        """Judge anew what kind of client this is, when its next request comes."""
+
+    def forget_senders(self) -> None:
+        """Forget by what it is known, of which its kind has forgotten some."""
+
+    def hasten(self, deadline_ns: int) -> None:
+        """Let the connection, if it is idle, close by then at the latest."""
+
+    @property
+    def has_seats(self) -> bool:
+        """Whether a request of it has seats."""
+
+    @property
+    def has_long_answer(self) -> bool:
+        """Whether the answer of a long-running request is under way."""
+
+    def end_long_answer(self) -> None:
+        """End it as if it were through; raises nothing."""
+
+    def leave(self) -> None:
+        """Close at once, as if the client had."""
+
+
+class ListenerContext:
+    """What connections need before they know whose request it is, and what exists once.
+
+    Attributes:
+        absences: Hears of clients that leave while nothing is read of them.
+        audit_lines: Header lines of new Audit-IDs.
+        connections: Clients' connections that are open, in the order in which they came.
+        held_bytes: Of a connection at most, before it is read no more.
+        in_force: Limits and time-outs.
+        is_draining: Whether answers say that their connection closes.
+        is_plain: Whether own answers to what is no cluster's request are not Kubernetes'.
+        limits: Counts what clients take.
+        linger_ns: Until a connection closes whose last answer is through.
+        on_connection_closed: Called after each client's connection that closes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        counters: ListenerCounters,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.counters = counters
+        self.clock = clock
+        self.loop = loop
+        self.absences = Absences(loop)
+        self.audit_lines = made_audit_lines()
+        self.linger_ns = 2_000_000_000
+        self.held_bytes = READ_BYTES // 2
+        self.is_draining = False
+        self._suffixes: dict[bytes, bytes] = {}
+        self.on_connection_closed: Callable[[], None] = lambda: None
+        self.connections: dict[OpenConnection, None] = {}
+        self.is_plain = PRESETS[settings.preset].is_plain
+        self.limits = ClientLimits(settings.downstream.limits, counters, is_plain=self.is_plain)
+        self.in_force = LimitsInForce.of(settings)
+
+    def configure(self, settings: Settings) -> None:
+        """Put settings in force, for what comes from now on."""
+        self.in_force = LimitsInForce.of(settings)
+        self.is_plain = PRESETS[settings.preset].is_plain
+        self.limits.configure(settings.downstream.limits, is_plain=self.is_plain)
+
+    def intern(self, suffix: bytes) -> bytes:
+        """The same bytes, one object for all connections of a client."""
+        if len(self._suffixes) >= MAX_KEPT_SUFFIXES:
+            self._suffixes.clear()
+        return self._suffixes.setdefault(suffix, suffix)
+
+    def __repr__(self) -> str:
+        return f"<ListenerContext: {len(self.connections)} connections>"

@@ -1,0 +1,126 @@
+"""One cluster as requests meet it: its flow control, its connections, and what they share."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from apfproxy.faults import Part, contained, report
+from apfproxy.flowcontrol.flow_control import FlowControl
+from apfproxy.proxy.context import Context
+from apfproxy.proxy.identification import NO_IDENTIFICATION
+from apfproxy.proxy.pool import Pool
+from apfproxy.proxy.targets import Targets
+from apfproxy.settings import OBSERVE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.flow_control import FlowObserver
+    from apfproxy.flowcontrol.kind_meter import KindMeter
+    from apfproxy.flowcontrol.learned_costs import LearnedCosts
+    from apfproxy.flowcontrol.work_estimate import WorkEstimator
+    from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.identification import Identification
+    from apfproxy.proxy.listener_context import ListenerContext
+    from apfproxy.proxy.request_log import RequestLog
+    from apfproxy.settings import Settings
+
+
+class ServedCluster:
+    """The proxy of one cluster, without the connections of clients.
+
+    Attributes:
+        context: What its requests share.
+        pool: The connections to its server.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        listener: ListenerContext,
+        controller: Controller,
+        estimator: WorkEstimator,
+        costs: LearnedCosts,
+        kinds: KindMeter,
+        counters: ProxyCounters,
+        identification: Identification = NO_IDENTIFICATION,
+    ) -> None:
+        self.settings = settings
+        self._loop = listener.loop
+        clock = listener.clock
+        self.pool = Pool(settings.upstream, counters, clock.now_ns, identification.client_tls)
+        flow_control = FlowControl(
+            controller,
+            estimator,
+            costs,
+            kinds,
+            clock,
+            unix_s=lambda: int(time.time()),
+            on_error=self._on_error_of(settings),
+        )
+        self.context = Context(
+            settings,
+            listener,
+            flow_control,
+            Targets(flow_control, settings),
+            self.pool,
+            counters,
+            identification,
+        )
+        self._idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
+
+    def _on_error_of(self, settings: Settings) -> Callable[[Exception], None] | None:
+        """What hears of errors in passages that are only observed; None where none is."""
+        return self._on_error if settings.flow_control.enforcement == OBSERVE else None
+
+    def _on_error(self, error: Exception) -> None:
+        """Tell of an error in a passage that is only observed; its request goes on."""
+        report(
+            Part.CONNECTION, error, "an error of the proxy itself: a passage ends", loop=self._loop
+        )
+
+    def observe(self, access_log: RequestLog | None, top_flows: FlowObserver | None) -> None:
+        """Tell of requests from now on."""
+        self.context.access_log = access_log
+        self.context.flow_control.top_flows = top_flows
+
+    def configure(self, settings: Settings, identification: Identification) -> None:
+        """Put other settings in force, for what comes from now on."""
+        context = self.context
+        if settings.flow_control.enforcement != self.settings.flow_control.enforcement:
+            # Another one: requests under way go on as they began.
+            context.enforce(context.flow_control.but(self._on_error_of(settings)))
+        self.settings = settings
+        self._idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
+        self.pool.configure(settings.upstream, identification.client_tls)
+        context.configure(settings, identification)
+
+    def forget_identities(self) -> None:
+        """Find out anew who asks, from each client's next request on."""
+        self.context.forget_identities()
+
+    def on_sweep(self, now_ns: int, period_ns: int) -> None:
+        """Look at what waits for clients, and at idle connections.
+
+        Args:
+            now_ns: The time.
+            period_ns: The time since the last call.
+        """
+        with contained(Part.SWEEP, self._loop):
+            self.context.slow_readers.on_sweep(period_ns)
+        with contained(Part.SWEEP, self._loop):
+            self.pool.close_idle(now_ns - self._idle_ns)
+
+    def stop(self) -> None:
+        """Close all connections to the server at once; those of clients are closed by now."""
+        for answer in list(self.context.abandoned):
+            try:
+                answer.end()
+            except Exception as error:  # noqa: BLE001  it is of this one alone
+                answer.fail(error)
+        self.pool.close()
+
+    def __repr__(self) -> str:
+        return f"<ServedCluster: {self.pool!r}>"
