@@ -32,9 +32,11 @@ INTERPRETED = {
     "proxy/absences.py": "clients that are not read from",
     "proxy/bounded_cache.py": "it has `__weakref__` and `__del__`",
     "proxy/connect_failure.py": "failures only",
+    "proxy/connecting.py": "once a connection",
     "proxy/guarded.py": "wraps methods, of any signature",
     "proxy/question.py": "probes only",
     "proxy/tls.py": "at the start and the end of connections",
+    "proxy/tls_sessions.py": "OpenSSL calls it, and it has a base class of Python's",
     "proxy/tunnel.py": "upgraded connections",
     "proxy/upgrade.py": "upgraded connections",
 }

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from apfproxy.observe.configuration_events import ConfigurationEvents
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.proxy.listener_context import ListenerContext
+    from apfproxy.proxy.pool import Pool
     from apfproxy.settings import Settings
 
 STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
@@ -97,8 +98,13 @@ class Cluster:
             self.counters,
             self.identification.identification,
         )
+        first = next(iter(self.served.pool.endpoints), None)
         self.upstream = UpstreamWatch(
-            settings.upstream, self.counters.upstream, self.served.pool, loop, clock.now_ns
+            settings.upstream,
+            first.counters if first is not None else self.counters.unattributed,
+            FirstEndpoint(self.served.pool),
+            loop,
+            clock.now_ns,
         )
         self._adjustments = Recurring(
             Part.LIMITS,
@@ -235,3 +241,20 @@ class Cluster:
         self.kinds.set_limits(
             self._clock.now_ns(), self.controller.waiting_limit, self.controller.executing_limit
         )
+
+
+class FirstEndpoint:
+    """Asks the endpoint that is named first."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def count_awaiting(self) -> int:
+        """Requests sent that have no answer yet."""
+        return sum(each.count_awaiting() for each in self._pool.endpoints)
+
+    async def probe(self, *, asks: bool) -> bool:
+        """As of `Endpoint.probe`."""
+        for endpoint in self._pool.endpoints:
+            return await endpoint.probe(asks=asks)
+        raise OSError("no address of a server is known")

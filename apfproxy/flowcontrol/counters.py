@@ -39,6 +39,12 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
+    def add(self, other: Histogram) -> None:
+        """Count all that another one of the same bounds has counted."""
+        for index, count in enumerate(other.counts):
+            self.counts[index] += count
+        self.sum += other.sum
+
 
 def _durations() -> Histogram:
     return Histogram(DURATION_BOUNDS_NS)

@@ -111,9 +111,7 @@ class AbandonedAnswer(AnswerSink):
     def on_broken(self, reason: str, *, may_retry: bool) -> None:  # noqa: ARG002  as above
         """The origin has given up, too."""
         # Answers that nobody waits for are not counted, so that this says nothing of how many fail.
-        self._context.counters.upstream.fail(
-            UpstreamFailure.BROKEN_ANSWER, reason, is_telling=False
-        )
+        self._upstream.endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason, is_telling=False)
         self.end()
 
     def on_upstream_writable(self) -> None:

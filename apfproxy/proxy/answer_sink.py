@@ -59,8 +59,9 @@ class AnswerSink(ABC):
 
         Args:
             reason: What went wrong.
-            may_retry: Whether the connection had been used before and no byte of an answer came,
-                so that the origin probably closed it before it saw the request.
+            may_retry: Whether no byte of an answer came, and either the connection had been used
+                before, so that the server probably closed it before it saw the request, or there
+                is another server.
         """
 
     @abstractmethod

@@ -65,6 +65,12 @@ CLOSED_AT_ONCE = ConnectFailure(
     "the origin closed the connection at once",
     "connections are closed at once",
 )
+NO_ENDPOINT = ConnectFailure(
+    UpstreamFailure.CONNECT,
+    503,
+    "no address of the origin is known yet",
+    "no address of a server is known",
+)
 
 
 def connect_failure(error: Exception) -> ConnectFailure:

@@ -59,7 +59,7 @@ All of `DURATION_BOUNDS_NS` are among them: the metric has those only."""
 
 @dataclass(slots=True, eq=False, repr=False)
 class UpstreamCounters:
-    """What the server behind did.
+    """What one server behind did, or several.
 
     Attributes:
         answers: Status code of a final answer to the number of them.
@@ -88,6 +88,17 @@ class UpstreamCounters:
         for code, number in self.answers.items():
             found[CLASSES[min(code // 100, len(CLASSES)) - 1]] += number
         return found
+
+    def add(self, other: UpstreamCounters) -> None:
+        """Count what another server did, too."""
+        for code, number in other.answers.items():
+            self.answers[code] = self.answers.get(code, 0) + number
+        for failure, count in other.failures.items():
+            self.failures[failure] += count
+        self.head_ns.add(other.head_ns)
+        self.telling += other.telling
+        if other.last_problem:
+            self.last_failure, self.last_problem = other.last_failure, other.last_problem
 
     def fail(self, failure: UpstreamFailure, problem: str, *, is_telling: bool = True) -> None:
         """Count a failure, and remember what an operator has to know of it, in some words."""
@@ -156,8 +167,9 @@ class ProxyCounters:
         slow_reader_releases: Requests whose seats went back since only their client was waited for.
         slow_readers_open: Those of them whose answer is still under way; a gauge.
         tunnels_by_protocol: `websocket` or `SPDY/3.1`, to upgraded connections so far.
-        upstream: What the server behind did.
-        upstream_handshakes: With the server behind, that succeeded, by kind; those of probes, too.
+        endpoints: What each server behind did, by the endpoint.
+        unattributed: The same of servers that are gone, and of requests that had none.
+        upstream_handshakes: With the servers behind, that succeeded, by kind; those of probes, too.
     """
 
     listener: ListenerCounters = field(default_factory=ListenerCounters)
@@ -174,7 +186,8 @@ class ProxyCounters:
         default_factory=lambda: {"SPDY/3.1": 0, "websocket": 0}
     )
     tunnels_open: int = 0
-    upstream: UpstreamCounters = field(default_factory=UpstreamCounters)
+    endpoints: dict[object, UpstreamCounters] = field(default_factory=dict)
+    unattributed: UpstreamCounters = field(default_factory=UpstreamCounters)
     upstream_connections_opened: int = 0
     upstream_handshakes: dict[Handshake, int] = field(
         default_factory=lambda: dict.fromkeys(Handshake, 0)
@@ -189,6 +202,18 @@ class ProxyCounters:
     def own_by_status(self) -> dict[int, int]:
         """Status code to final answers that the proxy gave itself, to whatever came."""
         return _sum_of(self.own_answers, self.listener.own_answers)
+
+    @property
+    def upstream(self) -> UpstreamCounters:
+        """What all servers behind did, added up anew."""
+        found = UpstreamCounters()
+        for each in (self.unattributed, *self.endpoints.values()):
+            found.add(each)
+        return found
+
+    def leave(self, endpoint: object) -> None:
+        """Count what a server did with those that are gone."""
+        self.unattributed.add(self.endpoints.pop(endpoint))
 
     @property
     def requests_by_status(self) -> dict[int, int]:

@@ -196,7 +196,9 @@ class Exchange(Forwarding):
             else:
                 self._set_deadline(now_ns)
             # `_connect`, in place where it can be.
-            upstream = context.pool.take() if upgrade is None else None
+            upstream = None
+            if upgrade is None:
+                upstream = context.pool.take(is_long=self.request.is_long_running)
             if upstream is None:
                 self._connect()
             else:
@@ -282,7 +284,8 @@ class Exchange(Forwarding):
         self._count_failed()
         waited_ns = self._context.clock.now_ns() - self._sent_ns
         waited_s = waited_ns / 1e9
-        self._context.counters.upstream.fail(
+        counters = self._context.counters.unattributed if upstream is None else upstream.endpoint
+        counters.fail(
             UpstreamFailure.ANSWER_TIMEOUT,
             f"no answer within {waited_s:.{0 if waited_s >= 2 else 1}f} s",
             is_telling=waited_ns >= min(_TELLING_NS, self._context.in_force.answer_timeout_ns),
@@ -290,5 +293,5 @@ class Exchange(Forwarding):
         if upstream is not None:
             # Perhaps the origin's machine is gone.  Then the idle connections of that time are
             # dead, too, and each would cost another request its whole time.
-            self._context.pool.close_idle(self._sent_ns)
+            upstream.endpoint.close_idle(self._sent_ns)
         self._reply_status(504, "the origin did not answer in time", Failure.UPSTREAM_TIMEOUT)

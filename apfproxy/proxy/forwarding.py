@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from apfproxy.proxy.read_buffer import Piece
-    from apfproxy.proxy.upstream import UpstreamConnection
+    from apfproxy.proxy.upstream import EndpointBase, UpstreamConnection
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _IDEMPOTENT: Final = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
@@ -57,7 +57,7 @@ class Forwarding(ExchangeBase):
         pool = self._context.pool
         # One that will be a tunnel is of nobody else before or after.
         is_new = self.head.upgrade is not None
-        upstream = None if is_new else pool.take()
+        upstream = None if is_new else pool.take(is_long=self.request.is_long_running)
         if upstream is None:
             self.state = LINE_UP[self.state]
             pool.wait(self, is_new=is_new)
@@ -68,6 +68,9 @@ class Forwarding(ExchangeBase):
         """Send the request."""
         self.state = AWAITING if self.state is NEW else SEND[self.state]
         self._upstream = connection
+        ticket = self.passage.ticket
+        if ticket is not None:
+            connection.hold(ticket.estimate.max_seats)
         client, held = self._client, self._held
         lines = self.request.identity_lines
         if self._context.has_audit_ids and (line := self._audit_line()) is self._made_line:
@@ -122,10 +125,9 @@ class Forwarding(ExchangeBase):
         """Pass the final head on, with as much of the body as came with it."""
         context, client, request, status = self._context, self._client, self.head, head.status
         now_ns = context.clock.now_ns()
-        origin = context.counters.upstream
-        answers = origin.answers
-        answers[status] = answers.get(status, 0) + 1
-        origin.head_ns.observe(now_ns - self._sent_ns)
+        upstream = self._upstream
+        assert upstream is not None
+        upstream.endpoint.answered(status, now_ns - self._sent_ns)
         if status >= _FIRST_SERVER_ERROR:
             self._count_failed()
         self._status = status
@@ -177,6 +179,12 @@ class Forwarding(ExchangeBase):
     def _go_on_as_long_as_it_likes(self, now_ns: int) -> None:
         """The answer may never end: its seats go back, and its time is not limited."""
         self._client.deadline_ns = 0
+        self._release(now_ns)
+
+    def _release(self, now_ns: int) -> None:
+        """Give the seats back before the answer is through."""
+        if self._upstream is not None:
+            self._upstream.release_seats()
         self.passage.release(now_ns)
 
     def _start_watch(self, body: Piece) -> None:
@@ -192,7 +200,7 @@ class Forwarding(ExchangeBase):
 
     @guarded
     def _on_watch_initialized(self) -> None:
-        self.passage.release(self._context.clock.now_ns())
+        self._release(self._context.clock.now_ns())
 
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
         """Begin the tunnel that the origin agrees to.
@@ -206,9 +214,7 @@ class Forwarding(ExchangeBase):
             raise ResponseError("an answer 101 before the request was whole")
         assert upstream is not None
         self.state = SWITCH[self.state]
-        origin = context.counters.upstream
-        origin.answers[head.status] = origin.answers.get(head.status, 0) + 1
-        origin.head_ns.observe(context.clock.now_ns() - self._sent_ns)
+        upstream.endpoint.answered(head.status, context.clock.now_ns() - self._sent_ns)
         self._status = head.status
         if self.request.is_watch:
             self._start_watch(rest)
@@ -249,10 +255,11 @@ class Forwarding(ExchangeBase):
 
     def on_broken(self, reason: str, *, may_retry: bool) -> None:
         """The origin's connection is gone before the answer was whole."""
-        self._upstream = None
-        head = self.head
+        upstream, self._upstream = self._upstream, None
+        assert upstream is not None
+        head, endpoint = self.head, upstream.endpoint
         if self.state is not AWAITING:
-            self._count_broken(reason)
+            self._count_broken(endpoint, reason)
             # The client must not take what it has for the whole.
             now_ns = self._context.clock.now_ns()
             self._finish(BREAK, now_ns, Failure.UPSTREAM, f"the server broke off: {reason}")
@@ -267,14 +274,16 @@ class Forwarding(ExchangeBase):
             self._was_retried = True
             self._context.counters.upstream_retries += 1
             self.state = RETRY[self.state]
+            if not upstream.was_used:  # else it was most likely closed for being idle
+                endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason)
             # Never one of the idle connections, which may be as stale: the line gets new ones.
-            self._context.pool.wait(self)
+            self._context.pool.wait(self, avoided=endpoint)
         else:
-            self._count_broken(reason)
+            self._count_broken(endpoint, reason)
             self._reply_status(502, f"the origin did not answer: {reason}", Failure.UPSTREAM)
 
-    def _count_broken(self, reason: str) -> None:
-        self._context.counters.upstream.fail(UpstreamFailure.BROKEN_ANSWER, reason)
+    def _count_broken(self, endpoint: EndpointBase, reason: str) -> None:
+        endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason)
         if self._status < _FIRST_SERVER_ERROR:  # else it has been counted
             self._count_failed()
 
@@ -404,4 +413,4 @@ class Forwarding(ExchangeBase):
         if self._context.slow_readers.admit(found.level):
             self._slow_level = found.level.name
             self._context.slow_readers.watched.pop(self, None)
-            self.passage.release(self._context.clock.now_ns())
+            self._release(self._context.clock.now_ns())

@@ -1,46 +1,52 @@
-"""The connections to the origin: lent one request at a time, kept while they are of use."""
+"""The servers behind, and the line of requests that wait for a connection to one of them.
+
+1. A request goes to the one of two endpoints, drawn by their shares, whose requests hold fewer
+   seats for its share.  A watch or a tunnel, which holds seats for a moment only, goes to the one
+   with fewer connections in use.
+2. Who finds no idle connection there gets a new one, or stands in line where a bound is reached.
+   Whatever connection comes first, of whichever endpoint, serves the line.
+3. A connection that cannot be made is tried at the other endpoints before a request fails.
+4. Endpoints that fail get no requests.  Where all fail, all get some: to ask is better than to
+   refuse for sure.
+5. An endpoint that is named no more is drained: its requests end, and it gets no others.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import socket
+import random
 import time
 from collections import OrderedDict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, cast
+from math import gcd
+from typing import TYPE_CHECKING, Final, Protocol
 
-from apfproxy.faults import Part, contained, report
+from apfproxy.faults import Part, report
 from apfproxy.proxy.connect_failure import (
     CLOSED_AT_ONCE,
-    CONNECTION,
+    NO_ENDPOINT,
     ORIGIN_FAILURES,
     OWN_FAILURE,
-    TLS_HANDSHAKE,
-    ConnectTimeoutError,
+    ConnectFailure,
     connect_failure,
 )
-from apfproxy.proxy.question import is_answered
-from apfproxy.proxy.tls import handshake_of
+from apfproxy.proxy.connecting import watch_over
+from apfproxy.proxy.endpoint import Endpoint
+from apfproxy.proxy.endpoint_state import UP
 from apfproxy.proxy.upstream import UpstreamConnection
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from apfproxy.proxy.connect_failure import ConnectFailure
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.tls import ClientTls
-    from apfproxy.settings import UpstreamSettings
+    from apfproxy.proxy.upstream import EndpointBase
+    from apfproxy.settings import EndpointAddress, UpstreamSettings
 
-
-KEEP_ALIVE = {
-    "TCP_KEEPIDLE": 15,
-    "TCP_KEEPINTVL": 5,
-    "TCP_KEEPCNT": 3,
-    "TCP_USER_TIMEOUT": 15_000,
-}
-"""Seconds without a word before the first probe (as of Go's), between probes, probes without an
-answer; and milliseconds for which what was sent may stay unacknowledged."""
+SLOTS_PER_ENDPOINT: Final = 20
+"""Of the wheel from which endpoints are drawn, for the largest share: a twentieth of it is the
+least that an endpoint gets."""
 
 
 class Borrower(Protocol):
@@ -56,14 +62,36 @@ class Borrower(Protocol):
         """End after an error of the program in one of these; never raises."""
 
 
+class Place:
+    """A place in line.
+
+    Attributes:
+        arrival: Counts up.
+        avoided: Whose connections will not do, since it just failed the request; None for any.
+    """
+
+    __slots__ = ("arrival", "avoided")
+
+    def __init__(self, arrival: int, avoided: EndpointBase | None) -> None:
+        self.arrival = arrival
+        self.avoided = avoided
+
+
 class Pool:
-    """A bounded set of connections to one origin.
+    """A bounded set of connections to some endpoints.
 
-    The connection used last is lent first, so that the others grow idle and are closed.
-    Who finds none idle gets a new one, or waits in line where the bound is reached.
+    Args:
+        settings: Of the servers behind.
+        counters: Of the data plane.
+        now_ns: The clock.
+        tls: How to speak TLS with them; None if no endpoint does.
+        draw: A random number of [0, 1).
 
-    A connection is of the identity with which it was opened: `renew` begins another one, and no
-    connection from before, idle, busy or on its way, gets a further request.
+    Attributes:
+        endpoints: Those in force, in the order in which they are named.
+        draining: Those that are named no more, but have connections in use.
+        on_change: Called after the endpoints, or the state of one, have changed.
+        on_endpoint_failing: Called when requests failed at one as often in a row as they may.
     """
 
     def __init__(
@@ -72,58 +100,177 @@ class Pool:
         counters: ProxyCounters,
         now_ns: Callable[[], int] = time.monotonic_ns,
         tls: ClientTls | None = None,
+        draw: Callable[[], float] = random.random,
     ) -> None:
         assert tls is not None or not settings.address.is_tls
         self._settings = settings
-        self._tls = tls if settings.address.is_tls else None
+        self._tls = tls
         self._now_ns = now_ns
         self._counters = counters
-        # The dictionary's order is that of use: the last one lent first, the first one stale first.
-        self._idle: dict[UpstreamConnection, None] = {}
-        self._open: set[UpstreamConnection] = set()
+        self._draw = draw
+        self.on_change: Callable[[], None] = _ignore
+        self.on_endpoint_failing: Callable[[Endpoint], None] = _ignore_one
         self._connects: set[asyncio.Task[None]] = set()
-        self._generation = 0
-        # Open since before the last renewal; empty most of the time.
-        self._stale: set[UpstreamConnection] = set()
         # Insertion order is the line; a borrower that leaves is taken out in constant time.
-        # Those who need a connection without a past stand in a line of their own; the numbers say
+        # Those who need a connection without a past stand in a line of their own; the places say
         # who of the two first ones came first.
-        self._line: OrderedDict[Borrower, int] = OrderedDict()
-        self._new_line: OrderedDict[Borrower, int] = OrderedDict()
+        self._line: OrderedDict[Borrower, Place] = OrderedDict()
+        self._new_line: OrderedDict[Borrower, Place] = OrderedDict()
         self._arrivals = 0
+        self.endpoints: tuple[Endpoint, ...] = ()
+        self.draining: dict[Endpoint, None] = {}
+        # What `take` looks at: the endpoint if it is the only one, and else from where to draw.
+        self._only: Endpoint | None = None
+        self._wheel: list[Endpoint] = []
+        self._cap = 0
+        self._put(self._made(settings.addresses))
+
+    # Endpoints.
 
     def configure(self, settings: UpstreamSettings, tls: ClientTls | None) -> None:
-        """Put other settings in force; another origin, or another identity there, as of `renew`."""
+        """Put other settings in force; another identity as of `Endpoint.renew`.
+
+        Endpoints that are found out, and not in the settings, stay as they are.
+        """
         assert tls is not None or not settings.address.is_tls
         before, self._settings = self._settings, settings
-        is_same = (settings.address, settings.identity, settings.token_file) == (
-            before.address,
+        is_other_identity = tls is not self._tls or (settings.identity, settings.token_file) != (
             before.identity,
             before.token_file,
         )
-        if not is_same or tls is not self._tls:
-            self._tls = tls
+        self._tls = tls
+        for endpoint in self.endpoints:
+            endpoint.configure(endpoint.address, settings, tls)
+        if settings.addresses != before.addresses:
+            self._put(self._made(settings.addresses))
+        else:
+            self.weigh()
+        if is_other_identity:
             self.renew()
         self._connect_for_the_line()
+
+    def set_endpoints(self, addresses: Iterable[EndpointAddress]) -> None:
+        """Have other endpoints; those that are named again stay as they are."""
+        self._put(self._made(addresses))
+        self._connect_for_the_line()
+
+    def _made(self, addresses: Iterable[EndpointAddress]) -> list[Endpoint]:
+        known = {(each.address.address, each.address.server_name): each for each in self.endpoints}
+        found: dict[Endpoint, None] = {}
+        for address in addresses:
+            endpoint = known.get((address.address, address.server_name))
+            if endpoint is None:
+                endpoint = Endpoint(self, address, self._settings, self._counters, self._tls)
+                self._counters.endpoints[endpoint] = endpoint.counters
+                known[address.address, address.server_name] = endpoint
+            else:
+                endpoint.configure(address, self._settings, self._tls)
+            found[endpoint] = None
+        return list(found)
+
+    def _put(self, endpoints: list[Endpoint]) -> None:
+        before, self.endpoints = self.endpoints, tuple(endpoints)
+        self.weigh()
+        for endpoint in before:
+            if endpoint not in self.endpoints:
+                self.draining[endpoint] = None
+                endpoint.drain()
+                self._forget_if_drained(endpoint)
+        self.on_change()
+
+    def _forget_if_drained(self, endpoint: Endpoint) -> None:
+        if endpoint in self.draining and not endpoint.open and not endpoint.connecting:
+            del self.draining[endpoint]
+            self._counters.leave(endpoint)
+
+    def weigh(self) -> None:
+        """Have requests drawn by the shares and states that endpoints have now."""
+        endpoints = self.endpoints
+        self._cap = self._settings.max_requests_per_endpoint or 0
+        usable = [each for each in endpoints if each.state is UP] or list(endpoints)
+        for endpoint in endpoints:
+            endpoint.is_one_of_several = len(endpoints) > 1
+            endpoint.is_drawn = endpoint in usable
+            endpoint.share = endpoint.address.weight * endpoint.ramp
+        is_alone = len(endpoints) == 1 and not self._cap
+        self._only = endpoints[0] if is_alone else None
+        self._wheel = wheel_of(usable)
+        self._connect_for_the_line()
+
+    @property
+    def healthy_count(self) -> int:
+        """Endpoints that get requests because they are well."""
+        return sum(each.state is UP for each in self.endpoints)
+
+    def _choose(self, *, is_long: bool) -> Endpoint | None:
+        """The endpoint for a request; None if none has room, or there is none."""
+        wheel = self._wheel
+        size = len(wheel)
+        if size < 2:
+            found = wheel[0] if wheel else None
+        else:
+            first = int(self._draw() * size)
+            second = first + 1 + int(self._draw() * (size - 1))
+            found = wheel[first]
+            other = wheel[second if second < size else second - size]
+            if other is not found and is_less_loaded(other, found, is_long=is_long):
+                found = other
+        if self._cap and found is not None and found.busy_count >= self._cap:
+            return self._least_loaded(None)
+        return found
+
+    def _least_loaded(self, avoided: EndpointBase | None) -> Endpoint | None:
+        """The best endpoint for another connection; None if none has room, or there is none.
+
+        The one that is avoided is it only if there is no other.
+        """
+        best, best_key = None, (True, True, 0.0, 0.0)
+        for each in dict.fromkeys(self._wheel):
+            busy = each.busy_count
+            if self._cap and busy >= self._cap:
+                continue
+            key = (each is avoided, bool(each.idle), each.seats / each.share, busy / each.share)
+            if best is None or key < best_key:
+                best, best_key = each, key
+        return best
+
+    # Connections.
 
     def limit(self, max_connections: int) -> None:
         """Have no more connections than that at once."""
         self._settings = replace(self._settings, max_connections=max_connections)
 
-    def take(self) -> UpstreamConnection | None:
-        """An idle connection, or None: then `wait` for one."""
-        return self._idle.popitem()[0] if self._idle else None
+    def take(self, *, is_long: bool = False) -> UpstreamConnection | None:
+        """An idle connection, or None: then `wait` for one.
 
-    def wait(self, borrower: Borrower, *, is_new: bool = False) -> None:
+        Args:
+            is_long: Whether the request may go on for as long as it likes.
+        """
+        endpoint = self._only
+        if endpoint is None:
+            endpoint = self._choose(is_long=is_long)
+            if endpoint is None:
+                return None
+        idle = endpoint.idle
+        return idle.popitem()[0] if idle else None
+
+    def wait(
+        self, borrower: Borrower, *, is_new: bool = False, avoided: EndpointBase | None = None
+    ) -> None:
         """Stand in line; the borrower is called back, never from inside this call.
 
         Args:
             borrower: Who waits.
             is_new: Whether only a connection that has carried no request will do, as for an
                 upgrade.  It counts in the bound like any other; an idle one makes way for it.
+            avoided: The endpoint that has failed the request, so that another one gets it, if
+                there is one.
         """
         self._arrivals += 1
-        (self._new_line if is_new else self._line)[borrower] = self._arrivals
+        if avoided is not None and not any(each is not avoided for each in self._wheel):
+            avoided = None
+        line = self._new_line if is_new else self._line
+        line[borrower] = Place(self._arrivals, avoided)
         self._connect_for_the_line()
 
     def leave(self, borrower: Borrower) -> None:
@@ -133,95 +280,76 @@ class Pool:
 
     def put_back(self, connection: UpstreamConnection, now_ns: int) -> None:
         """Take a connection back whose request and answer are through."""
+        connection.release_seats()
         if connection.is_closed:
             return
-        if (self._stale and connection in self._stale) or (
+        endpoint = connection.endpoint
+        if (endpoint.stale and connection in endpoint.stale) or (
             self._new_line and self._has_to_make_way()
         ):
             connection.abort()
             return
         if connection.is_read_paused:
             connection.resume_reading()
-        if self._line:
-            borrower, _ = self._line.popitem(last=False)
-            lend(connection, borrower)
-            return
+        if self._line and endpoint.is_drawn:
+            borrower = first_for(self._line, endpoint)
+            if borrower is not None:
+                del self._line[borrower]
+                lend(connection, borrower)
+                return
         connection.idle_since_ns = now_ns
-        self._idle[connection] = None
+        endpoint.idle[connection] = None
+        if self._line:
+            self._connect_for_the_line()
 
     def renew(self) -> None:
-        """Begin another identity: no connection from before gets a further request.
+        """Begin another identity everywhere, as of `Endpoint.renew`."""
+        for endpoint in self.endpoints:
+            endpoint.renew()
 
-        Idle ones are closed at once, busy ones when they are put back, and one that is being made
-        as soon as it is there; who waits for it waits for another one.
-        """
-        self._generation += 1
-        self._stale = set(self._open)
-        for connection in list(self._idle):
-            connection.abort()
-
-    def forget(self, connection: UpstreamConnection) -> None:
-        """A connection is closed."""
-        if self._tls is not None:
-            with contained(Part.POOL):
-                self._tls.context.remember(connection.transport, time.time())
-        self._open.discard(connection)
-        self._stale.discard(connection)
-        self._idle.pop(connection, None)
+    def on_closed(self, endpoint: Endpoint) -> None:
+        """A connection of an endpoint is closed."""
+        if self.draining:
+            self._forget_if_drained(endpoint)
         self._connect_for_the_line()
+
+    def on_failing(self, endpoint: Endpoint) -> None:
+        """Requests failed at an endpoint as often in a row as they may."""
+        self.on_endpoint_failing(endpoint)
 
     def close_idle(self, idle_since_ns: int) -> None:
         """Close connections that have been idle since then or longer."""
-        while self._idle:
-            connection = next(iter(self._idle))
-            if connection.idle_since_ns > idle_since_ns:
-                return
-            connection.abort()
-
-    def count_awaiting(self) -> int:
-        """Requests sent that have no answer yet; it looks at each connection."""
-        return sum(connection.awaits_head for connection in self._open)
-
-    async def probe(self, *, asks: bool) -> bool:
-        """Open a connection, which no client's request gets, and close it again.
-
-        Args:
-            asks: Whether the origin has to answer on it, whatever its answer is.
-
-        Returns:
-            Whether it did within the time for connecting, or was not asked.
-
-        Raises:
-            OSError, ValueError: As of `ORIGIN_FAILURES`: there is none.
-        """
-        connection = await self._open_connection()
-        if asks:
-            return await is_answered(connection, self._settings)
-        # In order: servers that log broken connections would log each probe.
-        connection.transport.close()
-        return True
+        for endpoint in self.endpoints:
+            endpoint.close_idle(idle_since_ns)
 
     def close(self) -> None:
         """Close every connection, busy or idle, and those that have not come about."""
         for task in list(self._connects):
             task.cancel()
-        for connection in list(self._open):
-            connection.abort()
+        for endpoint in (*self.endpoints, *self.draining):
+            endpoint.close()
 
     @property
     def idle_count(self) -> int:
         """Connections that wait for a request."""
-        return len(self._idle)
+        return sum(len(each.idle) for each in self.endpoints)
 
     @property
     def open_count(self) -> int:
         """Connections in all."""
-        return len(self._open)
+        count = 0
+        for endpoint in self.endpoints:
+            count += len(endpoint.open)
+        for endpoint in self.draining:
+            count += len(endpoint.open)
+        return count
 
     @property
     def waiting_count(self) -> int:
         """Requests that wait for a connection."""
         return len(self._line) + len(self._new_line)
+
+    # The line.
 
     def _is_new_first(self) -> bool:
         """Whether the first of all in line needs a connection without a past."""
@@ -229,126 +357,122 @@ class Pool:
             return False
         if not self._line:
             return True
-        return next(iter(self._new_line.values())) < next(iter(self._line.values()))
+        return next(iter(self._new_line.values())).arrival < next(iter(self._line.values())).arrival
 
     def _has_to_make_way(self) -> bool:
         """Whether a connection has to be closed so that the first in line gets a new one."""
         return (
             not self._connects
-            and len(self._open) >= self._settings.max_connections
+            and self.open_count >= self._settings.max_connections
             and self._is_new_first()
         )
 
     def _connect_for_the_line(self) -> None:
         """Open connections for those in line that no connection under way will serve."""
         while len(self._connects) < len(self._line) + len(self._new_line):
-            if len(self._connects) + len(self._open) < self._settings.max_connections:
+            if len(self._connects) + self.open_count < self._settings.max_connections:
+                line = self._new_line if self._is_new_first() else self._line
+                endpoint = self._least_loaded(next(iter(line.values())).avoided)
+                if endpoint is None and self._wheel:
+                    return  # all are full
+                generation = 0
+                if endpoint is not None:
+                    endpoint.connecting += 1
+                    generation = endpoint.generation
                 self._connects.add(
-                    spawn(self._connect(self._generation), name="connect to the origin")
+                    spawn(self._connect(endpoint, generation), name="connect to the origin")
                 )
-            elif self._idle and len(self._connects) < len(self._new_line):
-                next(iter(self._idle)).abort()
-            else:
+            elif not self._make_way():
                 return
 
-    async def _connect(self, generation: int) -> None:
+    def _make_way(self) -> bool:
+        """Close an idle connection that serves nobody in line; False if there is none."""
+        is_new = len(self._connects) < len(self._new_line)
+        for endpoint in self.endpoints:
+            if endpoint.idle and (is_new or self._only is None):
+                next(iter(endpoint.idle)).abort()
+                return True
+        return False
+
+    async def _connect(self, endpoint: Endpoint | None, generation: int) -> None:
+        """Connect to an endpoint, or if that fails to another one, for the first in line."""
         task = asyncio.current_task()
         assert task is not None
+        failure = NO_ENDPOINT
+        tried: list[Endpoint] = []
+        while endpoint is not None:
+            tried.append(endpoint)
+            found = await self._tried(endpoint)
+            if isinstance(found, UpstreamConnection):
+                self._connects.discard(task)
+                self._take_in(endpoint, found, is_stale=generation != endpoint.generation)
+                self._forget_if_drained(endpoint)
+                self._connect_for_the_line()
+                return
+            failure = found
+            self._forget_if_drained(endpoint)
+            endpoint = self._another(tried)
+            if endpoint is not None:
+                generation = endpoint.generation
+        self._connects.discard(task)
+        if not tried:
+            self._counters.unattributed.fail(failure.kind, failure.problem)
+        self._fail_one(failure)
+
+    async def _tried(self, endpoint: Endpoint) -> UpstreamConnection | ConnectFailure:
+        """A connection to an endpoint, which has one less on its way then; or why there is none."""
         connection: UpstreamConnection | None = None
-        failure = OWN_FAILURE
+        failure = CLOSED_AT_ONCE
         try:
-            connection = await self._open_connection()
+            connection = await endpoint.open_connection()
+            self._counters.upstream_connections_opened += 1
+            # Else it was before it got here: nobody would take it out of those that are open again.
+            if not connection.is_closed:
+                watch_over(connection.transport)
+                return connection
         except ORIGIN_FAILURES as error:
             failure = connect_failure(error)
         except Exception as bug:  # noqa: BLE001  whatever it is, the line must go on
             report(Part.POOL, bug)
-        self._connects.discard(task)
-        if connection is None:
-            self._fail_one(failure)
-            return
-        self._counters.upstream_connections_opened += 1
-        if connection.is_closed:
-            # Before it got here: nobody would take it out of those that are open again.
-            self._fail_one(CLOSED_AT_ONCE)
-            return
-        self._open.add(connection)
-        try:
-            watch_over(connection.transport)
-        except OSError as broken:  # meanwhile
-            self._fail_one(connect_failure(broken))
+            failure = OWN_FAILURE
+        finally:
+            endpoint.connecting -= 1
+        if connection is not None:
+            connection.abort()
+        endpoint.fail(failure.kind, failure.problem)
+        return failure
+
+    def _another(self, tried: list[Endpoint]) -> Endpoint | None:
+        """One to connect to that was not tried yet; it has a connection on its way from now on."""
+        left = [each for each in dict.fromkeys(self._wheel) if each not in tried]
+        if not left or not (self._line or self._new_line):
+            return None
+        endpoint = min(left, key=lambda each: each.busy_count / each.share)
+        endpoint.connecting += 1
+        return endpoint
+
+    def _take_in(
+        self, endpoint: Endpoint, connection: UpstreamConnection, *, is_stale: bool
+    ) -> None:
+        """Lend a new connection to who is first in line, or keep it; not one that is stale."""
+        endpoint.open.add(connection)
+        if is_stale:
             connection.abort()
             return
-        if generation != self._generation:
+        if self._is_new_first():
+            borrower = first_for(self._new_line, endpoint)
+            if borrower is not None:
+                del self._new_line[borrower]
+                lend(connection, borrower)
+                return
+        try:
+            self.put_back(connection, self._now_ns())
+        except Exception as bug:  # noqa: BLE001  as in `_tried`
+            report(Part.POOL, bug)
+            self._fail_one(OWN_FAILURE)
             connection.abort()
-        elif self._is_new_first():
-            borrower, _ = self._new_line.popitem(last=False)
-            lend(connection, borrower)
-        else:
-            try:
-                self.put_back(connection, self._now_ns())
-            except Exception as bug:  # noqa: BLE001  as above
-                report(Part.POOL, bug)
-                self._fail_one(OWN_FAILURE)
-                connection.abort()
-
-    async def _open_connection(self) -> UpstreamConnection:
-        """Connect; with TLS in two steps, because each has a limit of its own.
-
-        Raises:
-            ConnectTimeoutError: A step takes too long.
-            OSError, ValueError: As of `ORIGIN_FAILURES`.
-        """
-        address, tls = self._settings.address, self._tls
-        limit_s, step = self._settings.connect_timeout_s, CONNECTION
-        loop = asyncio.get_running_loop()
-
-        def new_connection() -> asyncio.BufferedProtocol:
-            return cast("asyncio.BufferedProtocol", UpstreamConnection(self, self._counters))
-
-        try:
-            async with asyncio.timeout(limit_s):
-                if address.path:
-                    _, local = await loop.create_unix_connection(new_connection, address.path)
-                    return cast("UpstreamConnection", local)
-                if tls is None:
-                    _, plain = await loop.create_connection(
-                        new_connection, address.host, address.port
-                    )
-                    return cast("UpstreamConnection", plain)
-                sock = await connected_socket(address.host, address.port)
-            limit_s, step = tls.settings.handshake_timeout_s, TLS_HANDSHAKE
-            async with asyncio.timeout(limit_s):
-                return await self._shake_hands(sock, tls, limit_s)
-        except TimeoutError as error:
-            raise ConnectTimeoutError(step, limit_s) from error
-
-    async def _shake_hands(
-        self, sock: socket.socket, tls: ClientTls, limit_s: float
-    ) -> UpstreamConnection:
-        """Begin TLS, with a session from before if there is one."""
-        context, now_unix_s = tls.context, time.time()
-        for other in self._open:  # any one: it has had the time to get a session
-            context.remember(other.transport, now_unix_s)
-            break
-        context.expire(now_unix_s)
-        try:
-            transport, connection = await asyncio.get_running_loop().create_connection(
-                lambda: cast("asyncio.BufferedProtocol", UpstreamConnection(self, self._counters)),
-                sock=sock,
-                ssl=context,
-                server_hostname=tls.server_name,
-                # Of the loop itself, should it still be at it after this task gave up.
-                ssl_handshake_timeout=limit_s + 1.0,
-                ssl_shutdown_timeout=1.0,
-            )
-        except BaseException:
-            context.forget(time.time())
-            raise
-        self._counters.upstream_handshakes[handshake_of(transport)] += 1
-        return cast("UpstreamConnection", connection)
 
     def _fail_one(self, failure: ConnectFailure) -> None:
-        self._counters.upstream.fail(failure.kind, failure.problem)
         if self._line or self._new_line:
             line = self._new_line if self._is_new_first() else self._line
             borrower, _ = line.popitem(last=False)
@@ -368,40 +492,40 @@ def lend(connection: UpstreamConnection, borrower: Borrower) -> None:
         connection.abort()
 
 
-async def connected_socket(host: str, port: int) -> socket.socket:
-    """Connect by TCP to the first address of a host that answers.
-
-    Raises:
-        OSError: None does; of several addresses the last one's error.
-    """
-    loop = asyncio.get_running_loop()
-    problem = OSError(f"{host} has no address")
-    for family, kind, protocol, _, address in await loop.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM
-    ):
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.sock_connect(sock, address)
-        except OSError as error:
-            sock.close()
-            problem = error
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            return sock
-    raise problem
+def first_for(line: OrderedDict[Borrower, Place], endpoint: EndpointBase) -> Borrower | None:
+    """The first in line for whom a connection of an endpoint will do."""
+    for borrower, place in line.items():
+        if place.avoided is not endpoint:
+            return borrower
+    return None
 
 
-def watch_over(transport: asyncio.Transport) -> None:
-    """Have the kernel find out when the machine at the other end has gone without a word."""
-    connection: socket.socket | None = transport.get_extra_info("socket")
-    if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEP_ALIVE.items():
-        option = getattr(socket, name, None)  # not every system has all of them
-        if option is not None:
-            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+def is_less_loaded(endpoint: Endpoint, other: Endpoint, *, is_long: bool) -> bool:
+    """Whether an endpoint has less to do than another one, for its share."""
+    if is_long:
+        return endpoint.busy_count * other.share < other.busy_count * endpoint.share
+    return endpoint.seats * other.share < other.seats * endpoint.share
+
+
+def wheel_of(endpoints: list[Endpoint]) -> list[Endpoint]:
+    """Endpoints to draw from: each as often as its share of the largest says, at least once."""
+    if not endpoints:
+        return []
+    most = max(each.share for each in endpoints)
+    turns = [max(1, round(SLOTS_PER_ENDPOINT * each.share / most)) for each in endpoints]
+    common = gcd(*turns)
+    # In turns, so that two slots in a row are mostly of different endpoints.
+    return [
+        each
+        for turn in range(max(turns) // common)
+        for each, count in zip(endpoints, turns, strict=True)
+        if turn < count // common
+    ]
+
+
+def _ignore() -> None:
+    """Nobody wants to know."""
+
+
+def _ignore_one(endpoint: Endpoint) -> None:
+    """Likewise."""

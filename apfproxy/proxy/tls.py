@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from apfproxy.proxy.counters import Handshake
 from apfproxy.proxy.tls_files import TlsFile, load_authorities, load_own
-from apfproxy.proxy.tls_sessions import SessionContext
 
 if TYPE_CHECKING:
     import asyncio
@@ -132,7 +131,7 @@ class ClientTls:
             certificateFile=settings.certificate_file,
             keyFile=settings.key_file,
         )
-        self.context = _prepared(SessionContext(ssl.PROTOCOL_TLS_CLIENT))
+        self.context = _prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         self.expiries: tuple[Expiries, ...] = ()
 
     @property
@@ -147,7 +146,7 @@ class ClientTls:
             TlsError: One is not.
         """
         files = self._files
-        context = _prepared(SessionContext(ssl.PROTOCOL_TLS_CLIENT))
+        context = _prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         expiries = []
         if "caFile" in files:

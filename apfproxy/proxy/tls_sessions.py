@@ -1,7 +1,8 @@
-"""Sessions of TLS with the origin, which new connections take up again: a shorter handshake.
+"""Sessions of TLS with a server behind, which new connections take up again: a shorter handshake.
 
-1. A session is of one context: another CA, name or certificate of the proxy begins with none.
-2. In a session that is taken up, the origin's certificate is not shown again, let alone checked.
+1. A session is of one server and one context: another server, CA, name or certificate of the proxy
+   begins with none.
+2. In a session that is taken up, the server's certificate is not shown again, let alone checked.
    So a session is used for `MAX_AGE_S` after it was, and no longer than the certificate is valid.
 3. Some servers end a handshake with an error because it takes a session up.  So after one that
    failed, no session from before is used.
@@ -14,19 +15,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import asyncio
+    from typing import Self
 
 MAX_AGE_S: Final = 3600.0
 """From the handshake in which the certificate was checked."""
 
 
 class SessionContext(ssl.SSLContext):
-    """A context of clients that remembers one session, and offers it to the server.
+    """Stands before a context that servers share, remembers one server's session, and offers it.
 
     Event loops know nothing of sessions: all that they do with a context is to call `wrap_bio`.
+
+    Attributes:
+        shared: The context that decides everything else.
     """
 
-    def __init__(self, protocol: int) -> None:  # noqa: ARG002  the base takes it in `__new__`
+    def __new__(cls, shared: ssl.SSLContext) -> Self:  # noqa: ARG004  the base takes a protocol
+        """Make one; as a context of its own it is never used."""
+        return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+
+    def __init__(self, shared: ssl.SSLContext) -> None:
         super().__init__()
+        self.shared = shared
         self._session: ssl.SSLSession | None = None
         self._until_unix_s = 0.0
         self._failed_unix_s = 0.0
@@ -40,7 +50,7 @@ class SessionContext(ssl.SSLContext):
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
         """Begin a connection, with the session that is remembered."""
-        return super().wrap_bio(
+        return self.shared.wrap_bio(
             incoming, outgoing, server_side, server_hostname, session or self._session
         )
 
@@ -59,7 +69,7 @@ class SessionContext(ssl.SSLContext):
             now_unix_s: The time, in seconds since 1970.
         """
         tls: Any = transport.get_extra_info("ssl_object")
-        if tls is None or tls.context is not self or tls.session_reused:
+        if tls is None or tls.context is not self.shared or tls.session_reused:
             return
         session = tls.session
         if session is None or not session.has_ticket or session.time <= self._failed_unix_s:

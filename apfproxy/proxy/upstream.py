@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final, cast
+
+from mypy_extensions import mypyc_attr
 
 from apfproxy.faults import Part, contained, report
 from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError
+from apfproxy.proxy.endpoint_load import EndpointLoad
+from apfproxy.proxy.endpoint_state import UP
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.read_buffer import (
     LARGE_BYTES,
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from apfproxy.proxy.answer_sink import AnswerSink
-    from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.counters import ProxyCounters, UpstreamCounters
     from apfproxy.proxy.read_buffer import Piece
 
 _HEAD_END: Final = b"\r\n\r\n"
@@ -41,20 +46,47 @@ _MAX_INTERIM_ANSWERS = 32
 """1xx answers to one request; Go's transport stops at 5, curl at none."""
 
 
-class Owner(Protocol):
-    """What has the connections."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class EndpointBase(EndpointLoad):
+    """A server behind, as connections to it see it.
 
+    Attributes:
+        idle: Connections that wait for a request, in the order of use: the one lent first is last.
+        is_drawn: Whether it gets requests.
+        open: All connections.
+        stale: Those of an identity before, which get no further request; empty most of the time.
+        state: How it is.
+    """
+
+    __slots__ = ("idle", "is_drawn", "open", "stale", "state")
+
+    def __init__(self, counters: UpstreamCounters) -> None:
+        super().__init__(counters)
+        self.idle: dict[UpstreamConnection, None] = {}
+        self.open: set[UpstreamConnection] = set()
+        self.stale: set[UpstreamConnection] = set()
+        self.state = UP
+        self.is_drawn = False
+
+    @abstractmethod
     def forget(self, connection: UpstreamConnection) -> None:
-        """The connection is closed."""
+        """A connection is closed."""
+
+    @abstractmethod
+    def close_idle(self, idle_since_ns: int) -> None:
+        """Close connections that have been idle since then or longer."""
 
 
 class UpstreamConnection:
     """One connection, lent by the pool to one exchange at a time.
 
     Attributes:
+        endpoint: The server at its other end.
+        seats: Which the request that it carries holds there.
         sink: The exchange whose answer is awaited, or None while the connection is idle.
         is_write_paused: Whether the origin is slow to take the request's body.
         idle_since_ns: When it was put back into the pool.
+        was_used: Whether a request was answered on it.
     """
 
     __slots__ = (
@@ -66,20 +98,22 @@ class UpstreamConnection:
         "_interims",
         "_last_head",
         "_last_raw",
-        "_owner",
         "_partial",
-        "_was_used",
+        "endpoint",
         "idle_since_ns",
         "is_closed",
         "is_read_paused",
         "is_write_paused",
+        "seats",
         "sink",
         "transport",
+        "was_used",
         "write",
     )
 
-    def __init__(self, owner: Owner, counters: ProxyCounters) -> None:
-        self._owner = owner
+    def __init__(self, endpoint: EndpointBase, counters: ProxyCounters) -> None:
+        self.endpoint = endpoint
+        self.seats = 0
         self._counters = counters
         self.transport = NOWHERE
         self.write = NOWHERE.write
@@ -88,7 +122,7 @@ class UpstreamConnection:
         self.is_closed = False
         self.is_read_paused = False
         self.is_write_paused = False
-        self._was_used = False
+        self.was_used = False
         self._partial = bytearray()
         """Of a head, of which the end has not come."""
         self._head: ResponseHead | None = None
@@ -107,6 +141,17 @@ class UpstreamConnection:
         return self.sink is not None and self._head is None
 
     # What the exchange does.
+
+    def hold(self, seats: int) -> None:
+        """Note the seats of the request that it carries from now on."""
+        self.seats = seats
+        self.endpoint.seats += seats
+
+    def release_seats(self) -> None:
+        """They hold the server's attention no more; harmless if they do not."""
+        if self.seats:
+            self.endpoint.seats -= self.seats
+            self.seats = 0
 
     def send(self, sink: AnswerSink, data: bytes) -> None:
         """Start a request; the answer goes to `sink`."""
@@ -149,7 +194,7 @@ class UpstreamConnection:
         self.sink = None
         if not self.is_closed:
             self.is_closed = True
-            self._owner.forget(self)
+            self.endpoint.forget(self)
             self.transport.abort()
 
     def fail(self, error: Exception, sink: AnswerSink | None = None) -> None:
@@ -205,7 +250,7 @@ class UpstreamConnection:
         sink = self.sink
         if sink is None:
             self.is_closed = True
-            self._owner.forget(self)
+            self.endpoint.forget(self)
             return
         if (
             exc is None
@@ -214,7 +259,7 @@ class UpstreamConnection:
             and not is_cut_off(self.transport)
         ):
             self.is_closed = True
-            self._owner.forget(self)
+            self.endpoint.forget(self)
             self.sink = None
             try:
                 sink.on_body((), is_last=True)
@@ -224,7 +269,7 @@ class UpstreamConnection:
         nothing_came = self._head is None and not self._partial and not self._interims
         self._break(
             f"the connection broke: {exc}" if exc else "the connection was closed early",
-            may_retry=nothing_came and self._was_used,
+            may_retry=nothing_came and (self.was_used or self.endpoint.is_one_of_several),
         )
 
     def pause_writing(self) -> None:
@@ -376,7 +421,7 @@ class UpstreamConnection:
         self._head = None
         self._decoder = None
         self._interims = 0
-        self._was_used = True
+        self.was_used = True
         if not keep_alive:
             self.abort()
 

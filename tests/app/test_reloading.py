@@ -69,7 +69,7 @@ LEFT_OUT = frozenset({
     *("controller", "clock", "pool", "origin", "generation", "counters", "context", "problem"),
     *("reads_total", "sweep_now_ns", "_health", "_costs", "_descriptor"),
     *("_progress_ns", "_beat_s", "_counted_ns", "_closing", "_kinds", "kinds"),
-    *("_counters", "_delay_ns", "_late_ns", "sweep", "_done_s"),
+    *("_counters", "_delay_ns", "_late_ns", "sweep", "_done_s", "_owner", "_sessions"),
 })  # fmt: skip
 """What is the same for all, or changes by itself."""
 
@@ -90,7 +90,7 @@ def state(value: Any, prefix: str = "", depth: int = 6) -> dict[str, object]:  #
             f"[{number if isinstance(key, bytes) else key!r}]": each
             for number, (key, each) in enumerate(value.items())
         }
-    elif depth and not isinstance(value, Settings):  # of which a part uses only some
+    elif depth > 0 and not isinstance(value, Settings):  # of which a part uses only some
         if not type(value).__module__.startswith("apfproxy"):
             return {}
         names = {*(vars(value) if hasattr(value, "__dict__") else ())}
@@ -120,7 +120,7 @@ def state_of(process: ProxyProcess) -> dict[str, object]:
     for name in ("served", "identities", "counts"):
         found |= state(getattr(process.cluster, name), name)
     found |= state(process.cluster.served.context, "requests")
-    found |= state(process.cluster.served.pool, "pool", 3)
+    found |= state(process.cluster.served.pool, "pool", 5)
     for level in process.cluster.controller.levels.values():
         limits = level.nominal_limit, level.lower_limit, level.upper_limit, level.max_seats
         found[f"level {level.name}"] = limits, repr(level.queue_set.config)

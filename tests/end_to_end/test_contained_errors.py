@@ -146,7 +146,7 @@ def proxy_side(scene: Scene, client: Peer) -> DownstreamConnection:
 
 def origin_side(scene: Scene) -> UpstreamConnection:
     """The proxy's side of its only connection to the origin."""
-    [found] = scene.process.cluster.served.pool._open  # noqa: SLF001  as above
+    [found] = scene.process.cluster.served.pool.endpoints[0].open
     return found
 
 

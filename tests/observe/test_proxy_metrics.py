@@ -46,10 +46,10 @@ def values() -> Values:
     )
     for number, name in enumerate(numbers, 1):
         setattr(counters, name, number)
-    counters.upstream.answers.update({200: 2, 404: 1, 600: 1, 999: 1})
+    counters.unattributed.answers.update({200: 2, 404: 1, 600: 1, 999: 1})
     counters.count_own(404)
     for head_ns in (30 * MS, 30 * MS, 99_000 * MS):
-        counters.upstream.head_ns.observe(head_ns)
+        counters.unattributed.head_ns.observe(head_ns)
     status = ConfigStatus()
     status.loaded(0, 1234.5)
     status.loaded(2, 2345.5)

@@ -295,6 +295,13 @@ class Returner:
         raise error
 
 
+def with_origin(settings: UpstreamSettings) -> UpstreamSettings:
+    """The settings with an origin, if they name none."""
+    if settings.addresses:
+        return settings
+    return replace(settings, url=Address(host="origin", port=80))
+
+
 class Bench:
     """The data plane between a client's transports and an origin's.
 
@@ -334,7 +341,7 @@ class Bench:
         self.settings = Settings(
             preset=preset,
             downstream=downstream or DownstreamSettings(),
-            upstream=upstream or UpstreamSettings(url=Address(host="origin", port=80)),
+            upstream=with_origin(upstream or UpstreamSettings()),
             authentication=authentication or AuthenticationSettings(),
             flow_control=FlowControlSettings(enforcement=enforcement),
             access_log=access_log or AccessLogSettings(),

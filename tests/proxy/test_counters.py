@@ -18,7 +18,8 @@ def test_counts_final_answers_by_status() -> None:
     counters = ProxyCounters()
     for code in (429, 503, 429):
         counters.count_own(code)
-    counters.upstream.answers.update({200: 2, 503: 1})
+    counters.endpoints["a"] = UpstreamCounters(answers={200: 2})
+    counters.unattributed.answers[503] = 1
 
     assert {200: 2, 429: 2, 503: 2} == counters.requests_by_status
 

@@ -359,8 +359,8 @@ def test_time_outs_of_impatient_clients(bench: Bench, timeout_s: int, telling: i
 def test_answers_that_are_awaited(bench: Bench) -> None:
     """A request counts from when it is sent until the head of its answer is there."""
     bench.ask(GET)
-    assert 1 == bench.pool.count_awaiting()
+    assert 1 == bench.pool.endpoints[0].count_awaiting()
     bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
-    assert 0 == bench.pool.count_awaiting()
+    assert 0 == bench.pool.endpoints[0].count_awaiting()
     bench.send(bench.origins[0], b"456789")
-    assert 0 == bench.pool.count_awaiting()
+    assert 0 == bench.pool.endpoints[0].count_awaiting()

@@ -276,7 +276,10 @@ async def test_connects_within_a_time_of_the_settings(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", stall)
     borrower = Borrower()
-    pool = Pool(UpstreamSettings(connect_timeout_s=0.001), ProxyCounters())
+    pool = Pool(
+        UpstreamSettings(url=Address(host="origin", port=80), connect_timeout_s=0.001),
+        ProxyCounters(),
+    )
     pool.wait(borrower)
     await borrower.has_failed.wait()
 
@@ -423,23 +426,3 @@ def test_connection_that_breaks_at_once(bench: Bench, monkeypatch: pytest.Monkey
     assert (502, "no connection to the origin: Invalid argument") == first.failure
     assert "abort" == bench.origins[-1].ended_by
     assert (0, 0) == (bench.pool.open_count, bench.pool.waiting_count)
-
-
-async def test_probe() -> None:
-    """It connects as a request would, keeps nothing, and tells what went wrong."""
-    is_closed = asyncio.Event()
-
-    async def see_it_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert await reader.read() == b""
-        writer.close()
-        is_closed.set()
-
-    async with await asyncio.start_server(see_it_close, "127.0.0.1", 0) as listener:
-        address = Address(host="127.0.0.1", port=listener.sockets[0].getsockname()[1])
-        pool = Pool(UpstreamSettings(url=address), ProxyCounters())
-        assert await pool.probe(asks=False)
-        assert (0, 0) == (pool.open_count, pool.idle_count)
-        await is_closed.wait()
-
-    with pytest.raises(ConnectionRefusedError):
-        await pool.probe(asks=False)

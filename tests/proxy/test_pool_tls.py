@@ -14,7 +14,7 @@ import pytest
 
 from apfproxy.proxy.answer_sink import AnswerSink
 from apfproxy.proxy.counters import Handshake, ProxyCounters, UpstreamCounters, UpstreamFailure
-from apfproxy.proxy.pool import Pool, connected_socket
+from apfproxy.proxy.pool import Pool
 from apfproxy.proxy.request_fields import RequestFields
 from apfproxy.proxy.request_head import RequestHead
 from apfproxy.proxy.sender import Sender
@@ -179,7 +179,7 @@ async def running(
     )
     pool = Pool(settings, counters, tls=client_tls)
     try:
-        yield Scene(folder, pool, client_tls, opened, counters.upstream, settings)
+        yield Scene(folder, pool, client_tls, opened, pool.endpoints[0].counters, settings)
     finally:
         pool.close()
         listener.close()
@@ -253,7 +253,9 @@ async def test_old_session_is_not_taken_up(tmp_path: Path) -> None:
     async with running(tmp_path, asks_for_certificates=False) as scene:
         await scene.ask()
         scene.pool.close_idle(1)
-        scene.tls.context._until_unix_s = time.time()  # noqa: SLF001  its time is over
+        sessions = scene.pool.endpoints[0]._sessions  # noqa: SLF001  its time is over
+        assert sessions is not None
+        sessions._until_unix_s = time.time()  # noqa: SLF001
         await scene.ask()
 
         assert (2, 0) == kinds(scene)
@@ -371,12 +373,3 @@ async def test_origin_that_speaks_no_tls(tmp_path: Path) -> None:
         answer = await Request(pool).start()
 
     assert answer.startswith(b"502 no TLS with the origin: ")
-
-
-@on_uvloop
-async def test_address_where_nobody_listens() -> None:
-    """The error is that of the last address of the host."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(ConnectionRefusedError):
-        await connected_socket("127.0.0.1", port)

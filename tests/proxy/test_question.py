@@ -36,7 +36,7 @@ def test_origin(behaviour: str, *, expected: bool) -> None:
             limit_s = 0.05 if behaviour == "hangs" else 60.0
             settings = UpstreamSettings(url=address, connect_timeout_s=limit_s)
             pool = Pool(settings, ProxyCounters())
-            assert expected is await pool.probe(asks=True)
+            assert expected is await pool.endpoints[0].probe(asks=True)
             assert (0, 0) == (pool.open_count, pool.idle_count)
             is_over.set()
 

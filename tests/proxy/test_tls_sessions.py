@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import ssl
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -50,13 +50,13 @@ def remembered(context: SessionContext) -> object:
 @pytest.fixture
 def context() -> SessionContext:
     """One that remembers nothing."""
-    return SessionContext(ssl.PROTOCOL_TLS_CLIENT)
+    return SessionContext(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 
 def test_whole_handshake_is_remembered_for_an_hour(context: SessionContext) -> None:
     """Then the certificate is to be checked again."""
     session = session_of()
-    context.remember(transport_of(context, session=session), NOW_S)
+    context.remember(transport_of(context.shared, session=session), NOW_S)
     assert session is remembered(context)
     context.expire(NOW_S + MAX_AGE_S - 1)
     assert session is remembered(context)
@@ -67,7 +67,7 @@ def test_whole_handshake_is_remembered_for_an_hour(context: SessionContext) -> N
 
 def test_certificate_that_expires_ends_its_session(context: SessionContext) -> None:
     """No connection outlives it by taking up a session."""
-    connection = transport_of(context, session=session_of(), valid_until_s=NOW_S + 5)
+    connection = transport_of(context.shared, session=session_of(), valid_until_s=NOW_S + 5)
     context.remember(connection, NOW_S + 4)
     assert None is not remembered(context)
     context.expire(NOW_S + 5)
@@ -78,12 +78,12 @@ def test_certificate_that_expires_ends_its_session(context: SessionContext) -> N
 def test_failed_handshake_ends_all_sessions_before(context: SessionContext) -> None:
     """Also of connections that are still open; those of later ones count again."""
     before, later = session_of(), session_of(begun_s=NOW_S + 2)
-    context.remember(transport_of(context, session=before), NOW_S)
+    context.remember(transport_of(context.shared, session=before), NOW_S)
     context.forget(NOW_S + 1)
     assert None is remembered(context)
-    context.remember(transport_of(context, session=before), NOW_S + 2)
+    context.remember(transport_of(context.shared, session=before), NOW_S + 2)
     assert None is remembered(context)
-    context.remember(transport_of(context, session=later), NOW_S + 2)
+    context.remember(transport_of(context.shared, session=later), NOW_S + 2)
 
     assert later is remembered(context)
 
@@ -100,7 +100,7 @@ def test_failed_handshake_ends_all_sessions_before(context: SessionContext) -> N
 )
 def test_what_is_not_remembered(context: SessionContext, changed: dict[str, Any]) -> None:
     """Sessions that cannot be taken up, or in which nobody checked the certificate of late."""
-    arguments = {"context": context, **changed}
+    arguments = {"context": context.shared, **changed}
     context.remember(transport_of(**arguments), NOW_S)
 
     assert None is remembered(context)
@@ -111,4 +111,4 @@ def test_new_context_has_no_session(context: SessionContext) -> None:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = context.wrap_bio(incoming, outgoing, server_hostname="a")
 
-    assert (None, context) == (tls.session, cast("object", tls.context))
+    assert (None, context.shared) == (tls.session, tls.context)

@@ -1,0 +1,327 @@
+"""A pool of several endpoints: which one gets a request, and what becomes of those that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from apfproxy.proxy.connect_failure import NO_ENDPOINT
+from apfproxy.proxy.counters import ProxyCounters, UpstreamFailure
+from apfproxy.proxy.endpoint_state import EJECT, FAIL, RECOVER
+from apfproxy.proxy.pool import Pool
+from apfproxy.settings import Address, EndpointAddress, UpstreamSettings
+from tests.proxy.fakes import FakeLoop, FakeTransport, S
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+    from typing import Any
+
+    from apfproxy.proxy.endpoint import Endpoint
+    from apfproxy.proxy.upstream import UpstreamConnection
+
+
+def address(name: str, weight: int = 1) -> EndpointAddress:
+    """An endpoint's."""
+    return EndpointAddress(address=Address(host=name, port=80), weight=weight)
+
+
+class Borrower:
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.connection: UpstreamConnection | None = None
+        self.failure: tuple[int, str] | None = None
+
+    def on_connection(self, connection: UpstreamConnection) -> None:
+        """Keep it."""
+        self.connection = connection
+
+    def on_no_connection(self, code: int, reason: str) -> None:
+        """Keep the reason."""
+        self.failure = (code, reason)
+
+    def fail(self, error: Exception) -> None:
+        """Let nothing be hidden."""
+        raise error
+
+    @property
+    def host(self) -> str:
+        """Whose connection it has; "" for none."""
+        return "" if self.connection is None else host_of(self.connection)
+
+
+def host_of(connection: UpstreamConnection) -> str:
+    """Whose it is."""
+    return cast("Endpoint", connection.endpoint).address.address.host
+
+
+class Scene:
+    """A pool whose connections come up at once, unless an endpoint is down."""
+
+    def __init__(self, *names: str, max_connections: int = 100) -> None:
+        self.loop = FakeLoop(VirtualClock(S))
+        self.counters = ProxyCounters()
+        self.tasks: list[Coroutine[Any, Any, None]] = []
+        self.down: set[str] = set()
+        self.asked: list[str] = []
+        self.pool = Pool(
+            UpstreamSettings(max_connections=max_connections),
+            self.counters,
+            lambda: S,
+            draw=random.Random(1).random,  # noqa: S311  nothing secret
+        )
+        self.pool.set_endpoints([address(name) for name in names])
+
+    def endpoint(self, name: str) -> Endpoint:
+        """One of them, by its host."""
+        all_of_them = (*self.pool.endpoints, *self.pool.draining)
+        [found] = [each for each in all_of_them if each.address.address.host == name]
+        return found
+
+    async def borrow(self, count: int = 1, **how: Any) -> list[Borrower]:  # noqa: ANN401  as of `wait`
+        """Have so many requests get a connection, or wait for one."""
+        borrowers = [Borrower() for _ in range(count)]
+        for borrower in borrowers:
+            taken = self.pool.take()
+            if taken is None or how:
+                self.pool.wait(borrower, **how)
+            else:
+                borrower.on_connection(taken)
+            await turns()
+        return borrowers
+
+
+async def turns() -> None:
+    """Let tasks come as far as they can."""
+    for _ in range(12):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    """Three endpoints."""
+    made = Scene("a", "b", "c")
+    connect_to(made, monkeypatch)
+    yield made
+    made.pool.close()
+
+
+def connect_to(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have connections come up without a network."""
+
+    async def connected(found: Address, *others: object) -> UpstreamConnection:
+        make = cast("Callable[[], UpstreamConnection]", others[-1])
+        scene.asked.append(found.host)
+        await asyncio.sleep(0)
+        if found.host in scene.down:
+            raise ConnectionRefusedError(111, "Connection refused")
+        connection = make()
+        FakeTransport(scene.loop).connect(cast("asyncio.BufferedProtocol", connection))
+        return connection
+
+    monkeypatch.setattr("apfproxy.proxy.endpoint.connected", connected)
+
+
+def held(borrowers: list[Borrower]) -> dict[str, int]:
+    """How many of them have a connection to which endpoint."""
+    hosts = sorted(borrower.host for borrower in borrowers)
+    return {host: len(list(group)) for host, group in itertools.groupby(hosts)}
+
+
+async def test_connections_spread(scene: Scene) -> None:
+    """Each new one is to the endpoint that has the fewest in use."""
+    assert {"a": 3, "b": 3, "c": 3} == held(await scene.borrow(9))
+
+
+async def use(scene: Scene, count: int, seats: int = 1) -> dict[str, int]:
+    """So many requests, one after the other; how many each endpoint had."""
+    used = dict.fromkeys("abc", 0)
+    for _ in range(count):
+        [borrower] = await scene.borrow()
+        assert borrower.connection is not None
+        borrower.connection.hold(seats)
+        used[borrower.host] += 1
+        scene.pool.put_back(borrower.connection, S)
+    return used
+
+
+async def test_even_without_load(scene: Scene) -> None:
+    """Endpoints with nothing to do share what comes."""
+    used = await use(scene, 600)
+
+    assert all(170 < each < 230 for each in used.values()), used
+
+
+async def test_seats_count(scene: Scene) -> None:
+    """An endpoint that works on something large gets nothing while others have less to do."""
+    [large] = await scene.borrow()
+    assert large.connection is not None
+    large.connection.hold(10)
+    used = await use(scene, 200)
+
+    assert 0 == used.pop(large.host)
+    assert 200 == sum(used.values())
+    large.connection.release_seats()  # the watch is on: it takes the connection, but no seats
+    assert 0 < (await use(scene, 200))[large.host]
+
+
+async def test_long_requests_count_connections(scene: Scene) -> None:
+    """They hold seats for a moment only; an endpoint that has fewer of them gets the next one."""
+    [first] = await scene.borrow()
+    for name in "abc":  # an idle connection each
+        scene.endpoint(name)
+    await use(scene, 50)
+    taken = [scene.pool.take(is_long=True) for _ in range(2)]
+
+    assert None not in taken
+    assert first.host not in {host_of(each) for each in taken if each is not None}
+
+
+async def test_weights(scene: Scene) -> None:
+    """Also where nobody has anything to do."""
+    scene.pool.set_endpoints([address("a", 1), address("b", 1), address("c", 3)])
+    used = await use(scene, 1000)
+
+    assert 130 < used["a"] < 270, used
+    assert 500 < used["c"] < 700, used
+
+
+async def test_another_endpoint_is_tried(scene: Scene) -> None:
+    """A request that has no connection yet fails only where none can be made."""
+    scene.down = {"a", "b"}
+    assert {"c": 6} == held(await scene.borrow(6))
+    assert {"a", "b", "c"} == set(scene.asked)
+    assert scene.counters.endpoints[scene.endpoint("a")].failures[UpstreamFailure.CONNECT]
+    scene.down = {"a", "b", "c"}
+    [failed] = await scene.borrow()
+
+    assert (502, "no connection to the origin: Connection refused") == failed.failure
+
+
+async def test_failing_endpoints_get_nothing(scene: Scene) -> None:
+    """Until they recover; what they have goes on."""
+    await use(scene, 30)
+    one = scene.endpoint("a")
+    one.state = FAIL[one.state]
+    scene.pool.weigh()
+    assert 0 == (await use(scene, 100))["a"]
+    assert 2 == scene.pool.healthy_count
+    one.state = RECOVER[one.state]
+    scene.pool.weigh()
+
+    assert 0 < (await use(scene, 100))["a"]
+
+
+async def test_all_fail(scene: Scene) -> None:
+    """Then all are asked."""
+    for endpoint in scene.pool.endpoints:
+        endpoint.state = EJECT[endpoint.state]
+    scene.pool.weigh()
+    used = await use(scene, 300)
+
+    assert 0 == scene.pool.healthy_count
+    assert all(used.values())
+
+
+async def test_endpoint_that_is_named_no_more(scene: Scene) -> None:
+    """It gets nothing, keeps what it has until that ends, and its counts are kept for good."""
+    borrowers = await scene.borrow(3)
+    gone = scene.endpoint("b")
+    gone.answered(200, 1000)
+    scene.pool.set_endpoints([address("a"), address("c"), address("d")])
+    assert [gone] == list(scene.pool.draining)
+    assert {"a": 1, "b": 1, "c": 1} == held(borrowers)
+    assert "b" not in held(await scene.borrow(6))
+    [last] = [each for each in borrowers if each.host == "b"]
+    assert last.connection is not None
+    scene.pool.put_back(last.connection, S)
+
+    assert last.connection.is_closed
+    assert not scene.pool.draining
+    assert {200: 1} == scene.counters.upstream.answers == scene.counters.unattributed.answers
+
+
+async def test_endpoint_that_goes_while_it_is_connected_to(scene: Scene) -> None:
+    """Whoever waits gets a connection to another one."""
+    scene.pool.set_endpoints([address("a")])
+    borrower = Borrower()
+    scene.pool.wait(borrower)
+    scene.pool.set_endpoints([address("b")])
+    await turns()
+
+    assert "b" == borrower.host
+    assert not scene.pool.draining
+
+
+async def test_endpoints_that_stay(scene: Scene) -> None:
+    """They are the same objects, with their connections; weights may change."""
+    await use(scene, 30)
+    before = {each.url: (each, set(each.open)) for each in scene.pool.endpoints}
+    scene.pool.set_endpoints([address("c"), address("a", 5), address("a")])
+
+    assert ["http://c:80", "http://a:80"] == [each.url for each in scene.pool.endpoints]
+    for endpoint in scene.pool.endpoints:
+        assert (endpoint, endpoint.open) == before[endpoint.url]
+
+
+async def test_no_endpoint(scene: Scene) -> None:
+    """Requests are refused at once, and served once there is one."""
+    scene.pool.set_endpoints([])
+    [refused] = await scene.borrow()
+    assert (503, NO_ENDPOINT.reason) == refused.failure
+    assert 1 == scene.counters.upstream.failures[UpstreamFailure.CONNECT]
+    scene.pool.set_endpoints([address("a")])
+
+    assert {"a": 1} == held(await scene.borrow())
+
+
+async def test_request_that_an_endpoint_failed_goes_elsewhere(scene: Scene) -> None:
+    """Even where that one's connection comes first; but not where there is no other."""
+    [first] = await scene.borrow()
+    assert first.connection is not None
+    endpoint = first.connection.endpoint
+    again = Borrower()
+    scene.pool.wait(again, avoided=endpoint)
+    scene.pool.put_back(first.connection, S)
+    assert "" == again.host
+    await turns()
+    assert again.host not in {"", first.host}
+    scene.pool.set_endpoints([address(first.host)])
+    [last] = await scene.borrow(avoided=endpoint)
+
+    assert first.host == last.host
+
+
+async def test_bound_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle connection of one endpoint makes way for one that another endpoint needs."""
+    scene = Scene("a", "b", max_connections=2)
+    connect_to(scene, monkeypatch)
+    borrowers = await scene.borrow(2)
+    for each in borrowers:
+        assert each.connection is not None
+        scene.pool.put_back(each.connection, S)
+    [first] = await scene.borrow()
+    needy = Borrower()
+    assert first.connection is not None
+    scene.pool.wait(needy, avoided=scene.endpoint("a" if first.host == "b" else "b"))
+    await turns()
+
+    assert first.host == needy.host
+    assert 2 == scene.pool.open_count
+
+
+async def test_several_fail_in_a_row(scene: Scene) -> None:
+    """Whoever looks after endpoints hears of it, each time."""
+    heard: list[Endpoint] = []
+    scene.pool.on_endpoint_failing = heard.append
+    one = scene.endpoint("a")
+    one.max_failures_in_row = 2
+    for _ in range(3):
+        one.fail(UpstreamFailure.BROKEN_ANSWER, "reset")
+
+    assert [one, one] == heard
