@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 import time
 from functools import partial
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.pool import Pool
-    from apfproxy.settings import Settings
+    from apfproxy.settings import EndpointAddress, Settings
 
 STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
 """Two adjustments in a row that did not come to their end."""
@@ -83,6 +84,7 @@ class Cluster:
             settings,
             clock,
             health,
+            choose=self._choose,
             on_clients_change=lambda: self.served.forget_identities(),  # noqa: PLW0108 - made below
             on_own_change=lambda: self.served.pool.renew(),  # noqa: PLW0108 - made below
         )
@@ -128,6 +130,13 @@ class Cluster:
     def identities(self) -> Identities:
         """Those in force."""
         return self.identification.current
+
+    def _choose(self, avoided: EndpointAddress | None) -> EndpointAddress | None:
+        """The server for a question of the proxy's own; None if none is known."""
+        drawn = [each.address for each in self.served.pool.endpoints if each.is_drawn]
+        others = [each for each in drawn if each != avoided] or drawn
+        # To draw it needs no secrecy.
+        return random.choice(others) if others else None  # noqa: S311
 
     async def start(self, is_admin_local: Callable[[], bool]) -> None:
         """Put the objects in force, those of a Kubernetes API within the time of the settings.

@@ -40,7 +40,16 @@ if TYPE_CHECKING:
     from apfproxy.authn.verdict import TokenAuthenticator
     from apfproxy.clock import Clock
     from apfproxy.proxy.tls_files import Expiries
-    from apfproxy.settings import AuthenticationSettings, JwtSettings, ReviewSettings, Settings
+    from apfproxy.settings import (
+        AuthenticationSettings,
+        EndpointAddress,
+        JwtSettings,
+        ReviewSettings,
+        Settings,
+        UpstreamSettings,
+    )
+
+    Choose = Callable[[EndpointAddress | None], EndpointAddress | None]
 
 TOKEN = "token"  # noqa: S105 - a kind of review
 ACCESS = "access"
@@ -57,6 +66,8 @@ class Identities:
         server_tls: TLS towards clients; None if they speak plain HTTP.
         client_tls: TLS towards the origin; None if it speaks plain HTTP.
 
+    `choose` says which server of the upstream to ask, as of `UpstreamApi`.
+
     OperatorError if the settings, or a file that they name, cannot be used.
     """
 
@@ -65,6 +76,7 @@ class Identities:
         settings: Settings,
         clock: Clock,
         *,
+        choose: Choose,
         on_clients_change: Callable[[], None],
         on_own_change: Callable[[], None],
     ) -> None:
@@ -73,6 +85,7 @@ class Identities:
             logger.warning("%s", warning)
         self._settings = settings
         self._clock = clock
+        self._choose = choose
         self._on_clients_change = on_clients_change
         self._on_own_change = on_own_change
         self.files = FileChanges()
@@ -272,13 +285,13 @@ class Identities:
         upstream = self._settings.upstream
         tls = self.client_tls
         api = UpstreamApi(
-            upstream.address,
+            self._choose,
             lambda: None if tls is None else tls.context,
             lambda: self._own_token or None,
             settings.max_concurrent,
             settings.timeout_s,
             server_name=upstream.tls.server_name,
-            host=upstream.host_header,
+            host=upstream.host_header or host_of(upstream),
         )
         self.review_apis[kind] = api
         return api
@@ -328,6 +341,11 @@ def challenges(settings: AuthenticationSettings) -> bytes:
     if keys.header is not None:
         lines.append(f'ApiKey realm="apfproxy", header="{keys.header}"')
     return b"".join(f"WWW-Authenticate: {line}\r\n".encode() for line in lines)
+
+
+def host_of(upstream: UpstreamSettings) -> str | None:
+    """The Host that all servers have in common; None if each has its own."""
+    return None if upstream.addresses else upstream.address.authority
 
 
 def content(path: str | None) -> bytes | None:

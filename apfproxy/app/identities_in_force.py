@@ -19,6 +19,7 @@ from apfproxy.tasks import spawn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from apfproxy.app.identities import Choose
     from apfproxy.clock import Clock
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.proxy.identification import Identification
@@ -44,12 +45,14 @@ class IdentitiesInForce:
         clock: Clock,
         health: HealthRegistry,
         *,
+        choose: Choose,
         on_clients_change: Callable[[], None],
         on_own_change: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._health = health
+        self._choose = choose
         self._on_clients_change = on_clients_change
         self._on_own_change = on_own_change
         self.current = self._load(settings)
@@ -119,6 +122,7 @@ class IdentitiesInForce:
         return Identities(
             settings,
             self._clock,
+            choose=self._choose,
             on_clients_change=self._on_clients_change,
             on_own_change=self._on_own_change,
         )

@@ -35,7 +35,7 @@ async def problems_of(settings: Settings) -> list[str]:
     system.
     """
     problems: list[str] = []
-    for look in (_identities, _kubeconfig, _objects, _admin_token, _store, _access_log):
+    for look in (_identities, _kubeconfig, _service, _objects, _admin_token, _store, _access_log):
         try:
             await asyncio.to_thread(look, settings, asyncio.get_running_loop())
         except OperatorError as error:
@@ -45,13 +45,25 @@ async def problems_of(settings: Settings) -> list[str]:
 
 def _identities(settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
     nobody: Callable[[], None] = lambda: None  # noqa: E731 - nothing changes
-    Identities(settings, LoopClock(loop), on_clients_change=nobody, on_own_change=nobody)
+    Identities(
+        settings,
+        LoopClock(loop),
+        choose=lambda _: None,
+        on_clients_change=nobody,
+        on_own_change=nobody,
+    )
 
 
 def _kubeconfig(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
     kubernetes = settings.flow_control.kubernetes
     if kubernetes.is_enabled and kubernetes.kubeconfig is not None:
         ApiCredentials(read_kubeconfig(kubernetes.kubeconfig, kubernetes.context))
+
+
+def _service(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
+    service = settings.upstream.service
+    if service.kubeconfig is not None:
+        ApiCredentials(read_kubeconfig(service.kubeconfig, service.context))
 
 
 def _objects(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:

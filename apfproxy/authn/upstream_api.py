@@ -5,7 +5,8 @@ clients' addresses take turns (`fair_line`).  Answers are bounded in size and ti
 neither question nor answer, as either may hold a token.
 
 A question is asked again after a temporary failure, with the delays of Kubernetes' webhooks
-(kubernetes/apiserver, pkg/util/webhook/webhook.go), within its time limit.
+(kubernetes/apiserver, pkg/util/webhook/webhook.go), within its time limit.  The server that failed
+is not asked next, if there is another one.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
-    from apfproxy.settings import Address
+    from apfproxy.settings import Address, EndpointAddress
 
 MAX_ANSWER_BYTES = 1 << 20
 """A review repeats the token, 16 KiB at most, and may name thousands of groups."""
@@ -71,18 +72,20 @@ class UpstreamApi:
     """The API of one upstream.
 
     Args:
-        address: Where it is.
+        choose: The server to ask next, which is not the one given if there is another; None if
+            none is known.
         ssl_context: The current TLS settings; None for the system's.
         token: The proxy's own current bearer token, if it has one.
         max_concurrent: Questions under way; `MAX_WAITING_PER_SLOT` times as many may wait.
         timeout_s: For one question, with its waiting and all attempts.
-        server_name: The name in the upstream's certificate, if not that of the address.
+        server_name: The name in the servers' certificates, if not those that `choose` tells or
+            those of their addresses.
         host: The Host field, if not that of the address.
     """
 
     def __init__(
         self,
-        address: Address,
+        choose: Callable[[EndpointAddress | None], EndpointAddress | None],
         ssl_context: Callable[[], ssl.SSLContext | None],
         token: Callable[[], bytes | None],
         max_concurrent: int,
@@ -92,9 +95,8 @@ class UpstreamApi:
         host: str | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        scheme = "https" if address.is_tls else "http"
-        self._base_url = yarl.URL(f"{scheme}://{address.authority}")
-        self._socket_path = address.path
+        self._choose = choose
+        self._avoided: EndpointAddress | None = None  # that gave no answer last
         self._ssl_context = ssl_context
         self._token = token
         self.line = FairLine(max_concurrent, max_concurrent * MAX_WAITING_PER_SLOT)
@@ -103,7 +105,7 @@ class UpstreamApi:
         self._server_name = server_name
         self._host = host
         self._sleep = sleep
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: dict[str, aiohttp.ClientSession] = {}  # by the path of a Unix socket, or ""
         # One that fails now and then would otherwise log two lines for each question.
         self._log = RareLog(logger, time.monotonic_ns)
         self._is_closed = False
@@ -148,8 +150,9 @@ class UpstreamApi:
     async def close(self) -> None:
         """Drop all connections; questions under way fail, and no more are asked."""
         self._is_closed = True
-        session, self._session = self._session, None
-        if session is not None:
+        sessions = list(self._sessions.values())
+        self._sessions.clear()
+        for session in sessions:
             await session.close()
 
     def _unasked(self, place: Place, reason: Unasked, what: str) -> UpstreamApiError:
@@ -192,18 +195,28 @@ class UpstreamApi:
             self.line.leave(place)
 
     async def _post_once(self, path: str, body: bytes) -> dict[str, Any]:
-        head = self._head()
-        if self._session is None:
-            if self._is_closed:
-                raise UpstreamApiError("the proxy is about to end")
-            self._session = new_session(socket_path=self._socket_path)
+        server = self._choose(self._avoided)
+        if server is None:
+            raise UpstreamApiError(f"{path}: no server of the upstream is known", may_pass=True)
         try:
-            async with self._session.post(
-                self._base_url.with_path(path),
+            answer = await self._post_to(server, path, body)
+        except (UpstreamApiError, asyncio.CancelledError):  # as when the time is over
+            self._avoided = server
+            raise
+        if self._avoided == server:
+            self._avoided = None
+        return answer
+
+    async def _post_to(self, server: EndpointAddress, path: str, body: bytes) -> dict[str, Any]:
+        head = self._head()
+        address = server.address
+        try:
+            async with self._session_for(address).post(
+                yarl.URL(f"{'https' if address.is_tls else 'http'}://{address.authority}{path}"),
                 data=body,
                 headers=head,
                 ssl=self._ssl_context() or True,
-                server_hostname=self._server_name,
+                server_hostname=self._server_name or server.server_name,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=None),
             ) as response:
@@ -219,6 +232,14 @@ class UpstreamApi:
             return read_object(answer)
         except StrictJsonError as error:
             raise UpstreamApiError(f"{path}: the answer is no JSON object: {error}") from None
+
+    def _session_for(self, address: Address) -> aiohttp.ClientSession:
+        if self._is_closed:
+            raise UpstreamApiError("the proxy is about to end")
+        session = self._sessions.get(address.path)
+        if session is None:
+            session = self._sessions[address.path] = new_session(socket_path=address.path)
+        return session
 
     def _head(self) -> dict[str, str]:
         head = {**JSON_HEAD, "Content-Type": "application/json"}

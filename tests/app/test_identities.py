@@ -68,7 +68,13 @@ def nothing() -> None:
 
 def made(settings: Settings) -> Identities:
     """All parts of some settings."""
-    return Identities(settings, VirtualClock(S), on_clients_change=nothing, on_own_change=nothing)
+    return Identities(
+        settings,
+        VirtualClock(S),
+        choose=lambda _: None,
+        on_clients_change=nothing,
+        on_own_change=nothing,
+    )
 
 
 def test_without_anything() -> None:
@@ -295,6 +301,7 @@ class Served(Bench):
             self.identities = Identities(
                 folder.settings,
                 clock,
+                choose=lambda _: None,
                 on_clients_change=lambda: self.context.forget_identities(),  # noqa: PLW0108  not there yet
                 on_own_change=self._on_own_change,
             )
@@ -596,6 +603,7 @@ async def test_api_keys_that_change(tmp_path: Path) -> None:
     subject = Identities(
         Settings(authentication=AuthenticationSettings(api_keys=ApiKeySettings(file=str(file)))),
         VirtualClock(S),
+        choose=lambda _: None,
         on_clients_change=lambda: forgotten.append(True),
         on_own_change=nothing,
     )

@@ -32,6 +32,7 @@ def in_force(settings: Settings, health: HealthRegistry) -> IdentitiesInForce:
         settings,
         VirtualClock(),
         health,
+        choose=lambda _: None,
         on_clients_change=lambda: None,
         on_own_change=lambda: None,
     )

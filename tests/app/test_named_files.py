@@ -14,6 +14,7 @@ from apfproxy.settings import (
     AuthenticationSettings,
     FlowControlSettings,
     KubernetesSettings,
+    ServiceSettings,
     Settings,
     UpstreamSettings,
 )
@@ -33,6 +34,10 @@ def settings_in(folder: Path, part: str) -> Settings:
         "objects": replace(PLAIN, flow_control=FlowControlSettings(objects=(path,))),
         "store": replace(PLAIN, flow_control=FlowControlSettings(store=path)),
         "kubeconfig": replace(PLAIN, flow_control=FlowControlSettings(kubernetes=kubernetes)),
+        "service": replace(
+            PLAIN,
+            upstream=UpstreamSettings(service=ServiceSettings(name="api", kubeconfig=path)),
+        ),
         "admin-token": replace(PLAIN, admin_token_file=path),
         "log": replace(PLAIN, access_log=AccessLogSettings(path=path)),
     }[part]
@@ -44,6 +49,7 @@ def settings_in(folder: Path, part: str) -> Settings:
         ("tokens", "tokens: cannot be read: No such file or directory"),
         ("objects", "objects: cannot be read: No such file or directory"),
         ("kubeconfig", "kubeconfig: cannot be read: No such file or directory"),
+        ("service", "service: cannot be read: No such file or directory"),
         ("admin-token", "admin-token cannot be read: No such file or directory"),
     ],
 )

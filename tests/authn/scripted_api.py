@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from apfproxy.authn.upstream_api import UpstreamApi
-from apfproxy.settings import Address
+from apfproxy.settings import Address, EndpointAddress
 
 if TYPE_CHECKING:
     import ssl
@@ -95,8 +95,9 @@ async def scripted(
     app.router.add_route("*", "/{path:.*}", script.handle)
     server = TestServer(app, scheme="https" if server_ssl else "http")
     await server.start_server(ssl=server_ssl)
+    address = Address(host=server.host, port=server.port or 0, is_tls=server_ssl is not None)
     api = UpstreamApi(
-        Address(host=server.host, port=server.port or 0, is_tls=server_ssl is not None),
+        lambda _: EndpointAddress(address=address),
         ssl_context,
         token,
         max_concurrent,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -15,7 +16,7 @@ from apfproxy.authn import upstream_api
 from apfproxy.authn.fair_line import Place
 from apfproxy.authn.upstream_api import MAX_ANSWER_BYTES, UpstreamApi
 from apfproxy.authn.verdict import UpstreamApiError
-from apfproxy.settings import Address
+from apfproxy.settings import Address, EndpointAddress
 from loadtest.certificates import Authority
 from tests.authn.scripted_api import OWN_TOKEN, TOKEN, Answer, ScriptedApi, scripted
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATH = "/apis/example.test/v1/questions"
+NOBODY = EndpointAddress(address=Address(host="127.0.0.1", port=1))
 OBJ = {"spec": {"token": TOKEN}}
 
 
@@ -179,11 +181,82 @@ async def test_broken_connections() -> None:
 
 async def test_nobody_listens() -> None:
     """A refused connection says so, and where it was to go."""
-    api = UpstreamApi(Address(host="127.0.0.1", port=1), lambda: None, lambda: None, 1, 0.05)
+    api = UpstreamApi(lambda _: NOBODY, lambda: None, lambda: None, 1, 0.05)
     error = await failure(api)
     await api.close()
 
     assert PATH in str(error)
+
+
+async def test_no_server_is_known() -> None:
+    """That is said, and asked about again: one may be known by then."""
+    waits: list[float] = []
+
+    async def sleep(wait_s: float) -> None:
+        waits.append(wait_s)
+
+    api = UpstreamApi(lambda _: None, lambda: None, lambda: None, 1, 30.0, sleep=sleep)
+    error = await failure(api)
+
+    assert f"{PATH}: no server of the upstream is known" == str(error)
+    assert 2 == len(waits)
+
+
+class Servers:
+    """Two servers, of which the other one is chosen where one is to be avoided.
+
+    Attributes:
+        asked: Ports, as they were chosen.
+    """
+
+    def __init__(self, *ports: int) -> None:
+        self._known = [
+            EndpointAddress(address=Address(host="127.0.0.1", port=port)) for port in ports
+        ]
+        self.asked: list[int] = []
+
+    def choose(self, avoided: EndpointAddress | None) -> EndpointAddress:
+        """Choose the first one, if there is no reason to choose the other one."""
+        found = next(each for each in self._known if each != avoided)
+        self.asked.append(found.address.port)
+        return found
+
+
+async def test_another_server() -> None:
+    """Where one server fails another one is asked, from then on until that one fails."""
+    answers: list[Answer] = [{}, {}, 503, {}]
+    async with scripted(lambda _: answers.pop(0)) as (script, one):
+        (server,) = [one._choose(None)]  # noqa: SLF001 - where the script is
+        assert server is not None
+        port = server.address.port
+        servers = Servers(1, port)
+        api = UpstreamApi(servers.choose, lambda: None, lambda: None, 1, 30.0, sleep=script.sleep)
+        for _ in range(2):
+            await api.post(PATH, OBJ)
+        before, servers.asked = servers.asked, []
+        await api.post(PATH, OBJ)
+        await api.close()
+
+    assert [1, port, port] == before
+    assert [port, 1, port] == servers.asked
+
+
+async def test_a_server_that_hangs_is_not_asked_next() -> None:
+    """Whoever gave no answer in time is avoided."""
+    async with scripted(lambda _: {}) as (script, one):
+        server = one._choose(None)  # noqa: SLF001 - where the script is
+        assert server is not None
+        port = server.address.port
+        servers = Servers(port, 1)
+        api = UpstreamApi(servers.choose, lambda: None, lambda: None, 1, 0.05, sleep=script.sleep)
+        script.may_answer.clear()
+        await failure(api)
+        script.may_answer.set()
+        servers.asked.clear()
+        await api.post(PATH, OBJ)
+        await api.close()
+
+    assert [1, port] == servers.asked
 
 
 async def test_slow_answers() -> None:
@@ -312,6 +385,32 @@ async def test_tls_name(tmp_path: Path) -> None:
 
     assert "the upstream's certificate is no good" in str(error)
     assert script.asked == []
+
+
+async def test_name_of_a_server(tmp_path: Path) -> None:
+    """The name that a server's certificate has may be told with its address."""
+    authority = Authority("ca")
+    server_ssl = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    issued = authority.issue("upstream", usage="server", hosts=["kubernetes.test"])
+    server_ssl.load_cert_chain(*issued.write(tmp_path, "server"))
+    context = ssl.create_default_context(cadata=authority.pem.decode())
+    async with scripted(lambda _: {}, server_ssl=server_ssl, ssl_context=lambda: context) as (
+        script,
+        api,
+    ):
+        known = api._choose(None)  # noqa: SLF001 - where the script is
+        assert known is not None
+        named = UpstreamApi(
+            lambda _: replace(known, server_name="kubernetes.test"),
+            lambda: context,
+            lambda: None,
+            1,
+            30.0,
+        )
+        await named.post(PATH, OBJ)
+        await named.close()
+
+    assert [OBJ] == script.asked
 
 
 async def test_close() -> None:
