@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from apfproxy.api.decode import parts_of
 from apfproxy.app.change import Change, prepare_all
 from apfproxy.app.counts_in_force import CountsInForce
+from apfproxy.app.endpoint_source import EndpointSource
 from apfproxy.app.identities_in_force import IdentitiesInForce
 from apfproxy.app.object_source import ObjectSource
 from apfproxy.duties import Recurring
@@ -124,6 +125,7 @@ class Cluster:
         self._list_enforcement(settings)
         self.config_status = ConfigStatus()
         self.objects = ObjectSource(settings, self.controller, health, self._on_load)
+        self.endpoints = EndpointSource(settings, health, self.served.pool.set_endpoints)
         self.counts = CountsInForce(settings, clock, self.costs, health)
 
     @property
@@ -139,14 +141,16 @@ class Cluster:
         return random.choice(others) if others else None  # noqa: S311
 
     async def start(self, is_admin_local: Callable[[], bool]) -> None:
-        """Put the objects in force, those of a Kubernetes API within the time of the settings.
+        """Put the objects in force, and find the servers, each within its time.
 
         `is_admin_local` says whether only this machine reaches the API of a store.
 
-        OperatorError if objects cannot be used.
+        OperatorError if objects, or what tells the servers, cannot be used.
         """
+        self.endpoints.start()
         await self.objects.start(is_admin_local)
         await self.objects.wait()
+        await self.endpoints.wait()
 
     def begin(self) -> None:
         """Keep all up to date from now on: requests may come."""
@@ -191,7 +195,9 @@ class Cluster:
                 change.discard()
 
         try:
-            await prepare_all((self.identification, self.objects, self.counts), settings, changes)
+            await prepare_all(
+                (self.identification, self.endpoints, self.objects, self.counts), settings, changes
+            )
         except BaseException:
             discard()
             raise
@@ -217,8 +223,9 @@ class Cluster:
         await self.objects.read_again()
 
     def stop_waiting(self) -> None:
-        """Do not wait for objects that are yet to come."""
+        """Do not wait for objects and servers that are yet to come."""
         self.objects.stop_waiting()
+        self.endpoints.stop_waiting()
 
     def stop(self) -> None:
         """Put nothing in force any more, and ask nobody for it; harmless if it never began."""
@@ -231,6 +238,7 @@ class Cluster:
         """Ask nobody who clients are any more, and finish writes; `stop` comes first."""
         await self.identification.close()
         await self.objects.close()
+        await self.endpoints.close()
 
     def _on_load(
         self, problems: tuple[Problem, ...], dangling: tuple[str, ...], *, is_whole: bool

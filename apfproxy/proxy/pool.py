@@ -141,7 +141,7 @@ class Pool:
         self._tls = tls
         for endpoint in self.endpoints:
             endpoint.configure(endpoint.address, settings, tls)
-        if settings.addresses != before.addresses:
+        if settings.addresses and settings.addresses != before.addresses:
             self._put(self._made(settings.addresses))
         else:
             self.weigh()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.app import reloading
+from apfproxy.app import kubernetes_source, reloading
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import FIXED, SettingsFile, changes, merged, reload, reload_when
 from apfproxy.errors import OperatorError
@@ -28,11 +28,14 @@ from apfproxy.settings import (
     FlowControlSettings,
     Settings,
 )
+from apfproxy.sources.kubeconfig import ApiAccess
 from apfproxy.sources.settings_file import load_settings, parse_settings, setting_paths
 from apfproxy.tasks import spawn
 from loadtest.certificates import Authority
 from tests.app.changed_settings import BASE, OTHERS, UNSEEN, other
 from tests.end_to_end.scene import until
+from tests.sources.kubernetes_double import SLICES, KubernetesDouble
+from tests.sources.test_endpoint_slices import at, slice_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -141,7 +144,18 @@ def is_fixed(path: str) -> bool:
     return any(path == each or path.startswith(f"{each}.") for each in FIXED)
 
 
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a Kubernetes API, the same for all, whose Services have an endpoint each."""
+    api = KubernetesDouble()
+    api.put(SLICES, slice_of(at("127.0.0.1"), ports=[{"name": "c", "port": 10}]))
+    access = ApiAccess(server=api.server)
+    monkeypatch.setattr(kubernetes_source, "access_of", lambda *_: access)
+    monkeypatch.setattr(kubernetes_source, "KubernetesApi", lambda *_, **_ignored: api)
+
+
 @pytest.mark.parametrize("path", OTHERS)
+@pytest.mark.usefixtures("service")
 async def test_as_if_started_so(
     path: str, folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
