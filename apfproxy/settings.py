@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 Record = TypeVar("Record")
 
@@ -479,6 +479,12 @@ class KubernetesSettings:
 KUBERNETES_API, HTTP_API = "kubernetes", "http"
 """What kind of API the server behind has: which objects are built in, and how requests are read."""
 
+
+def preset_setting() -> Any:  # noqa: ANN401 - stands for the default itself, as `field` does
+    """Make a field for one of these kinds."""
+    return field(default=KUBERNETES_API, metadata={"choices": (KUBERNETES_API, HTTP_API)})
+
+
 ENFORCE, OBSERVE = "enforce", "observe"
 """What flow control does: its work, or nothing but count what it would have done."""
 
@@ -541,7 +547,7 @@ class TopFlowsSettings:
 class Settings:
     """All settings of a proxy."""
 
-    preset: str = field(default=KUBERNETES_API, metadata={"choices": (KUBERNETES_API, HTTP_API)})
+    preset: str = preset_setting()
     downstream: DownstreamSettings = field(default_factory=DownstreamSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
     authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
@@ -557,3 +563,42 @@ class Settings:
     metrics: str = field(default=LEAN, metadata={"choices": (LEAN, FULL)})
     log_level: str = field(default="info", metadata={"choices": LOG_LEVELS})
     log_format: str = field(default=TEXT, metadata={"choices": LOG_FORMATS})
+    clusters: tuple[ClusterSettings, ...] = field(default=(), metadata={"form": "apart"})
+
+
+OF_A_CLUSTER = ("preset", "upstream", "authentication", "tunnel", "watch", "flow_control")
+"""The fields of `Settings` that each cluster can have of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """One of several APIs behind, with servers, users, objects and flow control of its own.
+
+    Attributes:
+        name: A DNS label that no other cluster has; of a refused one that has none, "#" and its
+            place in the list.
+        hosts: Those that requests name, in lower case, without port, dot at the end and brackets;
+            "*." and the end of hosts for any that ends so.  Empty for any host.
+        path_prefix: The begin of its requests' paths, such as "/clusters/a", which is taken off;
+            None for any path.
+        max_connections: Clients' connections that may be at it at once; None for no limit.
+        settings: All settings that it has: those of the whole proxy where it does not say
+            otherwise.  Its own certificate is in `downstream.tls`.  None if it is refused.
+        problems: Why it is refused, each with its line and path; empty if it is not.
+    """
+
+    name: str
+    hosts: tuple[str, ...] = ()
+    path_prefix: str | None = None
+    max_connections: int | None = None
+    settings: Settings | None = None
+    problems: tuple[str, ...] = ()
+
+
+def with_each_cluster(settings: Settings, change: Callable[[Settings], Settings]) -> Settings:
+    """The settings, with those of each cluster changed."""
+    clusters = tuple(
+        each if each.settings is None else replace(each, settings=change(each.settings))
+        for each in settings.clusters
+    )
+    return replace(settings, clusters=clusters)

@@ -18,15 +18,19 @@ import asyncio
 import dataclasses
 import logging
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from apfproxy.app.cluster_checks import path_in
 from apfproxy.app.log import configure_logging
 from apfproxy.app.settings_checks import check_combination, check_identities
 from apfproxy.errors import OperatorError
 from apfproxy.faults import Part, report
+from apfproxy.settings import OF_A_CLUSTER, with_each_cluster
 from apfproxy.sources.file_changes import at_rest, fingerprint, notifications, watch_files
-from apfproxy.sources.settings_file import SettingsLines, is_section, setting_key
+from apfproxy.sources.settings_lines import SettingsLines
+from apfproxy.sources.settings_reader import CLUSTERS, is_section, setting_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from apfproxy.app.service import Service
     from apfproxy.observe.configuration_events import ConfigurationEvents
     from apfproxy.observe.health import HealthRegistry
-    from apfproxy.settings import Settings
+    from apfproxy.settings import ClusterSettings, Settings
     from apfproxy.sources.file_changes import Roots
 
 SETTINGS = "settings"
@@ -51,6 +55,12 @@ FIXED = (
 )
 """Settings, and sections of them, that take a restart.  Beside them, `merged` says what depends on
 them: TLS towards clients is not turned on or off, and objects stay with their source."""
+
+OF_THE_WHOLE = tuple(path for path in FIXED if not path.startswith("flowControl."))
+"""Those of them that no cluster has of its own.
+
+Where there are clusters, one whose source of objects changes is made anew.
+"""
 
 Record = TypeVar("Record")
 
@@ -216,12 +226,16 @@ def refuse(
 
 def merged(before: Settings, after: Settings) -> Settings:
     """The settings of `after`, with those of `before` where a change takes a restart."""
-    settings = with_fixed(before, after)
+    is_one = not before.clusters and not after.clusters
+    settings = with_fixed(before, after, FIXED if is_one else OF_THE_WHOLE)
     old, new = before.downstream.tls, after.downstream.tls
-    if (old.certificate_file is None) != (new.certificate_file is None):
+    turns = (old.certificate_file is None) != (new.certificate_file is None)
+    if turns:
         # The listener speaks TLS, or does not.
         downstream = dataclasses.replace(settings.downstream, tls=old)
         settings = dataclasses.replace(settings, downstream=downstream)
+    if not is_one:
+        return with_each_cluster(settings, partial(within, settings, turns=turns))
     was, will_be = before.flow_control, after.flow_control
     if (was.store, was.kubernetes) != (will_be.store, will_be.kubernetes):
         # Objects of one source do not take the place of those of another.
@@ -243,15 +257,26 @@ def merged(before: Settings, after: Settings) -> Settings:
     return settings
 
 
-def with_fixed(before: Record, after: Record, prefix: str = "") -> Record:
+def within(whole: Settings, own: Settings, *, turns: bool) -> Settings:
+    """A cluster's settings, with all else as the whole proxy has it."""
+    tls = whole.downstream.tls if turns else own.downstream.tls
+    return dataclasses.replace(
+        whole,
+        **{name: getattr(own, name) for name in OF_A_CLUSTER},
+        downstream=dataclasses.replace(whole.downstream, tls=tls),
+        clusters=(),
+    )
+
+
+def with_fixed(before: Record, after: Record, fixed: tuple[str, ...], prefix: str = "") -> Record:
     """The record `after`, with the values of `before` at the paths that are fixed."""
     values = {}
     for field, path in paths_of(before, prefix):
         old, new = getattr(before, field.name), getattr(after, field.name)
-        if path in FIXED:
+        if path in fixed:
             values[field.name] = old
         elif is_section(type(old)):
-            values[field.name] = with_fixed(old, new, f"{path}.")
+            values[field.name] = with_fixed(old, new, fixed, f"{path}.")
     return dataclasses.replace(after, **values)  # type: ignore[type-var]  # records are dataclasses
 
 
@@ -276,8 +301,39 @@ def changes(before: Record, after: Record, prefix: str = "") -> list[str]:
         old, new = getattr(before, field.name), getattr(after, field.name)
         if is_section(type(old)) and type(old) is type(new):
             found += changes(old, new, f"{path}.")
-        elif old != new:
+        elif old == new:
+            continue
+        elif path == CLUSTERS:
+            found += changes_of_clusters(old, new, set(found))
+        else:
             found.append(path)
+    return found
+
+
+def changes_of_clusters(
+    before: tuple[ClusterSettings, ...], after: tuple[ClusterSettings, ...], of_all: set[str]
+) -> list[str]:
+    """The clusters that came, left or changed otherwise than all of them, with what differs."""
+    olds, news = ({each.name: each for each in clusters} for clusters in (before, after))
+    found = []
+    for name in {**olds, **news}:
+        old, new = olds.get(name), news.get(name)
+        where = f"{CLUSTERS}[{name}]"
+        if old is None or new is None or None in (old.settings, new.settings):
+            if old != new:
+                found.append(where)
+            continue
+        found += [
+            f"{where}.{setting_key(field)}"
+            for field in dataclasses.fields(old)
+            if not is_section(type(getattr(old, field.name)))
+            and getattr(old, field.name) != getattr(new, field.name)
+        ]
+        found += [
+            path_in(name, path)
+            for path in changes(old.settings, new.settings)
+            if path not in of_all
+        ]
     return found
 
 

@@ -43,6 +43,22 @@ class ConflictError(OperatorError):
     """Two settings that flags can set do not go together."""
 
 
+def contradictions(settings: Settings) -> list[str]:
+    """Why settings do not go together, a line for each reason."""
+    problems = [WITHOUT_UPSTREAM] if lacks_server(settings) else []
+    for check in (check_combination, check_identities):
+        try:
+            check(settings)
+        except OperatorError as error:
+            problems += str(error).splitlines()
+    return problems
+
+
+def lacks_server(settings: Settings) -> bool:
+    """Whether nothing says where to forward."""
+    return not (settings.clusters or ways_to_servers(settings.upstream))
+
+
 def check_combination(settings: Settings) -> None:
     """See that settings that flags can set go together; ConflictError if they do not."""
     _check_origin(settings.upstream)
@@ -93,16 +109,20 @@ def check_combination(settings: Settings) -> None:
         raise ConflictError("adminTokenFile (--admin-token-file) needs flowControl.store (--store)")
 
 
-def _check_origin(upstream: UpstreamSettings) -> None:
-    """See that the servers behind are named in one way, and each of them once."""
-    service = upstream.service
+def ways_to_servers(upstream: UpstreamSettings) -> list[str]:
+    """The settings that say where the servers behind are."""
     given = {
         "upstream.url (--upstream)": upstream.url != UNSAID,
         "upstream.endpoints (--upstream, repeated)": upstream.endpoints != (),
         "upstream.dns (--upstream-dns)": upstream.dns != UNSAID,
-        "upstream.service (--upstream-service)": service != ServiceSettings(),
+        "upstream.service (--upstream-service)": upstream.service != ServiceSettings(),
     }
-    ways = [way for way, is_given in given.items() if is_given]
+    return [way for way, is_given in given.items() if is_given]
+
+
+def _check_origin(upstream: UpstreamSettings) -> None:
+    """See that the servers behind are named in one way, and each of them once."""
+    service, ways = upstream.service, ways_to_servers(upstream)
     if len(ways) > 1:
         raise ConflictError(f"give only one of {' and '.join(ways)}: each says where to forward")
     if service != ServiceSettings() and service.name is None:
@@ -177,7 +197,8 @@ def check_identities(settings: Settings) -> None:
             "upstream.identity: frontProxy over https needs upstream.tls.certificateFile, by which"
             " the server knows the proxy"
         )
-    if not upstream.address.is_tls and any(
+    is_plain = upstream.address != UNSAID and not upstream.address.is_tls
+    if is_plain and any(
         (upstream.tls.ca_file, upstream.tls.server_name, upstream.tls.certificate_file)
     ):
         problems.append(

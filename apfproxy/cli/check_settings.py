@@ -10,23 +10,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from apfproxy.app.cluster_checks import begins_with_setting, checked_clusters, path_in
 from apfproxy.app.log import CONTROLS, escaped
 from apfproxy.app.named_files import problems_of
-from apfproxy.app.settings_checks import (
-    WITHOUT_UPSTREAM,
-    check_combination,
-    check_identities,
-    verifies_users,
-)
+from apfproxy.app.settings_checks import contradictions, verifies_users
 from apfproxy.cli.errors import FAILED, OK, USAGE
 from apfproxy.cli.offline import offline_controller
-from apfproxy.errors import OperatorError
 from apfproxy.flowcontrol.level_summary import kept_for_nobody, summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
-from apfproxy.settings import UNSAID
-from apfproxy.sources.settings_file import SettingsError, SettingsLines, load_settings
+from apfproxy.sources.settings_file import SettingsError, load_settings
+from apfproxy.sources.settings_lines import SettingsLines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from apfproxy.settings import Settings
@@ -77,18 +73,64 @@ def findings_of(path: Path) -> Findings:
     found.wrong += [lines.located(problem) for problem in contradictions(settings)]
     if found.wrong:
         return found
+    settings = checked_clusters(settings, path)
+    found.wrong += [problem for cluster in settings.clusters for problem in cluster.problems]
+    unusable, warnings = Texts(lines), Texts(lines)
+    whole = look_at(settings)
+    unusable.add("", whole.unusable)
+    if not settings.clusters:
+        warnings.add("", whole.warnings)
+    for cluster in settings.clusters:
+        if cluster.settings is not None:
+            own = look_at(cluster.settings)
+            unusable.add(cluster.name, own.unusable)
+            warnings.add(cluster.name, own.warnings)
+    found.unusable += unusable.located()
+    found.warnings += warnings.located()
+    return found
+
+
+def look_at(settings: Settings) -> Findings:
+    """Look at what the settings name, and at what may be meant otherwise."""
     warnings, root = Warnings(), logging.getLogger()
     root.addHandler(warnings)
     try:
         problems = asyncio.run(problems_of(settings))
     finally:
         root.removeHandler(warnings)
-    # A file that two settings name, such as the token of a kubeconfig, is wrong once.
-    found.unusable += dict.fromkeys(lines.located(problem) for problem in problems)
-    found.warnings += [lines.located(text) for text in warnings.texts]
-    if not found.unusable and (kept := kept_seats(settings)) is not None:
-        found.warnings.append(lines.located(f"flowControl.serverConcurrencyLimit: {kept}"))
-    return found
+    if not problems and (kept := kept_seats(settings)) is not None:
+        warnings.texts.append(f"flowControl.serverConcurrencyLimit: {kept}")
+    return Findings(unusable=problems, warnings=warnings.texts)
+
+
+class Texts:
+    """What was found, once each: of clusters, and of the whole proxy.
+
+    A file that several settings name, or a setting that several clusters have, is wrong once.
+    """
+
+    def __init__(self, lines: SettingsLines) -> None:
+        self._lines = lines
+        self._names: dict[str, list[str]] = {}
+
+    def add(self, cluster: str, texts: list[str]) -> None:
+        """Note what was found of a cluster, or of the whole proxy: ""."""
+        for text in dict.fromkeys(texts):
+            self._names.setdefault(text, []).append(cluster)
+
+    def located(self) -> Iterator[str]:
+        """Each with its place in the file."""
+        for text, (first, *others) in self._names.items():
+            if not first:
+                yield self._lines.located(text)
+                continue
+            inner, whole = path_in(first, text), self._lines.of_this_file(text)
+            own = self._lines.of_this_file(inner) if begins_with_setting(text) else inner
+            if own == inner and whole != text:
+                yield whole  # of all clusters, or of the file that is wrong
+            else:
+                alike = f" ({len(others)} more like it)" if others else ""
+                yield f"{self._lines.located(own)}{alike}"
 
 
 def kept_seats(settings: Settings) -> str | None:
@@ -106,17 +148,6 @@ def kept_seats(settings: Settings) -> str | None:
     return kept_for_nobody(
         summarize_levels(controller, knows_users=verifies_users(settings), is_plain=preset.is_plain)
     )
-
-
-def contradictions(settings: Settings) -> list[str]:
-    """Why the settings do not go together."""
-    problems = [WITHOUT_UPSTREAM] if settings.upstream.address == UNSAID else []
-    for check in (check_combination, check_identities):
-        try:
-            check(settings)
-        except OperatorError as error:
-            problems += str(error).splitlines()
-    return problems
 
 
 def check_settings(path: Path, output: str, *, fails_on_warnings: bool) -> int:

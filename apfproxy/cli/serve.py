@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apfproxy.app.cluster_checks import checked_clusters
 from apfproxy.app.given_sockets import given_sockets
 from apfproxy.app.log import configure_logging
 from apfproxy.app.process import ProxyProcess
@@ -21,6 +22,7 @@ from apfproxy.app.settings_checks import (
     ConflictError,
     check_combination,
     check_identities,
+    lacks_server,
 )
 from apfproxy.app.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, SettingsFileError, exit_code
@@ -47,9 +49,9 @@ from apfproxy.settings import (
     LOG_LEVELS,
     MAX_SEATS,
     OBSERVE,
-    UNSAID,
     EndpointSettings,
     Settings,
+    with_each_cluster,
     with_values,
 )
 from apfproxy.sources.settings_file import SettingsError, load_settings
@@ -285,16 +287,21 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
 def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
     """Read the settings file, if there is one, and put the flags over it.
 
+    A cluster whose settings do not go together is refused alone.
+
     Raises:
         SettingsError: The file cannot be used.
         ConflictError: Settings do not go together.
     """
-    settings = with_flags(Settings() if path is None else load_settings(path), flags)
-    if settings.upstream.address == UNSAID:
+    over = partial(with_flags, flags=flags)
+    settings = over(Settings()) if path is None else load_settings(path, over)
+    if lacks_server(settings):
         if path is None:
             raise ConflictError("say where to forward: --upstream URL, or --settings FILE")
         raise SettingsError((f"{path}: {WITHOUT_UPSTREAM}",))
     check_combination(settings)
+    if path is not None and settings.clusters:
+        settings = with_each_cluster(checked_clusters(settings, path), as_preset)
     return as_preset(settings)
 
 

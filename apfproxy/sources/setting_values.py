@@ -48,6 +48,7 @@ MAX_UNIX_BYTES = 107
 """Of such a path; Linux has no room for more in the address."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
 DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+PATH_PREFIX = re.compile(r"(?=.{1,1024}$)(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)+")
 PATH = re.compile(r"/[!-\"$-~]{0,1023}")
 """What a request's target may be: no space, no control character, no fragment."""
 HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,125}[A-Za-z0-9-])?")
@@ -243,6 +244,39 @@ def parse_host_header(text: str) -> str:
     """Read the value of a Host field: a name or an address, perhaps with a port."""
     if HOST_HEADER.fullmatch(text) is None:
         raise ValueError(f"expected HOST or HOST:PORT, such as api.example.com, not {text!r}")
+    return text
+
+
+def parse_host_pattern(text: str) -> str:
+    """Read a host that requests name, or `*.` and the end of such hosts; in lower case.
+
+    Returns:
+        It without a dot at its end; an IPv6 address without brackets.
+    """
+    is_wildcard = text.startswith("*.")
+    host = text.removeprefix("*.")
+    if ":" in host and host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    try:
+        host = parse_host(host).lower().removesuffix(".")
+    except ValueError:
+        host = ""
+    if not host or (is_wildcard and ":" in host):
+        raise ValueError(
+            "expected a host without a port, such as a.example, *.example or 10.0.0.1,"
+            f" not {text!r}"
+        )
+    return f"*.{host}" if is_wildcard else host
+
+
+def parse_path_prefix(text: str) -> str:
+    """Read the begin of paths: whole segments, without one at its end."""
+    segments = text.split("/")[1:]
+    if PATH_PREFIX.fullmatch(text) is None or "." in segments or ".." in segments:
+        raise ValueError(
+            "expected the begin of a path, such as /clusters/a: without / at its end, %, ?, and"
+            f" the segments . and .., not {text!r}"
+        )
     return text
 
 

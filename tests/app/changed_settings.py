@@ -160,6 +160,7 @@ OTHERS: dict[str, Any] = {
     "metrics": "full",
     "logLevel": "error",
     "logFormat": "json",
+    "clusters": [{"name": "a", "hosts": ["a"]}],
 }
 """Every setting with another value than that of `BASE`."""
 
@@ -197,6 +198,7 @@ UNSEEN = {
     *("metrics", "logLevel", "logFormat"),  # of the process, not of the proxy; see below
     "adminTokenFile",  # the API's; see there
     "flowControl.perEndpoint",
+    "clusters",
 }
 """Settings that change nothing that the parts of a proxy keep."""
 

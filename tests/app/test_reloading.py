@@ -29,7 +29,8 @@ from apfproxy.settings import (
     Settings,
 )
 from apfproxy.sources.kubeconfig import ApiAccess
-from apfproxy.sources.settings_file import load_settings, parse_settings, setting_paths
+from apfproxy.sources.settings_file import load_settings, parse_settings
+from apfproxy.sources.settings_reader import setting_paths
 from apfproxy.tasks import spawn
 from loadtest.certificates import Authority
 from tests.app.changed_settings import BASE, OTHERS, UNSEEN, other
@@ -136,7 +137,12 @@ def test_every_setting_is_tried() -> None:
     for path in OTHERS:
         documents = [BASE, other(BASE, path)]
         before, after = (parse_settings(json.dumps(each).encode(), "f") for each in documents)
-        assert path in changes(before, after)
+        assert path in settings_in(changes(before, after))
+
+
+def settings_in(changes: list[str]) -> set[str]:
+    """The settings that a list of changes names."""
+    return {each.partition("[")[0] for each in changes}
 
 
 def is_fixed(path: str) -> bool:
@@ -183,7 +189,7 @@ async def test_as_if_started_so(
         return
     assert in_force == after
     (said,) = (each for each in caplog.messages if each.startswith("read again; changed: "))
-    assert path in said.removeprefix("read again; changed: ").split(", ")
+    assert path in settings_in(said.removeprefix("read again; changed: ").split(", "))
     one, another = [await state_of_fresh(after) for _ in range(2)]
     expected = {key: value for key, value in one.items() if another.get(key) == value}
     assert {} == {
@@ -329,6 +335,84 @@ def test_merged() -> None:
         "admin",
         "adminTokenFile",
     ] == changes(settings, read)
+
+
+CLUSTERS = """
+downstream:
+  listen: 127.0.0.1:0
+  tls: {certificateFile: all.crt, keyFile: all.key}
+admin: null
+watch: {limit: 1s}
+clusters:
+- {name: a, hosts: [a], upstream: {url: http://a}, watch: {silence: 1s}}
+- {name: b, hosts: [b], upstream: {url: http://b}, flowControl: {store: s}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param("http://a", "http://c", ["clusters[a].upstream.url"], id="setting"),
+        pytest.param(
+            "url: http://a",
+            "dns: http://c",
+            ["clusters[a].upstream.url", "clusters[a].upstream.dns"],
+            id="way",
+        ),
+        pytest.param("hosts: [a]", "hosts: [c]", ["clusters[a].hosts"], id="hosts"),
+        pytest.param(
+            "hosts: [a]",
+            "pathPrefix: /a, maxConnections: 3",
+            [f"clusters[a].{each}" for each in ("hosts", "pathPrefix", "maxConnections")],
+            id="of-the-cluster",
+        ),
+        pytest.param(
+            "hosts: [a]",
+            "hosts: [a], tls: {keyFile: a.key}",
+            ["clusters[a].tls.keyFile"],
+            id="certificate",
+        ),
+        pytest.param("name: a", "name: c", ["clusters[a]", "clusters[c]"], id="name"),
+        pytest.param("name: a", "name: A", ["clusters[a]", "clusters[#0]"], id="bad-name"),
+        pytest.param("http://a", "a", ["clusters[a]"], id="refused"),
+        pytest.param("limit: 1s", "limit: 2s", ["watch.limit"], id="of-all"),
+        pytest.param("silence: 1s", "limit: 1s", ["clusters[a].watch.silence"], id="as-all"),
+        pytest.param(
+            "store: s", "store: t", ["clusters[b].flowControl.store"], id="store-of-a-cluster"
+        ),
+        pytest.param("- {name: a", "# {name: a", ["clusters[a]"], id="gone"),
+        pytest.param("clusters:", "clusters: []#", ["clusters[a]", "clusters[b]"], id="all-gone"),
+    ],
+)
+def test_changes_of_clusters(old: str, new: str, expected: list[str]) -> None:
+    """Each is named once: what changed of the whole proxy is not said of each cluster again."""
+    changed = CLUSTERS.replace(old, new, 1).partition("#\n")[0]
+    before, after = (parse_settings(text.encode(), "f") for text in (CLUSTERS, changed))
+
+    assert [] == changes(before, before)
+    assert expected == changes(before, after)
+    assert expected == changes(before, merged(before, after))
+    assert after == merged(before, after)
+
+
+def test_clusters_are_within_what_takes_a_restart() -> None:
+    """They have what the whole proxy keeps, and are told of nothing that did not change."""
+    other = CLUSTERS.replace("127.0.0.1:0", "127.0.0.1:1").replace("silence: 1s", "silence: 2s")
+    before, after = (parse_settings(text.encode(), "f") for text in (CLUSTERS, other))
+    settings = merged(before, after)
+
+    assert ["clusters[a].watch.silence"] == changes(before, settings)
+    assert ["downstream.listen"] == changes(settings, after)
+    assert settings == parse_settings(CLUSTERS.replace("silence: 1s", "silence: 2s").encode(), "f")
+
+
+def test_tls_of_clusters() -> None:
+    """None has it while the listener has none, whatever certificate it names."""
+    plain = CLUSTERS.replace("  tls: {certificateFile: all.crt, keyFile: all.key}\n", "")
+    own = CLUSTERS.replace("hosts: [a]", "hosts: [a], tls: {certificateFile: a, keyFile: a}")
+    before, after = (parse_settings(text.encode(), "f") for text in (plain, own))
+
+    assert before == merged(before, after)
 
 
 def test_built_in_objects_of_a_store() -> None:

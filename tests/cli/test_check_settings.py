@@ -175,3 +175,82 @@ def test_seats_for_nobody(
     out = capsys.readouterr().out
     assert warns == ("seats, and no request can come there" in out)
     assert warns == ("flowControl.serverConcurrencyLimit: leader-election, node-high" in out)
+
+
+CLUSTERS = """
+upstream: {url: http://all}
+preset: http
+clusters:
+- name: good
+  hosts: [good]
+- name: a
+  hosts: [a]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "problems"),
+    [
+        pytest.param(
+            "  upstream: {urll: x}\n", 2, ["f.yaml:9: clusters[a].upstream.urll: unknown"]
+        ),
+        pytest.param(
+            "  upstream:\n    tls: {caFile: ca.crt}\n",
+            2,
+            ["f.yaml:10: clusters[a].upstream.tls: http://all:80 is without TLS"],
+        ),
+        pytest.param(
+            "  authentication:\n    tokenFile: no.csv\n",
+            1,
+            ["f.yaml:10: clusters[a].authentication.tokenFile: no.csv: cannot be read"],
+        ),
+        pytest.param(
+            "  authentication:\n    tokenFile: no.csv\n- name: b\n  hosts: [a]\n",
+            2,
+            [
+                "f.yaml:11: clusters[b]: the host a is of the cluster a already",
+                "f.yaml:10: clusters[a].authentication.tokenFile: no.csv: cannot be read",
+            ],
+        ),
+        pytest.param(
+            "authentication: {tokenFile: no.csv}\n",
+            1,
+            ["f.yaml:9: authentication.tokenFile: no.csv: cannot be read"],
+        ),
+    ],
+    ids=["key", "contradiction", "file", "several", "of-all"],
+)
+def test_clusters_that_cannot_be_used(
+    text: str, code: int, problems: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each is shown once, with its cluster; the check fails, though a proxy would start."""
+    found = check(CLUSTERS + text), capsys.readouterr().out.splitlines()
+
+    assert (code, len(problems)) == (found[0], len(found[1]))
+    for expected, line in zip(problems, found[1], strict=True):
+        assert line.startswith(expected)
+        assert line.endswith("(error)")
+
+
+def test_warnings_of_clusters(capsys: pytest.CaptureFixture[str]) -> None:
+    """What all of them have is of the top level, and what several have is shown once."""
+    text = CLUSTERS + "  authentication: {anonymous: false}\n- name: b\n  hosts: [b]\n"
+    text += "  authentication: {anonymous: false}\ndownstream: {trustedProxies: [0.0.0.0/0]}\n"
+
+    assert 0 == check(text)
+    out = capsys.readouterr().out
+    for expected in (
+        "f.yaml:13: downstream.trustedProxies has 0.0.0.0/0: every client can claim any address",
+        "every request gets 401 (1 more like it)",
+    ):
+        assert 1 == out.count(f"{expected} (warning)\n")
+    assert "f.yaml:9: clusters[a].authentication.anonymous is false, and nothing" in out
+    assert 3 == len(out.splitlines())
+
+
+def test_clusters_that_can_be_used(capsys: pytest.CaptureFixture[str]) -> None:
+    """The top level needs no server."""
+    assert 0 == check(
+        "clusters: [{name: a, hosts: [a], preset: http, upstream: {url: http://a}}]\n"
+    )
+    assert "f.yaml: ok\n" == capsys.readouterr().out

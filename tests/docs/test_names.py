@@ -16,7 +16,8 @@ from apfproxy.app.process import ProxyProcess
 from apfproxy.app.settings_checks import check_identities
 from apfproxy.cli.main import main
 from apfproxy.settings import Address
-from apfproxy.sources.settings_file import parse_settings, setting_paths
+from apfproxy.sources.settings_file import parse_settings
+from apfproxy.sources.settings_reader import setting_paths
 from tests.app.test_process import settings_for
 from tests.config.test_metric_names import metrics_page
 from tests.docs.pages import ROOT, SPAN, Page, page, pages, table

@@ -1,0 +1,88 @@
+"""Which clusters cannot be used, because their settings do not go together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.app.cluster_checks import checked_clusters
+from apfproxy.sources.settings_file import load_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = "upstream: {url: 'http://all'}\nclusters:\n- {name: good, hosts: [good]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        pytest.param("- {name: a, hosts: [a]}", [], id="good"),
+        pytest.param("- {name: a}", ["clusters[a]: needs hosts"], id="refused-before"),
+        pytest.param(
+            "- {name: a, hosts: [a], authentication: {clientCaFile: a}}",
+            ["clusters[a].authentication.clientCaFile (--client-ca-file): needs downstream.tls"],
+            id="setting",
+        ),
+        pytest.param(
+            "- {name: a, hosts: [a], upstream: {url: http://a, dns: http://b}}",
+            ["clusters[a]: give only one of upstream.url (--upstream) and upstream.dns"],
+            id="settings",
+        ),
+        pytest.param(
+            "- {name: a, hosts: [a], tls: {certificateFile: a}}",
+            ["clusters[a].tls: certificateFile (", "clusters[a].tls: needs downstream.tls of the"],
+            id="certificate-of-its-own",
+        ),
+        pytest.param(
+            "- {name: a, hosts: [a], upstream: {endpoints: [{}]}}",
+            ["clusters[a].upstream.endpoints[0]: needs url"],
+            id="endpoint",
+        ),
+        pytest.param(
+            "- {name: a, hosts: [a], flowControl: {objects: [x], store: y}}",
+            ["clusters[a]: give either flowControl.store"],
+            id="two-sources",
+        ),
+    ],
+)
+def test_what_does_not_go_together(tmp_path: Path, text: str, problems: list[str]) -> None:
+    """It refuses the cluster alone, with the line."""
+    path = tmp_path / "f"
+    path.write_text(f"{GOOD}{text}\n")
+    good, cluster = checked_clusters(load_settings(path), path).clusters
+
+    assert (cluster.settings is None) == bool(problems)
+    assert len(problems) == len(cluster.problems)
+    for expected, problem in zip(problems, cluster.problems, strict=True):
+        assert problem.startswith(f"{path}:4: {expected}")
+    assert good.settings is not None
+
+
+def test_without_a_server(tmp_path: Path) -> None:
+    """Each cluster needs one, of its own or of the top level."""
+    path = tmp_path / "f"
+    path.write_text(
+        "clusters:\n- {name: a, hosts: [a]}\n- {name: b, hosts: [b], upstream: {dns: http://b}}\n"
+    )
+    one, two = checked_clusters(load_settings(path), path).clusters
+    (problem,) = one.problems
+
+    assert problem.startswith(f"{path}:2: clusters[a].upstream.url: say where to forward")
+    assert two.settings is not None
+
+
+def test_stores(tmp_path: Path) -> None:
+    """No two clusters have the same."""
+    path = tmp_path / "f"
+    path.write_text(
+        f"{GOOD}- {{name: a, hosts: [a], flowControl: {{store: s}}}}\n"
+        "- {name: b, hosts: [b], flowControl: {store: s}}\n"
+    )
+    _, one, two = checked_clusters(load_settings(path), path).clusters
+
+    assert one.settings is not None
+    assert (
+        f"{path}:5: clusters[b].flowControl.store: {tmp_path / 's'} is that of the cluster a",
+    ) == two.problems
