@@ -73,6 +73,8 @@ def test_wrong_arguments_get_one_line(name: str) -> None:
         (["--write=."], "cannot be written"),
         (["--write=ratios.json", "--memory-only"], "--memory-only"),
         (["--write=ratios.json", "--proxies=nginx"], "HAProxy"),
+        (["--with=endpoints", "--proxies=haproxy"], "name it in --proxies"),
+        (["--with=endpoint"], "unknown feature"),
     ],
 )
 def test_a_comparison_begins_with_nothing_that_fails_at_its_end(
