@@ -86,9 +86,9 @@ async def strike(servers: Servers, phase: Phase) -> None:
     phase.done_s = monotonic()
 
 
-async def follow_limit(admin_port: int, phase: Phase) -> None:
+async def follow_limit(admin_port: int, phase: Phase, end_s: float) -> None:
     """Find when the limit is that of the phase."""
-    while monotonic() < phase.begun_s + DETECTED_WITHIN_S:
+    while monotonic() < min(end_s, phase.begun_s + DETECTED_WITHIN_S):
         limit = json.loads(await fetch(admin_port, "/debug/limits"))["serverConcurrencyLimit"]
         if limit == phase.limit:
             phase.follows_s = monotonic() - phase.begun_s
@@ -108,7 +108,7 @@ async def run_phases(
         await asyncio.sleep(0)
         end_s = monotonic() + phase_s
         if admin_port is not None:
-            await follow_limit(admin_port, phase)
+            await follow_limit(admin_port, phase, end_s)
         await asyncio.sleep(end_s - monotonic())
         await striking
         phase.end_s = monotonic()
