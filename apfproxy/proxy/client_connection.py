@@ -8,17 +8,18 @@ from apfproxy.faults import Part, contained, report
 from apfproxy.proxy.client import Client
 from apfproxy.proxy.client_limits import reset
 from apfproxy.proxy.guarded import guarded
+from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.read_buffer import NOWHERE, write_pieces
 from apfproxy.proxy.tls import peer_certificates
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.client import Served
     from apfproxy.proxy.client_kinds import Heads
-    from apfproxy.proxy.cluster_router import ClusterRouter
+    from apfproxy.proxy.cluster_router import ClusterRouter, Route
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.exchange import Exchange
     from apfproxy.proxy.listener_context import ListenerContext
@@ -62,6 +63,7 @@ class ClientConnection(Client):
         "_probed_bytes",
         "_router",
         "_shared",
+        "_tls_group",
         "_transport",
         "was_made",
         "write",
@@ -82,6 +84,8 @@ class ClientConnection(Client):
         self._router = router
         self._context: Context | None = router.only
         """Of the cluster that its last request was of; None before that is known."""
+        self._tls_group: Hashable = None
+        """Of the clusters that its handshake was for; None if it was for any."""
         self._counted_as = counted_as
         """The address under which the limits count this connection; "" while they do not."""
         self._transport = NOWHERE
@@ -123,6 +127,37 @@ class ClientConnection(Client):
         """Forget by what the connection is known."""
         self._known.clear()
         self._last_request = None
+
+    def _enter(self, route: Route | None) -> None:
+        """Be a connection to another cluster, or to none, and know nothing of the one before.
+
+        Raises:
+            HeadError: The cluster has no room for it, or wants a connection of its own.
+        """
+        if self._context is not None:
+            self._context.connection_count -= 1
+            self._context = None
+        self.forget_peer()
+        if route is None:
+            return
+        context = route.context
+        assert context is not None
+        if self._tls_group is not None and route.tls_group != self._tls_group:
+            # Its client was asked for a certificate of other CAs, and may have another one here.
+            raise HeadError(
+                421,
+                f"the cluster {route.name} has another certificate, or other clients', than the"
+                " host of the TLS handshake: open another connection for it",
+            )
+        if route.max_connections is not None and context.connection_count >= route.max_connections:
+            raise HeadError(
+                503,
+                f"the cluster {route.name} has {context.connection_count} connections, the most"
+                " that it takes (maxConnections); use one of them, or try again later",
+                b"Retry-After: 1\r\n",
+            )
+        context.connection_count += 1
+        self._context = context
 
     def _heads_of_peer(self, context: Context) -> Heads:
         return self._heads or self._learn_peer(context)

@@ -1,22 +1,268 @@
-"""Which cluster a request is of."""
+"""Which cluster a request is of: by the host that it names, and the begin of its path.
+
+1. A host is compared in lower case, without its port and without a dot at its end.
+2. `*.example.com` is any host below example.com, however many labels it has more; not example.com.
+3. A path begins with a prefix up to a `/`, a `?` or its end.  Both are compared byte by byte: what
+   is escaped, or has a `.` segment or a double `/`, is another path.
+4. Of several clusters a host that is named in full counts before a wildcard, a longer wildcard
+   before a shorter one, and any before a cluster without hosts; then the longer prefix.
+5. The prefix is taken off before anything else reads the path.
+
+A request whose Host field is malformed, or whose method, target and fields cannot be told apart,
+gets the answer that it would get without clusters.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
+
+from apfproxy.proxy.head_error import HeadError
+from apfproxy.proxy.request_fields import HOST
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+
     from apfproxy.proxy.context import Context
+    from apfproxy.proxy.request_head import HeadParser
+
+_HOST_LINES: Final = re.compile(rb"\r\n[Hh][Oo][Ss][Tt]:[ \t]*([^\r\n]*)")
+_SCHEMES: Final = (b"http://", b"https://")
+_SLASH: Final = 47
+_ENDS: Final = b"/?"
+
+MAX_HOST_BYTES: Final = 260
+"""A longer one is nobody's: names have 253 characters, and a port has five."""
+MAX_SHOWN_BYTES: Final = 100
+"""Of a host or a path, to a client that nobody knows."""
+RETRY_AFTER: Final = b"Retry-After: 10\r\n"
+
+
+class Route:
+    """The way to one cluster.
+
+    Attributes:
+        name: Of the cluster.
+        hosts: In lower case, without port; `*.` and a name for all below; none for any host.
+        prefix: Of paths, without a `/` at its end; b"" for any path.
+        context: What its requests share; None while the cluster cannot be used.
+        problem: Why it cannot be used.
+        tls_group: Clusters with equal ones may share a connection with TLS.
+        max_connections: Clients' connections that may be at it at once; None for no limit.
+    """
+
+    __slots__ = (
+        "context",
+        "hosts",
+        "max_connections",
+        "name",
+        "prefix",
+        "problem",
+        "tls_group",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        hosts: Sequence[str],
+        prefix: bytes,
+        context: Context | None,
+        problem: str = "",
+        tls_group: Hashable = None,
+        max_connections: int | None = None,
+    ) -> None:
+        self.name = name
+        self.hosts = tuple(hosts)
+        self.prefix = prefix
+        self.context = context
+        self.problem = problem
+        self.tls_group = tls_group
+        self.max_connections = max_connections
+
+    def __repr__(self) -> str:
+        return f"<Route to {self.name}: {self.hosts} {self.prefix!r}>"
+
+
+class _Places:
+    """The routes of one host, by their prefixes.
+
+    Attributes:
+        groups: Of TLS.
+        takes_all: Whether one of them has no prefix.
+    """
+
+    __slots__ = ("_lengths", "_routes", "groups", "takes_all")
+
+    def __init__(self) -> None:
+        self._routes: dict[bytes, Route] = {}
+        self._lengths: list[int] = []
+        self.groups: set[Hashable] = set()
+        self.takes_all = False
+
+    def add(self, route: Route) -> None:
+        """Have another one; the first of a prefix counts."""
+        self._routes.setdefault(route.prefix, route)
+        self._lengths = sorted({len(prefix) for prefix in self._routes}, reverse=True)
+        self.groups.add(route.tls_group)
+        self.takes_all = self.takes_all or not route.prefix
+
+    def find(self, path: bytes) -> Route | None:
+        """That of the longest prefix of a path."""
+        size = len(path)
+        for length in self._lengths:
+            if length < size:
+                if length and path[length] not in _ENDS:
+                    continue
+            elif length > size:
+                continue
+            route = self._routes.get(path[:length])
+            if route is not None:
+                return route
+        return None
 
 
 class ClusterRouter:
     """Knows the clusters behind a listener.
 
     Attributes:
-        only: That of all requests.
+        only: That of all requests, where there are no others; else None.
+        has_prefixes: Whether a request's cluster depends on its path.
     """
 
-    def __init__(self, only: Context) -> None:
+    __slots__ = ("_exact", "_others", "_parser", "_wildcards", "has_prefixes", "only", "routes")
+
+    def __init__(self, only: Context | None, parser: HeadParser | None = None) -> None:
+        """Have one cluster, or, with a parser that judges what names no host, `put` them later."""
         self.only = only
+        self._parser = parser
+        self.routes: tuple[Route, ...] = ()
+        self._exact: dict[bytes, _Places] = {}
+        self._wildcards: dict[bytes, _Places] = {}
+        self._others = _Places()
+        self.has_prefixes = False
+
+    def put(self, routes: Iterable[Route]) -> None:
+        """Have these routes from now on; of two of the same hosts and prefix the first counts."""
+        self.routes = tuple(routes)
+        self._exact, self._wildcards, self._others = {}, {}, _Places()
+        self.has_prefixes = any(route.prefix for route in self.routes)
+        for route in self.routes:
+            for host in route.hosts:
+                if host.startswith("*."):
+                    self._wildcards.setdefault(host[1:].encode(), _Places()).add(route)
+                else:
+                    self._exact.setdefault(host.encode(), _Places()).add(route)
+            if not route.hosts:
+                self._others.add(route)
+
+    def route(self, head: bytes, known_host: bytes | None = None) -> tuple[Route, bytes, bytes]:
+        """The route of a request, the host that it names, and its head without the prefix.
+
+        Args:
+            head: Of the request, from its first byte to the empty line.
+            known_host: The value of its Host field, if that is known.
+
+        Raises:
+            HeadError: It names no cluster, or one that cannot be used; or it is malformed.
+        """
+        host = self._host_of(head) if known_host is None else known_host
+        start = head.find(b" ") + 1
+        end = head.find(b" ", start)
+        target = head[start:end]
+        at = start
+        if target[:1] != b"/":
+            at += _path_of_url(target)
+        path = head[at:end]
+        route = self.find(normal_host(host), path)
+        if route is None:
+            raise HeadError(404, _unknown(host, path))
+        if route.context is None:
+            raise HeadError(
+                503, f"the cluster {route.name} cannot be used: {route.problem}", RETRY_AFTER
+            )
+        if not route.prefix:
+            return route, host, head
+        rest = path[len(route.prefix) :]
+        slash = b"" if rest[:1] == b"/" else b"/"
+        return route, host, b"".join((head[:at], slash, rest, head[end:]))
+
+    def find(self, host: bytes, path: bytes) -> Route | None:
+        """The route of a host, as `normal_host` writes it, and a path with its query."""
+        for places in self._places_of(host):
+            found = places.find(path)
+            if found is not None:
+                return found
+        return None
+
+    def group_of(self, host: bytes) -> Hashable:
+        """The TLS group of all clusters that requests to a host may be of; None if they differ."""
+        groups: set[Hashable] = set()
+        for places in self._places_of(host):
+            groups.update(places.groups)
+            if places.takes_all:
+                break
+        return groups.pop() if len(groups) == 1 else None
+
+    def _places_of(self, host: bytes) -> list[_Places]:
+        """Where to look for a host, in order."""
+        found: list[_Places] = []
+        places = self._exact.get(host)
+        if places is not None:
+            found.append(places)
+        if self._wildcards:
+            at = host.find(b".", 1)
+            while at >= 0:
+                places = self._wildcards.get(host[at:])
+                if places is not None:
+                    found.append(places)
+                at = host.find(b".", at + 1)
+        found.append(self._others)
+        return found
+
+    def _host_of(self, head: bytes) -> bytes:
+        """The value of the Host field; b"" for HTTP/1.0 without it.
+
+        Raises:
+            HeadError: There is none, or several, or it is malformed.
+        """
+        lines: list[bytes] = _HOST_LINES.findall(head)
+        if len(lines) == 1:
+            host = lines[0].rstrip(b" \t")
+            if HOST.fullmatch(host):
+                return host
+        assert self._parser is not None
+        return self._parser.parse(head, []).fields.host or b""
 
     def __repr__(self) -> str:
-        return f"<ClusterRouter: {self.only!r}>"
+        return f"<ClusterRouter: {self.only or self.routes!r}>"
+
+
+def normal_host(host: bytes) -> bytes:
+    """The host of a Host field: lower case, without port, brackets and a dot at its end.
+
+    b"" for one that is too long to be anybody's.
+    """
+    if len(host) > MAX_HOST_BYTES:
+        return b""
+    host = host.lower()
+    if host[:1] == b"[":
+        return host[1:].partition(b"]")[0]
+    return host.partition(b":")[0].removesuffix(b".")
+
+
+def _path_of_url(target: bytes) -> int:
+    """Where the path of a target begins that is a URL; its length if it has none, or is no URL."""
+    lower = target[:8].lower()
+    for scheme in _SCHEMES:
+        if lower.startswith(scheme):
+            for at in range(len(scheme), len(target)):
+                if target[at] in _ENDS:
+                    return at
+    return len(target)
+
+
+def _unknown(host: bytes, path: bytes) -> str:
+    """What to tell who asks for no cluster."""
+    shown = host[:MAX_SHOWN_BYTES].decode(errors="replace")
+    where = path.partition(b"?")[0][:MAX_SHOWN_BYTES].decode(errors="replace")
+    return f'no cluster is behind the host "{shown}" with the path "{where}"'

@@ -46,6 +46,8 @@ class Context:
         audience: Those whose answers tell how flow control treated the request.
         authenticator: Authenticates clients.
         client_kinds: Tells clients apart, and reads their heads.
+        connection_count: Clients' connections whose last request was of it; where it is not the
+            only cluster.
         flow_control: What every request passes.
         has_audit_ids: Whether every request is given an Audit-ID.
         in_force: Limits and time-outs.
@@ -77,6 +79,7 @@ class Context:
         self.client_kinds = ClientKinds(
             settings, targets, identification.certificates, self._forget_senders
         )
+        self.connection_count = 0
         self.pool = pool
         self.counters = counters
         counters.is_observing = flow_control.is_observing

@@ -127,6 +127,7 @@ class ListenerCounters:
         malformed_requests: Those that no cluster has seen.
         overloads: Whether new connections are shed, by reason; a gauge.
         own_answers: Status code to final answers before a request was any cluster's.
+        unrouted_requests: Those that are of no cluster, by their host and path.
     """
 
     bytes_from_clients: int = 0
@@ -146,6 +147,7 @@ class ListenerCounters:
         default_factory=lambda: dict.fromkeys((Refusal.LOOP_DELAY, Refusal.MEMORY), False)
     )
     own_answers: dict[int, int] = field(default_factory=dict)
+    unrouted_requests: int = 0
 
     def count_own(self, code: int) -> None:
         """Count a final answer to what is no cluster's request."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from apfproxy.proxy.client import Served
-    from apfproxy.proxy.context import Context
     from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.sender import Sender
@@ -123,6 +122,8 @@ class DownstreamConnection(ClientConnection):
             self._transport.set_protocol(NOBODY)
         finally:  # whatever happens: one that is gone must not count, nor hold up the end
             if self._counted_as:
+                if self._router.only is None:
+                    self._enter(None)
                 self._shared.connections.pop(self, None)
                 self._shared.limits.release(self._counted_as)
                 self._counted_as = ""
@@ -274,15 +275,43 @@ class DownstreamConnection(ClientConnection):
             del self._pending[:end]
         else:
             self._pending = data[end:]
-        context = self._context
-        assert context is not None
-        request = self._heads_of_peer(context).read(raw, self._known, sender, body_bytes)
+        request = self._read(raw, sender, body_bytes)
         if end <= MAX_REPEATED_BYTES and not self._pending and not request.head.framing:
             self._last_request = request if raw == self._last_head else None
             self._last_head = raw
-        self._begin(context, request)
+        self._begin(request)
         if not self._pending:
             self._pipelined = 0
+
+    def _read(self, raw: bytes, sender: Sender | None, body_bytes: int) -> Request:
+        """Read a head by the rules of its cluster.
+
+        Raises:
+            HeadError: As of `Heads.read` and `ClusterRouter.route`.
+        """
+        router, context = self._router, self._context
+        if context is not None and (
+            # With its fields the host is that of a request before, too.
+            router.only is not None or (sender is not None and not router.has_prefixes)
+        ):
+            return self._heads_of_peer(context).read(raw, self._known, sender, body_bytes)
+        try:
+            route, host, head = router.route(
+                raw, None if sender is None else sender.fields.host or b""
+            )
+        except HeadError:
+            self._enter(None)
+            raise
+        if context is None or route.context is not context:
+            self._enter(route)
+            context, sender = route.context, None
+            assert context is not None
+        request = self._heads_of_peer(context).read(head, self._known, sender, body_bytes)
+        if (request.head.fields.host or b"") != host:
+            # The proxy's two ways to read a head must not differ in where it goes.
+            self.forget_senders()
+            raise HeadError(400, "malformed request: its Host field is ambiguous")
+        return request
 
     def _match_known(self, data: bytes | bytearray) -> tuple[Sender | None, int, int]:
         """Which sender the connection is known by, if it is, where the head ends, and its length.
@@ -307,7 +336,7 @@ class DownstreamConnection(ClientConnection):
         self._probed_bytes = len(data)
         self.resume_reading()
 
-    def _begin(self, context: Context, request: Request) -> None:
+    def _begin(self, request: Request) -> None:
         """Start an exchange with as much of the body as has come.
 
         Raises:
@@ -316,7 +345,8 @@ class DownstreamConnection(ClientConnection):
         """
         head = request.head
         self.keep_alive = head.keep_alive
-        data, is_whole = b"", True
+        context, data, is_whole = self._context, b"", True
+        assert context is not None
         if head.framing:
             data, self._pending = bytes(self._pending), b""
             max_bytes = context.in_force.max_body_bytes
@@ -367,6 +397,8 @@ class DownstreamConnection(ClientConnection):
         shared, context = self._shared, self._context
         if error.code == 400:
             shared.counters.malformed_requests += 1
+        elif error.code == 404:
+            shared.counters.unrouted_requests += 1
         shared.counters.count_own(error.code)
         is_plain = shared.is_plain if context is None else context.is_plain
         build = answers.plain_answer if is_plain else answers.status_answer
@@ -374,7 +406,7 @@ class DownstreamConnection(ClientConnection):
             error.code, str(error), extra=error.lines, connection=b"Connection: close\r\n"
         )
         self.send(answer)
-        access_log = None if context is None else context.access_log
+        access_log = shared.access_log if context is None else context.access_log
         if access_log is not None and not is_logged:
             reason = Failure.CLIENT_TIMEOUT if error.code == 408 else Failure.MALFORMED
             size = answers.body_bytes(answer)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from apfproxy.clock import Clock
     from apfproxy.proxy.counters import ListenerCounters
+    from apfproxy.proxy.request_log import RequestLog
     from apfproxy.settings import Settings
 
 MAX_KEPT_SUFFIXES = 4096
@@ -62,6 +63,7 @@ class ListenerContext:
     """What connections need before they know whose request it is, and what exists once.
 
     Attributes:
+        access_log: Gets what is refused before it is any cluster's request; None for no log.
         absences: Hears of clients that leave while nothing is read of them.
         audit_lines: Header lines of new Audit-IDs.
         connections: Clients' connections that are open, in the order in which they came.
@@ -84,6 +86,7 @@ class ListenerContext:
         self.counters = counters
         self.clock = clock
         self.loop = loop
+        self.access_log: RequestLog | None = None
         self.absences = Absences(loop)
         self.audit_lines = made_audit_lines()
         self.linger_ns = 2_000_000_000

@@ -36,7 +36,7 @@ VIA_FOR: Final = VIA + b"X-Forwarded-For: "
 _PROTOS: Final = (b"X-Forwarded-Proto: http\r\n", b"X-Forwarded-Proto: https\r\n")
 _VERBATIM_ENDS: Final = tuple(proto + VIA_FOR for proto in _PROTOS)
 
-_HOST: Final = re.compile(rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+HOST: Final = re.compile(rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 _HYPHENATED: Final = re.sub(rb"[^0-9a-z]", b"-", bytes(range(256)))
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -393,7 +393,7 @@ class _Reader:
         if not self._hosts and self._result.is_http_10:
             self._is_changed = True
             return b"Host: %b\r\n" % (self._rules.hosts.always or self._rules.hosts.default)
-        if len(self._hosts) != 1 or not _HOST.fullmatch(self._hosts[0]):
+        if len(self._hosts) != 1 or not HOST.fullmatch(self._hosts[0]):
             raise HeadError(400, "a request must have exactly one valid Host field")
         self._result.host = self._hosts[0]
         if self._rules.hosts.always:
