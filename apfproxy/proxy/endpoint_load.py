@@ -26,6 +26,7 @@ class EndpointLoad(ABC):
         counters: What it did.
         failures_in_row: Failures, and answers 502, 503 and 504, since the last other answer.
         is_one_of_several: Whether a request that it failed may be sent to another one.
+        log_text: Its members in a line of the access log; "" where it is the only one.
         max_failures_in_row: With so many `on_failing` is called; 0 for never.
         seats: Of requests that it works on.
     """
@@ -34,6 +35,7 @@ class EndpointLoad(ABC):
         "counters",
         "failures_in_row",
         "is_one_of_several",
+        "log_text",
         "max_failures_in_row",
         "seats",
     )
@@ -42,6 +44,7 @@ class EndpointLoad(ABC):
         self.counters = counters
         self.failures_in_row = 0
         self.is_one_of_several = False
+        self.log_text = ""
         self.max_failures_in_row = 0
         self.seats = 0
 

@@ -73,6 +73,7 @@ class ExchangeBase(AnswerSink):
         "_body_bytes",
         "_client",
         "_context",
+        "_endpoint_text",
         "_held",
         "_identification",
         "_is_chunked",
@@ -125,6 +126,8 @@ class ExchangeBase(AnswerSink):
         """The header line of the Audit-ID that the proxy gave it; b"" for none."""
         self._why = ""
         """For the access log: why it waited."""
+        self._endpoint_text = ""
+        """For the access log: the server that has it, where there are several."""
         self._upstream: UpstreamConnection | None = None
         self._identification: asyncio.Task[None] | None = None
         # Of the request's body.
@@ -401,6 +404,7 @@ class ExchangeBase(AnswerSink):
             reason,
             self._made_line,
             "; ".join(filter(None, (why, self._why))),
+            self._endpoint_text,
         )
 
     def __repr__(self) -> str:

@@ -68,6 +68,7 @@ class Forwarding(ExchangeBase):
         """Send the request."""
         self.state = AWAITING if self.state is NEW else SEND[self.state]
         self._upstream = connection
+        self._endpoint_text = connection.endpoint.log_text
         ticket = self.passage.ticket
         if ticket is not None:
             connection.hold(ticket.estimate.max_seats)
@@ -323,6 +324,7 @@ class Forwarding(ExchangeBase):
                 "",
                 self._made_line,
                 self._why,
+                self._endpoint_text,
             )
         if request.is_list and status == _OK and self._body_bytes:
             context.flow_control.costs.list_finished(request.attributes, self._body_bytes)

@@ -33,6 +33,7 @@ from apfproxy.proxy.connect_failure import (
 from apfproxy.proxy.connecting import watch_over
 from apfproxy.proxy.endpoint import Endpoint
 from apfproxy.proxy.endpoint_state import UP
+from apfproxy.proxy.request_log import text_of_server
 from apfproxy.proxy.upstream import UpstreamConnection
 from apfproxy.tasks import spawn
 
@@ -190,6 +191,9 @@ class Pool:
         usable = [each for each in endpoints if each.state is UP] or list(endpoints)
         for endpoint in endpoints:
             endpoint.is_one_of_several = len(endpoints) > 1
+            endpoint.log_text = (
+                text_of_server(str(endpoint.address.address)) if len(endpoints) > 1 else ""
+            )
             endpoint.is_drawn = endpoint in usable
             endpoint.share = endpoint.address.weight * endpoint.ramp
         is_alone = len(endpoints) == 1 and not self._cap

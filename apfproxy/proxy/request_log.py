@@ -87,6 +87,7 @@ Record = tuple[
     str,
     bytes,
     str,
+    str,
 ]
 """A request that is over: what `RequestLog.take` gets, but of the request only what lasts longer
 than it, or is in the line.  A plain tuple, which takes a fifth of the time of an object."""
@@ -166,6 +167,7 @@ class RequestLog:
         reason: str,
         made_line: bytes = b"",
         why: str = "",
+        server_text: str = "",
     ) -> None:
         """Take a request that is over.
 
@@ -184,6 +186,7 @@ class RequestLog:
             reason: Why it was rejected or failed; "" if it was not.
             made_line: The header line of the Audit-ID that the proxy gave it; b"" for none.
             why: Why it waited, was rejected or failed, in words; "" if it did not.
+            server_text: Of `text_of_server`: the last one that it was sent to; "" for none.
         """
         if (
             self._sampled < 1
@@ -214,6 +217,7 @@ class RequestLog:
                 reason,
                 made_line,
                 why,
+                server_text,
             )
         )
         if len(records) >= MAX_RECORDS:
@@ -295,6 +299,7 @@ class RequestLog:
             reason,
             made_line,
             why,
+            server_text,
         ) in records:
             begun_us = ((begun_ns or asked_ns) - second_ns) // 1000
             if not 0 <= begun_us < _US_PER_S:
@@ -323,7 +328,7 @@ class RequestLog:
                 f"{second_text}{digits[begun_us // 1000]}{digits[begun_us % 1000]}{who}"
                 f"{text_of_target(method, target, attributes)}{where}{waited}{took_s}."
                 f"{digits[took_us // 1000]}{digits[took_us % 1000]}{answer}{body_bytes}"
-                f',"reason":"{reason}"{told},"client":"{address}{found_by}"}}\n'
+                f'{server_text},"reason":"{reason}"{told},"client":"{address}{found_by}"}}\n'
             )
         return "".join(lines).encode()
 
@@ -455,6 +460,11 @@ def query_text(query: Mapping[str, tuple[str, ...]]) -> str:
         if most is not None:
             members += f',"{name}":{quoted(values[0], most)}'
     return f',"query":{{{members[1:]}}}' if members else ""
+
+
+def text_of_server(address: str) -> str:
+    """The member of a line that says which of several servers behind had a request."""
+    return f',"upstream":{quoted(address)}'
 
 
 def waited_text(seats: int, wait_ns: int) -> str:

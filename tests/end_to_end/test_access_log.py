@@ -17,6 +17,7 @@ from apfproxy.settings import (
     AccessLogSettings,
     Address,
     AuthenticationSettings,
+    EndpointAddress,
     TunnelSettings,
     WatchSettings,
 )
@@ -392,6 +393,25 @@ async def test_an_origin_that_is_not_there(tmp_path: Path) -> None:
     (line,) = await logged(answered, ONE_SEAT, tmp_path / "log", upstream_port=UNUSED_PORT)
 
     assert (502, None, "upstream") == (line["status"], line["upstreamStatus"], line["reason"])
+
+
+@on_uvloop
+async def test_which_server(tmp_path: Path) -> None:
+    """Of several servers the line names the one that has had the request at last."""
+
+    async def steps(scene: Scene) -> None:
+        ports = (UNUSED_PORT, scene.origin.port)
+        addresses = [Address(host="127.0.0.1", port=port) for port in ports]
+        pool = scene.process.cluster.served.pool
+        pool.set_endpoints([EndpointAddress(address=each) for each in addresses])
+        for _ in range(2):
+            await scene.exchange(GET)
+        found.append(f"127.0.0.1:{scene.origin.port}")
+
+    found: list[str] = []
+    lines = await logged(steps, ONE_SEAT, tmp_path / "log")
+
+    assert found * 2 == [line["upstream"] for line in lines]
 
 
 @pytest.mark.parametrize(

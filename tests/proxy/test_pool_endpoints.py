@@ -269,6 +269,16 @@ async def test_endpoints_that_stay(scene: Scene) -> None:
         assert (endpoint, endpoint.open) == before[endpoint.url]
 
 
+async def test_server_in_the_log(scene: Scene) -> None:
+    """A server is named in the access log where there are several."""
+    assert [f',"upstream":"{name}:80"' for name in "abc"] == [
+        each.log_text for each in scene.pool.endpoints
+    ]
+    scene.pool.set_endpoints([address("a")])
+
+    assert [""] == [each.log_text for each in scene.pool.endpoints]
+
+
 async def test_no_endpoint(scene: Scene) -> None:
     """Requests are refused at once, and served once there is one."""
     scene.pool.set_endpoints([])

@@ -31,6 +31,7 @@ from apfproxy.proxy.request_log import (
     RequestLog,
     query_text,
     quoted,
+    text_of_server,
     text_of_target,
     text_of_user,
 )
@@ -362,3 +363,15 @@ def test_audit_id_and_why() -> None:
     (made,) = recorder.lines
 
     assert ("a-1", why) == (made["auditId"], made["why"])
+    assert "upstream" not in made
+
+
+def test_server() -> None:
+    """Where there are several servers, the line says which had the request."""
+    recorder = Recorder()
+    text = text_of_server('unix:/a"b')
+    recorder.log.take(request_of(), None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "", b"", "", text)
+    recorder.log.flush()
+    (made,) = recorder.lines
+
+    assert ('unix:/a"b', "") == (made["upstream"], made["reason"])

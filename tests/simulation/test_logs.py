@@ -41,6 +41,7 @@ LINE: dict[str, Any] = {
     "status": 200,
     "upstreamStatus": 200,
     "bytes": 17,
+    "upstream": "10.0.0.1:6443",
     "reason": "",
     "client": "127.0.0.1",
 }
