@@ -23,12 +23,13 @@ from apfproxy.observe.families import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from prometheus_client.core import Metric
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.observe.config_status import ConfigStatus
+    from apfproxy.observe.endpoint_state import Endpoint
     from apfproxy.observe.families import Series
     from apfproxy.proxy.counters import ProxyCounters
 
@@ -112,6 +113,10 @@ class PoolState(Protocol):
     @property
     def waiting_count(self) -> int:
         """Requests that wait for a connection."""
+
+    @property
+    def draining(self) -> Iterable[Endpoint]:
+        """Servers that are named no more, but have requests."""
 
 
 class ProxyMetrics:

@@ -10,37 +10,38 @@ become one.  A note is no reason to act.
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.observe.amounts import counted, duration_text, name_text, number_text
+from apfproxy.observe.findings import ERROR, NOTE, OK, WARNING, Severity, cut, listed
+from apfproxy.observe.server_findings import (
+    LEAST_RATE,
+    MANY_ERRORS,
+    client_errors,
+    endpoints_out,
+    levels_failed,
+    server_errors,
+    server_failing,
+    server_silent,
+    server_slow,
+    server_text,
+    unbalanced,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from apfproxy.observe.findings import Finding
 
 State = dict[str, Any]
 """As JSON has it; see `live_state`."""
 
 LONG_WAIT_S = 1.0
 """A wait that people notice."""
-SLOW_S = 1.0
-"""A server that takes so long over one in a hundred requests is slow, whatever it does."""
-SILENT_S = 5.0
-"""A server that answers nobody for so long, while some wait, may hang."""
-FEW_ERRORS = 0.01
-MANY_ERRORS = 0.1
-"""Parts of the answers of the server behind."""
-NEARLY_ALL = 0.9
-MOST = 0.5
-LEAST_RATE = 1.0
-"""Requests a second below which a part of them says little."""
 LATE_S = 0.1
 """An event loop that is so late makes every request late."""
 MANY_KEPT = 0.1
 """Part of the seats."""
-MOST_NAMED = 3
-MAX_PROBLEM = 300
-"""Characters of a problem; all of it is on the health page."""
 
 REASONS = {
     "queue-full": "queues full",
@@ -62,20 +63,6 @@ CHECKS = {
 """Health checks that say it in another way than by their name."""
 SAID_ELSEWHERE = frozenset({"enforcement", "upstream"})
 ALWAYS_ERRORS = frozenset({"configuration", "settings"})
-
-
-class Severity(enum.StrEnum):
-    """How bad it is, worst first."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NOTE = "note"
-    OK = "ok"
-
-
-ERROR, WARNING, NOTE, OK = Severity
-
-Finding = tuple[Severity, str]
 
 CONNECTIONS = {
     "connections": (ERROR, "as many are open as may be"),
@@ -105,19 +92,6 @@ def verdict(state: Mapping[str, Any], unix_s: float) -> list[dict[str, str]]:
     elif found[0][2] in {rejections, waits} and (told := server_text(state)):
         sentences[0]["text"] += f"; {told}"  # often the reason
     return sentences
-
-
-def server_failing(state: Mapping[str, Any], unix_s: float) -> Iterator[Finding]:
-    """Nothing can be served."""
-    upstream = state.get("upstream")
-    if upstream and upstream["state"] == "failing":
-        since = upstream["since"]
-        lasting = "" if since is None else f" for {duration_text(max(0.0, unix_s - since))}"
-        problem = upstream["problem"] or "it gives no answers"
-        rate = upstream["failuresPerSecond"]
-        cost = f"; {number_text(rate)} requests/s fail" if rate else ""
-        text = f"the server behind, {upstream['address']}, has been failing{lasting}: "
-        yield ERROR, text + _cut(problem) + cost
 
 
 def rejections(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
@@ -184,7 +158,7 @@ def kept_seats(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     )
     if all(level["current"] >= level["max"] for level in waiting):
         named = [f"{name_text(each['name'])} {number_text(each['max'])}" for each in waiting]
-        yield NOTE, f"{text}more may not be borrowed ({_listed(named)} at most)"
+        yield NOTE, f"{text}more may not be borrowed ({listed(named)} at most)"
         return
     idle = {
         level["name"]: level["current"] - level["seatsInUse"]
@@ -198,58 +172,7 @@ def kept_seats(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     named = [name_text(name) for name in greatest]
     severity = WARNING if kept >= MANY_KEPT * seats and not _observes(state) else NOTE
     are = "is" if kept == 1 else "are"
-    yield severity, f"{text}{number_text(kept)} {are} kept for idle levels ({_listed(named)})"
-
-
-def server_errors(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
-    """The server behind answers, but not as it should."""
-    upstream = state.get("upstream")
-    if not upstream or upstream["state"] == "failing":
-        return
-    answered = sum(upstream["answersPerSecond"].values())
-    bad, lost = upstream["answersPerSecond"].get("5xx", 0.0), upstream["failuresPerSecond"]
-    errors, total = bad + lost, answered + lost
-    if errors and errors >= FEW_ERRORS * total:
-        parts = [f"{number_text(bad)}/s are answers 5xx"] if bad else []
-        parts += [f"{number_text(lost)}/s get no answer"] if lost else []
-        part = 100 * errors / total
-        yield (
-            ERROR if errors >= MANY_ERRORS * total else WARNING,
-            f"the server behind fails {number_text(part)} % of its requests: {', '.join(parts)}",
-        )
-
-
-def levels_failed(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
-    """Levels whose requests the server fails, while it serves those of others."""
-    if (state.get("upstream") or {}).get("state") == "failing":
-        return
-    dispatched = sum(level["dispatchedPerSecond"] for level in state["levels"])
-    failed = sum(level["failedPerSecond"] for level in state["levels"])
-    if failed >= MOST * dispatched:
-        return  # not a matter of some levels
-    for level in state["levels"]:
-        rate = level["failedPerSecond"]
-        if rate and rate >= MOST * level["dispatchedPerSecond"]:
-            part = min(100.0, 100 * rate / max(rate, level["dispatchedPerSecond"]))
-            of = f"{number_text(part)} % of the requests of {name_text(level['name'])}"
-            yield ERROR, f"the server behind fails {of}, {number_text(rate)}/s"
-
-
-def client_errors(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
-    """The server behind refuses whatever it is asked: it may be another one, or not be ready."""
-    upstream = state.get("upstream")
-    if not upstream or upstream["state"] == "failing":
-        return
-    answered, refused = (
-        sum(upstream["answersPerSecond"].values()),
-        upstream["answersPerSecond"].get("4xx", 0.0),
-    )
-    if refused >= LEAST_RATE and refused >= NEARLY_ALL * answered:
-        part = number_text(100 * refused / answered)
-        yield (
-            WARNING,
-            f"{part} % of the answers of the server behind are 4xx, {number_text(refused)}/s",
-        )
+    yield severity, f"{text}{number_text(kept)} {are} kept for idle levels ({listed(named)})"
 
 
 def refusals(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
@@ -274,26 +197,6 @@ def departures(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
             yield (NOTE if _observes(state) else WARNING), text
 
 
-def server_silent(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
-    """The server behind accepts requests, and answers none of them."""
-    upstream = state.get("upstream") or {}
-    if upstream.get("state") != "failing" and upstream.get("silentSeconds", 0.0) >= SILENT_S:
-        lasting, awaiting = duration_text(upstream["silentSeconds"]), upstream["awaiting"]
-        waits = "1 request waits" if awaiting == 1 else f"{number_text(awaiting)} requests wait"
-        severity = NOTE if awaiting == 1 else WARNING
-        yield severity, f"the server behind has answered nothing for {lasting}: {waits} for it"
-
-
-def server_slow(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
-    """The server behind takes long."""
-    upstream = state.get("upstream") or {}
-    p50, p99 = upstream.get("p50"), upstream.get("p99")
-    if p99 is not None and p99 >= SLOW_S:
-        half = "" if p50 is None else f", half within {duration_text(p50)}"
-        late = f"it answers 1 of 100 requests after {duration_text(p99)} or more"
-        yield NOTE, f"the server behind is slow: {late}{half}"
-
-
 def problems(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     """Health checks that fail."""
     for each in state["problems"]:
@@ -302,7 +205,7 @@ def problems(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
             continue
         is_error = each["isBlocking"] or check in ALWAYS_ERRORS
         start = CHECKS.get(check, f"health check {check} fails: ")
-        yield (ERROR if is_error else WARNING), start + _cut(each["problem"])
+        yield (ERROR if is_error else WARNING), start + cut(each["problem"])
 
 
 def overload(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
@@ -325,6 +228,7 @@ def observing(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
 
 RULES: Sequence[Callable[[Mapping[str, Any], float], Iterator[Finding]]] = (
     server_failing,
+    endpoints_out,
     rejections,
     problems,
     overload,
@@ -338,6 +242,7 @@ RULES: Sequence[Callable[[Mapping[str, Any], float], Iterator[Finding]]] = (
     kept_seats,
     observing,
     server_slow,
+    unbalanced,
     limits_of_objects,
 )
 """Of two sentences of one severity the one whose rule is first here comes first."""
@@ -351,20 +256,6 @@ def all_is_well(state: Mapping[str, Any]) -> str:
     parts.append(f"{_waiting(state, waiting)} a moment" if waiting else "nothing waits")
     parts += [told] if (told := server_text(state)) else []
     return f"all is well: {', '.join(parts)}"
-
-
-def server_text(state: Mapping[str, Any]) -> str:
-    """How the server behind does; empty if that is not known."""
-    upstream = state.get("upstream")
-    if not upstream or upstream["state"] == "failing":
-        return ""
-    errors = upstream["answersPerSecond"].get("5xx", 0.0) + upstream["failuresPerSecond"]
-    p99 = upstream["p99"]
-    latency = "" if p99 is None else f"upstream p99 {duration_text(p99)}"
-    if errors:
-        told = f"{number_text(errors)} errors/s"
-        return f"{latency}, {told}" if latency else f"upstream {told}"
-    return latency
 
 
 def _observes(state: Mapping[str, Any]) -> bool:
@@ -387,12 +278,3 @@ def _holder(level: Mapping[str, Any]) -> str:
     seats = max(level["current"], used)
     held = number_text(min(holder["seats"], seats))
     return f"{kind} {name_text(name)} holds {held} of its {counted(seats, 'seat')}".lstrip()
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
-    return ", ".join(texts[:MOST_NAMED]) + more
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_PROBLEM else f"{text[: MAX_PROBLEM - 1]}…"

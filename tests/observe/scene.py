@@ -39,6 +39,7 @@ class StillPool:
     open_count = 5
     idle_count = 2
     waiting_count = 1
+    draining = ()
 
 
 class Scene:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from apfproxy.observe.verdict import MAX_PROBLEM, Severity, verdict
+from apfproxy.observe.findings import MAX_PROBLEM, Severity
+from apfproxy.observe.verdict import verdict
 
 NOW_S = 1000.0
 SERVER = "http://127.0.0.1:8000"

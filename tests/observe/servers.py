@@ -1,0 +1,50 @@
+"""Servers behind of which nothing moves, and what is known of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from apfproxy.observe.endpoint_state import EndpointView
+from apfproxy.proxy.counters import UpstreamCounters
+from apfproxy.proxy.recent_answers import RecentAnswers
+
+
+@dataclass
+class StillAddress:
+    """Where a server is."""
+
+    weight: int = 1
+
+
+@dataclass
+class StillEndpoint:
+    """A server with two requests of five seats under way."""
+
+    url: str
+    address: StillAddress = field(default_factory=StillAddress)
+    counters: UpstreamCounters = field(default_factory=UpstreamCounters)
+    is_drawn: bool = True
+    ramp: float = 1.0
+    share: float = 1.0
+    seats: int = 5
+    busy_count: int = 2
+    idle: tuple[int, ...] = (1,)
+    open: tuple[int, ...] = (1, 2, 3)
+
+
+class StillWatch:
+    """What is known of a server."""
+
+    def __init__(self, endpoint: StillEndpoint, state: str = "up") -> None:
+        self.endpoint = endpoint
+        self.state = state
+        self.problem = None if state == "up" else "connection refused"
+        self.since_unix_s: float | None = 7.0
+        self.ejections_total = 0
+        self.recent = RecentAnswers(endpoint.counters, 0)
+
+
+def view(url: str, state: str = "up") -> EndpointView:
+    """A server in a state."""
+    endpoint = StillEndpoint(url, is_drawn=state == "up")
+    return EndpointView(endpoint, None if state == "draining" else StillWatch(endpoint, state))
