@@ -142,7 +142,7 @@ def kept_seats(settings: Settings) -> str | None:
         flow_control.objects,
         preset=settings.preset,
         suggested_objects=flow_control.suggested_objects,
-        server_concurrency_limit=flow_control.server_concurrency_limit,
+        server_concurrency_limit=flow_control.seats(len(settings.upstream.addresses)),
     )
     preset = PRESETS[settings.preset]
     return kept_for_nobody(

@@ -86,17 +86,17 @@ def read_clusters(
     for index, (path, item) in enumerate(cluster_paths(node)):
         own = SettingsReader(reader.source, reader.directory)
         section = own.record(section_of(base), item, path)
-        name = section.name
+        name, is_mapping = section.name, not own.problems or isinstance(item, yaml.MappingNode)
         if name in names:
             own.refuse(item, path, f"another cluster has the name {name}; choose another one")
-        elif name is None and not own.has_refused(f"{path}.name"):
+        elif name is None and is_mapping and not own.has_refused(f"{path}.name"):
             own.refuse(item, path, "needs name")
         if name is None or name in names:
             name = f"#{index}"
         names.add(name)
         hosts: list[str] = []
         prefix: str | None = None
-        for claim in _claims(own, section, item, path):
+        for claim in _claims(own, section, item, path) if is_mapping else ():
             if (other := claims.setdefault(claim, name)) != name:
                 own.refuse(item, path, f"{_written(claim)} is of the cluster {other} already")
                 continue

@@ -220,10 +220,12 @@ def parse_service(text: str) -> tuple[str, str]:
 
 def parse_service_port(text: str) -> str:
     """Read the name or the number of a port of a Service."""
-    is_number = text.isascii() and text.isdigit()
-    if is_number and not parse_port(text) >= 1:
-        raise ValueError(f"expected a port from 1 to {MAX_PORT}, not {text!r}")
-    return text if is_number else parse_label(text)
+    is_number = re.fullmatch(r"[0-9]{1,5}", text) is not None
+    if not (1 <= int(text) <= MAX_PORT if is_number else DNS_LABEL.fullmatch(text)):
+        raise ValueError(
+            f"expected the name of a port, or its number from 1 to {MAX_PORT}, not {text!r}"
+        )
+    return text
 
 
 def parse_path(text: str) -> str:

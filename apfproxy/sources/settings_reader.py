@@ -69,6 +69,9 @@ MAX_FILE_BYTES = 1 << 20
 
 Record = TypeVar("Record")
 
+TYPES: dict[type[Any], dict[str, Any]] = {}
+"""Of records the types of their fields; to find them for each cluster takes as long as the rest."""
+
 
 def setting_key(field: dataclasses.Field[Any]) -> str:
     """The key of a field: `head_timeout_s` is `headTimeout`."""
@@ -81,7 +84,7 @@ def setting_key(field: dataclasses.Field[Any]) -> str:
 def setting_paths(record: type[Any] = Settings, prefix: str = "") -> list[str]:
     """Every setting's path, such as `downstream.headTimeout`, in the order of the records."""
     paths = []
-    hints = get_type_hints(record)
+    hints = types_of(record)
     for field in dataclasses.fields(record):
         path = f"{prefix}{setting_key(field)}"
         if is_section(hints[field.name]):
@@ -89,6 +92,13 @@ def setting_paths(record: type[Any] = Settings, prefix: str = "") -> list[str]:
         else:
             paths.append(path)
     return paths
+
+
+def types_of(record: type[Any]) -> dict[str, Any]:
+    """The types of a record's fields."""
+    if record not in TYPES:
+        TYPES[record] = get_type_hints(record)
+    return TYPES[record]
 
 
 def is_section(expected: object) -> bool:
@@ -136,7 +146,7 @@ class SettingsReader:
             self.refuse(node, path, f"expected a mapping of settings, not {describe(node)}")
             return base
         fields = {setting_key(field): field for field in dataclasses.fields(base)}  # type: ignore[arg-type]  # every record is a dataclass
-        hints = get_type_hints(type(base))
+        hints = types_of(type(base))
         values: dict[str, object] = {}
         seen: set[str] = set()
         for key_node, value_node in node.value:

@@ -227,6 +227,17 @@ def test_what_is_refused_alone(text: str, problem: str) -> None:
     whole(other)
 
 
+def test_what_is_no_mapping() -> None:
+    """Nothing else is wrong with it; null says nothing, so it lacks all."""
+    text, nothing = read("- a\n- ~\n", top="")
+
+    assert ("f:2: clusters[0]: expected a mapping of settings, not 'a'",) == text.problems
+    assert (
+        "f:3: clusters[1]: needs name",
+        "f:3: clusters[1]: needs hosts or pathPrefix, which say what requests are for it",
+    ) == nothing.problems
+
+
 def test_clashes() -> None:
     """Of two clusters with the same name, or the same requests, the later is refused."""
     clusters = read(

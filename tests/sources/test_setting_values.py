@@ -314,7 +314,7 @@ def test_ports_of_services(text: str) -> None:
 @pytest.mark.parametrize("text", ["0", "65536", "", "a b", "٣"])
 def test_bad_ports_of_services(text: str) -> None:
     """Anything else is refused."""
-    with pytest.raises(ValueError, match=r"expected a (port|DNS label)"):
+    with pytest.raises(ValueError, match="expected the name of a port"):
         parse_service_port(text)
 
 

@@ -251,7 +251,8 @@ upstream:
         ),
         pytest.param(
             "upstream: {service: {port: 0}}",
-            "f:1: upstream.service.port: expected a port from 1 to 65535, not '0'",
+            "f:1: upstream.service.port: expected the name of a port, or its number from 1 to"
+            " 65535, not '0'",
             id="port-of-a-service",
         ),
         pytest.param(
