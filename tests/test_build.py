@@ -34,7 +34,7 @@ INTERPRETED = {
     "proxy/connect_failure.py": "failures only",
     "proxy/connecting.py": "once a connection",
     "proxy/guarded.py": "wraps methods, of any signature",
-    "proxy/question.py": "probes only",
+    "proxy/health_check.py": "checks only",
     "proxy/tls.py": "at the start and the end of connections",
     "proxy/tls_sessions.py": "OpenSSL calls it, and it has a base class of Python's",
     "proxy/tunnel.py": "upgraded connections",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import secrets
 import time
@@ -26,7 +27,7 @@ from apfproxy.observe.health import PAGES, READYZ
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.served_cluster import ServedCluster
 from apfproxy.proxy.upstream_watch import UpstreamWatch
-from apfproxy.settings import OBSERVE, PROMPT
+from apfproxy.settings import OBSERVE, PROMPT, UNSAID
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from apfproxy.observe.configuration_events import ConfigurationEvents
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.proxy.listener_context import ListenerContext
-    from apfproxy.proxy.pool import Pool
     from apfproxy.settings import EndpointAddress, Settings
 
 STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
@@ -45,8 +45,12 @@ STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
 CONFIGURATION = "configuration"
 ENFORCEMENT = "enforcement"
 UPSTREAM = "upstream"
+SERVERS = "servers"
+"""Listed where there may be several."""
 
 OBSERVES = "flow control only observes: no request is rejected or delayed (flowControl.enforcement)"
+
+logger = logging.getLogger(__name__)
 
 
 class Cluster:
@@ -76,7 +80,7 @@ class Cluster:
         seed = flow_control.hash_seed
         self.controller = Controller(
             clock,
-            flow_control.server_concurrency_limit,
+            flow_control.seats(len(settings.upstream.addresses)),
             secrets.randbits(32) if seed is None else seed,
             is_prompt=flow_control.limit_adjustment == PROMPT,
         )
@@ -101,13 +105,14 @@ class Cluster:
             self.counters,
             self.identification.identification,
         )
-        first = next(iter(self.served.pool.endpoints), None)
         self.upstream = UpstreamWatch(
-            settings.upstream,
-            first.counters if first is not None else self.counters.unattributed,
-            FirstEndpoint(self.served.pool),
+            settings,
+            self.served.pool,
+            self.counters,
             loop,
             clock.now_ns,
+            own_token=lambda: self.identities.own_token,
+            on_change=self._fit_limit,
         )
         self._adjustments = Recurring(
             Part.LIMITS,
@@ -166,8 +171,9 @@ class Cluster:
             self._health.add(ENFORCEMENT, pages=(READYZ,), is_blocking=False, problem=OBSERVES)
 
     def _list_upstream(self, settings: Settings) -> None:
-        """List the check of the server behind, as the settings want."""
+        """List the checks of the servers behind, as the settings want."""
         self._health.discard(UPSTREAM)
+        self._health.discard(SERVERS)
         # A new process would fare no better: only /readyz may fail, and only if asked to.
         is_needed = settings.upstream.fails_readiness
         self._health.add(
@@ -176,6 +182,21 @@ class Cluster:
             is_blocking=is_needed,
             look=self.upstream.health,
         )
+        if settings.upstream.url == UNSAID:
+            self._health.add(SERVERS, is_blocking=False, look=self.upstream.out)
+
+    def _fit_limit(self) -> None:
+        """Have as many seats as the settings say for the endpoints that are well."""
+        pool = self.served.pool
+        well, seats = pool.healthy_count, self.settings.flow_control.seats(pool.healthy_count)
+        if seats == self.controller.server_concurrency_limit:
+            return
+        self.controller.resize(seats)
+        self._note_limits()
+        if self.settings.flow_control.per_endpoint is not None:
+            text = f"{seats} seats: {well} of {len(pool.endpoints)} endpoints are well"
+            logger.info("%s", text)
+            self._events.record(time.time(), text)
 
     async def prepare(self, settings: Settings) -> Change:
         """Make what other settings need.
@@ -207,15 +228,13 @@ class Cluster:
         """Put the rest of the settings in force."""
         flow_control = settings.flow_control
         self.served.configure(settings, self.identification.identification)
-        self.upstream.configure(settings.upstream)
+        self.upstream.configure(settings)
         self._list_upstream(settings)
         self._list_enforcement(settings)
         self.controller.adjust_promptly(is_prompt=flow_control.limit_adjustment == PROMPT)
-        seats = flow_control.server_concurrency_limit
-        if seats != self.controller.server_concurrency_limit:
-            self.controller.resize(seats)
-        self._note_limits()
         self.settings = settings
+        self._fit_limit()
+        self._note_limits()
 
     async def read_again(self) -> None:
         """Take what has changed of files, as is done when they change by themselves."""
@@ -258,20 +277,3 @@ class Cluster:
         self.kinds.set_limits(
             self._clock.now_ns(), self.controller.waiting_limit, self.controller.executing_limit
         )
-
-
-class FirstEndpoint:
-    """Asks the endpoint that is named first."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    def count_awaiting(self) -> int:
-        """Requests sent that have no answer yet."""
-        return sum(each.count_awaiting() for each in self._pool.endpoints)
-
-    async def probe(self, *, asks: bool) -> bool:
-        """As of `Endpoint.probe`."""
-        for endpoint in self._pool.endpoints:
-            return await endpoint.probe(asks=asks)
-        raise OSError("no address of a server is known")

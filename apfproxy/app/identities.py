@@ -118,6 +118,11 @@ class Identities:
         return Identification(self.authenticator, certificates, self.server_tls, self.client_tls)
 
     @property
+    def own_token(self) -> bytes:
+        """The proxy's own bearer token towards the servers; b"" for none."""
+        return self._own_token
+
+    @property
     def can_fail(self) -> bool:
         """Whether there is anything that may be a `problem` later."""
         return self.files.has_groups or bool(self.review_apis or self._issuers)

@@ -295,7 +295,7 @@ class ProxyProcess:
             "" if settings.downstream.tls.certificate_file is None else " with TLS",
             settings.upstream.address.url,
             "no address" if admin is None else self._addresses.written(ADMIN),
-            settings.flow_control.server_concurrency_limit,
+            self.cluster.controller.server_concurrency_limit,
             len(self.cluster.controller.levels),
             self.server.max_connections or "any number of",
         )

@@ -15,7 +15,7 @@ from apfproxy.faults import Part, contained
 from apfproxy.proxy.connecting import connected
 from apfproxy.proxy.counters import UpstreamCounters
 from apfproxy.proxy.endpoint_state import DRAIN
-from apfproxy.proxy.question import is_answered
+from apfproxy.proxy.health_check import status_of
 from apfproxy.proxy.tls import handshake_of
 from apfproxy.proxy.tls_sessions import SessionContext
 from apfproxy.proxy.upstream import EndpointBase, UpstreamConnection
@@ -146,24 +146,28 @@ class Endpoint(EndpointBase):
         """Requests sent that have no answer yet; it looks at each connection."""
         return sum(connection.awaits_head for connection in self.open)
 
-    async def probe(self, *, asks: bool) -> bool:
+    async def probe(self) -> None:
         """Open a connection, which no client's request gets, and close it again.
-
-        Args:
-            asks: Whether the server has to answer on it, whatever its answer is.
-
-        Returns:
-            Whether it did within the time for connecting, or was not asked.
 
         Raises:
             OSError, ValueError: As of `ORIGIN_FAILURES`: there is none.
         """
         connection = await self.open_connection()
-        if asks:
-            return await is_answered(connection, self._settings)
         # In order: servers that log broken connections would log each probe.
         connection.transport.close()
-        return True
+
+    async def ask(self, question: bytes, limit_s: float) -> int:
+        """Send a request on a connection of its own: the status code of the answer.
+
+        Args:
+            question: The request, of `health_check.question`.
+            limit_s: For the answer, once there is a connection.
+
+        Raises:
+            NoAnswerError: There is none.
+            OSError, ValueError: As of `ORIGIN_FAILURES`: there is no connection.
+        """
+        return await status_of(await self.open_connection(), question, limit_s)
 
     async def open_connection(self) -> UpstreamConnection:
         """Connect; the connection is not among those that are open yet.

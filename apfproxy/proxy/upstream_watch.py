@@ -1,273 +1,282 @@
-"""Whether the server behind is well: known from requests, and without them from probes.
+"""How the servers behind are: which of them get requests, and how they are as a whole.
 
-1. Requests only count; once a second the counters are looked at.  A second with more failures than
-   answers makes the server `failing`, any other one with answers makes it `up`.
-2. A probe is a connection, with TLS where the server has it, that is closed at once.  There is one
-   at the start, and one each `upstream.healthCheck.interval` while requests tell nothing, or that
-   the server fails; one at a time.
-3. A probe that fails makes the server `failing`.  One that does not makes it `up`, unless the
-   server accepts connections but does not answer, as a stopped process does: then the probe asks
-   and has to be answered, and no request may have failed since the probe before.
-4. A server that hangs fails once requests are given up, after `upstream.answerTimeout`.  Until then
-   `silent_s` tells for how long nobody had an answer.
-5. The log has a line when the state changes, but no two of failures within `LINE_S`.  The last line
-   is true, soon.
+1. Once a second each endpoint is looked at, and asked how it is where that is due; see
+   `EndpointWatch`.  An error in the look at one leaves the others.
+2. An endpoint that fails requests one after the other is taken out at once, as long as at most half
+   of the endpoints are out then: where more fail, the reason is likely none of theirs.
+3. An endpoint that joins later, or returns, starts slowly: its part grows with the time.
+4. Whoever has to know is told at once when the endpoints that are well are others.
 """
 
 from __future__ import annotations
 
-import enum
-import logging
+import random
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from apfproxy.duties import Recurring
-from apfproxy.faults import Part, report
-from apfproxy.proxy.connect_failure import ORIGIN_FAILURES, connect_failure
-from apfproxy.proxy.counters import UpstreamFailure
-from apfproxy.proxy.recent_answers import RecentAnswers
-from apfproxy.tasks import spawn
-from apfproxy.transitions import Event
+from apfproxy.faults import Part, contained
+from apfproxy.proxy.endpoint_state import UP
+from apfproxy.proxy.endpoint_watch import UNKNOWN, EndpointWatch, Rules
+from apfproxy.proxy.recent_answers import RecentOfAll
+from apfproxy.settings import KUBERNETES_API
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from apfproxy.proxy.counters import UpstreamCounters
-    from apfproxy.settings import UpstreamSettings
-
-log = logging.getLogger(__name__)
+    from apfproxy.proxy.counters import ProxyCounters, UpstreamCounters
+    from apfproxy.proxy.endpoint import Endpoint
+    from apfproxy.proxy.pool import Pool
+    from apfproxy.settings import Settings
 
 LOOK_S = 1.0
 STALE_LOOK_S = 10.0
-LINE_S = 10.0
-"""A server that comes and goes fills no log."""
-ANSWER_FAILURES = frozenset({UpstreamFailure.ANSWER_TIMEOUT, UpstreamFailure.BROKEN_ANSWER})
-"""Those of a server that accepts connections."""
+READYZ = "/readyz"
+"""What API servers of Kubernetes are asked for."""
+MOST_NAMED = 3
+"""Endpoints that one text names; it counts the others."""
 NS_PER_S = 1_000_000_000
 
-
-class UpstreamState(enum.StrEnum):
-    """How the server behind is."""
-
-    UNKNOWN = "unknown"
-    """Nothing was asked yet."""
-    UP = "up"
-    FAILING = "failing"
-
-
-UNKNOWN, UP, FAILING = UpstreamState.UNKNOWN, UpstreamState.UP, UpstreamState.FAILING
-
-TRANSITIONS = {state: {"answer": UP, "fail": FAILING} for state in UpstreamState}
-"""State to event to the next state."""
-
-ANSWER = Event("answer", TRANSITIONS)
-FAIL = Event("fail", TRANSITIONS)
-
-
-class Connector(Protocol):
-    """Connects to the server."""
-
-    def count_awaiting(self) -> int:
-        """Requests sent that have no answer yet."""
-
-    async def probe(self, *, asks: bool) -> bool:
-        """Connect, and close that again; an error of `ORIGIN_FAILURES` if that fails.
-
-        Args:
-            asks: Whether the server has to answer a request.
-
-        Returns:
-            Whether it did, or was not asked.
-        """
+FAILING = "failing"
 
 
 class UpstreamWatch:
-    """Looks at the server's counters, and asks it where they tell nothing.
+    """Looks at the endpoints of a pool, and decides which of them get requests.
+
+    Args:
+        settings: Of the cluster.
+        pool: Which has the endpoints.
+        counters: Of the cluster.
+        loop: On which it looks.
+        now_ns: The clock.
+        own_token: The proxy's own bearer token; b"" for none.
+        on_change: Called soon after the endpoints, or the state of one, have changed.
+        unix_s: The time since 1970.
 
     Attributes:
-        counters: What it did.
-        recent: What of that it did in the last seconds.
-        state: How it is.
+        draw: A random number of [0, 1).
+        watches: Of the endpoints, in their order.
+        recent: What the servers did in the last seconds, together.
+        state: `unknown`, `up` while any endpoint is, or `failing`.
         since_unix_s: When that began, in seconds since 1970; None while it is unknown.
-        awaiting: Requests that wait for an answer while it gives none to anybody; else 0.
-        silent_s: For how long it has given none, while some waited for one.
+        awaiting: Requests that wait for an answer while there is none for anybody; else 0.
+        silent_s: For how long there was none, while some waited for one.
     """
 
     def __init__(
         self,
-        settings: UpstreamSettings,
-        counters: UpstreamCounters,
-        connector: Connector,
+        settings: Settings,
+        pool: Pool,
+        counters: ProxyCounters,
         loop: asyncio.AbstractEventLoop,
         now_ns: Callable[[], int],
+        *,
+        own_token: Callable[[], bytes] = bytes,
+        on_change: Callable[[], None] = lambda: None,
         unix_s: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
-        self.counters = counters
-        self._connector = connector
-        self._now_ns = now_ns
-        self._unix_s = unix_s
+        self._pool = pool
+        self._counters = counters
+        self._loop = loop
+        self.now_ns = now_ns
+        self.unix_s = unix_s
+        self.draw: Callable[[], float] = random.random
+        self.own_token = own_token
+        self._on_change = on_change
+        self._tells_soon = False
         self._looking = Recurring(Part.UPSTREAM, loop, LOOK_S, STALE_LOOK_S, self.look)
-        self._probing: asyncio.Task[None] | None = None
-        self.recent = RecentAnswers(counters, now_ns())
+        self._is_started = False
+        self.watches: dict[Endpoint, EndpointWatch] = {}
+        self.rules = self._rules()
+        self.recent = RecentOfAll(lambda: [each.recent for each in self.watches.values()])
         self.state = UNKNOWN
         self.since_unix_s: float | None = None
+        self._since_ns = 0
         self.awaiting = 0
         self.silent_s = 0.0
-        self._since_ns = 0
-        self._failure: UpstreamFailure | None = None
-        """How it fails; None unless it does."""
-        self._problem = ""
-        self._failed_ns = 0
-        """When it failed last."""
-        self._heard_ns: int | None = None
-        """When a probe ended, or an answer was noticed, last."""
         self._spoke_ns = now_ns()
-        """When it was last seen to answer, or to have nothing to answer."""
-        # Counted at the last look; of the failures those that tell of the server.
-        self._answers = 0
-        self._failures = 0
-        # What the log's last line says, and since when it failed if it says so.
-        self._said: tuple[UpstreamState, UpstreamFailure | None] = (UNKNOWN, None)
-        self._said_since_ns = 0
-        self._next_line_ns = 0
+        pool.on_change = self._on_endpoints
+        pool.on_endpoint_failing = self._on_failing
+        self._on_endpoints()
+
+    # What the pages and the metrics say.
 
     @property
     def address(self) -> str:
-        """The server's, as a URL."""
-        return self._settings.address.url
+        """What stands for the servers as a whole, as a URL."""
+        return self._settings.upstream.address.url
+
+    @property
+    def counters(self) -> UpstreamCounters:
+        """What the servers did, together."""
+        return self._counters.upstream
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the server, in some words; None unless it fails."""
-        return self._problem if self.state is FAILING else None
+        """What is wrong with the servers, in some words; None unless they fail."""
+        if self.state != FAILING:
+            return None
+        watches = list(self.watches.values())
+        if not watches:
+            return "no address of a server is known"
+        if len(watches) == 1:
+            return watches[0].problem
+        return f"all {len(watches)} fail: {_named(watches)}"
 
-    def configure(self, settings: UpstreamSettings) -> None:
-        """Put other settings in force; another server, or another way to it, is asked anew."""
-        before, self._settings = self._settings, settings
-        if (settings.address, settings.tls) == (before.address, before.tls):
-            return
-        if self._probing is not None:
-            self._probing.cancel()
-            self._probing = None
-        self._count()  # what the other one did since the last look tells nothing of this one
-        self.state, self.since_unix_s = UNKNOWN, None
-        self._failure, self._heard_ns = None, None
-        self._said, self._next_line_ns = (UNKNOWN, None), 0
-        # What the server of before did since the last look tells nothing of this one.
-        self._answers, self._failures = self._counted()
-        self._spoke_ns = self._now_ns()
+    def health(self) -> str | None:
+        """As the health pages say it: that all endpoints fail, or that nobody looks at them."""
+        if self.state != FAILING:
+            return self._looking.problem()
+        lasts_s = (self.now_ns() - self._since_ns) // NS_PER_S
+        return f"{self.address}: {self.problem} (for {lasts_s} s)"
+
+    def out(self) -> str | None:
+        """As the health pages say it: which of several endpoints get no requests, and why."""
+        found = [each for each in self.watches.values() if each.endpoint.state is not UP]
+        if not found or self.rules.is_alone:
+            return None
+        return f"{len(found)} of {len(self.watches)} get no requests: {_named(found)}"
+
+    # Its life.
+
+    def configure(self, settings: Settings) -> None:
+        """Put other settings in force; servers are asked anew where the way to them is another."""
+        before, upstream = self._settings.upstream, settings.upstream
+        self._settings = settings
+        self._take_rules()
+        if (upstream.tls, upstream.host_header) != (before.tls, before.host_header):
+            for watch in list(self.watches.values()):
+                watch.forget()
+        self.judge()
 
     def start(self) -> None:
         """Look from now on, and ask at once."""
+        self._is_started = True
         self._looking.start()
-        self._probe_if_due(self._now_ns())
+        for watch in self.watches.values():
+            watch.begin()
 
     def stop(self) -> None:
         """Look no more; harmless if it never started."""
+        self._is_started = False
         self._looking.stop()
-        if self._probing is not None:
-            self._probing.cancel()
-            self._probing = None
-
-    def health(self) -> str | None:
-        """As the health pages say it: what is wrong with the server, or with the look at it."""
-        if self.state is not FAILING:
-            return self._looking.problem()
-        lasts_s = (self._now_ns() - self._since_ns) // NS_PER_S
-        return f"{self.address}: {self._problem} (for {lasts_s} s)"
+        for watch in self.watches.values():
+            watch.stop()
 
     def look(self) -> None:
-        """Judge the server by what it did since the last look."""
-        now_ns, counters = self._now_ns(), self.counters
-        self.recent.sample(now_ns)
-        answered, failed = self._count()
-        if failed > answered:
-            self._fail(counters.last_failure, counters.last_problem, now_ns)
-        elif answered:
-            self._heard_ns = now_ns
-            self._answer(now_ns)
-        # To look at all connections is for the second in which none of them had an answer.
-        self.awaiting = 0 if answered else self._connector.count_awaiting()
+        """Look at each endpoint."""
+        now_ns, answered, awaiting = self.now_ns(), 0, 0
+        for watch in list(self.watches.values()):
+            with contained(Part.UPSTREAM, self._loop):
+                answered += watch.look(now_ns)
+                awaiting += watch.awaiting
+        self._ramp(now_ns)
+        self.awaiting = 0 if answered else awaiting
         if not self.awaiting:
             self._spoke_ns = now_ns
         self.silent_s = (now_ns - self._spoke_ns) / NS_PER_S
-        self._say(now_ns)
-        self._probe_if_due(now_ns)
+        self.judge()
 
-    def _count(self) -> tuple[int, int]:
-        """How many answers and failures there were since this was asked last."""
-        answers, failures = sum(self.counters.answers.values()), self.counters.telling
-        answered, failed = answers - self._answers, failures - self._failures
-        self._answers, self._failures = answers, failures
-        return answered, failed
+    # What happens to endpoints.
 
-    def _counted(self) -> tuple[int, int]:
-        """All answers, and all failures that tell of the server, so far."""
-        return sum(self.counters.answers.values()), self.counters.telling
+    def _rules(self) -> Rules:
+        settings, is_alone = self._settings, len(self._pool.endpoints) <= 1
+        path = settings.upstream.health_check.path
+        if path is None and not is_alone and settings.preset == KUBERNETES_API:
+            path = READYZ
+        return Rules(settings.upstream, path, is_alone, LOOK_S)
 
-    def _answer(self, now_ns: int) -> None:
-        self._change(ANSWER[self.state], now_ns)
-        self._failure = None
+    def _take_rules(self) -> None:
+        self.rules = rules = self._rules()
+        failures = self._settings.upstream.ejection.failures
+        for endpoint in self.watches:
+            endpoint.max_failures_in_row = 0 if rules.is_alone else failures
 
-    def _fail(self, failure: UpstreamFailure, problem: str, now_ns: int) -> None:
-        self._change(FAIL[self.state], now_ns)
-        self._failure, self._problem, self._failed_ns = failure, problem, now_ns
+    def _on_endpoints(self) -> None:
+        """The pool has other endpoints."""
+        before = self.watches
+        self.watches = {
+            endpoint: before.get(endpoint) or EndpointWatch(endpoint, self)
+            for endpoint in self._pool.endpoints
+        }
+        for endpoint, watch in before.items():
+            if endpoint not in self.watches:
+                watch.stop()
+        self._take_rules()
+        new = [watch for endpoint, watch in self.watches.items() if endpoint not in before]
+        # Where all are new there is nobody else to do their part.
+        if len(new) < len(self.watches):
+            self._start_slowly(new)
+        if self._is_started:
+            for watch in new:
+                watch.begin()
+        self.judge()
+        self._tell_soon()
 
-    def _change(self, state: UpstreamState, now_ns: int) -> None:
-        if state is not self.state:
-            self.state = state
-            self._since_ns, self.since_unix_s = now_ns, self._unix_s()
+    def _start_slowly(self, watches: list[EndpointWatch]) -> None:
+        if watches and self._settings.upstream.slow_start_s and not self.rules.is_alone:
+            for watch in watches:
+                watch.start_slowly()
+            self._pool.weigh()
 
-    def _say(self, now_ns: int) -> None:
-        """Have the log say what it does not say yet."""
-        is_failing = self.state is FAILING
-        if (self.state, self._failure) == self._said or (
-            is_failing and now_ns < self._next_line_ns
-        ):
+    def _ramp(self, now_ns: int) -> None:
+        """Let those that start slowly have the part that is due."""
+        starting = [each for each in self.watches.values() if each.is_starting]
+        for watch in starting:
+            watch.ramp(now_ns)
+        if starting:
+            self._pool.weigh()
+
+    def _on_failing(self, endpoint: Endpoint) -> None:
+        """Requests failed at an endpoint as often in a row as they may."""
+        watch = self.watches.get(endpoint)
+        if watch is None or endpoint.state is not UP:
             return
-        (before, _), self._said = self._said, (self.state, self._failure)
-        if is_failing:
-            self._next_line_ns = now_ns + round(LINE_S * NS_PER_S)
-            still = "still " if before is FAILING else ""
-            if not still:
-                self._said_since_ns = self._since_ns
-            log.warning("the server behind, %s, %sfails: %s", self.address, still, self._problem)
-        elif before is FAILING:
-            lasted_s = (self._since_ns - self._said_since_ns) / NS_PER_S
-            log.info("the server behind, %s, is up again after %.0f s", self.address, lasted_s)
+        endpoints = self._pool.endpoints
+        out = sum(each.state is not UP for each in endpoints)
+        if out + 1 <= len(endpoints) // 2:
+            watch.eject()
+
+    def on_state(self, watch: EndpointWatch) -> None:
+        """The state of an endpoint has changed."""
+        self._pool.weigh()
+        if watch.endpoint.state is UP:
+            self._start_slowly([watch])
+        self.judge()
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        """Tell that something has changed, once this event is through: it may be a request's."""
+        if not self._tells_soon:
+            self._tells_soon = True
+            self._loop.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._tells_soon = False
+        self._on_change()
+
+    def judge(self) -> None:
+        """Find out how the servers are as a whole."""
+        watches = self.watches.values()
+        if any(each.is_well for each in watches):
+            state = str(UP)
+        elif any(each.state == UNKNOWN for each in watches) or not (watches or self._is_started):
+            state = UNKNOWN
         else:
-            log.info("the server behind, %s, can be reached", self.address)
-
-    def _probe_if_due(self, now_ns: int) -> None:
-        interval_s, heard_ns = self._settings.health_check.interval_s, self._heard_ns
-        if interval_s is None or self._probing is not None:
-            return
-        # The next look would be late by as much as this one is early.
-        if heard_ns is None or now_ns - heard_ns >= (interval_s - LOOK_S / 2) * NS_PER_S:
-            self._probing = spawn(self._probe(), name="probing the origin")
-
-    async def _probe(self) -> None:
-        error: Exception | None = None
-        is_good = False
-        asks, before_ns = self._failure in ANSWER_FAILURES, self._heard_ns or 0
-        try:
-            is_good = await self._connector.probe(asks=asks)
-        except Exception as problem:  # noqa: BLE001  whatever it is, the next probe may do better
-            error = problem
-        now_ns = self._heard_ns = self._now_ns()
-        self._probing = None
-        if isinstance(error, ORIGIN_FAILURES):
-            found = connect_failure(error)
-            self._fail(found.kind, found.problem, now_ns)
-        elif error is not None:
-            report(Part.UPSTREAM, error)
-        elif is_good and (
-            self._failed_ns <= before_ns if asks else self._failure not in ANSWER_FAILURES
-        ):
-            self._answer(now_ns)
-        self._say(now_ns)
+            state = FAILING
+        if state != self.state:
+            self.state = state
+            self._since_ns = self.now_ns()
+            self.since_unix_s = None if state == UNKNOWN else self.unix_s()
 
     def __repr__(self) -> str:
         return f"<UpstreamWatch {self.address}: {self.state}>"
+
+
+def _named(watches: list[EndpointWatch]) -> str:
+    """The first endpoints with what is wrong with them, and how many more there are."""
+    texts = [f"{each.endpoint.url}: {each.problem}" for each in watches[:MOST_NAMED]]
+    more = len(watches) - MOST_NAMED
+    return "; ".join(texts) + (f"; and {more} more" if more > 0 else "")

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+from dataclasses import replace
 
 from apfproxy.observe.upstream_state import upstream_state
-from apfproxy.proxy.counters import UpstreamCounters, UpstreamFailure
-from apfproxy.proxy.upstream_watch import UpstreamWatch
-from apfproxy.settings import Address, HealthCheckSettings, UpstreamSettings
+from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.settings import Address
 from tests.observe.scene import StillPool
+from tests.proxy.watched import NEVER, Scene
 
 S = 1_000_000_000
 
 
-class Nobody:
-    """Is never asked."""
-
-    async def probe(self, *, asks: bool) -> bool:
-        """Fail."""
-        raise AssertionError(asks)
-
-    def count_awaiting(self) -> int:
-        """Count those that wait for an answer."""
-        return 3
-
-
 async def test_state() -> None:
     """It has totals, rates of the last seconds, and why the server fails."""
-    now_ns = 0
-    counters = UpstreamCounters()
-    watch = UpstreamWatch(
-        UpstreamSettings(
-            url=Address(host="h", port=443, is_tls=True),
-            health_check=HealthCheckSettings(interval_s=None),
-        ),
-        counters,
-        Nobody(),
-        asyncio.get_running_loop(),
-        lambda: now_ns,
-        lambda: 7.0,
-    )
+    scene = Scene(replace(NEVER, url=Address(host="h", port=443, is_tls=True)))
+    watch, [server] = scene.watch, scene.servers
+    counters = server.counters
     assert ("unknown", None, None) == tuple(
         upstream_state(watch, StillPool())[name] for name in ("state", "problem", "since")
     )
@@ -48,14 +26,13 @@ async def test_state() -> None:
         counters.head_ns.observe(S)
     for _ in range(20):
         counters.fail(UpstreamFailure.CONNECT, "connection refused")
-    now_ns = 10 * S
-    watch.look()
+    await scene.look(10)
 
     assert {
         "address": "https://h:443",
         "state": "failing",
         "problem": "connection refused",
-        "since": 7.0,
+        "since": 1110.0,
         "answers": {"1xx": 0, "2xx": 5, "3xx": 0, "4xx": 5, "5xx": 1},
         "failures": {
             "connect": 20,

@@ -24,9 +24,9 @@ async def test_probe() -> None:
         address = Address(host="127.0.0.1", port=listener.sockets[0].getsockname()[1])
         pool = Pool(UpstreamSettings(url=address), ProxyCounters())
         [endpoint] = pool.endpoints
-        assert await endpoint.probe(asks=False)
+        await endpoint.probe()
         assert (0, 0) == (pool.open_count, pool.idle_count)
         await is_closed.wait()
 
     with pytest.raises(ConnectionRefusedError):
-        await endpoint.probe(asks=False)
+        await endpoint.probe()

@@ -1,0 +1,197 @@
+"""Servers behind that do as a test says, and the watch of them at a time that a test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from apfproxy.faults import Faults
+from apfproxy.proxy.counters import ProxyCounters, UpstreamCounters, UpstreamFailure
+from apfproxy.proxy.endpoint_load import EndpointLoad
+from apfproxy.proxy.endpoint_state import DRAIN, UP, EndpointState
+from apfproxy.proxy.upstream_watch import UpstreamWatch
+from apfproxy.settings import (
+    Address,
+    EndpointAddress,
+    HealthCheckSettings,
+    Settings,
+    UpstreamSettings,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.proxy.endpoint import Endpoint
+    from apfproxy.proxy.endpoint_watch import EndpointWatch
+    from apfproxy.proxy.pool import Pool
+
+S = 1_000_000_000
+REFUSED = ConnectionRefusedError(111, "Connection refused")
+OFTEN = UpstreamSettings(
+    url=Address(host="h", port=1), health_check=HealthCheckSettings(interval_s=5.0)
+)
+NEVER = replace(OFTEN, health_check=HealthCheckSettings(interval_s=None))
+
+
+class Server(EndpointLoad):
+    """An endpoint that answers checks, or fails them, as a test says.
+
+    Attributes:
+        probes: Checks so far.
+        asked: What those asked that asked.
+        error: What the next ones end in.
+        status: Of the answer to those that ask; 0 for none.
+        may_end: Lets a check end.
+        awaiting: Requests that wait for an answer.
+    """
+
+    def __init__(self, name: str, pool: Servers) -> None:
+        super().__init__(UpstreamCounters())
+        self.address = EndpointAddress(address=Address(host=name, port=1))
+        self._pool = pool
+        self.state: EndpointState = UP
+        self.ramp = 1.0
+        self.probes = 0
+        self.asked: list[bytes] = []
+        self.error: Exception | None = None
+        self.status = 0
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+        self.awaiting = 0
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return self.address.address.url
+
+    def on_failing(self) -> None:
+        """Tell the pool."""
+        self._pool.on_endpoint_failing(cast("Endpoint", self))
+
+    def count_awaiting(self) -> int:
+        """Count them."""
+        return self.awaiting
+
+    async def probe(self) -> None:
+        """Connect."""
+        self.probes += 1
+        await self.may_end.wait()
+        if self.error is not None:
+            raise self.error
+
+    async def ask(self, question: bytes, limit_s: float) -> int:
+        """Connect and ask."""
+        assert limit_s
+        self.asked.append(question)
+        await self.probe()
+        if not self.status:
+            raise no_answer()
+        return self.status
+
+    def serve(self, answers: int = 0, failures: int = 0, status: int = 200) -> None:
+        """Answer so many requests, and fail others after that."""
+        for _ in range(answers):
+            self.answered(status, 1000)
+        for _ in range(failures):
+            self.fail(UpstreamFailure.ANSWER_TIMEOUT, "no answer within 60 s")
+
+
+def no_answer() -> Exception:
+    """As a server that hangs has a check end."""
+    from apfproxy.proxy.health_check import NoAnswerError  # noqa: PLC0415
+
+    return NoAnswerError(UpstreamFailure.ANSWER_TIMEOUT, "no answer to a check within 3 s")
+
+
+class Servers:
+    """A pool of them.
+
+    Attributes:
+        endpoints: Those in force.
+        weighed: How often it was asked to look at their states.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_endpoint_failing: Callable[[Endpoint], None] = lambda _endpoint: None
+        self.endpoints = tuple(Server(name, self) for name in names)
+        self.weighed = 0
+
+    def weigh(self) -> None:
+        """Look at their states."""
+        self.weighed += 1
+
+    @property
+    def healthy_count(self) -> int:
+        """Those that are well."""
+        return sum(each.state is UP for each in self.endpoints)
+
+    def change(self, *endpoints: Server) -> None:
+        """Have others."""
+        before, self.endpoints = self.endpoints, endpoints
+        for each in before:
+            if each not in endpoints:
+                each.state = DRAIN[each.state]
+        self.on_change()
+
+
+class Scene:
+    """A watch of some servers."""
+
+    def __init__(self, upstream: UpstreamSettings = NEVER, *names: str) -> None:
+        self.now_ns = 100 * S
+        self.pool = Servers(*(names or ("h",)))
+        self.faults = Faults()
+        loop = asyncio.get_running_loop()
+        self.faults.watch(loop)
+        self.changes = 0
+        self.settings = Settings(upstream=upstream)
+        self.counters = ProxyCounters()
+        for server in self.pool.endpoints:
+            self.counters.endpoints[server] = server.counters
+        self.watch = UpstreamWatch(
+            self.settings,
+            cast("Pool", self.pool),
+            self.counters,
+            loop,
+            lambda: self.now_ns,
+            own_token=lambda: b"the proxy's own",
+            on_change=self._note_change,
+            unix_s=lambda: 1000.0 + self.now_ns / S,
+        )
+        self.watch.draw = lambda: 0.5
+
+    def _note_change(self) -> None:
+        self.changes += 1
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """The servers."""
+        return self.pool.endpoints
+
+    def of(self, server: Server) -> EndpointWatch:
+        """The watch of one of them."""
+        return self.watch.watches[cast("Endpoint", server)]
+
+    @property
+    def states(self) -> list[str]:
+        """Theirs."""
+        return [self.of(each).state for each in self.servers]
+
+    def configure(self, upstream: UpstreamSettings) -> None:
+        """Put other settings in force."""
+        self.settings = replace(self.settings, upstream=upstream)
+        self.watch.configure(self.settings)
+
+    async def look(self, after_s: float = 1.0) -> None:
+        """Let time pass, then look."""
+        self.now_ns += round(after_s * S)
+        self.watch.look()
+        await settle()
+
+
+async def settle() -> None:
+    """Let checks come to their end."""
+    for _ in range(8):
+        await asyncio.sleep(0)
