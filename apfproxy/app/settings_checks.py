@@ -4,39 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.app.server_checks import WITHOUT_UPSTREAM, server_problems, ways_to_servers
 from apfproxy.authn.credential_fields import CredentialRules, is_impersonation
 from apfproxy.errors import OperatorError
 from apfproxy.proxy.request_fields import RESERVED_NAMES
 from apfproxy.settings import (
     FRONT_PROXY,
     IMPERSONATE,
-    MAX_ENDPOINTS,
     PASS_THROUGH,
     REFUSE,
     UNSAID,
     ApiKeySettings,
     FlowControlSettings,
-    ServiceSettings,
     UnverifiedSettings,
 )
 
 if TYPE_CHECKING:
-    from apfproxy.settings import (
-        Address,
-        AuthenticationSettings,
-        FrontProxySettings,
-        Settings,
-        UpstreamSettings,
-    )
+    from apfproxy.settings import AuthenticationSettings, FrontProxySettings, Settings
 
 AUTHORIZATION = "authorization"
-
-
-WITHOUT_UPSTREAM = (
-    "upstream.url: say where to forward, here or by --upstream URL; or by upstream.endpoints,"
-    " upstream.dns or upstream.service"
-)
-"""What settings without an origin are told."""
 
 
 class ConflictError(OperatorError):
@@ -61,7 +47,9 @@ def lacks_server(settings: Settings) -> bool:
 
 def check_combination(settings: Settings) -> None:
     """See that settings that flags can set go together; ConflictError if they do not."""
-    _check_origin(settings.upstream)
+    problems = list(server_problems(settings.upstream))
+    if problems:
+        raise ConflictError("\n".join(problems))
     flow_control, whole = settings.flow_control, FlowControlSettings().server_concurrency_limit
     if flow_control.per_endpoint is not None and flow_control.server_concurrency_limit != whole:
         raise ConflictError(
@@ -107,50 +95,6 @@ def check_combination(settings: Settings) -> None:
         )
     if store is None and settings.admin_token_file is not None:
         raise ConflictError("adminTokenFile (--admin-token-file) needs flowControl.store (--store)")
-
-
-def ways_to_servers(upstream: UpstreamSettings) -> list[str]:
-    """The settings that say where the servers behind are."""
-    given = {
-        "upstream.url (--upstream)": upstream.url != UNSAID,
-        "upstream.endpoints (--upstream, repeated)": upstream.endpoints != (),
-        "upstream.dns (--upstream-dns)": upstream.dns != UNSAID,
-        "upstream.service (--upstream-service)": upstream.service != ServiceSettings(),
-    }
-    return [way for way, is_given in given.items() if is_given]
-
-
-def _check_origin(upstream: UpstreamSettings) -> None:
-    """See that the servers behind are named in one way, and each of them once."""
-    service, ways = upstream.service, ways_to_servers(upstream)
-    if len(ways) > 1:
-        raise ConflictError(f"give only one of {' and '.join(ways)}: each says where to forward")
-    if service != ServiceSettings() and service.name is None:
-        raise ConflictError("upstream.service: needs name, which says whose servers to forward to")
-    if service.context is not None and service.kubeconfig is None:
-        raise ConflictError(
-            "upstream.service.context: needs upstream.service.kubeconfig, which has the contexts"
-        )
-    if upstream.ejection.max_pause_s < upstream.ejection.pause_s:
-        raise ConflictError("upstream.ejection: maxPause is shorter than pause")
-    if len(upstream.endpoints) > MAX_ENDPOINTS:
-        raise ConflictError(f"upstream.endpoints (--upstream): more than {MAX_ENDPOINTS}")
-    seen: dict[Address, int] = {}
-    for index, each in enumerate(upstream.endpoints):
-        where = f"upstream.endpoints[{index}]"
-        if each.url == UNSAID:
-            raise ConflictError(f"{where}: needs url")
-        if each.url in seen:
-            raise ConflictError(
-                f"{where}: {each.url.url} is upstream.endpoints[{seen[each.url]}] already; give a"
-                " server that takes more of the work a larger weight"
-            )
-        if each.url.is_tls != upstream.endpoints[0].url.is_tls:
-            raise ConflictError(
-                f"{where}: {each.url.url} is not of the scheme of {upstream.address.url}; servers"
-                " of one API have TLS, or none of them has"
-            )
-        seen[each.url] = index
 
 
 def check_identities(settings: Settings) -> None:

@@ -16,9 +16,9 @@ from apfproxy.app.log import configure_logging
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import SettingsFile
 from apfproxy.app.running import run_in_loop, serve_until_signal
+from apfproxy.app.server_checks import WITHOUT_UPSTREAM
 from apfproxy.app.service_manager import ServiceManager
 from apfproxy.app.settings_checks import (
-    WITHOUT_UPSTREAM,
     ConflictError,
     check_combination,
     check_identities,

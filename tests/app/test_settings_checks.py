@@ -19,20 +19,15 @@ from apfproxy.errors import OperatorError
 from apfproxy.settings import (
     ANONYMOUS,
     FRONT_PROXY,
-    UNSAID,
-    Address,
     ApiKeySettings,
     AuthenticationSettings,
     DownstreamSettings,
     DownstreamTlsSettings,
-    EjectionSettings,
-    EndpointSettings,
     FlowControlSettings,
     FrontProxySettings,
     ImpersonationSettings,
     JwtSettings,
     ReviewSettings,
-    ServiceSettings,
     Settings,
     UnverifiedSettings,
     UpstreamSettings,
@@ -47,75 +42,6 @@ TLS = DownstreamSettings(tls=DownstreamTlsSettings(**CERTIFICATE))
 def front(**names: Any) -> Settings:  # noqa: ANN401 - as the settings are
     """Settings with some of a front proxy."""
     return Settings(authentication=AuthenticationSettings(front_proxy=FrontProxySettings(**names)))
-
-
-def endpoints(*urls: Address) -> UpstreamSettings:
-    """Settings of several servers."""
-    return UpstreamSettings(endpoints=tuple(EndpointSettings(url=each) for each in urls))
-
-
-@pytest.mark.parametrize(
-    ("upstream", "problem"),
-    [
-        pytest.param(
-            UpstreamSettings(url=HTTP, dns=HTTP, service=ServiceSettings(name="a")),
-            "give only one of upstream.url (--upstream) and upstream.dns (--upstream-dns) and"
-            " upstream.service (--upstream-service): each says where to forward",
-            id="several-ways",
-        ),
-        pytest.param(
-            dataclasses.replace(endpoints(HTTP), url=HTTP),
-            "give only one of upstream.url (--upstream) and upstream.endpoints (--upstream,"
-            " repeated): each says where to forward",
-            id="url-and-endpoints",
-        ),
-        pytest.param(
-            endpoints(HTTP, HTTPS),
-            f"upstream.endpoints[1]: {HTTPS.url} is not of the scheme of {HTTP.url}; servers of one"
-            " API have TLS, or none of them has",
-            id="mixed-schemes",
-        ),
-        pytest.param(
-            endpoints(HTTP, Address.unix("/a"), HTTP),
-            f"upstream.endpoints[2]: {HTTP.url} is upstream.endpoints[0] already; give a server"
-            " that takes more of the work a larger weight",
-            id="twice",
-        ),
-        pytest.param(endpoints(UNSAID), "upstream.endpoints[0]: needs url", id="without-url"),
-        pytest.param(
-            endpoints(*(Address(host="a", port=port) for port in range(1, 258))),
-            "upstream.endpoints (--upstream): more than 256",
-            id="too-many",
-        ),
-        pytest.param(
-            UpstreamSettings(service=ServiceSettings(namespace="a")),
-            "upstream.service: needs name, which says whose servers to forward to",
-            id="service-without-name",
-        ),
-        pytest.param(
-            UpstreamSettings(service=ServiceSettings(name="a", context="b")),
-            "upstream.service.context: needs upstream.service.kubeconfig, which has the contexts",
-            id="context-of-nothing",
-        ),
-        pytest.param(
-            UpstreamSettings(url=HTTP, ejection=EjectionSettings(pause_s=2, max_pause_s=1)),
-            "upstream.ejection: maxPause is shorter than pause",
-            id="pauses",
-        ),
-    ],
-)
-def test_servers_that_do_not_go_together(upstream: UpstreamSettings, problem: str) -> None:
-    """They are named in one way, once each, and have TLS or not."""
-    with pytest.raises(ConflictError) as caught:
-        check_combination(Settings(upstream=upstream))
-
-    assert problem == str(caught.value)
-
-
-def test_servers_that_go_together() -> None:
-    """Those of a Unix socket have no TLS either."""
-    check_combination(Settings(upstream=endpoints(HTTP, Address.unix("/a"))))
-    check_combination(Settings(upstream=endpoints(HTTPS)))
 
 
 def test_limits_that_do_not_go_together() -> None:

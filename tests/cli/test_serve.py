@@ -195,6 +195,40 @@ def test_flags_of_limits(
     assert limits == (flow_control.server_concurrency_limit, flow_control.per_endpoint)
 
 
+def test_clusters(served: list[Settings], tmp_path: Path) -> None:
+    """Flags are of the top level; each has what its preset says, and one may be refused alone."""
+    path = tmp_path / "settings.yaml"
+    path.write_text(
+        "clusters:\n"
+        "- {name: a, hosts: [a], preset: http, upstream: {url: 'http://a:1'}}\n"
+        "- {name: b, hosts: [b], flowControl: {perEndpoint: 9}}\n"
+        "- {name: c, hosts: [c], upstream: {url: 'http://b:2', dns: 'http://b:2'}}\n"
+    )
+
+    assert 0 == main(
+        [
+            *("serve", "--settings", str(path), "--upstream-dns", "http://b:2"),
+            *("--server-concurrency-limit", "7"),
+        ]
+    )
+    (settings,) = served
+    one, two, refused = settings.clusters
+    assert one.settings is not None
+    assert two.settings is not None
+    assert (UpstreamSettings(url=A), 7, True) == (
+        one.settings.upstream,
+        one.settings.flow_control.seats(1),
+        one.settings.authentication.unverified.is_by_address,
+    )
+    assert (UpstreamSettings(dns=B), 9, None) == (
+        two.settings.upstream,
+        two.settings.flow_control.seats(1),
+        two.settings.authentication.unverified.is_by_address,
+    )
+    assert refused.settings is None
+    assert refused.problems[0].startswith(f"{path}:4: clusters[c]: give only one of upstream.url")
+
+
 def test_settings_file_without_an_upstream(
     served: list[Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
