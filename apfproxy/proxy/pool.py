@@ -220,23 +220,32 @@ class Pool:
             if other is not found and is_less_loaded(other, found, is_long=is_long):
                 found = other
         if self._cap and found is not None and found.busy_count >= self._cap:
-            return self._least_loaded(None)
+            return self._least_loaded(None, has_idle=True)
         return found
 
-    def _least_loaded(self, avoided: EndpointBase | None) -> Endpoint | None:
-        """The best endpoint for another connection; None if none has room, or there is none.
+    def _least_loaded(self, avoided: EndpointBase | None, *, has_idle: bool) -> Endpoint | None:
+        """The best endpoint that has room; None if there is none.
 
-        The one that is avoided is it only if there is no other.
+        Args:
+            avoided: One that is the best only if there is no other.
+            has_idle: Whether endpoints with idle connections come first, or those without.
         """
         best, best_key = None, (True, True, 0.0, 0.0)
-        for each in dict.fromkeys(self._wheel):
+        for each in self._drawn():
             busy = each.busy_count
             if self._cap and busy >= self._cap:
                 continue
-            key = (each is avoided, bool(each.idle), each.seats / each.share, busy / each.share)
+            is_second = bool(each.idle) is not has_idle
+            key = (each is avoided, is_second, each.seats / each.share, busy / each.share)
             if best is None or key < best_key:
                 best, best_key = each, key
         return best
+
+    def _drawn(self) -> list[Endpoint]:
+        """All that get requests, once each; the first one is drawn by the shares."""
+        wheel = self._wheel
+        start = int(self._draw() * len(wheel))
+        return list(dict.fromkeys(wheel[start:] + wheel[:start]))
 
     # Connections.
 
@@ -376,7 +385,7 @@ class Pool:
         while len(self._connects) < len(self._line) + len(self._new_line):
             if len(self._connects) + self.open_count < self._settings.max_connections:
                 line = self._new_line if self._is_new_first() else self._line
-                endpoint = self._least_loaded(next(iter(line.values())).avoided)
+                endpoint = self._least_loaded(next(iter(line.values())).avoided, has_idle=False)
                 if endpoint is None and self._wheel:
                     return  # all are full
                 generation = 0
@@ -415,6 +424,10 @@ class Pool:
                 return
             failure = found
             self._forget_if_drained(endpoint)
+            if self._line and self._lend_idle(tried):
+                self._connects.discard(task)
+                self._connect_for_the_line()
+                return
             endpoint = self._another(tried)
             if endpoint is not None:
                 generation = endpoint.generation
@@ -446,14 +459,26 @@ class Pool:
         endpoint.fail(failure.kind, failure.problem)
         return failure
 
+    def _lend_idle(self, tried: list[Endpoint]) -> bool:
+        """Lend an idle connection of another endpoint to who is first in line; False if none is."""
+        for endpoint in self._drawn():
+            if endpoint.idle and endpoint not in tried:
+                borrower = first_for(self._line, endpoint)
+                if borrower is not None:
+                    del self._line[borrower]
+                    lend(endpoint.idle.popitem()[0], borrower)
+                    return True
+        return False
+
     def _another(self, tried: list[Endpoint]) -> Endpoint | None:
         """One to connect to that was not tried yet; it has a connection on its way from now on."""
-        left = [each for each in dict.fromkeys(self._wheel) if each not in tried]
-        if not left or not (self._line or self._new_line):
+        if not (self._line or self._new_line):
             return None
-        endpoint = min(left, key=lambda each: each.busy_count / each.share)
-        endpoint.connecting += 1
-        return endpoint
+        for endpoint in self._drawn():
+            if endpoint not in tried and not (self._cap and endpoint.busy_count >= self._cap):
+                endpoint.connecting += 1
+                return endpoint
+        return None
 
     def _take_in(
         self, endpoint: Endpoint, connection: UpstreamConnection, *, is_stale: bool

@@ -203,6 +203,55 @@ async def test_another_endpoint_is_tried(scene: Scene) -> None:
     assert (502, "no connection to the origin: Connection refused") == failed.failure
 
 
+async def test_idle_connection_elsewhere(scene: Scene) -> None:
+    """Where no connection can be made, one that another endpoint has serves the request."""
+    await use(scene, 50)
+    before = scene.pool.open_count
+    one = scene.endpoint("a")
+    for connection in list(one.idle):
+        connection.abort()
+    scene.down = {"a"}
+    await use(scene, 100)
+
+    assert before - 1 == scene.pool.open_count
+    assert one.failures_in_row
+
+
+async def test_servers_that_close_each_connection(scene: Scene) -> None:
+    """Each request takes a new connection: they spread as others do, by the weights."""
+    scene.pool.set_endpoints([address("a"), address("b"), address("c", 2)])
+    used = dict.fromkeys("abc", 0)
+    for _ in range(400):
+        [borrower] = await scene.borrow()
+        assert borrower.connection is not None
+        used[borrower.host] += 1
+        borrower.connection.abort()
+
+    assert 60 < used["a"] < 140, used
+    assert 150 < used["c"] < 250, used
+
+
+async def test_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No endpoint has more requests than that; who waits is served once one has ended."""
+    scene = Scene("a", "b")
+    connect_to(scene, monkeypatch)
+    settings = UpstreamSettings(max_requests_per_endpoint=2)
+    scene.pool.configure(settings, None)
+    borrowers = await scene.borrow(5)
+    assert {"": 1, "a": 2, "b": 2} == held(borrowers)
+    first, *_, last = borrowers
+    assert first.connection is not None
+    first.connection.abort()
+    await turns()
+    assert first.host == last.host
+    [other] = await scene.borrow()
+    assert "" == other.host
+    assert last.connection is not None
+    scene.pool.put_back(last.connection, S)
+
+    assert other.connection is last.connection
+
+
 async def test_failing_endpoints_get_nothing(scene: Scene) -> None:
     """Until they recover; what they have goes on."""
     await use(scene, 30)
