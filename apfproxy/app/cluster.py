@@ -25,6 +25,7 @@ from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.configuration_events import shortfall
 from apfproxy.observe.health import PAGES, READYZ
 from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.proxy.rebalance import Rebalancing
 from apfproxy.proxy.served_cluster import ServedCluster
 from apfproxy.proxy.upstream_watch import UpstreamWatch
 from apfproxy.settings import OBSERVE, PROMPT, UNSAID
@@ -114,6 +115,14 @@ class Cluster:
             own_token=lambda: self.identities.own_token,
             on_change=self._fit_limit,
         )
+        self._rebalancing = Rebalancing(
+            settings.upstream,
+            self.served.pool,
+            self.counters,
+            loop,
+            clock.now_ns,
+            lambda: self.upstream.is_steady,
+        )
         self._adjustments = Recurring(
             Part.LIMITS,
             loop,
@@ -161,6 +170,7 @@ class Cluster:
         """Keep all up to date from now on: requests may come."""
         self._adjustments.start()
         self.upstream.start()
+        self._rebalancing.start()
         self.identification.start()
         self.counts.start()
 
@@ -229,6 +239,7 @@ class Cluster:
         flow_control = settings.flow_control
         self.served.configure(settings, self.identification.identification)
         self.upstream.configure(settings)
+        self._rebalancing.configure(settings.upstream)
         self._list_upstream(settings)
         self._list_enforcement(settings)
         self.controller.adjust_promptly(is_prompt=flow_control.limit_adjustment == PROMPT)
@@ -250,6 +261,7 @@ class Cluster:
         """Put nothing in force any more, and ask nobody for it; harmless if it never began."""
         self._adjustments.stop()
         self.upstream.stop()
+        self._rebalancing.stop()
         self.objects.end_watching()
         self.counts.close()
 

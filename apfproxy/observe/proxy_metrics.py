@@ -75,6 +75,9 @@ COUNTERS: Series = {
     ("upstream_connections_opened_total", "upstream_connections_opened"): (
         "Connections opened to the origin"
     ),
+    ("upstream_rebalanced_total", "upstream_rebalanced"): (
+        "Watches and tunnels that were ended so that another server behind gets them"
+    ),
     ("upstream_retries_total", "upstream_retries"): (
         "Requests sent again because their kept connection was closed meanwhile"
     ),

@@ -31,6 +31,19 @@ class AnswerSink(ABC):
     def __init__(self, head: RequestHead) -> None:
         self.head = head
 
+    @property
+    def lasting_ns(self) -> int:
+        """When a watch or a tunnel that is under way was asked for; 0 for any other answer."""
+        return 0
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether its client loses nothing where it ends early: it watches."""
+        return False
+
+    def end_long_answer(self) -> None:
+        """End an answer that lasts as if it were through; harmless if it does not last."""
+
     @abstractmethod
     def on_interim(self, head: ResponseHead) -> None:
         """A 1xx answer, other than 101."""

@@ -125,6 +125,7 @@ class Endpoint(EndpointBase):
             with contained(Part.POOL):
                 sessions.remember(connection.transport, time.time())
         connection.release_seats()
+        connection.tunnelled = None
         self.open.discard(connection)
         self.stale.discard(connection)
         self.idle.pop(connection, None)

@@ -288,8 +288,19 @@ class Forwarding(ExchangeBase):
         if self._status < _FIRST_SERVER_ERROR:  # else it has been counted
             self._count_failed()
 
+    @property
+    def lasting_ns(self) -> int:
+        """When a watch or a tunnel that is under way was asked for; 0 for any other answer."""
+        lasts = self._watch is not None or self._tunnel is not None
+        return self._sent_ns if lasts and self.has_answered else 0
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether its client loses nothing where it ends early: it watches."""
+        return self._watch is not None
+
     def end_long_answer(self) -> None:
-        """End a long-running answer as if it were through; the proxy is about to stop."""
+        """End a long-running answer as if it were through."""
         if self._tunnel is not None:
             self._tunnel.close()
             return

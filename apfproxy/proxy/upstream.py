@@ -86,6 +86,7 @@ class UpstreamConnection:
         sink: The exchange whose answer is awaited, or None while the connection is idle.
         is_write_paused: Whether the origin is slow to take the request's body.
         idle_since_ns: When it was put back into the pool.
+        tunnelled: The exchange that has its transport for a tunnel, which `sink` is no more.
         was_used: Whether a request was answered on it.
     """
 
@@ -107,6 +108,7 @@ class UpstreamConnection:
         "seats",
         "sink",
         "transport",
+        "tunnelled",
         "was_used",
         "write",
     )
@@ -118,6 +120,7 @@ class UpstreamConnection:
         self.transport = NOWHERE
         self.write = NOWHERE.write
         self.sink: AnswerSink | None = None
+        self.tunnelled: AnswerSink | None = None
         self.idle_since_ns = 0
         self.is_closed = False
         self.is_read_paused = False
@@ -174,7 +177,7 @@ class UpstreamConnection:
 
     def hand_over(self, protocol: asyncio.BufferedProtocol) -> None:
         """Let another protocol have the transport, for good; the sink hears no more."""
-        self.sink = None
+        self.tunnelled, self.sink = self.sink, None
         self.transport.set_protocol(protocol)
 
     def pause_reading(self) -> None:

@@ -125,6 +125,11 @@ class UpstreamWatch:
             return watches[0].problem
         return f"all {len(watches)} fail: {_named(watches)}"
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether no endpoint gets but a part of its weight, as it started lately."""
+        return not any(each.is_starting for each in self.watches.values())
+
     def health(self) -> str | None:
         """As the health pages say it: that all endpoints fail, or that nobody looks at them."""
         if self.state != FAILING:

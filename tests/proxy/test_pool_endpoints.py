@@ -11,7 +11,7 @@ import pytest
 
 from apfproxy.proxy.connect_failure import NO_ENDPOINT
 from apfproxy.proxy.counters import ProxyCounters, UpstreamFailure
-from apfproxy.proxy.endpoint_state import EJECT, FAIL, RECOVER
+from apfproxy.proxy.endpoint_state import EJECT, FAIL, RECOVER, TRY_AGAIN
 from apfproxy.proxy.pool import Pool
 from apfproxy.settings import Address, EndpointAddress, UpstreamSettings
 from tests.proxy.fakes import FakeLoop, FakeTransport, S
@@ -384,3 +384,121 @@ async def test_several_fail_in_a_row(scene: Scene) -> None:
         one.fail(UpstreamFailure.BROKEN_ANSWER, "reset")
 
     assert [one, one] == heard
+
+
+async def test_only_the_endpoint_that_is_avoided_is_left(scene: Scene) -> None:
+    """Then it will do: to ask it is better than to wait without end."""
+    scene.pool.set_endpoints([address("a"), address("b")])
+    scene.down = {"b"}
+    avoided = scene.endpoint("a")
+    again = Borrower()
+    scene.pool.wait(again, avoided=avoided)
+    other = scene.endpoint("b")
+    other.state = EJECT[other.state]
+    scene.pool.weigh()
+    await turns()
+
+    assert "a" == again.host
+    assert 1 == scene.pool.open_count
+
+
+async def test_only_the_endpoint_that_is_avoided_can_be_connected_to(scene: Scene) -> None:
+    """Likewise where the others are named, but down."""
+    scene.down = {"b", "c"}
+    [again] = await scene.borrow(avoided=scene.endpoint("a"))
+    await turns()
+
+    assert "a" == again.host
+    assert 1 == scene.pool.open_count
+
+
+# The most requests of an endpoint.
+
+
+def capped(scene: Scene, most: int) -> None:
+    """Let endpoints have no more requests than that at once."""
+    scene.pool.configure(
+        UpstreamSettings(max_connections=100, max_requests_per_endpoint=most), None
+    )
+    scene.pool.set_endpoints([address("a"), address("b")])
+
+
+async def test_most_requests_of_an_endpoint(scene: Scene) -> None:
+    """Who finds no room waits, and is served as soon as there is room, whoever makes it."""
+    capped(scene, 2)
+    borrowers = await scene.borrow(7)
+    await turns()
+    assert {"": 3, "a": 2, "b": 2} == held(borrowers)
+    assert (3, 4) == (scene.pool.waiting_count, scene.pool.open_count)
+    one, two = [each for each in borrowers if each.host == "a"]
+    assert one.connection is not None
+    assert two.connection is not None
+    scene.pool.put_back(one.connection, S)  # through
+    assert 2 == scene.pool.waiting_count
+    two.connection.abort()  # dropped
+    await turns()
+    assert 1 == scene.pool.waiting_count
+    waits = next(each for each in borrowers if not each.host)
+    scene.pool.leave(waits)
+    assert 0 == scene.pool.waiting_count
+
+    assert all(each.busy_count == 2 for each in scene.pool.endpoints)
+
+
+async def test_room_at_an_endpoint_that_joins(scene: Scene) -> None:
+    """It serves those that wait at once."""
+    capped(scene, 1)
+    borrowers = await scene.borrow(5)
+    assert 3 == scene.pool.waiting_count
+    scene.pool.set_endpoints([address("a"), address("b"), address("c")])
+    await turns()
+    assert {"": 2, "a": 1, "b": 1, "c": 1} == held(borrowers)
+    capped(scene, 3)
+    await turns()
+
+    assert 0 == scene.pool.waiting_count
+
+
+async def test_room_of_idle_connections(scene: Scene) -> None:
+    """An idle connection is no request: neither where one is taken nor where one is made."""
+    capped(scene, 2)
+    used = await use(scene, 50)
+    assert used["a"] and used["b"]
+    borrowers = await scene.borrow(4)
+    await turns()
+
+    assert {"a": 2, "b": 2} == held(borrowers)
+    assert (0, 4) == (scene.pool.waiting_count, scene.pool.open_count)
+    assert scene.pool.take() is None
+
+
+async def test_most_requests_where_one_fails(scene: Scene) -> None:
+    """What it cannot have waits for the others, and for it once it is back."""
+    capped(scene, 2)
+    one = scene.endpoint("a")
+    one.state = EJECT[one.state]
+    scene.pool.weigh()
+    borrowers = await scene.borrow(4)
+    assert {"": 2, "b": 2} == held(borrowers)
+    one.state = TRY_AGAIN[one.state]
+    scene.pool.weigh()
+    await turns()
+
+    assert {"a": 2, "b": 2} == held(borrowers)
+
+
+async def test_upgrade_that_waits_for_room(scene: Scene) -> None:
+    """It gets its new connection when any request ends, also one of the idle kind."""
+    capped(scene, 1)
+    borrowers = await scene.borrow(2)
+    upgrade = Borrower()
+    scene.pool.wait(upgrade, is_new=True)
+    await turns()
+    assert "" == upgrade.host
+    connection = borrowers[0].connection
+    assert connection is not None
+    scene.pool.put_back(connection, S)
+    await turns()
+
+    assert upgrade.host == borrowers[0].host
+    assert upgrade.connection is not connection
