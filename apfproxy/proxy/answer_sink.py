@@ -42,7 +42,8 @@ class AnswerSink(ABC):
         return False
 
     def end_long_answer(self) -> None:
-        """End an answer that lasts as if it were through; harmless if it does not last."""
+        """End an answer that lasts as if it were through."""
+        raise NotImplementedError
 
     @abstractmethod
     def on_interim(self, head: ResponseHead) -> None:

@@ -171,8 +171,8 @@ class ProxyCounters:
         tunnels_by_protocol: `websocket` or `SPDY/3.1`, to upgraded connections so far.
         endpoints: What each server behind did, by the endpoint.
         unattributed: The same of servers that are gone, and of requests that had none.
-        upstream_rebalanced: Watches and tunnels that were ended so that others of the servers behind
-            get them.
+        upstream_rebalanced: Watches and tunnels that were ended so that others of the servers
+            behind get them.
         upstream_handshakes: With the servers behind, that succeeded, by kind; those of probes, too.
     """
 

@@ -199,6 +199,9 @@ class Pool:
         is_alone = len(endpoints) == 1 and not self._cap
         self._only = endpoints[0] if is_alone else None
         self._wheel = wheel_of(usable)
+        if len(usable) == 1:
+            for place in (*self._line.values(), *self._new_line.values()):
+                place.avoided = None
         self._connect_for_the_line()
 
     @property
@@ -227,16 +230,16 @@ class Pool:
         """The best endpoint that has room; None if there is none.
 
         Args:
-            avoided: One that is the best only if there is no other.
+            avoided: One that will not do.
             has_idle: Whether endpoints with idle connections come first, or those without.
         """
-        best, best_key = None, (True, True, 0.0, 0.0)
+        best, best_key = None, (True, 0.0, 0.0)
         for each in self._drawn():
             busy = each.busy_count
-            if self._cap and busy >= self._cap:
+            if each is avoided or (self._cap and busy >= self._cap):
                 continue
             is_second = bool(each.idle) is not has_idle
-            key = (each is avoided, is_second, each.seats / each.share, busy / each.share)
+            key = (is_second, each.seats / each.share, busy / each.share)
             if best is None or key < best_key:
                 best, best_key = each, key
         return best
@@ -312,7 +315,7 @@ class Pool:
                 return
         connection.idle_since_ns = now_ns
         endpoint.idle[connection] = None
-        if self._line:
+        if self._line or self._new_line:
             self._connect_for_the_line()
 
     def renew(self) -> None:
@@ -384,8 +387,7 @@ class Pool:
         """Open connections for those in line that no connection under way will serve."""
         while len(self._connects) < len(self._line) + len(self._new_line):
             if len(self._connects) + self.open_count < self._settings.max_connections:
-                line = self._new_line if self._is_new_first() else self._line
-                endpoint = self._least_loaded(next(iter(line.values())).avoided, has_idle=False)
+                endpoint = self._endpoint_for_the_line()
                 if endpoint is None and self._wheel:
                     return  # all are full
                 generation = 0
@@ -397,6 +399,17 @@ class Pool:
                 )
             elif not self._make_way():
                 return
+
+    def _endpoint_for_the_line(self) -> Endpoint | None:
+        """The one to connect to for the first in line, or for the first for whom one will do."""
+        line = self._new_line if self._is_new_first() else self._line
+        avoided = next(iter(line.values())).avoided
+        found = self._least_loaded(avoided, has_idle=False)
+        if found is None and avoided is not None:
+            found = self._least_loaded(None, has_idle=False)
+            if found is not None and first_for(line, found) is None:
+                return None
+        return found
 
     def _make_way(self) -> bool:
         """Close an idle connection that serves nobody in line; False if there is none."""
@@ -418,7 +431,11 @@ class Pool:
             found = await self._tried(endpoint)
             if isinstance(found, UpstreamConnection):
                 self._connects.discard(task)
-                self._take_in(endpoint, found, is_stale=generation != endpoint.generation)
+                if generation != endpoint.generation:
+                    endpoint.open.add(found)
+                    found.abort()
+                else:
+                    self._take_in(endpoint, found, is_last=len(tried) > 1)
                 self._forget_if_drained(endpoint)
                 self._connect_for_the_line()
                 return
@@ -481,17 +498,22 @@ class Pool:
         return None
 
     def _take_in(
-        self, endpoint: Endpoint, connection: UpstreamConnection, *, is_stale: bool
+        self, endpoint: Endpoint, connection: UpstreamConnection, *, is_last: bool
     ) -> None:
-        """Lend a new connection to who is first in line, or keep it; not one that is stale."""
+        """Lend a new connection to who is first in line, or keep it.
+
+        Args:
+            endpoint: Whose it is.
+            connection: The connection.
+            is_last: Whether others could not be connected to: then it will do for anybody.
+        """
         endpoint.open.add(connection)
-        if is_stale:
-            connection.abort()
-            return
-        if self._is_new_first():
-            borrower = first_for(self._new_line, endpoint)
+        is_new_first = self._is_new_first()
+        line = self._new_line if is_new_first else self._line
+        if is_new_first or (is_last and line):
+            borrower = first_for(line, None if is_last else endpoint)
             if borrower is not None:
-                del self._new_line[borrower]
+                del line[borrower]
                 lend(connection, borrower)
                 return
         try:
@@ -521,10 +543,10 @@ def lend(connection: UpstreamConnection, borrower: Borrower) -> None:
         connection.abort()
 
 
-def first_for(line: OrderedDict[Borrower, Place], endpoint: EndpointBase) -> Borrower | None:
-    """The first in line for whom a connection of an endpoint will do."""
+def first_for(line: OrderedDict[Borrower, Place], endpoint: EndpointBase | None) -> Borrower | None:
+    """The first in line for whom a connection of an endpoint will do; None for the first of all."""
     for borrower, place in line.items():
-        if place.avoided is not endpoint:
+        if endpoint is None or place.avoided is not endpoint:
             return borrower
     return None
 

@@ -463,7 +463,7 @@ async def test_room_of_idle_connections(scene: Scene) -> None:
     """An idle connection is no request: neither where one is taken nor where one is made."""
     capped(scene, 2)
     used = await use(scene, 50)
-    assert used["a"] and used["b"]
+    assert 0 not in {used["a"], used["b"]}
     borrowers = await scene.borrow(4)
     await turns()
 
@@ -502,3 +502,35 @@ async def test_upgrade_that_waits_for_room(scene: Scene) -> None:
 
     assert upgrade.host == borrowers[0].host
     assert upgrade.connection is not connection
+
+
+async def test_who_avoids_an_endpoint_holds_up_nobody(scene: Scene) -> None:
+    """It waits for room elsewhere, while those behind it take what it may not have."""
+    capped(scene, 1)
+    first, _ = await scene.borrow(2)
+    assert first.connection is not None
+    again, behind = Borrower(), Borrower()
+    scene.pool.wait(again, avoided=first.connection.endpoint)
+    scene.pool.wait(behind)
+    first.connection.abort()
+    await turns()
+
+    assert ("", first.host) == (again.host, behind.host)
+    assert (1, 2) == (scene.pool.waiting_count, scene.pool.open_count)
+    scene.pool.leave(again)
+
+
+async def test_who_avoids_an_endpoint_waits_for_the_others(scene: Scene) -> None:
+    """It makes no connections to the one that it avoids in the meantime."""
+    capped(scene, 1)
+    first, other = await scene.borrow(2)
+    assert first.connection is not None
+    assert other.connection is not None
+    again = Borrower()
+    scene.pool.wait(again, avoided=first.connection.endpoint)
+    scene.pool.put_back(first.connection, S)
+    await turns()
+    assert ("", 2) == (again.host, scene.pool.open_count)
+    scene.pool.put_back(other.connection, S)
+
+    assert other.host == again.host
