@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.timeout(90)
-def test_no_write_is_doubled(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["apfproxy", "haproxy"])
+def test_no_write_is_doubled(by: str, tmp_path: Path) -> None:
     """Every request has an end, and what went wrong is said."""
-    installed("haproxy")
+    if by == "haproxy":
+        installed("haproxy")
 
-    results, _ = asyncio.run(measure("haproxy", 3, requests=600, rate=600.0, directory=tmp_path))
+    results, _ = asyncio.run(measure(by, 3, requests=600, rate=600.0, directory=tmp_path))
 
     totals = results["totals"]
     assert (600, 0) == (totals["requests"], totals["doubled_writes"])
