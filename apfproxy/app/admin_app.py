@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.app.object_source import source_text
@@ -13,6 +12,7 @@ from apfproxy.app.web_runner import WebRunner
 from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.observe.admin import build_admin_app
+from apfproxy.observe.endpoint_state import endpoint_views
 from apfproxy.observe.explain_page import NOT_ENFORCED, explain_route
 from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.upstream_state import upstream_state
@@ -67,10 +67,15 @@ def admin_runner(
             counters=parts.cluster.counters,
             started_s=parts.started_s,
             source=lambda: source_text(parts.settings().flow_control),
-            upstream=partial(upstream_state, parts.cluster.upstream, parts.cluster.served.pool),
+            upstream=lambda: upstream_state(
+                parts.cluster.upstream,
+                parts.cluster.served.pool,
+                parts.settings().flow_control.per_endpoint,
+            ),
         ),
         parts.top_flows,
         explain_page,
         summary,
+        lambda: endpoint_views(parts.cluster.upstream, parts.cluster.served.pool),
     )
     return WebRunner(app, places, shutdown_s=SHUTDOWN_S)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.observe.authentication_metrics import authentication_families
+from apfproxy.observe.endpoint_state import endpoint_views
 from apfproxy.observe.families import NO_LABELS, counter
 from apfproxy.observe.metrics import MetricsPage
 from apfproxy.observe.object_metrics import object_families
@@ -43,6 +44,7 @@ def metrics_page(parts: AdminParts, places: Places) -> MetricsPage:
         parts.cluster.config_status,
         (*_families(parts), partial(admin_families, places)),
         is_full=lambda: parts.settings().metrics == FULL,
+        endpoints=lambda: endpoint_views(parts.cluster.upstream, parts.cluster.served.pool),
     )
 
 

@@ -99,14 +99,47 @@ class Sentence(msgspec.Struct, frozen=True):
     text: str
 
 
-class Upstream(msgspec.Struct, frozen=True, rename="camel"):
-    """The server behind: `up`, `failing` or `unknown`; times are seconds.
+class Endpoint(msgspec.Struct, frozen=True, rename="camel"):
+    """One of several servers behind; times are seconds.
 
     Attributes:
-        since: When its state began.
+        state: `up`, `ejected`, `failing`, `draining` or `unknown`.
+        since: When that began.
+        ramp: The part of its weight that it has already.
+        share: The part of all requests that it should have.
+        seats: Of the requests that it works on.
+        in_flight: Requests under way.
+        p99: Of the time until an answer begins.
+    """
+
+    url: str
+    state: str
+    problem: str | None
+    since: UnixSeconds | None
+    ramp: Amount
+    share: Amount
+    seats: Count
+    in_flight: Count
+    answers_per_second: dict[str, Amount]
+    failures_per_second: Amount
+    p99: Amount | None
+
+    @property
+    def errors_per_second(self) -> float:
+        """Requests that got no answer, or a 5xx."""
+        return self.failures_per_second + self.answers_per_second.get("5xx", 0.0)
+
+
+class Upstream(msgspec.Struct, frozen=True, rename="camel"):
+    """The servers behind: `up`, `failing` or `unknown`; times are seconds.
+
+    Attributes:
+        since: When their state began.
         answers_per_second: By class of status code, such as `5xx`.
         failures_per_second: Requests that got no answer.
         p50, p99: Of the time until an answer begins.
+        endpoints: Each of them, unless there are very many.
+        endpoint_count, healthy_count: How many there are, and how many of them get requests.
     """
 
     address: str
@@ -117,6 +150,9 @@ class Upstream(msgspec.Struct, frozen=True, rename="camel"):
     failures_per_second: Amount
     p50: Amount | None
     p99: Amount | None
+    endpoints: list[Endpoint] = []
+    endpoint_count: Count = 1
+    healthy_count: Count = 1
 
 
 class LiveState(msgspec.Struct, frozen=True, rename="camel"):

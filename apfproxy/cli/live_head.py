@@ -36,7 +36,10 @@ def head(view: View, width: int) -> list[Text]:
     title.append(f"{view.url}  generation {state.configuration.generation}  {at}")
     lines = [*sentences(view, width), title, sums(view)]
     if state.upstream is not None:
-        lines.append(server_line(state.upstream, state.time))
+        servers = server_line(state.upstream, state.time)
+        if view.has_several_servers and view.height is not None:
+            servers.append("  e shows each", "dim")
+        lines.append(servers)
     return lines
 
 
@@ -76,10 +79,16 @@ def sums(view: View) -> Text:
 
 
 def server_line(upstream: Upstream, unix_s: float) -> Text:
-    """How the server behind is."""
+    """How the servers behind are."""
     text = line()
-    text.append("server behind ")
-    text.append(upstream.state, STATES.get(upstream.state, ""))
+    several = upstream.endpoint_count > 1
+    text.append("servers behind " if several else "server behind ")
+    if several and upstream.healthy_count:
+        is_whole = upstream.healthy_count == upstream.endpoint_count
+        up = f"{upstream.healthy_count} of {upstream.endpoint_count} up"
+        text.append(up, "green" if is_whole else "bold yellow")
+    else:
+        text.append(upstream.state, STATES.get(upstream.state, ""))
     if upstream.state == "failing":
         if upstream.since is not None:
             text.append(f" for {duration_text(max(0.0, unix_s - upstream.since))}", "bold red")
@@ -95,5 +104,6 @@ def server_line(upstream: Upstream, unix_s: float) -> Text:
     for name, value in (("p50", upstream.p50), ("p99", upstream.p99)):
         if value is not None:
             text.append(f"  {name} {duration_text(value)}")
-    text.append(f"  {shown(upstream.address)}")
+    if not several:
+        text.append(f"  {shown(upstream.address)}")
     return text

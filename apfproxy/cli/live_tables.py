@@ -10,13 +10,13 @@ import time
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from apfproxy.api.field_errors import counted
+from apfproxy.cli.live_endpoints import endpoint_table
 from apfproxy.cli.live_head import head
 from apfproxy.cli.live_help import help_screen
-from apfproxy.cli.live_text import line, name_text, number, rate
+from apfproxy.cli.live_text import alarm, line, name_text, new_table, number, rate
 from apfproxy.cli.live_view import SORTS
 from apfproxy.cli.terminal_text import shown
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.table import Table
 
     from apfproxy.cli.live_client import Level
     from apfproxy.cli.live_view import View
@@ -71,6 +72,9 @@ def render(view: View, width: int) -> RenderableType:
     if hidden:
         text = f"and {counted(hidden, 'more level')}"
         parts.append(line(text, "dim"))
+    if view.is_endpoints or (view.height is None and view.has_several_servers):
+        parts += [Text(), endpoint_table(view, None if left is None else left - 1, width)]
+        left = None if view.height is None else 0
     if levels and (left is None or left >= queue_lines + 2):
         parts += [Text(), *_fullest_queues(waiting)]
         if left is not None:
@@ -129,13 +133,9 @@ class SeatBar:
         return text
 
 
-def _table() -> Table:
-    return Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, expand=True, header_style="bold")
-
-
 def _level_table(levels: Sequence[Level], view: View, width: int) -> Table:
     with_bounds, with_all = width >= ENOUGH_FOR_BOUNDS, width >= ENOUGH_FOR_ALL
-    table = _table()
+    table = new_table()
     table.add_column("LEVEL", no_wrap=True, overflow="ellipsis", max_width=max(10, width // 4))
     table.add_column("SEATS", ratio=1, no_wrap=True, min_width=6)
     names = ["USE", "CUR"]
@@ -163,22 +163,17 @@ def _level_table(levels: Sequence[Level], view: View, width: int) -> Table:
             *((number(level.executing),) if with_all else ()),
             Text(number(level.waiting), "yellow" if level.waiting else ""),
             *((rate(level.served_per_second),) if with_all else ()),
-            *((_alarm(level.failed_per_second),) if has_failures else ()),
-            _alarm(level.rejected_per_second),
+            *((alarm(level.failed_per_second),) if has_failures else ()),
+            alarm(level.rejected_per_second),
         )
     return table
-
-
-def _alarm(value: float) -> Text:
-    """A rate that had better be nothing."""
-    return Text(rate(value), "bold red" if value else "")
 
 
 def _fullest_queues(levels: Sequence[Level]) -> list[RenderableType]:
     """A line for each level with something in its queues, those with the longest queues first."""
     if not levels:
         return [Text("FULLEST QUEUES", "bold"), Text("Nothing waits.", "dim")]
-    table = _table()
+    table = new_table()
     table.add_column("FULLEST QUEUES", no_wrap=True, overflow="ellipsis")
     table.add_column("IN USE", justify="right", no_wrap=True)
     table.add_column("QUEUE:WAITING", ratio=1, no_wrap=True, overflow="ellipsis")
@@ -204,7 +199,7 @@ def _flow_table(view: View, most: int | None, width: int) -> RenderableType:
     if not flows:
         text = "None yet: a flow counts once a request of it ends; see topFlows.enabled."
         return Group(Text("TOP FLOWS", "bold"), line(text, "dim"))
-    table = _table()
+    table = new_table()
     table.add_column(
         f"TOP FLOWS by {SORTS[view.sort].flows}", ratio=3, no_wrap=True, overflow="ellipsis"
     )
@@ -218,7 +213,7 @@ def _flow_table(view: View, most: int | None, width: int) -> RenderableType:
             *map(name_text, (flow.flow_schema, flow.priority_level) if with_all else ()),
             rate(flow.seat_seconds),
             rate(flow.wait_seconds),
-            _alarm(flow.rejected),
+            alarm(flow.rejected),
         )
     return table
 

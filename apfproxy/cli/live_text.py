@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.table import Table
 from rich.text import Text
 
 from apfproxy.cli.terminal_text import shown
@@ -38,3 +39,13 @@ def line(text: str = "", style: str = "") -> Text:
 def name_text(name: str, style: str = "") -> Text:
     """A name from anywhere."""
     return line(shown(name[:MAX_NAME]), style)
+
+
+def alarm(value: float) -> Text:
+    """A rate that had better be nothing."""
+    return Text(rate(value), "bold red" if value else "")
+
+
+def new_table() -> Table:
+    """A table without lines around its cells, as wide as the terminal."""
+    return Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, expand=True, header_style="bold")

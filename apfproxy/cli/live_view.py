@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from apfproxy.observe.endpoint_state import OUT
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.cli.live_client import Level, LiveState, TopFlow
+    from apfproxy.cli.live_client import Endpoint, Level, LiveState, TopFlow
 
 
 class Sort(NamedTuple):
@@ -70,9 +72,10 @@ class View:
         sort: The key of `SORTS`.
         problem: Why there is no newer state than `silent_s` ago; None if there is no problem.
         height: Lines that there are; None for as many as it takes.
-        part: Only levels and flows whose names have it are shown.
+        part: Only levels, flows and servers whose names have it are shown.
         is_typing: Whether the part is being typed.
         is_help: Whether the help is shown instead.
+        is_endpoints: Whether the servers behind are shown in place of queues and flows.
     """
 
     url: str
@@ -84,6 +87,19 @@ class View:
     part: str = ""
     is_typing: bool = False
     is_help: bool = False
+    is_endpoints: bool = False
+
+    @property
+    def has_several_servers(self) -> bool:
+        """Whether there is more than one server behind."""
+        return self.state.upstream is not None and self.state.upstream.endpoint_count > 1
+
+    def endpoints(self) -> list[Endpoint]:
+        """The servers behind that are shown, those that get no requests first."""
+        if self.state.upstream is None:
+            return []
+        found = [each for each in self.state.upstream.endpoints if self._has(each.url)]
+        return sorted(found, key=lambda each: each.state not in OUT)
 
     def levels(self) -> list[Level]:
         """The levels that are shown, in their order."""

@@ -83,7 +83,8 @@ def top(admin: Address, interval_s: float, output: str, *, once: bool) -> int:
     are the queues with the most waiting requests, and the flows that take most.
 
     h explains all columns and keys; p, s, w, r and n sort by problems, seats, waits, rejections and
-    name; / shows only what has a part of a name; q or Ctrl-C ends.
+    name; e shows the servers behind, where there are several; / shows only what has a part of a
+    name; q or Ctrl-C ends.
 
     Where the output is not a terminal, or with --once, it is printed once.
     """
@@ -175,6 +176,7 @@ class Screen:
         self._part = ""
         self._is_typing = False
         self._is_help = False
+        self._is_endpoints = False
         self._change = asyncio.Event()
 
     def on_key(self, key: str) -> None:
@@ -185,6 +187,8 @@ class Screen:
             self.end()
         elif key in HELP_KEYS:
             self._is_help = not self._is_help
+        elif key.lower() == "e":
+            self._is_help, self._is_endpoints = False, not self._is_endpoints
         elif key == "/":
             self._is_help, self._is_typing = False, True
         elif key == ESCAPE:
@@ -247,4 +251,5 @@ class Screen:
             self._part,
             self._is_typing,
             self._is_help,
+            self._is_endpoints,
         )

@@ -24,6 +24,7 @@ from apfproxy.observe.dumps import (
     request_rows,
     request_views,
 )
+from apfproxy.observe.endpoints_page import ENDPOINTS_INDEX, endpoints_route
 from apfproxy.observe.explain_page import EXPLAIN_INDEX
 from apfproxy.observe.health_pages import health_routes
 from apfproxy.observe.limits_page import LIMITS_INDEX, limits_route
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.level_summary import LevelsSummary
     from apfproxy.observe.dumps import Row
+    from apfproxy.observe.endpoint_state import EndpointView
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.metrics import MetricsPage
     from apfproxy.observe.top_flows import TopFlows
@@ -82,6 +84,7 @@ def build_admin_app(  # noqa: PLR0913, PLR0917  what each page shows
     top_flows: Callable[[], TopFlows | None] | None = None,
     explain_page: web.RouteDef | None = None,
     summarize: Callable[[], LevelsSummary] | None = None,
+    endpoints: Callable[[], Sequence[EndpointView]] | None = None,
 ) -> web.Application:
     """The application that the admin listener serves; what is None or empty has no page.
 
@@ -107,6 +110,9 @@ def build_admin_app(  # noqa: PLR0913, PLR0917  what each page shows
     if top_flows is not None:
         index.update(TOP_FLOWS_INDEX)
         app.add_routes([top_flows_route(top_flows)])
+    if endpoints is not None:
+        index.update(ENDPOINTS_INDEX)
+        app.add_routes([endpoints_route(endpoints)])
     app.add_routes(api_routes)
     return app
 

@@ -164,14 +164,16 @@ def endpoint_views(watches: Watches, pool: Endpoints) -> list[EndpointView]:
     return views + [EndpointView(endpoint, None) for endpoint in pool.draining]
 
 
-def endpoint_states(views: Sequence[EndpointView]) -> list[dict[str, Any]]:
-    """The states of those that are shown.
+def endpoint_states(
+    views: Sequence[EndpointView], most: int = MAX_ENDPOINTS
+) -> list[dict[str, Any]]:
+    """The states of at most so many.
 
     `share` is the part of all requests that one should have, from 0 to 1; times and durations are
     seconds.
     """
     all_shares = sum(view.endpoint.share for view in views if view.endpoint.is_drawn)
-    return [endpoint_state(view, all_shares) for view in shown(views)]
+    return [endpoint_state(view, all_shares) for view in shown(views, most)]
 
 
 def endpoint_state(view: EndpointView, all_shares: float) -> dict[str, Any]:
@@ -198,9 +200,9 @@ def endpoint_state(view: EndpointView, all_shares: float) -> dict[str, Any]:
     }
 
 
-def shown(views: Sequence[EndpointView]) -> Sequence[EndpointView]:
-    """Those with a place on the page, in their order."""
-    if len(views) <= MAX_ENDPOINTS:
+def shown(views: Sequence[EndpointView], most: int) -> Sequence[EndpointView]:
+    """Those with a place where there are so many, in their order."""
+    if len(views) <= most:
         return views
     worst_first = sorted(range(len(views)), key=lambda place: views[place].state == UP)
-    return [views[place] for place in sorted(worst_first[:MAX_ENDPOINTS])]
+    return [views[place] for place in sorted(worst_first[:most])]

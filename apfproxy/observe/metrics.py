@@ -13,6 +13,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from apfproxy.observe.endpoint_metrics import EndpointMetrics
 from apfproxy.observe.flowcontrol_metrics import FlowControlMetrics
 from apfproxy.observe.proxy_metrics import ProxyMetrics
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.kind_meter import KindMeter
     from apfproxy.observe.config_status import ConfigStatus
+    from apfproxy.observe.endpoint_state import EndpointView
     from apfproxy.observe.proxy_metrics import PoolState
     from apfproxy.proxy.counters import ProxyCounters
 
@@ -93,10 +95,10 @@ class MetricsPage(ScrapedPage):
     """The proxy's page.
 
     `others` make further families, the same in both formats; `is_full` is asked at each scrape for
-    whether to have series of what was never used.
+    whether to have series of what was never used, and `endpoints` for the servers behind.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what the page shows
         self,
         clock: Clock,
         controller: Controller,
@@ -107,6 +109,7 @@ class MetricsPage(ScrapedPage):
         others: Sequence[Families] = (),
         *,
         is_full: Callable[[], bool],
+        endpoints: Callable[[], Sequence[EndpointView]] = tuple,
     ) -> None:
         def collector_for(is_canonical: bool) -> Collector:
             flow_control = FlowControlMetrics(
@@ -115,6 +118,7 @@ class MetricsPage(ScrapedPage):
             proxy = ProxyMetrics(
                 counters, pool, config_status, controller, is_canonical=is_canonical
             )
-            return Collected(flow_control.collect, proxy.collect, *others)
+            each_server = EndpointMetrics(endpoints, is_full, is_canonical=is_canonical)
+            return Collected(flow_control.collect, proxy.collect, each_server.collect, *others)
 
         super().__init__(collector_for)

@@ -1,42 +1,25 @@
-"""How the server behind is, as the live page's JSON has it."""
+"""How the servers behind are, as the live page's JSON has it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from apfproxy.observe.endpoint_state import DRAINING, OUT, endpoint_states, endpoint_views
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from apfproxy.observe.endpoint_state import EndpointWatch, Recent
     from apfproxy.observe.proxy_metrics import PoolState
     from apfproxy.proxy.counters import UpstreamCounters
 
 
-class Recent(Protocol):
-    """What it did in the last seconds."""
-
-    @property
-    def answers_per_s(self) -> Mapping[str, float]:
-        """By class of status code."""
-
-    @property
-    def failures_per_s(self) -> float:
-        """Requests that it did not answer, or not to the end."""
-
-    @property
-    def p50_s(self) -> float | None:
-        """Half of its answers began within this time; None without answers."""
-
-    @property
-    def p99_s(self) -> float | None:
-        """Likewise 99 %."""
-
-
 class Upstream(Protocol):
-    """What is known of it."""
+    """What is known of them together; of one server that is what is known of it."""
 
     @property
     def address(self) -> str:
-        """Where it is, as a URL."""
+        """Where they are, as a URL."""
 
     @property
     def counters(self) -> UpstreamCounters:
@@ -66,13 +49,22 @@ class Upstream(Protocol):
     def recent(self) -> Recent:
         """The last seconds."""
 
+    @property
+    def watches(self) -> Mapping[Any, EndpointWatch]:
+        """What is known of each, by endpoint."""
 
-def upstream_state(upstream: Upstream, pool: PoolState) -> dict[str, Any]:
+
+def upstream_state(
+    upstream: Upstream, pool: PoolState, seats_per_endpoint: int | None = None
+) -> dict[str, Any]:
     """The state now: totals since the start, and rates a second of the last seconds.
 
-    Times and durations are seconds.
+    Times and durations are seconds.  `endpointCount` is without those that are drained;
+    `seats_per_endpoint` makes the limit of the whole where it is not None.
     """
     counters, recent = upstream.counters, upstream.recent
+    views = endpoint_views(upstream, pool)
+    states = [view.state for view in views]
     return {
         "address": upstream.address,
         "state": str(upstream.state),
@@ -87,4 +79,8 @@ def upstream_state(upstream: Upstream, pool: PoolState) -> dict[str, Any]:
         "p50": recent.p50_s,
         "p99": recent.p99_s,
         "connections": {"open": pool.open_count, "idle": pool.idle_count},
+        "endpoints": endpoint_states(views),
+        "endpointCount": len(states) - states.count(DRAINING),
+        "healthyCount": sum(state not in OUT and state != DRAINING for state in states),
+        "seatsPerEndpoint": seats_per_endpoint,
     }

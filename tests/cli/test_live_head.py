@@ -71,6 +71,24 @@ def test_server(changes: dict[str, Any], text: str) -> None:
     assert text in head(view(upstream=quiet), 120)[-1].plain
 
 
+@pytest.mark.parametrize(
+    ("healthy", "text", "style"),
+    [
+        pytest.param(3, "servers behind 3 of 3 up  12 answers/s", "green", id="all"),
+        pytest.param(2, "servers behind 2 of 3 up  12 answers/s", "bold yellow", id="some"),
+        pytest.param(0, "servers behind up  12 answers/s", "green", id="none"),
+    ],
+)
+def test_several_servers(healthy: int, text: str, style: str) -> None:
+    """How many of them get requests; where none does, how they are together."""
+    upstream = {**UPSTREAM, "endpointCount": 3, "healthyCount": healthy}
+    found = head(view(upstream=upstream), 120)[-1]
+
+    assert found.plain.startswith(text)
+    assert "http:" not in found.plain
+    assert style in {str(span.style) for span in found.spans}
+
+
 @pytest.mark.parametrize(("height", "count"), [(None, 4), (24, 2), (40, 4)])
 def test_how_many_sentences(height: int | None, count: int) -> None:
     """A low terminal has the first two, and none has more than four."""

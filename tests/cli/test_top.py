@@ -150,6 +150,17 @@ async def test_keys(proxy: Proxy) -> None:
     assert proxy.looks == 1
 
 
+async def test_servers(proxy: Proxy) -> None:
+    """The key e shows the servers behind, and hides them again."""
+    async with terminal(proxy, LONG_S) as shown:
+        await shown.screens.until(lambda text: "TOP FLOWS" in text)
+        shown.press(b"e")
+        await shown.screens.until(lambda text: "SERVERS BEHIND" in text)
+        shown.press(b"E")
+        await shown.screens.until(lambda text: "TOP FLOWS" in text.rpartition("SERVERS BEHIND")[2])
+        shown.press(b"q")
+
+
 async def test_help_and_part(proxy: Proxy) -> None:
     """The keys h and ? show and hide the help; / takes a part of a name, where q is a letter."""
     async with terminal(proxy, LONG_S) as shown:

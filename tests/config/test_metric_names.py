@@ -37,16 +37,29 @@ ADDED_BY_PROMETHEUS = {"job", "instance"}
 OPEN_LABELS = {"job", "instance", "priority_level", "flow_schema", "code"}
 """Those whose values are not the proxy's to choose."""
 
-LATER_VALUES = {("reason", "ban"), ("reason", "rate"), ("reason", "long-running")}
+LATER_VALUES = {
+    ("reason", "ban"),
+    ("reason", "rate"),
+    ("reason", "long-running"),
+    ("class", "5xx"),
+    ("state", "active"),
+}
 """Values that are not on the page before they are needed."""
 
 NEVER_ON_A_PAGE_AT_REST: dict[str, set[str]] = {
     "apfproxy_responses_total": {"code"},
     "apfproxy_upstream_answers_total": {"code"},
     "apfproxy_upstream_up": set(),
+    "apfproxy_endpoint_answers_total": {"endpoint", "class"},
+    "apfproxy_endpoint_connections": {"endpoint", "state"},
+    "apfproxy_endpoint_ejections_total": {"endpoint"},
+    "apfproxy_endpoint_failures_total": {"endpoint", "reason"},
+    "apfproxy_endpoint_response_head_seconds_bucket": {"endpoint", "le"},
+    "apfproxy_endpoint_seats": {"endpoint"},
+    "apfproxy_endpoint_up": {"endpoint"},
     "apfproxy_certificate_expiry_timestamp_seconds": {"setting", "file"},
 }
-"""Metrics whose series come with the first request, or with TLS, to their labels."""
+"""Metrics whose series come with the first request, TLS or a second server, to their labels."""
 
 
 def expressions() -> Iterator[tuple[str, str]]:

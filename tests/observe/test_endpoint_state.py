@@ -89,8 +89,8 @@ def test_drained() -> None:
 def test_bound() -> None:
     """Of very many servers those that are not well are shown first, in their order."""
     views = [view(str(place), "failing" if place % 100 == 99 else "up") for place in range(200)]
-    names = [each.endpoint.url for each in shown(views)]
+    names = [each.endpoint.url for each in shown(views, MAX_ENDPOINTS)]
 
     assert len(names) == MAX_ENDPOINTS
     assert [*map(str, range(MAX_ENDPOINTS - 2)), "99", "199"] == names
-    assert views[:3] == shown(views[:3])
+    assert views[:3] == shown(views[:3], 3)

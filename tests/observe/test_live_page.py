@@ -162,7 +162,7 @@ def test_tables_have_names() -> None:
     tables = re.findall(r"<table[^>]*>", page)
     names = [re.search(r'aria-labelledby="([^"]+)"', table) for table in tables]
 
-    expected = ["levels-title", "flows-title", "queues-title", "schemas-title"]
+    expected = ["endpoints-title", "levels-title", "flows-title", "queues-title", "schemas-title"]
 
     assert expected == [name and name[1] for name in names]
     assert all(f'id="{name[1]}"' in page for name in names if name)

@@ -27,6 +27,8 @@ async def test_state() -> None:
     for _ in range(20):
         counters.fail(UpstreamFailure.CONNECT, "connection refused")
     await scene.look(10)
+    found = upstream_state(watch, StillPool(), 200)
+    endpoints = found.pop("endpoints")
 
     assert {
         "address": "https://h:443",
@@ -48,4 +50,8 @@ async def test_state() -> None:
         "p50": 0.9,
         "p99": 0.998,
         "connections": {"open": 5, "idle": 2},
-    } == upstream_state(watch, StillPool())
+        "endpointCount": 1,
+        "healthyCount": 0,
+        "seatsPerEndpoint": 200,
+    } == found
+    assert ["http://h:1"] == [each["url"] for each in endpoints]

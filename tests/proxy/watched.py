@@ -51,7 +51,11 @@ class Server(EndpointLoad):
         self.address = EndpointAddress(address=Address(host=name, port=1))
         self._pool = pool
         self.state: EndpointState = UP
-        self.ramp = 1.0
+        self.ramp = self.share = 1.0
+        self.is_drawn = True
+        self.busy_count = 0
+        self.idle: tuple[()] = ()
+        self.open: tuple[()] = ()
         self.probes = 0
         self.asked: list[bytes] = []
         self.error: Exception | None = None

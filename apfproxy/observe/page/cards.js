@@ -41,8 +41,11 @@ function showServer(upstream) {
   const mark = byId("server-state");
   mark.dataset.state = upstream.state;
   setText(mark, SERVER[upstream.state] ?? upstream.state);
-  setText(byId("server-address"), upstream.address);
-  byId("server-address").title = visible(upstream.address);
+  const isOne = (upstream.endpointCount ?? 1) === 1;
+  const where = isOne ? upstream.address : `${count(upstream.healthyCount)} of ${count(upstream.endpointCount)} get requests`;
+  setText(byId("server-title"), isOne ? "Server behind" : "Servers behind");
+  setText(byId("server-address"), where);
+  byId("server-address").title = visible(isOne ? where : upstream.address);
   const since = upstream.since === null ? "" : ` (since ${time(upstream.since)})`;
   setText(byId("server-problem"), upstream.problem === null ? "" : `${upstream.problem}${since}`);
   setShown(byId("server-problem"), upstream.problem !== null);

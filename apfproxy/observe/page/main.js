@@ -3,6 +3,7 @@
 import { ask } from "./ask.js";
 import { showCards } from "./cards.js";
 import { byId, setShown, setText } from "./dom.js";
+import { Endpoints } from "./endpoints.js";
 import { showEvents } from "./events.js";
 import { Explain } from "./explain.js";
 import { Feed } from "./feed.js";
@@ -26,6 +27,7 @@ const levels = new Levels(showLevel);
 await breath();
 const queues = new Queues((name) => { requests.level = name; });
 const schemas = new Schemas();
+const endpoints = new Endpoints();
 await breath();
 const flows = new Flows(showHandOf);
 new Explain((hand) => queues.showHand(hand));
@@ -62,6 +64,7 @@ function drawNow() {
   if (connection === "live") showVerdict(state.verdict);
   else showStale(`${connection === "paused" ? "Paused" : "No connection to the proxy"}: all below is of ${time(nowS)}.`, state.verdict);
   showCards(state);
+  endpoints.show(state.upstream);
   levels.show(state.levels, (name) => history.last(name), (name, s) => history.isIdleFor(name, s), nowS);
   queues.show(state.levels, levels.worst);
   flows.show(state.topFlows);
