@@ -164,10 +164,10 @@ class Crowd:
             self.unanswered.append(number)
 
     @contextlib.asynccontextmanager
-    async def origin(self) -> AsyncIterator[int]:
+    async def origin(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[int]:
         """An origin for them: its port."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: NumberOrigin(self.seen), "127.0.0.1", 0)
+        server = await loop.create_server(lambda: NumberOrigin(self.seen), host, port)
         try:
             yield server.sockets[0].getsockname()[1]
         finally:
