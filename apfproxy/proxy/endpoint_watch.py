@@ -89,12 +89,14 @@ class Rules:
         path: What checks ask for; None for a connection alone.
         is_alone: Whether there is no other endpoint.
         look_s: How often they are looked at.
+        sample_s: How often it is noted what they did.
     """
 
     settings: UpstreamSettings
     path: str | None
     is_alone: bool
     look_s: float
+    sample_s: float
 
     @property
     def is_by_requests(self) -> bool:
@@ -153,6 +155,7 @@ class EndpointWatch:
         self.silent_s = 0.0
         self.ejections = 0
         self.ejections_total = 0
+        self._sampled_ns = now_ns
         self._is_known = False
         self._checking: asyncio.Task[None] | None = None
         self._rare_log = RareLog(log, owner.now_ns, period_s=3600.0)
@@ -231,8 +234,10 @@ class EndpointWatch:
 
     def look(self, now_ns: int) -> int:
         """Judge it by what it did since the last look; says how many answers it gave."""
-        self.recent.sample(now_ns)
         counters, rules = self.endpoint.counters, self._owner.rules
+        if now_ns - self._sampled_ns >= 0.9 * rules.sample_s * NS_PER_S:
+            self._sampled_ns = now_ns
+            self.recent.sample(now_ns)
         answered, failed = self._count()
         if rules.is_by_requests:
             if failed > answered:

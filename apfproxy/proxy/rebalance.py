@@ -5,8 +5,8 @@ lasts stays where it began: an endpoint that was away has none of it, and the ot
 So a small share of that is ended each minute, as if it were through, and its clients ask again.
 kube-apiserver's `--goaway-chance` is for the same.
 
-1. An endpoint has too much if it has a tenth more than its part by weight, and one more.  What is
-   over its part is ended then, so that the next look does not find the same again.
+1. An endpoint has too much if it has over a tenth more than its part by weight, and over one more.
+   What is over its part is ended then, so that the next look does not find the same again.
 2. Only what has lasted for `OLD_S` is ended: nobody loses two in a row.  Watches come first, since
    their clients go on where they were; a tunnel is somebody's session.
 3. While an endpoint starts slowly nothing is ended: most would come back to where it was.
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.pool import Pool
     from apfproxy.settings import UpstreamSettings
 
+MINUTE_S = 60.0
 PERIOD_S = 6.0
 """So that a minute's share is ended bit by bit."""
 STALE_S = 60.0
@@ -95,7 +96,7 @@ class Rebalancing:
         if not over:
             self._due = 0.0
             return
-        self._due += max(1.0, over * percent / 100) * PERIOD_S / 60
+        self._due += max(1.0, over * percent / 100) * PERIOD_S / MINUTE_S
         count = math.floor(self._due)
         if count:
             self._due -= count
@@ -140,6 +141,6 @@ def excesses(endpoints: tuple[Endpoint, ...]) -> dict[Endpoint, int]:
     found: dict[Endpoint, int] = {}
     for endpoint, count in counts.items():
         part = total * endpoint.address.weight / weight
-        if count > part * (1 + SLACK) + 1:
+        if count > part + max(1.0, SLACK * part):
             found[endpoint] = count - math.ceil(part)
     return found

@@ -1,7 +1,7 @@
 """How the servers behind are: which of them get requests, and how they are as a whole.
 
-1. Once a second each endpoint is looked at, and asked how it is where that is due; see
-   `EndpointWatch`.  An error in the look at one leaves the others.
+1. Once a second, or more often where checks are, each endpoint is looked at, and asked how it is
+   where that is due; see `EndpointWatch`.  An error in the look at one leaves the others.
 2. An endpoint that fails requests one after the other is taken out at once, as long as at most half
    of the endpoints are out then: where more fail, the reason is likely none of theirs.
 3. An endpoint that joins later, or returns, starts slowly: its part grows with the time.
@@ -23,7 +23,7 @@ from apfproxy.settings import KUBERNETES_API
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from apfproxy.proxy.counters import ProxyCounters, UpstreamCounters
     from apfproxy.proxy.endpoint import Endpoint
@@ -86,7 +86,9 @@ class UpstreamWatch:
         self.own_token = own_token
         self._on_change = on_change
         self._tells_soon = False
-        self._looking = Recurring(Part.UPSTREAM, loop, LOOK_S, STALE_LOOK_S, self.look)
+        self._looking = Recurring(
+            Part.UPSTREAM, loop, LOOK_S, STALE_LOOK_S, self.look, self._pauses_s()
+        )
         self._is_started = False
         self.watches: dict[Endpoint, EndpointWatch] = {}
         self.rules = self._rules()
@@ -191,7 +193,13 @@ class UpstreamWatch:
         path = settings.upstream.health_check.path
         if path is None and not is_alone and settings.preset == KUBERNETES_API:
             path = READYZ
-        return Rules(settings.upstream, path, is_alone, LOOK_S)
+        interval_s = settings.upstream.health_check.interval_s or LOOK_S
+        return Rules(settings.upstream, path, is_alone, min(LOOK_S, interval_s), LOOK_S)
+
+    def _pauses_s(self) -> Iterator[float]:
+        """Before each look: a second, or less where checks are to come more often."""
+        while True:
+            yield self.rules.look_s
 
     def _take_rules(self) -> None:
         self.rules = rules = self._rules()

@@ -105,6 +105,23 @@ async def test_looks() -> None:
     assert STALE_LOOK_S > 1
 
 
+async def test_checks_that_are_to_come_often() -> None:
+    """Servers are looked at as often as they are checked; what they do is noted once a second."""
+    often = replace(OFTEN, health_check=replace(OFTEN.health_check, interval_s=0.2))
+    scene = Scene(often, "a", "b")
+    a, _ = scene.servers
+    a.status = 200
+    assert (0.2, 1.0) == (scene.watch.rules.look_s, scene.watch.rules.sample_s)
+    for _ in range(10):
+        a.serve(1)
+        await scene.look(0.2)
+    assert 10 == a.probes
+    assert 5.0 == scene.watch.recent.answers_per_s["2xx"]
+    scene.configure(NEVER)
+
+    assert 1.0 == scene.watch.rules.look_s
+
+
 async def test_error_in_a_look() -> None:
     """At one endpoint it leaves the others."""
     scene = Scene(OFTEN, "a", "b")
