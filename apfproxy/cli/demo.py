@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
@@ -13,12 +12,14 @@ from rich.text import Text
 
 from apfproxy.app.running import run_in_loop
 from apfproxy.app.signals import Hangup, Signals
-from apfproxy.cli.demo_clients import KINDS, Load, Tally
+from apfproxy.cli.demo_clients import KINDS, Load, Tally, wait
+from apfproxy.cli.demo_gateway import gateway_demo
 from apfproxy.cli.demo_report import WITH, WITHOUT, Arm, bars_of, summary, table_of
 from apfproxy.cli.demo_servers import demo_servers
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from rich.console import RenderableType
@@ -34,8 +35,9 @@ ENOUGH_FOR_BARS = 30
 """Lines of a terminal that also holds the bars while the demo runs."""
 
 EPILOG = f"""\b
-Example:
+Examples:
   apfproxy demo --seconds 10
+  apfproxy demo --gateway
 
 {EXIT_CODES}"""
 
@@ -49,7 +51,12 @@ Example:
     show_default=True,
     help="How long to measure, one half without flow control and one with it.",
 )
-def demo(seconds: float) -> int:
+@click.option(
+    "--gateway",
+    is_flag=True,
+    help="Show instead what clients notice when one of two servers is killed: nothing.",
+)
+def demo(seconds: float, *, gateway: bool) -> int:
     """Show what each client gets with and without flow control.
 
     Starts an API server (10 ms a request while it has at most 20 of them, slower beyond), the
@@ -58,10 +65,16 @@ def demo(seconds: float) -> int:
     on ports that the system chooses.  The first lines name the address of the live page, and a
     kubectl command for the proxy's objects.  The last lines say what a modest client gains, and
     what the greedy one pays.
+
+    With --gateway the proxy has two API servers behind it, each of which does 10 requests at once
+    in 20 ms, and 40 clients that each get a pod.  One server is killed while they ask, and started
+    again.  The exit code is 1 if a client sees an error.
     """
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
+    if gateway:
+        return gateway_demo(seconds, console)
     with demo_servers() as ports:
         return run_in_loop(run_demo(ports, seconds, console))
 
@@ -118,12 +131,6 @@ async def run_arm(
         raise CommandError(f"no connection to the proxy of the demo: {error.strerror}") from error
     finally:
         load.stop()
-
-
-async def wait(event: asyncio.Event, duration_s: float) -> None:
-    """Wait for the event, but no longer than the duration."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), duration_s)
 
 
 def places(ports: Ports) -> str:

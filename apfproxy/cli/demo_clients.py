@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections import Counter
@@ -48,12 +49,16 @@ KINDS = (GREEDY, MODEST)
 
 
 class Tally:
-    """What the clients of one kind got since measuring began."""
+    """What the clients of one kind got since measuring began.
+
+    Attributes:
+        failures: Requests that failed, by how.
+    """
 
     def __init__(self) -> None:
         self.answered = 0
         self.rejected = 0
-        self.failed = 0
+        self.failures: Counter[str] = Counter()
         self._latencies: Counter[int] = Counter()
 
     def add(self, status: int, latency_s: float) -> None:
@@ -64,7 +69,12 @@ class Tally:
         elif status == TOO_MANY_REQUESTS:
             self.rejected += 1
         else:
-            self.failed += 1
+            self.failures[str(status)] += 1
+
+    @property
+    def failed(self) -> int:
+        """Requests that got no answer, or another one than 200 and 429."""
+        return self.failures.total()
 
     def percentile_s(self, percent: float) -> float | None:
         """The latency that `percent` of the answered requests did not exceed; None without any."""
@@ -107,7 +117,7 @@ class ClientConnection(asyncio.Protocol):
         """Count the request that got no answer; the connection stays away."""
         self._transport = None
         if not self._is_closed:
-            self.tally.failed += 1
+            self.tally.failures["connection closed"] += 1
 
     def data_received(self, data: bytes) -> None:
         """Parse; what is no HTTP ends the connection."""
@@ -172,3 +182,9 @@ class Load:
         """Close all connections at once."""
         for _, connection in self._connections:
             connection.close()
+
+
+async def wait(event: asyncio.Event, duration_s: float) -> None:
+    """Wait for the event, but no longer than the duration."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), duration_s)

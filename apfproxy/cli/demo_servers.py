@@ -25,6 +25,7 @@ from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.log import configure_logging
 from apfproxy.app.process import ProxyProcess
+from apfproxy.cli.demo_clients import wait
 from apfproxy.cli.errors import CommandError
 from apfproxy.settings import (
     Address,
@@ -129,12 +130,16 @@ API_SERVER = ApiServerSettings(
 """At its best up to `SEATS` requests at once."""
 
 
+TRUSTING = DownstreamSettings(
+    listen=ANY_PORT, identity_headers_from=(ipaddress.ip_network("127.0.0.0/8"),)
+)
+"""Clients say who they are."""
+
+
 def proxy_settings(server_port: int, store: Path) -> Settings:
     """Settings of a proxy before the API server."""
     return Settings(
-        downstream=DownstreamSettings(
-            listen=ANY_PORT, identity_headers_from=(ipaddress.ip_network("127.0.0.0/8"),)
-        ),
+        downstream=TRUSTING,
         upstream=UpstreamSettings(url=Address(host=LOCALHOST, port=server_port)),
         flow_control=FlowControlSettings(
             server_concurrency_limit=SEATS, store=str(store), suggested_objects=False
@@ -157,55 +162,80 @@ async def create(
             response.raise_for_status()
 
 
+class ServerProcess:
+    """Servers in a process of their own, which ends with `end`, or with this process.
+
+    Args:
+        run: Serves until the other end of the pipe that it gets closes, as `run_process` does.
+        arguments: What it gets beside the pipe.
+    """
+
+    def __init__(self, run: Callable[..., None], *arguments: object) -> None:
+        # Not forked: a fork would share our terminal's and event loop's state.
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=run, args=(theirs, *arguments), daemon=True)
+        # The process inherits that Ctrl-C is ignored: it is ours, who close its pipe.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._process.start()
+        finally:
+            signal.signal(signal.SIGINT, handler)
+        theirs.close()
+
+    def ports(self, timeout_s: float = START_TIMEOUT_S) -> tuple[int, ...]:
+        """Where it listens; waits until it does; CommandError if it did not start."""
+        try:
+            if self._pipe.poll(timeout_s):
+                answer: tuple[int, ...] = self._pipe.recv()
+                return answer
+        except EOFError:
+            pass
+        raise CommandError("the demo's servers did not start; try again, or see the lines above")
+
+    async def started(self) -> tuple[int, ...]:
+        """The same, for an event loop that has others to serve."""
+        loop, has_answer = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._pipe.fileno(), has_answer.set)
+        await wait(has_answer, START_TIMEOUT_S)
+        loop.remove_reader(self._pipe.fileno())
+        return self.ports(timeout_s=0)
+
+    def kill(self) -> None:
+        """End it as a crash does: its connections are reset."""
+        self._process.kill()
+        self._process.join()
+
+    def end(self) -> None:
+        """Let it end by itself, as it does when the pipe is closed, or else make it."""
+        self._pipe.close()
+        self._process.join(timeout=END_TIMEOUT_S)
+        if self._process.is_alive():
+            self.kill()
+
+
 @contextlib.contextmanager
 def demo_servers() -> Iterator[Ports]:
     """Run the servers, each kind in a process of its own, and stop them at the end.
 
     CommandError if they did not start.
     """
-    # Not forked: a fork would share our terminal's and event loop's state.
-    context = multiprocessing.get_context("spawn")
     with contextlib.ExitStack() as stack:
 
         def start(run: Callable[..., None], *arguments: object) -> tuple[int, ...]:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=run, args=(theirs, *arguments), daemon=True)
-            # The processes inherit that Ctrl-C is ignored: it is ours, who close their pipes.
-            handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-            try:
-                process.start()
-            finally:
-                signal.signal(signal.SIGINT, handler)
-            stack.callback(end_process, process, ours)
-            theirs.close()
-            try:
-                if ours.poll(START_TIMEOUT_S):
-                    answer: tuple[int, ...] = ours.recv()
-                    return answer
-            except EOFError:
-                pass
-            raise CommandError(
-                "the demo's servers did not start; try again, or see the lines above"
-            )
+            process = ServerProcess(run, *arguments)
+            stack.callback(process.end)
+            return process.ports()
 
-        (server_port,) = start(run_api_server)
+        (server_port,) = start(run_api_server, API_SERVER)
         yield Ports(*start(run_proxies, server_port))
 
 
-def end_process(process: multiprocessing.process.BaseProcess, pipe: Connection) -> None:
-    """Let a process end by itself, as it does when the pipe is closed, or else make it."""
-    pipe.close()
-    process.join(timeout=END_TIMEOUT_S)
-    if process.is_alive():
-        process.kill()
-        process.join()
-
-
-def run_api_server(pipe: Connection) -> None:
+def run_api_server(pipe: Connection, settings: ApiServerSettings) -> None:
     """Serve the API in this process until the pipe closes."""
 
     async def start() -> tuple[int, ...]:
-        process = ApiServerProcess(API_SERVER)
+        process = ApiServerProcess(settings)
         await process.start()
         return (process.port,)
 

@@ -12,10 +12,10 @@ from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.client_address import address_from, is_among
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import MAX_KEPT_FIELDS, HeadLimits, HeadParser
-from apfproxy.settings import IMPERSONATE, PASS_THROUGH, AuthenticationSettings
+from apfproxy.settings import IMPERSONATE, PASS_THROUGH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.identification import Certificates
@@ -29,8 +29,9 @@ MAX_KEPT_FIELDS_OF_ONE = 1024
 MAX_KINDS = 4096
 """Kinds of clients whose fields are kept; beyond, certificates and addresses that have been met
 start anew."""
-PLAIN_KEPT_BYTES = 1 << 16
-"""Of field sections of requests that are of no cluster, and malformed mostly."""
+KEPT_BYTES = 64 << 20
+"""Of all field sections, of all kinds of clients together: one with the token of a service account
+takes 5 KiB."""
 
 
 class Heads:
@@ -72,7 +73,7 @@ class ClientKinds:
         settings: The process's.
         targets: Makes requests of heads.
         certificates: Judges clients' certificates; None if none counts.
-        room: For the field sections of all clusters.
+        on_forget: Called when field sections are forgotten, by which connections may be known.
     """
 
     __slots__ = (
@@ -90,11 +91,11 @@ class ClientKinds:
         settings: Settings,
         targets: Targets,
         certificates: Certificates | None,
-        room: MemoryBudget,
+        on_forget: Callable[[], None],
     ) -> None:
         self._targets = targets
         self._certificates = certificates
-        self._room = room
+        self._room = MemoryBudget(KEPT_BYTES, on_forget)
         self._heads: dict[tuple[Peer, bool, bool], Heads] = {}
         self._head_limits = head_limits(settings)
         self._front_proxies = settings.downstream.identity_headers_from
@@ -166,9 +167,3 @@ def field_rules(settings: Settings) -> FieldRules:
         forwards_credentials=upstream.identity == PASS_THROUGH,
         forwards_impersonation=upstream.identity != IMPERSONATE,
     )
-
-
-def plain_parser(settings: Settings) -> HeadParser:
-    """One that reads heads by no cluster's rules; it keeps next to nothing."""
-    rules = FieldRules(OriginHosts(b"", b""), CredentialRules.of(AuthenticationSettings()))
-    return HeadParser(head_limits(settings), rules, MemoryBudget(PLAIN_KEPT_BYTES))

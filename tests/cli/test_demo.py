@@ -141,3 +141,17 @@ def test_command_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
     assert main(["demo"]) == 1
     assert capsys.readouterr().err == "apfproxy: no servers\n"
+
+
+def test_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its flag the command shows the demo of a gateway."""
+    seen = []
+
+    def gateway_demo(seconds: float, console: Console) -> int:
+        seen.append((seconds, console.width))
+        return 1
+
+    monkeypatch.setattr(demo_module, "gateway_demo", gateway_demo)
+
+    assert main(["demo", "--gateway", "--seconds", "3"]) == 1
+    assert seen == [(3, 100)]

@@ -21,9 +21,9 @@ from apfproxy.cli.demo_servers import (
     EXEMPT,
     LIMITED,
     SEATS,
+    ServerProcess,
     create,
     demo_servers,
-    end_process,
     proxy_settings,
     run_process,
 )
@@ -90,7 +90,7 @@ def test_servers_start_and_end() -> None:
     assert multiprocessing.active_children() == []
 
 
-def fail(_pipe: Connection) -> None:
+def fail(*_: object) -> None:
     """A server that does not start."""
     raise SystemExit(1)
 
@@ -113,15 +113,24 @@ def hang(pipe: Connection) -> None:
 def test_process_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that does not end by itself is ended."""
     monkeypatch.setattr(demo_servers_module, "END_TIMEOUT_S", 0.01)
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=hang, args=(theirs,), daemon=True)
-    process.start()
-    theirs.close()
-    ours.recv()
-    end_process(process, ours)
+    process = ServerProcess(hang)
 
-    assert process.exitcode == -9
+    assert process.ports() == ()
+    process.end()
+    assert multiprocessing.active_children() == []
+
+
+async def test_process_beside_others() -> None:
+    """An event loop goes on while a process starts, and is told if it does not."""
+    hanging, failing = ServerProcess(hang), ServerProcess(fail)
+
+    assert await hanging.started() == ()
+    with pytest.raises(CommandError):
+        await failing.started()
+    hanging.kill()
+    for process in (hanging, failing):
+        process.end()
+    assert multiprocessing.active_children() == []
 
 
 def test_process_runs_until_its_pipe_closes(monkeypatch: pytest.MonkeyPatch) -> None:
