@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from apfproxy.api.decode import Problem
     from apfproxy.app.identities import Identities
     from apfproxy.observe.configuration_events import ConfigurationEvents
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.observe.health import HealthChecks
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.settings import EndpointAddress, Settings
 
@@ -60,6 +60,7 @@ class Cluster:
     Make it in the loop that it is to run in; call `start`, and `close` at the end.
 
     Attributes:
+        name: Of the cluster; "" for the only one of a process without `clusters`.
         served: It as requests meet it.
 
     OperatorError if TLS or authentication cannot be set up.
@@ -69,9 +70,11 @@ class Cluster:
         self,
         settings: Settings,
         listener: ListenerContext,
-        health: HealthRegistry,
+        health: HealthChecks,
         events: ConfigurationEvents,
+        name: str = "",
     ) -> None:
+        self.name = name
         self.settings = settings
         self._health = health
         self._events = events
@@ -278,7 +281,12 @@ class Cluster:
         texts = tuple(parts_of(problems))
         self.config_status.loaded(len(problems), time.time())
         self._events.loaded(
-            time.time(), self.controller.generation, texts, dangling, is_whole=is_whole
+            time.time(),
+            self.controller.generation,
+            texts,
+            dangling,
+            is_whole=is_whole,
+            cluster=self.name,
         )
         # With problems, too: where objects come one by one, all others are in force.
         self._note_limits()

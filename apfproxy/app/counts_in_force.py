@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from apfproxy.clock import Clock
     from apfproxy.flowcontrol.learned_costs import LearnedCosts
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.observe.health import HealthChecks
     from apfproxy.settings import Settings
     from apfproxy.sources.object_counts import ObjectCounts
 
@@ -33,7 +33,7 @@ class CountsInForce:
     """
 
     def __init__(
-        self, settings: Settings, clock: Clock, costs: LearnedCosts, health: HealthRegistry
+        self, settings: Settings, clock: Clock, costs: LearnedCosts, health: HealthChecks
     ) -> None:
         self._clock = clock
         self._costs = costs

@@ -21,7 +21,7 @@ from apfproxy.tasks import spawn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.observe.health import HealthChecks
     from apfproxy.settings import EndpointAddress, Settings, UpstreamSettings
     from apfproxy.sources.found_endpoints import FoundEndpoints
 
@@ -94,7 +94,7 @@ class EndpointSource:
     def __init__(
         self,
         settings: Settings,
-        health: HealthRegistry,
+        health: HealthChecks,
         on_endpoints: Callable[[tuple[EndpointAddress, ...]], None],
     ) -> None:
         self._settings = settings

@@ -170,14 +170,7 @@ class Identities:
     def _load_downstream(self) -> None:
         tls, authentication = self._settings.downstream.tls, self._settings.authentication
         front_proxy = authentication.front_proxy
-        client_cas = tuple(
-            TlsFile(f"authentication.{setting}", path)
-            for setting, path in (
-                ("clientCaFile", authentication.client_ca_file),
-                ("frontProxy.caFile", front_proxy.ca_file),
-            )
-            if path is not None
-        )
+        client_cas = client_cas_of(authentication)
         if tls.certificate_file is None:
             return
         server_tls = self.server_tls = ServerTls(tls, client_cas)
@@ -351,6 +344,17 @@ def challenges(settings: AuthenticationSettings) -> bytes:
 def host_of(upstream: UpstreamSettings) -> str | None:
     """The Host that all servers have in common; None if each has its own."""
     return None if upstream.addresses else upstream.address.authority
+
+
+def client_cas_of(authentication: AuthenticationSettings) -> tuple[TlsFile, ...]:
+    """The files of the CAs of clients' certificates, of users and of front proxies."""
+    named = (
+        ("clientCaFile", authentication.client_ca_file),
+        ("frontProxy.caFile", authentication.front_proxy.ca_file),
+    )
+    return tuple(
+        TlsFile(f"authentication.{setting}", path) for setting, path in named if path is not None
+    )
 
 
 def content(path: str | None) -> bytes | None:

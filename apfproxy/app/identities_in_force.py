@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from apfproxy.app.identities import Choose
     from apfproxy.clock import Clock
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.observe.health import HealthChecks
     from apfproxy.proxy.identification import Identification
     from apfproxy.settings import Settings
 
@@ -43,7 +43,7 @@ class IdentitiesInForce:
         self,
         settings: Settings,
         clock: Clock,
-        health: HealthRegistry,
+        health: HealthChecks,
         *,
         choose: Choose,
         on_clients_change: Callable[[], None],

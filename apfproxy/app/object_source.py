@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from apfproxy.api.decode import Problem
     from apfproxy.app.flow_control_api import FlowControlApi
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.observe.health import HealthChecks
     from apfproxy.settings import FlowControlSettings, Settings
     from apfproxy.sources.kubernetes import KubernetesObjects
     from apfproxy.sources.stored_objects import StoredObjects
@@ -61,7 +61,7 @@ class ObjectSource:
     """The source (None before the start), also as what it is, and the API over a store."""
 
     def __init__(
-        self, settings: Settings, controller: Controller, health: HealthRegistry, on_load: OnLoad
+        self, settings: Settings, controller: Controller, health: HealthChecks, on_load: OnLoad
     ) -> None:
         self._settings = settings
         self._controller = controller

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from apfproxy.app.change import Change
 from apfproxy.observe.access_log import AccessLog
@@ -17,25 +17,69 @@ if TYPE_CHECKING:
 
     from apfproxy.clock import Clock
     from apfproxy.observe.health import HealthRegistry
-    from apfproxy.proxy.served_cluster import ServedCluster
+    from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.settings import AccessLogSettings, Settings
 
 ACCESS_LOG = "access-log"
 
 
-class Observation:
-    """The access log of one process, and its top flows unless nobody could ask for them."""
+class Observed(Protocol):
+    """A cluster as it is served."""
+
+    def observe(self, access_log: RequestLog | None, top_flows: TopFlows | None) -> None:
+        """Tell of requests from now on."""
+
+
+class Seen:
+    """What sees the requests of one cluster."""
 
     def __init__(
-        self, settings: Settings, clock: Clock, served: ServedCluster, health: HealthRegistry
+        self,
+        cluster: str,
+        served: Observed,
+        request_log: RequestLog | None,
+        top_flows: TopFlows | None,
+    ) -> None:
+        self.cluster = cluster
+        self.served = served
+        self.request_log = request_log
+        self.top_flows = top_flows
+
+    def attach(self) -> None:
+        """Have the cluster tell of its requests."""
+        self.served.observe(self.request_log, self.top_flows)
+
+    def end_log(self) -> None:
+        """Write the lines that there are, for the last time."""
+        if self.request_log is not None:
+            self.request_log.close()
+
+    def end_flows(self) -> None:
+        """Count no flows any more."""
+        if self.top_flows is not None:
+            self.top_flows.close()
+
+
+class Observation:
+    """The access log of one process, and the top flows of clusters unless nobody could ask.
+
+    Attributes:
+        access_log: The file; None for none.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        shared: ListenerContext,
+        health: HealthRegistry,
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._served = served
+        self._shared = shared
         self._health = health
         self.access_log = self._log_of(settings.access_log)
-        self._request_log = self._request_log_of(settings.access_log, self.access_log)
-        self.top_flows = self._top_flows_of(settings)
+        self._seen: dict[Observed, Seen] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._attach()
 
@@ -43,6 +87,26 @@ class Observation:
         """Open the access log; AccessLogError if it cannot be opened."""
         if self.access_log is not None:
             self.access_log.open()
+
+    def begin(self, served: Observed, cluster: str = "") -> None:
+        """See the requests of a cluster, too; with its name where there are several."""
+        settings = self._settings
+        seen = Seen(
+            cluster,
+            served,
+            self._request_log_of(settings.access_log, cluster),
+            self._top_flows_of(settings),
+        )
+        self._seen[served] = seen
+        seen.attach()
+
+    def end(self, served: Observed) -> None:
+        """See those of a cluster no more."""
+        seen = self._seen.pop(served, None)
+        if seen is not None:
+            seen.end_log()
+            seen.end_flows()
+            served.observe(None, None)
 
     async def prepare(self, settings: Settings) -> Change:
         """Open what other settings name.
@@ -62,46 +126,56 @@ class Observation:
     def _put(self, settings: Settings, access_log: AccessLog | None) -> None:
         before, self._settings = self._settings, settings
         if access_log is not self.access_log:
-            if self._request_log is not None:
-                self._request_log.close()
+            for seen in self._seen.values():
+                seen.end_log()
             self._end(self.access_log)
             self.access_log = access_log
-            self._request_log = self._request_log_of(settings.access_log, access_log)
-        elif self._request_log is not None:
-            self._request_log.configure(settings.access_log)
-        if settings.top_flows != before.top_flows:
-            if self.top_flows is not None:
-                self.top_flows.close()
-            self.top_flows = self._top_flows_of(settings)
+            for seen in self._seen.values():
+                seen.request_log = self._request_log_of(settings.access_log, seen.cluster)
+        for seen in self._seen.values():
+            if seen.request_log is not None:
+                seen.request_log.configure(settings.access_log)
+            if settings.top_flows != before.top_flows:
+                seen.end_flows()
+                seen.top_flows = self._top_flows_of(settings)
         self._health.discard(ACCESS_LOG)
         self._attach()
 
     def _attach(self) -> None:
-        """Have the cluster tell of its requests, and the health pages of the log."""
+        """Have all tell of their requests, and the health pages of the log."""
         if self.access_log is not None:
             access_log = self.access_log
             self._health.add(
                 ACCESS_LOG, pages=(READYZ,), is_blocking=False, look=lambda: access_log.problem
             )
-        self._served.observe(self._request_log, self.top_flows)
+        # Of what is refused before it is any cluster's nothing is gathered: each is a line at once.
+        self._shared.access_log = self._request_log_of(self._settings.access_log, "")
+        for seen in self._seen.values():
+            seen.attach()
 
     def reopen(self) -> None:
         """Open the access log again, after a rotation."""
-        if self._request_log is not None:
-            self._request_log.flush()
+        for seen in self._seen.values():
+            if seen.request_log is not None:
+                seen.request_log.flush()
         if self.access_log is not None:
             self.access_log.reopen()
 
-    def flows(self) -> Iterable[Mapping[str, Any]]:
-        """The top flows, for the live page."""
-        return () if self.top_flows is None else self.top_flows.top()
+    def top_flows(self, served: Observed) -> TopFlows | None:
+        """Those of a cluster; None if nobody could ask for them, or it is gone."""
+        seen = self._seen.get(served)
+        return None if seen is None else seen.top_flows
+
+    def flows(self, served: Observed) -> Iterable[Mapping[str, Any]]:
+        """The same, for the live page."""
+        top_flows = self.top_flows(served)
+        return () if top_flows is None else top_flows.top()
 
     async def close(self) -> None:
         """Write what is left of the log."""
-        if self.top_flows is not None:
-            self.top_flows.close()
-        if self._request_log is not None:
-            self._request_log.close()
+        for seen in self._seen.values():
+            seen.end_log()
+            seen.end_flows()
         if self.access_log is not None:
             await self.access_log.close()
         for task in list(self._closing):
@@ -119,10 +193,9 @@ class Observation:
             return None
         return AccessLog(settings.path, settings.max_queued, self._clock)
 
-    def _request_log_of(
-        self, settings: AccessLogSettings, log: AccessLog | None
-    ) -> RequestLog | None:
-        return None if log is None else RequestLog(settings, self._clock, log.write)
+    def _request_log_of(self, settings: AccessLogSettings, cluster: str) -> RequestLog | None:
+        log = self.access_log
+        return None if log is None else RequestLog(settings, self._clock, log.write, cluster)
 
     def _top_flows_of(self, settings: Settings) -> TopFlows | None:
         if not settings.top_flows.is_enabled or settings.admin is None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from apfproxy import build
 from apfproxy.app.admin_listener import AdminListener, AdminParts
 from apfproxy.app.change import prepare_all
-from apfproxy.app.cluster import Cluster
+from apfproxy.app.clusters import Clusters
 from apfproxy.app.descriptors import DescriptorWatch
 from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets
+from apfproxy.app.listener_tls import ListenerTls
 from apfproxy.app.listening import BACKLOG as ADMIN_BACKLOG
 from apfproxy.app.observation import Observation
 from apfproxy.app.own_addresses import OwnAddresses
@@ -30,6 +31,8 @@ from apfproxy.listen_sockets import is_unix
 from apfproxy.loopback import is_loopback
 from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.health import LIVEZ, READYZ, HealthRegistry
+from apfproxy.proxy.client_kinds import plain_parser
+from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.counters import ListenerCounters
 from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.loop_clock import LoopClock
@@ -41,11 +44,12 @@ from apfproxy.tasks import spawn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.app.change import Change
+    from apfproxy.app.change import Change, Changeable
+    from apfproxy.app.cluster import Cluster
     from apfproxy.app.given_sockets import Heritage
     from apfproxy.app.service_manager import ServiceManager
     from apfproxy.app.signals import Signals
-    from apfproxy.settings import Settings
+    from apfproxy.settings import Address, Settings
 
 ADMIN_CONNECTIONS = 64
 """Scrapers, probes, a team's live pages and terminals, and watches of the store."""
@@ -93,12 +97,20 @@ class ProxyProcess:
         self.counters = ListenerCounters()
         shared = ListenerContext(settings, self.counters, self.clock, loop)
         self.health.add("sweep", look=lambda: self.server.sweep.problem())  # noqa: PLW0108 - made below
-        self.cluster = Cluster(settings, shared, self.health, self.configuration_events)
-        self.server = ProxyServer(
-            settings, shared, self.cluster.served, self.cluster.identities.server_tls
+        self._router = router = ClusterRouter(parser=plain_parser(settings))
+        self.clusters = Clusters(
+            settings,
+            shared,
+            router,
+            self.health,
+            self.configuration_events,
+            self._is_admin_local,
         )
+        self.tls = ListenerTls(settings, router, self.clusters)
+        self.server = ProxyServer(settings, shared, router, self.tls.current)
         self.health.add(SETTINGS, pages=(READYZ,), is_blocking=False)
-        self.observation = Observation(settings, self.clock, self.cluster.served, self.health)
+        self.observation = Observation(settings, self.clock, shared, self.health)
+        self.clusters.attach(self.server, self.observation)
         self.health.add(SHUTDOWN, pages=(READYZ,))
         self.descriptors = descriptors = DescriptorWatch(self.clock.now_ns)
         self._watching_descriptors = Supervised(
@@ -108,6 +120,13 @@ class ProxyProcess:
         self._admin: AdminListener | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading: tuple[asyncio.Task[None], ...] = ()
+
+    @property
+    def cluster(self) -> Cluster:
+        """The only cluster, or the first of several that serves; RuntimeError if none does."""
+        for cluster in self.clusters:
+            return cluster
+        raise RuntimeError("no cluster serves")
 
     @property
     def port(self) -> int:
@@ -126,12 +145,13 @@ class ProxyProcess:
         """
         try:
             self.observation.open()
-            await self.cluster.start(self._is_admin_local)
+            await self.clusters.start(self.settings)
             await self._listen()
         except BaseException:
             await self.stop()
             raise
-        self.cluster.begin()
+        self.clusters.begin()
+        self.tls.start()
         self._tasks.append(self._watching_descriptors.start())
 
     def _is_admin_local(self) -> bool:
@@ -152,18 +172,19 @@ class ProxyProcess:
             return
         limit = min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART)
         places = Places("admin", limit, self.clock.now_ns)
-        api = self.cluster.objects.api
+        cluster = self.cluster
+        api = cluster.objects.api
         parts = AdminParts(
             settings=lambda: self.settings,
             clock=self.clock,
-            cluster=self.cluster,
+            cluster=cluster,
             health=self.health,
             faults=self.faults,
             descriptors=self.descriptors,
             events=self.configuration_events,
             access_log=lambda: self.observation.access_log,
-            top_flows=lambda: self.observation.top_flows,
-            flows=self.observation.flows,
+            top_flows=lambda: self.observation.top_flows(cluster.served),
+            flows=lambda: self.observation.flows(cluster.served),
             api_routes=() if api is None else tuple(api.routes()),
             started_s=self._started_s,
         )
@@ -193,21 +214,27 @@ class ProxyProcess:
             OperatorError: Something cannot be used, and nothing has changed.
         """
         changes: list[Change] = []
+        parts: tuple[Changeable, ...] = (self.tls, self.observation)
+        if self.clusters.only is not None:
+            parts = (self.clusters.only, self.tls, self.observation)
         try:
-            await prepare_all((self.cluster, self.observation), settings, changes)
+            await prepare_all(parts, settings, changes)
         except BaseException:
             for change in changes:
                 change.discard()
             raise
         for change in changes:
             change.commit()
-        self.server.configure(settings, self.cluster.identities.server_tls)
+        self.server.configure(settings, self.tls.current)
+        self._router.parser = plain_parser(settings)
         self.settings = settings  # only now: what could not be put in force is tried again
+        if self.clusters.only is None:
+            await self.clusters.put(settings)
 
     async def read_again(self) -> None:
         """Take what has changed of all files, as is done when they change by themselves."""
         self.observation.reopen()
-        await self.cluster.read_again()
+        await self.clusters.read_again()
 
     def _rotate(self) -> None:
         """Open the access log again."""
@@ -217,7 +244,7 @@ class ProxyProcess:
 
     def hurry(self, _cancel: Callable[[], object]) -> None:
         """Do not wait for objects that are yet to come: the process is to end."""
-        self.cluster.stop_waiting()
+        self.clusters.stop_waiting()
 
     def attend(self, signals: Signals) -> None:
         """Log and tell the start; from now on signals have a meaning.
@@ -264,14 +291,15 @@ class ProxyProcess:
         """End at once; harmless if it never started."""
         self._end_reloading()
         self.service.stop()
-        self.cluster.stop()
+        self.clusters.stop()
+        self.tls.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         await self.server.stop()
         await self.observation.close()  # after the last request's end
-        await self.cluster.close()
+        await self.clusters.close()
         if self._admin is not None:
             await self._admin.close()
             self._admin = None
@@ -288,23 +316,40 @@ class ProxyProcess:
         if settings.admin is not None:
             admin = dataclasses.replace(settings.admin, port=self.admin_port or 0)
         logger.info(
-            "apfproxy %s listens on %s%s, forwards to %s, admin on %s;"
-            " %d seats, %d priority levels, at most %s connections",
+            "apfproxy %s listens on %s%s, forwards to %s, admin on %s; %s, at most %s connections",
             build.version(),
             self._addresses.written(LISTEN),
             "" if settings.downstream.tls.certificate_file is None else " with TLS",
-            settings.upstream.address.url,
+            self._named_clusters(),
             "no address" if admin is None else self._addresses.written(ADMIN),
-            self.cluster.controller.server_concurrency_limit,
-            len(self.cluster.controller.levels),
+            self._named_seats(),
             self.server.max_connections or "any number of",
         )
+        if self.clusters.only is not None:
+            self._log_only(settings, self.clusters.only, admin)
+
+    def _named_clusters(self) -> str:
+        """Where requests go, for the log."""
+        if self.clusters.only is not None:
+            return self.settings.upstream.address.url
+        count = len(self.clusters.members)
+        return f"{count} cluster{'' if count == 1 else 's'}"
+
+    def _named_seats(self) -> str:
+        """What flow control has, for the log."""
+        controllers = [each.controller for each in self.clusters]
+        seats = sum(each.server_concurrency_limit for each in controllers)
+        levels = sum(len(each.levels) for each in controllers)
+        return f"{seats} seats, {levels} priority levels"
+
+    def _log_only(self, settings: Settings, cluster: Cluster, admin: Address | None) -> None:
+        """What a start says of the only cluster."""
         if settings.flow_control.enforcement == OBSERVE:
             logger.warning(
                 "flow control only observes: no request is rejected or delayed;"
                 " apiserver_flowcontrol_* metrics tell what would have happened"
             )
-        if (kubernetes := self.cluster.objects.kubernetes) is not None:
+        if (kubernetes := cluster.objects.kubernetes) is not None:
             logger.info(
                 "objects are those of %s%s",
                 kubernetes.name,

@@ -52,11 +52,16 @@ FIXED = (
     "flowControl.hashSeed",
     "admin",
     "adminSocketMode",
+    CLUSTERS,
 )
-"""Settings, and sections of them, that take a restart.  Beside them, `merged` says what depends on
-them: TLS towards clients is not turned on or off, and objects stay with their source."""
+"""Settings, and sections of them, that take a restart; of clusters, whether there are any.
 
-OF_THE_WHOLE = tuple(path for path in FIXED if not path.startswith("flowControl."))
+Beside them, `merged` says what depends on them: TLS towards clients is not turned on or off, and
+objects stay with their source."""
+
+OF_THE_WHOLE = tuple(
+    path for path in FIXED if not path.startswith("flowControl.") and path != CLUSTERS
+)
 """Those of them that no cluster has of its own.
 
 Where there are clusters, one whose source of objects changes is made anew.
@@ -226,7 +231,10 @@ def refuse(
 
 def merged(before: Settings, after: Settings) -> Settings:
     """The settings of `after`, with those of `before` where a change takes a restart."""
-    is_one = not before.clusters and not after.clusters
+    if bool(before.clusters) != bool(after.clusters):
+        kept = {name: getattr(before, name) for name in OF_A_CLUSTER}
+        after = dataclasses.replace(after, clusters=before.clusters, **kept)
+    is_one = not before.clusters
     settings = with_fixed(before, after, FIXED if is_one else OF_THE_WHOLE)
     old, new = before.downstream.tls, after.downstream.tls
     turns = (old.certificate_file is None) != (new.certificate_file is None)
@@ -303,7 +311,7 @@ def changes(before: Record, after: Record, prefix: str = "") -> list[str]:
             found += changes(old, new, f"{path}.")
         elif old == new:
             continue
-        elif path == CLUSTERS:
+        elif path == CLUSTERS and old and new:
             found += changes_of_clusters(old, new, set(found))
         else:
             found.append(path)

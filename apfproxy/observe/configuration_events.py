@@ -51,8 +51,12 @@ class ConfigurationEvents:
         dangling: Sequence[str],
         *,
         is_whole: bool,
+        cluster: str = "",
     ) -> None:
-        """Record one load of the objects, after which a generation is in force; see `shortfall`."""
+        """Record one load of the objects, after which a generation is in force; see `shortfall`.
+
+        `cluster` is its name where there are several.
+        """
         lacking = shortfall(problems, dangling, is_whole=is_whole)
         text = f"Generation {generation} is in force"
         if problems and is_whole:
@@ -61,7 +65,7 @@ class ConfigurationEvents:
             text = f"{text}, but for: {lacking}"
         elif problems:
             text = f"{text}, but {lacking}"
-        self.record(unix_s, text, is_error=bool(lacking))
+        self.record(unix_s, f"{cluster}: {text}" if cluster else text, is_error=bool(lacking))
 
 
 def shortfall(problems: Sequence[str], dangling: Sequence[str], *, is_whole: bool) -> str:

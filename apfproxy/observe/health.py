@@ -50,12 +50,15 @@ class HealthReport:
     text: str
 
 
-class HealthRegistry:
-    """The checks of a process, in the order in which they were added; `ping` never fails."""
+class HealthChecks:
+    """Checks, in the order in which they were added.
 
-    def __init__(self) -> None:
-        self._checks: dict[str, HealthCheck] = {}
-        self.add("ping")
+    Args:
+        checks: By their names; other parts may have theirs there, too.
+    """
+
+    def __init__(self, checks: dict[str, HealthCheck]) -> None:
+        self._checks = checks
 
     def add(
         self,
@@ -85,6 +88,68 @@ class HealthRegistry:
     def problem(self, name: str) -> str | None:
         """The problem of a check; None while it passes."""
         return self._checks[name].problem
+
+
+class ClusterHealth(HealthChecks):
+    """The checks of one of several clusters, under its name.
+
+    They are on `/readyz` and never fail it: requests to the others are to come.
+    """
+
+    def __init__(self, checks: dict[str, HealthCheck], cluster: str) -> None:
+        super().__init__(checks)
+        self._prefix = f"cluster/{cluster}/"
+        self._is_closed = False
+
+    def add(
+        self,
+        name: str,
+        *,
+        pages: tuple[str, ...] = PAGES,
+        is_blocking: bool = True,
+        problem: str | None = None,
+        look: Callable[[], str | None] | None = None,
+    ) -> None:
+        """Add a check, as one of the cluster."""
+        del pages, is_blocking
+        if not self._is_closed:
+            super().add(
+                self._prefix + name, pages=(READYZ,), is_blocking=False, problem=problem, look=look
+            )
+
+    def discard(self, name: str) -> None:
+        """Take a check away, if there is one of this name."""
+        if not self._is_closed:
+            super().discard(self._prefix + name)
+
+    def report(self, name: str, problem: str | None) -> None:
+        """Report that a check passes (None), or its problem."""
+        if not self._is_closed:
+            super().report(self._prefix + name, problem)
+
+    def problem(self, name: str) -> str | None:
+        """The problem of a check; None while it passes."""
+        return super().problem(self._prefix + name)
+
+    def close(self) -> None:
+        """Take all of them away, for good: another cluster may have the name by now."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for name in [each for each in self._checks if each.startswith(self._prefix)]:
+            del self._checks[name]
+
+
+class HealthRegistry(HealthChecks):
+    """The checks of a process; `ping` never fails."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.add("ping")
+
+    def of_cluster(self, name: str) -> ClusterHealth:
+        """The checks of one of several clusters."""
+        return ClusterHealth(self._checks, name)
 
     def page(self, page: str, *, verbose: bool, excluded: Collection[str] = ()) -> HealthReport:
         """Answer for a page; a failure, or `verbose`, lists the checks but for those excluded."""

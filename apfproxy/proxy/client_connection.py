@@ -265,6 +265,10 @@ class ClientConnection(Client):
         """The exchange under way."""
         return self._exchange
 
+    def is_serving(self, cluster: object) -> bool:
+        """Whether a request is under way on it of the cluster with this context."""
+        return self._exchange is not None and self._context is cluster
+
     @property
     def has_seats(self) -> bool:
         """Whether the request under way has seats."""

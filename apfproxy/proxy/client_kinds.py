@@ -12,10 +12,10 @@ from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.client_address import address_from, is_among
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import MAX_KEPT_FIELDS, HeadLimits, HeadParser
-from apfproxy.settings import IMPERSONATE, PASS_THROUGH
+from apfproxy.settings import IMPERSONATE, PASS_THROUGH, AuthenticationSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.identification import Certificates
@@ -29,9 +29,8 @@ MAX_KEPT_FIELDS_OF_ONE = 1024
 MAX_KINDS = 4096
 """Kinds of clients whose fields are kept; beyond, certificates and addresses that have been met
 start anew."""
-KEPT_BYTES = 64 << 20
-"""Of all field sections, of all kinds of clients together: one with the token of a service account
-takes 5 KiB."""
+PLAIN_KEPT_BYTES = 1 << 16
+"""Of field sections of requests that are of no cluster, and malformed mostly."""
 
 
 class Heads:
@@ -73,7 +72,7 @@ class ClientKinds:
         settings: The process's.
         targets: Makes requests of heads.
         certificates: Judges clients' certificates; None if none counts.
-        on_forget: Called when field sections are forgotten, by which connections may be known.
+        room: For the field sections of all clusters.
     """
 
     __slots__ = (
@@ -91,11 +90,11 @@ class ClientKinds:
         settings: Settings,
         targets: Targets,
         certificates: Certificates | None,
-        on_forget: Callable[[], None],
+        room: MemoryBudget,
     ) -> None:
         self._targets = targets
         self._certificates = certificates
-        self._room = MemoryBudget(KEPT_BYTES, on_forget)
+        self._room = room
         self._heads: dict[tuple[Peer, bool, bool], Heads] = {}
         self._head_limits = head_limits(settings)
         self._front_proxies = settings.downstream.identity_headers_from
@@ -167,3 +166,9 @@ def field_rules(settings: Settings) -> FieldRules:
         forwards_credentials=upstream.identity == PASS_THROUGH,
         forwards_impersonation=upstream.identity != IMPERSONATE,
     )
+
+
+def plain_parser(settings: Settings) -> HeadParser:
+    """One that reads heads by no cluster's rules; it keeps next to nothing."""
+    rules = FieldRules(OriginHosts(b"", b""), CredentialRules.of(AuthenticationSettings()))
+    return HeadParser(head_limits(settings), rules, MemoryBudget(PLAIN_KEPT_BYTES))

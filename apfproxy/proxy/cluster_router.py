@@ -46,18 +46,18 @@ class Route:
         hosts: In lower case, without port; `*.` and a name for all below; none for any host.
         prefix: Of paths, without a `/` at its end; b"" for any path.
         context: What its requests share; None while the cluster cannot be used.
-        problem: Why it cannot be used.
+        absence: Why it cannot be used, as clients may know it.
         tls_group: Clusters with equal ones may share a connection with TLS.
         max_connections: Clients' connections that may be at it at once; None for no limit.
     """
 
     __slots__ = (
+        "absence",
         "context",
         "hosts",
         "max_connections",
         "name",
         "prefix",
-        "problem",
         "tls_group",
     )
 
@@ -67,7 +67,7 @@ class Route:
         hosts: Sequence[str],
         prefix: bytes,
         context: Context | None,
-        problem: str = "",
+        absence: str = "",
         tls_group: Hashable = None,
         max_connections: int | None = None,
     ) -> None:
@@ -75,7 +75,7 @@ class Route:
         self.hosts = tuple(hosts)
         self.prefix = prefix
         self.context = context
-        self.problem = problem
+        self.absence = absence
         self.tls_group = tls_group
         self.max_connections = max_connections
 
@@ -127,23 +127,28 @@ class ClusterRouter:
     Attributes:
         only: That of all requests, where there are no others; else None.
         has_prefixes: Whether a request's cluster depends on its path.
+        parser: Judges requests that name no host; None where there is but one cluster.
     """
 
-    __slots__ = ("_exact", "_others", "_parser", "_wildcards", "has_prefixes", "only", "routes")
+    __slots__ = ("_exact", "_others", "_wildcards", "has_prefixes", "only", "parser", "routes")
 
-    def __init__(self, only: Context | None, parser: HeadParser | None = None) -> None:
+    def __init__(self, only: Context | None = None, parser: HeadParser | None = None) -> None:
         """Have one cluster, or, with a parser that judges what names no host, `put` them later."""
         self.only = only
-        self._parser = parser
+        self.parser = parser
         self.routes: tuple[Route, ...] = ()
         self._exact: dict[bytes, _Places] = {}
         self._wildcards: dict[bytes, _Places] = {}
         self._others = _Places()
         self.has_prefixes = False
 
-    def put(self, routes: Iterable[Route]) -> None:
-        """Have these routes from now on; of two of the same hosts and prefix the first counts."""
+    def put(self, routes: Iterable[Route], only: Context | None = None) -> None:
+        """Have these routes from now on; of two of the same hosts and prefix the first counts.
+
+        With `only` they lead to one cluster, whatever a request names.
+        """
         self.routes = tuple(routes)
+        self.only = only
         self._exact, self._wildcards, self._others = {}, {}, _Places()
         self.has_prefixes = any(route.prefix for route in self.routes)
         for route in self.routes:
@@ -177,9 +182,7 @@ class ClusterRouter:
         if route is None:
             raise HeadError(404, _unknown(host, path))
         if route.context is None:
-            raise HeadError(
-                503, f"the cluster {route.name} cannot be used: {route.problem}", RETRY_AFTER
-            )
+            raise HeadError(503, f"the cluster {route.name} {route.absence}", RETRY_AFTER)
         if not route.prefix:
             return route, host, head
         rest = path[len(route.prefix) :]
@@ -230,8 +233,8 @@ class ClusterRouter:
             host = lines[0].rstrip(b" \t")
             if HOST.fullmatch(host):
                 return host
-        assert self._parser is not None
-        return self._parser.parse(head, []).fields.host or b""
+        assert self.parser is not None
+        return self.parser.parse(head, []).fields.host or b""
 
     def __repr__(self) -> str:
         return f"<ClusterRouter: {self.only or self.routes!r}>"

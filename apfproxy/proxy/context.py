@@ -46,8 +46,7 @@ class Context:
         audience: Those whose answers tell how flow control treated the request.
         authenticator: Authenticates clients.
         client_kinds: Tells clients apart, and reads their heads.
-        connection_count: Clients' connections whose last request was of it; where it is not the
-            only cluster.
+        connection_count: Clients' connections whose last request was of it.
         flow_control: What every request passes.
         has_audit_ids: Whether every request is given an Audit-ID.
         in_force: Limits and time-outs.
@@ -77,7 +76,7 @@ class Context:
         self.flow_control = flow_control
         self._targets = targets
         self.client_kinds = ClientKinds(
-            settings, targets, identification.certificates, self._forget_senders
+            settings, targets, identification.certificates, listener.room
         )
         self.connection_count = 0
         self.pool = pool
@@ -102,7 +101,7 @@ class Context:
         self._targets.configure(settings)
         # What is kept of heads has the limits in it, and who may assert an identity.
         self.client_kinds = ClientKinds(
-            settings, self._targets, identification.certificates, self._forget_senders
+            settings, self._targets, identification.certificates, self.listener.room
         )
         self.forget_identities()
 
@@ -115,12 +114,7 @@ class Context:
     def forget_identities(self) -> None:
         """Authenticate every client again, from its next request on."""
         self.client_kinds.forget()
-        for connection in self.listener.connections:
-            connection.forget_peer()
-
-    def _forget_senders(self) -> None:
-        for connection in self.listener.connections:
-            connection.forget_senders()
+        self.listener.forget_peers()
 
 
 def has_audit_ids(settings: Settings) -> bool:

@@ -27,6 +27,7 @@ from apfproxy.proxy.request_body import RequestBody, too_long
 from apfproxy.proxy.request_fields import SIZED
 from apfproxy.proxy.request_head import HeadProbe
 from apfproxy.proxy.request_log import Failure
+from apfproxy.proxy.tls import group_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,6 +41,13 @@ _EMPTY_LINES: Final = re.compile(rb"\A(?:\r\n)+")
 
 MAX_REPEATED_BYTES: Final = 512
 """Of a head that a connection knows again as a whole: longer ones cost too much memory."""
+
+_REASONS: Final = {
+    404: Failure.NO_CLUSTER,
+    408: Failure.CLIENT_TIMEOUT,
+    421: Failure.NO_CLUSTER,
+    503: Failure.NO_CLUSTER,
+}
 
 MAX_LINGER_BYTES: Final = 1 << 20
 """Read after the last answer, so that the client sees it before a reset."""
@@ -68,7 +76,10 @@ class DownstreamConnection(ClientConnection):
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.write = self._transport.write
         self.address = address = written(transport.get_extra_info("peername"))
+        if self._router.only is None:
+            self._tls_group = group_of(transport)
         if self._context is not None:
+            self._context.connection_count += 1
             self._learn_peer(self._context)
         self.forwarded_suffix = shared.intern(address.encode() + b"\r\n\r\n")
         self.deadline_ns = shared.clock.now_ns() + shared.in_force.head_timeout_ns
@@ -122,8 +133,7 @@ class DownstreamConnection(ClientConnection):
             self._transport.set_protocol(NOBODY)
         finally:  # whatever happens: one that is gone must not count, nor hold up the end
             if self._counted_as:
-                if self._router.only is None:
-                    self._enter(None)
+                self._enter(None)
                 self._shared.connections.pop(self, None)
                 self._shared.limits.release(self._counted_as)
                 self._counted_as = ""
@@ -291,8 +301,9 @@ class DownstreamConnection(ClientConnection):
         """
         router, context = self._router, self._context
         if context is not None and (
+            context is router.only
             # With its fields the host is that of a request before, too.
-            router.only is not None or (sender is not None and not router.has_prefixes)
+            or (sender is not None and not router.has_prefixes)
         ):
             return self._heads_of_peer(context).read(raw, self._known, sender, body_bytes)
         try:
@@ -408,7 +419,7 @@ class DownstreamConnection(ClientConnection):
         self.send(answer)
         access_log = shared.access_log if context is None else context.access_log
         if access_log is not None and not is_logged:
-            reason = Failure.CLIENT_TIMEOUT if error.code == 408 else Failure.MALFORMED
+            reason = _REASONS.get(error.code, Failure.MALFORMED)
             size = answers.body_bytes(answer)
             access_log.on_refused(self.address, error.code, size, reason, str(error))
         self._linger()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.absences import Absences
+from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.client_limits import ClientLimits, LimitsInForce
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.traces import made_audit_lines
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.settings import Settings
 
+KEPT_BYTES = 64 << 20
+"""Of all field sections, of all kinds of clients of all clusters: one with the token of a service
+account takes 5 KiB."""
 MAX_KEPT_SUFFIXES = 4096
 """Addresses of clients as bytes, shared by their connections."""
 
@@ -40,6 +44,9 @@ class OpenConnection(Protocol):
 
     def forget_senders(self) -> None:
         """Forget by what it is known, of which its kind has forgotten some."""
+
+    def is_serving(self, cluster: object) -> bool:
+        """Whether a request is under way on it of the cluster with this context."""
 
     def hasten(self, deadline_ns: int) -> None:
         """Let the connection, if it is idle, close by then at the latest."""
@@ -74,6 +81,7 @@ class ListenerContext:
         limits: Counts what clients take.
         linger_ns: Until a connection closes whose last answer is through.
         on_connection_closed: Called after each client's connection that closes.
+        room: For what is kept of heads.
     """
 
     def __init__(
@@ -95,6 +103,7 @@ class ListenerContext:
         self._suffixes: dict[bytes, bytes] = {}
         self.on_connection_closed: Callable[[], None] = lambda: None
         self.connections: dict[OpenConnection, None] = {}
+        self.room = MemoryBudget(KEPT_BYTES, self._forget_senders)
         self.is_plain = PRESETS[settings.preset].is_plain
         self.limits = ClientLimits(settings.downstream.limits, counters, is_plain=self.is_plain)
         self.in_force = LimitsInForce.of(settings)
@@ -105,11 +114,20 @@ class ListenerContext:
         self.is_plain = PRESETS[settings.preset].is_plain
         self.limits.configure(settings.downstream.limits, is_plain=self.is_plain)
 
+    def forget_peers(self) -> None:
+        """Find out anew what cluster each connection is at, and who asks, at its next request."""
+        for connection in self.connections:
+            connection.forget_peer()
+
     def intern(self, suffix: bytes) -> bytes:
         """The same bytes, one object for all connections of a client."""
         if len(self._suffixes) >= MAX_KEPT_SUFFIXES:
             self._suffixes.clear()
         return self._suffixes.setdefault(suffix, suffix)
+
+    def _forget_senders(self) -> None:
+        for connection in self.connections:
+            connection.forget_senders()
 
     def __repr__(self) -> str:
         return f"<ListenerContext: {len(self.connections)} connections>"

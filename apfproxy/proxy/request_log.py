@@ -9,6 +9,7 @@ and cut to a bound.
 from __future__ import annotations
 
 import enum
+import functools
 import random
 import time
 from json.encoder import encode_basestring_ascii
@@ -104,6 +105,8 @@ class Failure(enum.StrEnum):
     """The answer was begun, but its time was over before its end."""
     MALFORMED = "malformed"
     """The proxy refused the request by itself: no proper HTTP, or over a limit."""
+    NO_CLUSTER = "no-cluster"
+    """No cluster takes the request: none has its host and path, or that one cannot be used."""
     IDENTIFICATION_UNAVAILABLE = "identification-unavailable"
     """Whoever knows who asks could not be asked."""
     IDENTIFICATION_TIMEOUT = "identification-timeout"
@@ -133,7 +136,10 @@ class RequestLog:
         settings: AccessLogSettings,
         clock: Clock,
         write: Callable[[bytes, int], None],
+        cluster: str = "",
     ) -> None:
+        """`cluster` is the name that the lines begin with, where there are several."""
+        self._begin = f'{{"cluster":"{cluster}","time":"' if cluster else '{"time":"'
         self._sampled = sampled_part(settings)
         self._clock = clock
         self._records: list[Record] = []
@@ -142,7 +148,7 @@ class RequestLog:
         self._second_ns = -_NS_PER_S
         """By the process's clock: the begin of the second that the text is of, "" for none yet."""
         self._second_text = ""
-        self._answers = tuple(answer_text(status, status) for status in range(_STATUSES))
+        self._answers = answer_texts()
         self._classes: dict[Classification | None, str] = {}
         self._generation = -1
         """Of the classifications whose texts are kept."""
@@ -349,7 +355,7 @@ class RequestLog:
         offset_ns = time.time_ns() - self._clock.now_ns()
         second, ns = divmod(now_ns + offset_ns, _NS_PER_S)
         self._second_ns = now_ns - ns
-        self._second_text = time.strftime('{"time":"%Y-%m-%dT%H:%M:%S.', time.gmtime(second))
+        self._second_text = self._begin + time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
 
 
 def sampled_part(settings: AccessLogSettings) -> float:
@@ -476,6 +482,12 @@ def waited_text(seats: int, wait_ns: int) -> str:
 def answer_text(status: int, upstream_status: int) -> str:
     """The members of a line after the execution's time, to the name of the length."""
     return f',"status":{status or "null"},"upstreamStatus":{upstream_status or "null"},"bytes":'
+
+
+@functools.cache
+def answer_texts() -> tuple[str, ...]:
+    """Those of each status that the server's answer has, too; once for all logs."""
+    return tuple(answer_text(status, status) for status in range(_STATUSES))
 
 
 def seconds(duration_ns: int) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING
 
 from apfproxy.faults import Part, contained, report
 from apfproxy.flowcontrol.flow_control import FlowControl
 from apfproxy.proxy.context import Context
+from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, ended_at_once
 from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.pool import Pool
 from apfproxy.proxy.targets import Targets
@@ -23,9 +26,12 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.work_estimate import WorkEstimator
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.identification import Identification
-    from apfproxy.proxy.listener_context import ListenerContext
+    from apfproxy.proxy.listener_context import ListenerContext, OpenConnection
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.settings import Settings
+
+
+log = logging.getLogger(__name__)
 
 
 class ServedCluster:
@@ -97,6 +103,11 @@ class ServedCluster:
         self.pool.configure(settings.upstream, identification.client_tls)
         context.configure(settings, identification)
 
+    def limit_connections(self, most: int) -> None:
+        """Have no more connections to the servers than that."""
+        if most < self.settings.upstream.max_connections:
+            self.pool.limit(most)
+
     def forget_identities(self) -> None:
         """Find out anew who asks, from each client's next request on."""
         self.context.forget_identities()
@@ -112,6 +123,33 @@ class ServedCluster:
             self.context.slow_readers.on_sweep(period_ns)
         with contained(Part.SWEEP, self._loop):
             self.pool.close_idle(now_ns - self._idle_ns)
+
+    async def drain(self) -> None:
+        """Let requests under way end, those that go on for long bit by bit; then stop.
+
+        No request must come any more.  What is left after the settings' limit is cut.
+        """
+        settings, listener = self.settings.drain, self.context.listener
+        rounds = max(settings.timeout_s / 2 / WATCH_END_PERIOD_S, 1)
+        try:
+            async with asyncio.timeout(settings.timeout_s):
+                while busy := self._busy():
+                    watches = [each for each in busy if each.has_long_answer]
+                    for connection in watches[: ended_at_once(len(watches), rounds)]:
+                        connection.end_long_answer()
+                    await asyncio.sleep(WATCH_END_PERIOD_S)
+        except TimeoutError:
+            log.warning("a cluster is gone: %d requests are cut", len(self._busy()))
+        finally:
+            for connection in self._busy():
+                if connection in listener.connections:
+                    connection.leave()
+            self.stop()
+
+    def _busy(self) -> list[OpenConnection]:
+        """Clients' connections with a request under way."""
+        connections = self.context.listener.connections
+        return [each for each in connections if each.is_serving(self.context)]
 
     def stop(self) -> None:
         """Close all connections to the server at once; those of clients are closed by now."""

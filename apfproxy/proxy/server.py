@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import os
 import resource
 import socket
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, cast
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part, contained
 from apfproxy.listen_sockets import port_of, serve_on
-from apfproxy.proxy.cluster_router import ClusterRouter
+from apfproxy.proxy.client_limits import MIN_CONNECTIONS
 from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, ended_at_once
 from apfproxy.proxy.handshake import TlsListener
 from apfproxy.proxy.memory_trimmer import MemoryTrimmer
 from apfproxy.proxy.overload import Overload
@@ -24,6 +24,7 @@ from apfproxy.settings import LimitSettings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.served_cluster import ServedCluster
     from apfproxy.proxy.tls import ServerTls
@@ -39,13 +40,10 @@ BACKLOG = 4096
 """Connections that the kernel holds for us; it cuts this to net.core.somaxconn."""
 STOP_S = 5.0
 """For connections that were cut to be gone: some turns of the loop, unless an error lost one."""
-WATCH_END_PERIOD_S = 0.05
-MIN_WATCHES_ENDED_PER_S = 200
-"""When draining; kube-apiserver's own floor."""
 
 
 class ProxyServer:
-    """The proxy of one listening address before the servers of a cluster.
+    """The proxy of one listening address before clusters.
 
     Attributes:
         sweep: Looks at every connection's deadline.
@@ -55,7 +53,7 @@ class ProxyServer:
         self,
         settings: Settings,
         shared: ListenerContext,
-        cluster: ServedCluster,
+        router: ClusterRouter,
         server_tls: ServerTls | None = None,
     ) -> None:
         """`server_tls` has the certificate of the moment; None where clients speak plain HTTP."""
@@ -63,16 +61,26 @@ class ProxyServer:
         self._shared = shared
         self._clock = shared.clock
         self._loop = shared.loop
-        self._cluster = cluster
-        self._router = ClusterRouter(cluster.context)
+        self._router = router
+        self._clusters: dict[ServedCluster, None] = {}
         self._memory_trimmer = MemoryTrimmer()
         self._overload = Overload(settings.downstream.overload, shared.limits, shared.counters)
         self._servers: list[asyncio.Server] = []
-        self._tls = (
-            TlsListener(shared, self._router, server_tls) if server_tls is not None else None
-        )
+        self._tls: TlsListener | None = None
+        if server_tls is not None:
+            self._tls = TlsListener(shared, router, server_tls)
         self.sweep = Recurring(Part.SWEEP, self._loop, SWEEP_PERIOD_S, STALE_SWEEP_S, self._sweep)
         self._sweep_due_ns = self._clock.now_ns()
+
+    def add(self, cluster: ServedCluster) -> None:
+        """Look after a cluster, too; `router` sends requests there."""
+        self._clusters[cluster] = None
+        if self.sockets:
+            self._fit_descriptors()
+
+    def discard(self, cluster: ServedCluster) -> None:
+        """Look after a cluster no more, which has no requests."""
+        self._clusters.pop(cluster, None)
 
     def configure(self, settings: Settings, server_tls: ServerTls | None) -> None:
         """Put other settings in force, for what comes from now on.
@@ -127,15 +135,14 @@ class ProxyServer:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if descriptors == resource.RLIM_INFINITY:
             return
-        wanted = self._settings.downstream.limits.max_connections
-        authentication = self._settings.authentication
-        reviews = (authentication.token_review, authentication.impersonation.access_review)
-        upstream, limits = self._settings.upstream, self._shared.limits
-        questions = sum(each.max_concurrent for each in reviews if each.is_enabled)
-        most = limits.fit(descriptors, upstream.max_connections, questions)
-        left = limits.left(descriptors, questions)
-        if left < upstream.max_connections:
-            self._cluster.pool.limit(left)
+        wanted, limits = self._settings.downstream.limits.max_connections, self._shared.limits
+        of_clusters = [each.settings for each in self._clusters]
+        questions = sum(map(questions_of, of_clusters))
+        upstream = sum(each.upstream.max_connections for each in of_clusters)
+        most = limits.fit(descriptors, upstream, questions)
+        left = limits.left(descriptors, questions) // max(len(of_clusters), 1)
+        for cluster in self._clusters:
+            cluster.limit_connections(max(left, MIN_CONNECTIONS))
         # Nobody has asked for the default, nor for a number where there is to be no limit.
         if most is not None and wanted not in (None, LimitSettings().max_connections):
             log.warning(
@@ -159,7 +166,8 @@ class ProxyServer:
         self._sweep_due_ns = now_ns + period_ns
         with contained(Part.SWEEP, loop):
             self._overload.on_sweep(late_ns)
-        self._cluster.on_sweep(now_ns, period_ns)
+        for cluster in list(self._clusters):
+            cluster.on_sweep(now_ns, period_ns)
         if self._overload.is_memory_short:
             for connection in shared.connections:
                 connection.hasten(now_ns)
@@ -234,7 +242,8 @@ class ProxyServer:
         # Those that wait first: no seat that comes back may send one of them to the origin yet.
         for connection in sorted(self._shared.connections, key=lambda each: each.has_seats):
             connection.leave()
-        self._cluster.stop()
+        for cluster in self._clusters:
+            cluster.stop()
         try:
             async with asyncio.timeout(STOP_S):
                 await self._all_closed()
@@ -254,10 +263,7 @@ class ProxyServer:
         await closed.wait()
 
     async def _end_the_long_lived(self) -> None:
-        """Close idle connections, and end long-running answers, over half of the drain's time.
-
-        A client that loses its watch comes back and lists: all at once would be a storm.
-        """
+        """Close idle connections, and end long-running answers, over half of the drain's time."""
         settings = self._settings.drain
         grace_ns = round(min(settings.idle_grace_s, settings.timeout_s / 2) * 1e9)
         while True:
@@ -268,11 +274,7 @@ class ProxyServer:
             if not watches and not self.connection_count:
                 return
             rounds = settings.timeout_s / 2 / WATCH_END_PERIOD_S
-            at_once = max(
-                math.ceil(len(watches) / max(rounds, 1)),
-                round(MIN_WATCHES_ENDED_PER_S * WATCH_END_PERIOD_S),
-            )
-            for connection in watches[:at_once]:
+            for connection in watches[: ended_at_once(len(watches), rounds)]:
                 connection.end_long_answer()
             await asyncio.sleep(WATCH_END_PERIOD_S)
 
@@ -286,3 +288,10 @@ def take_backlog(listener: socket.socket) -> list[socket.socket]:
         while len(accepted) < BACKLOG:
             accepted.append(listener.accept()[0])
     return accepted
+
+
+def questions_of(settings: Settings) -> int:
+    """Questions of a cluster to its servers' API that may be under way at once."""
+    authentication = settings.authentication
+    reviews = (authentication.token_review, authentication.impersonation.access_review)
+    return sum(each.max_concurrent for each in reviews if each.is_enabled)

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from apfproxy.proxy.counters import Handshake
@@ -26,10 +28,14 @@ from apfproxy.proxy.tls_files import TlsFile, load_authorities, load_own
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
 
     from apfproxy.proxy.tls_files import Expiries
     from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
+
+Choose = Callable[[str], "tuple[ssl.SSLContext, Hashable] | None"]
+GROUP = "apfproxy_group"
+"""The attribute of a TLS connection that says which clusters its handshake was for."""
 
 Context = TypeVar("Context", bound=ssl.SSLContext)
 
@@ -53,6 +59,8 @@ class ServerTls:
         settings: Which certificate; both files are set.
         client_cas: PEM files of the CAs of clients' certificates, of users and of front proxies;
             without any no client is asked for a certificate.
+        choose: Says, by the host that a client names in its handshake, with which context that
+            goes on, and for which clusters; None for this one's, and for all.
 
     Attributes:
         context: For new connections; before `load` one without a certificate, with which every
@@ -60,8 +68,14 @@ class ServerTls:
         expiries: When the certificates of `context` expire.
     """
 
-    def __init__(self, settings: DownstreamTlsSettings, client_cas: Iterable[TlsFile] = ()) -> None:
+    def __init__(
+        self,
+        settings: DownstreamTlsSettings,
+        client_cas: Iterable[TlsFile] = (),
+        choose: Choose | None = None,
+    ) -> None:
         self.settings = settings
+        self._choose = choose
         self._own = _files(
             "downstream.tls",
             certificateFile=settings.certificate_file,
@@ -105,7 +119,25 @@ class ServerTls:
             # its CA, without which the client's cannot be judged.
             context.options |= ssl.OP_NO_TICKET
             context.num_tickets = 0
+        if self._choose is not None:
+            context.sni_callback = partial(go_on_with, self._choose)
         self.context, self.expiries = context, tuple(expiries)
+
+
+def go_on_with(
+    choose: Choose, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext
+) -> None:
+    """Have a handshake go on with what the host asks for that the client names."""
+    del context
+    chosen = None if name is None else choose(name)
+    if chosen is not None:
+        connection.context = chosen[0]
+        setattr(connection, GROUP, chosen[1])
+
+
+def group_of(transport: asyncio.BaseTransport) -> Hashable:
+    """The clusters that a connection's handshake was for; None for all."""
+    return getattr(transport.get_extra_info("ssl_object"), GROUP, None)
 
 
 class ClientTls:

@@ -197,7 +197,6 @@ UNSEEN = {
     *("drain.shutdownDelay", "drain.idleGrace", "drain.timeout"),  # read when it is time
     *("metrics", "logLevel", "logFormat"),  # of the process, not of the proxy; see below
     "adminTokenFile",  # the API's; see there
-    "clusters",
 }
 """Settings that change nothing that the parts of a proxy keep."""
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -21,7 +22,7 @@ from tests.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from apfproxy.proxy.served_cluster import ServedCluster
+    from apfproxy.proxy.listener_context import ListenerContext
 
 WAIT_S = 30.0
 
@@ -37,12 +38,17 @@ class Told:
         self.now = access_log, top_flows
 
 
+ANYBODY = Told()
+
+
 def observation_of(
     settings: Settings, told: Told | None = None, health: HealthRegistry | None = None
 ) -> Observation:
     """What sees the requests of a process with these settings."""
-    served = cast("ServedCluster", told or Told())
-    return Observation(settings, VirtualClock(), served, health or HealthRegistry())
+    shared = cast("ListenerContext", SimpleNamespace())
+    observation = Observation(settings, VirtualClock(), shared, health or HealthRegistry())
+    observation.begin(told or ANYBODY)
+    return observation
 
 
 def logging_to(path: Path, **more: Any) -> Settings:  # noqa: ANN401 - of the settings
@@ -95,7 +101,7 @@ async def test_log_and_flows_turned_off(tmp_path: Path) -> None:
     (await observation.prepare(settings)).commit()
     await observation.close()
 
-    assert told.now == (None, None) == (observation.access_log, observation.top_flows)
+    assert told.now == (None, None) == (observation.access_log, observation.top_flows(told))
     assert ["ping"] == [check.name for check in health]
 
 
@@ -103,9 +109,9 @@ async def test_other_lines_in_the_same_log(tmp_path: Path) -> None:
     """The file stays open, and the flows are gathered on."""
     observation = observation_of(logging_to(tmp_path / "a"))
     observation.open()
-    before = observation.access_log, observation.top_flows
+    before = observation.access_log, observation.top_flows(ANYBODY)
     (await observation.prepare(logging_to(tmp_path / "a", sampled_percent=1))).commit()
-    after = observation.access_log, observation.top_flows
+    after = observation.access_log, observation.top_flows(ANYBODY)
     await observation.close()
 
     assert before == after
@@ -118,8 +124,8 @@ async def test_flows_turned_on() -> None:
     (await observation.prepare(Settings())).commit()
     await observation.close()
 
-    assert told.now == (None, observation.top_flows)
-    assert observation.top_flows is not None
+    assert told.now == (None, observation.top_flows(told))
+    assert observation.top_flows(told) is not None
 
 
 @pytest.mark.parametrize(
@@ -136,8 +142,8 @@ async def test_nothing_to_see(settings: Settings) -> None:
     observation.reopen()
     await observation.close()
 
-    assert [] == list(observation.flows())
-    assert (None, None) == (observation.access_log, observation.top_flows)
+    assert [] == list(observation.flows(ANYBODY))
+    assert (None, None) == (observation.access_log, observation.top_flows(ANYBODY))
 
 
 async def test_top_flows_are_on_by_default() -> None:
@@ -145,8 +151,8 @@ async def test_top_flows_are_on_by_default() -> None:
     observation = observation_of(Settings())
 
     assert None is observation.access_log
-    assert observation.top_flows is not None
-    assert [] == list(observation.flows())
+    assert observation.top_flows(ANYBODY) is not None
+    assert [] == list(observation.flows(ANYBODY))
     await observation.close()
 
 

@@ -92,7 +92,7 @@ def state(value: Any, prefix: str = "", depth: int = 6) -> dict[str, object]:  #
         children = {f"[{number}]": each for number, each in enumerate(value)}
     elif isinstance(value, dict):
         children = {
-            f"[{number if isinstance(key, bytes) else key!r}]": each
+            f"[{repr(key) if isinstance(key, str | int | tuple) else number}]": each
             for number, (key, each) in enumerate(value.items())
         }
     elif depth > 0 and not isinstance(value, Settings):  # of which a part uses only some
@@ -382,7 +382,6 @@ clusters:
             "store: s", "store: t", ["clusters[b].flowControl.store"], id="store-of-a-cluster"
         ),
         pytest.param("- {name: a", "# {name: a", ["clusters[a]"], id="gone"),
-        pytest.param("clusters:", "clusters: []#", ["clusters[a]", "clusters[b]"], id="all-gone"),
     ],
 )
 def test_changes_of_clusters(old: str, new: str, expected: list[str]) -> None:
@@ -394,6 +393,19 @@ def test_changes_of_clusters(old: str, new: str, expected: list[str]) -> None:
     assert expected == changes(before, after)
     assert expected == changes(before, merged(before, after))
     assert after == merged(before, after)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "last"])
+def test_clusters_begin_and_end_with_a_restart(is_first: bool) -> None:
+    """One server alone does not become several clusters, nor the other way: all stays."""
+    several, one = (
+        parse_settings(text.encode(), "f") for text in (CLUSTERS, "upstream: {url: 'http://a'}")
+    )
+    before, after = (one, several) if is_first else (several, one)
+    settings = merged(before, after)
+
+    assert (before.clusters, before.upstream) == (settings.clusters, settings.upstream)
+    assert "clusters" in changes(settings, after)
 
 
 def test_clusters_are_within_what_takes_a_restart() -> None:

@@ -34,17 +34,29 @@ def client_context(authority: Authority, own: tuple[str, str] | None = None) -> 
 class SecurePeer(Peer):
     """A socket with TLS on it."""
 
-    def __init__(self, connection: socket.socket, context: ssl.SSLContext) -> None:
+    def __init__(
+        self, connection: socket.socket, context: ssl.SSLContext, host: str | None = "localhost"
+    ) -> None:
         super().__init__(connection)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
 
     @classmethod
-    async def of(cls, plain: Peer, context: ssl.SSLContext) -> SecurePeer:
+    async def of(
+        cls, plain: Peer, context: ssl.SSLContext, host: str | None = "localhost"
+    ) -> SecurePeer:
         """Begin TLS on a connection, which is this one's from now on."""
-        peer = cls(plain._socket, context)  # noqa: SLF001  its own kind
+        peer = cls(plain._socket, context, host)  # noqa: SLF001  its own kind
         await peer._run(peer._tls.do_handshake)
         return peer
+
+    @property
+    def server_name(self) -> str:
+        """The common name of the server's certificate, which is not compared with the host."""
+        certificate = self._tls.getpeercert()
+        assert certificate is not None
+        subject = certificate["subject"]
+        return str(dict(each[0] for each in subject)["commonName"])  # type: ignore[misc]
 
     async def send(self, data: bytes) -> None:
         """Send all of it."""

@@ -478,7 +478,7 @@ async def test_top_flows() -> None:
     async with running(replace(ONE_SEAT, admin=Address(host="127.0.0.1", port=0))) as scene:
         await queued(scene)
         await refused_by_full_queue(scene)
-        top_flows = scene.process.observation.top_flows
+        top_flows = scene.process.observation.top_flows(scene.process.cluster.served)
         assert top_flows is not None
         (flow,) = top_flows.top()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy import client_kinds as client_kinds_module
+from apfproxy.proxy import listener_context as listener_context_module
 from apfproxy.proxy import request_head as request_head_module
 from apfproxy.settings import DownstreamSettings
 from tests.proxy.fakes import Bench
@@ -98,7 +98,7 @@ def room_of(bench: Bench) -> MemoryBudget:
 
 def test_one_client_takes_no_more_than_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many different heads come, each twice, less is held than may be."""
-    monkeypatch.setattr(client_kinds_module, "KEPT_BYTES", 1 << 19)
+    monkeypatch.setattr(listener_context_module, "KEPT_BYTES", 1 << 19)
     with Bench() as bench:
         tracemalloc.start()
         for number in range(400):

@@ -12,6 +12,7 @@ import pytest
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.faults import Part
+from apfproxy.proxy import drain_pace
 from apfproxy.proxy import overload as overload_module
 from apfproxy.proxy import server as server_module
 from apfproxy.proxy.counters import Refusal
@@ -312,7 +313,7 @@ async def test_drain_cuts_what_takes_too_long(caplog: pytest.LogCaptureFixture) 
 @on_uvloop
 async def test_watches_end_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that come back all at once would be a storm."""
-    monkeypatch.setattr(server_module, "MIN_WATCHES_ENDED_PER_S", 1)
+    monkeypatch.setattr(drain_pace, "MIN_WATCHES_ENDED_PER_S", 1)
     monkeypatch.setattr(server_module, "WATCH_END_PERIOD_S", 0.001)
     async with running(replace(ONE_SEAT, drain=DrainSettings(timeout_s=WAIT_S))) as scene:
         watches = [await streaming(scene, LOG) for _ in range(6)]

@@ -64,7 +64,8 @@ def _nothing(_original: Callable[..., object]) -> Callable[..., None]:
 
 def _ends_with_the_first_408(_original: Callable[..., None]) -> Callable[..., None]:
     def mutated(self: ProxyServer) -> None:
-        if not self._cluster.context.counters.requests_by_status.get(408):
+        assert self._router.only is not None
+        if not self._router.only.counters.requests_by_status.get(408):
             _original(self)
 
     return mutated

@@ -20,6 +20,7 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.passage import WAITING
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.observe.top_flows import TopFlows
+from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.exchange import Exchange
@@ -356,7 +357,8 @@ class World:
         )
 
     async def _start(self, shared: ListenerContext) -> ProxyServer:
-        server = ProxyServer(self.settings, shared, self.served)
+        server = ProxyServer(self.settings, shared, ClusterRouter(self.served.context))
+        server.add(self.served)
         await server.start([cast("Any", Mock(family=AF_INET))])
         return server
 

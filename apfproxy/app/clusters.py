@@ -1,0 +1,408 @@
+"""The clusters of a process: made, changed and removed while others serve.
+
+1. Without `clusters` in the settings there is one, named "", and its mistakes are those of the
+   process.
+2. Otherwise each stands for itself.  One that cannot be used answers 503, or keeps what it had, and
+   is tried again now and then; its health check says why.
+3. A cluster that is new, or has to be made anew (see `is_another`), starts while others serve.
+   What it replaces serves until it is ready; then that one's requests end, as those of a removed
+   one do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.app.cluster import Cluster
+from apfproxy.duties import Supervised
+from apfproxy.errors import OperatorError
+from apfproxy.faults import Part, report
+from apfproxy.observe.health import READYZ
+from apfproxy.proxy.cluster_router import ClusterRouter, Route
+from apfproxy.sources.file_changes import REREAD_PERIOD_S
+from apfproxy.tasks import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable, Iterator
+
+    from apfproxy.app.observation import Observation
+    from apfproxy.observe.configuration_events import ConfigurationEvents
+    from apfproxy.observe.health import ClusterHealth, HealthRegistry
+    from apfproxy.proxy.listener_context import ListenerContext
+    from apfproxy.proxy.server import ProxyServer
+    from apfproxy.settings import ClusterSettings, Settings
+
+CLUSTERS = "clusters"
+"""The health check of all of them."""
+STARTS_S = 2.0
+"""For clusters to start in before others do not wait for them any more."""
+STARTING = "it is starting"
+IS_STARTING = "is starting: ask again soon"
+IS_WRONG = "cannot be used: the log of the proxy says why"
+"""What clients may know: there are paths and addresses in what is wrong."""
+OWN_ERROR = "an error of the proxy itself; its log says more"
+
+logger = logging.getLogger(__name__)
+
+
+class Member:
+    """One of several clusters.
+
+    Attributes:
+        wanted: As the settings have it.
+        in_force: As it serves; None while it does not.
+        cluster: What serves; likewise.
+        problem: Why `wanted` is not in force; "" if it is.
+    """
+
+    def __init__(self, wanted: ClusterSettings) -> None:
+        self.wanted = wanted
+        self.in_force: ClusterSettings | None = None
+        self.cluster: Cluster | None = None
+        self.problem = STARTING
+        self.changing = asyncio.Lock()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it serves, and its servers do, if that is wanted."""
+        cluster = self.cluster
+        if cluster is None:
+            return False
+        return not cluster.settings.upstream.fails_readiness or cluster.upstream.health() is None
+
+    def route(self) -> Route:
+        """The way to it."""
+        place = self.in_force or self.wanted
+        cluster = self.cluster
+        return Route(
+            place.name,
+            place.hosts,
+            (place.path_prefix or "").encode(),
+            None if cluster is None else cluster.served.context,
+            IS_STARTING if self.problem == STARTING else IS_WRONG,
+            None if cluster is None else tls_group(cluster.settings),
+            place.max_connections,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Member {self.wanted.name}: {self.problem or 'in force'}>"
+
+
+class Clusters:
+    """Keeps the clusters as the settings want them.
+
+    Args:
+        settings: Of the process.
+        shared: What connections share.
+        router: Is told where requests go.
+        health: Gets their checks.
+        events: Hears of their loads.
+        is_admin_local: Whether only this machine reaches the API of a store.
+
+    OperatorError if the only cluster cannot be made.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        shared: ListenerContext,
+        router: ClusterRouter,
+        health: HealthRegistry,
+        events: ConfigurationEvents,
+        is_admin_local: Callable[[], bool],
+    ) -> None:
+        self._shared = shared
+        self._router = router
+        self._health = health
+        self._events = events
+        self._is_admin_local = is_admin_local
+        self._server: ProxyServer | None = None
+        self._observation: Observation | None = None
+        self._members: dict[str, Member] = {}
+        self._checks: dict[Cluster, ClusterHealth] = {}
+        """Of all of several clusters: those that start, serve and leave."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._retrying = Supervised(
+            Part.TASK,
+            "trying clusters again",
+            lambda beat: self._retry(beat),  # noqa: PLW0108
+        )
+        self._retry_task: asyncio.Task[None] | None = None
+        self.only: Cluster | None = None
+        if not settings.clusters:
+            self.only = Cluster(settings, shared, health, events)
+            router.put((), self.only.served.context)
+
+    def __iter__(self) -> Iterator[Cluster]:
+        """Those that serve, in the order of the settings."""
+        if self.only is not None:
+            yield self.only
+        for member in self._members.values():
+            if member.cluster is not None:
+                yield member.cluster
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All that the settings name, in their order; none where there are no `clusters`."""
+        return tuple(self._members.values())
+
+    def attach(self, server: ProxyServer, observation: Observation) -> None:
+        """Have what looks after clusters that serve, and what sees their requests."""
+        self._server, self._observation = server, observation
+        if self.only is not None:
+            server.add(self.only.served)
+            observation.begin(self.only.served)
+
+    async def start(self, settings: Settings) -> None:
+        """Start all; those that take long go on to start while others serve.
+
+        OperatorError if the only cluster cannot be used.
+        """
+        if self.only is not None:
+            await self.only.start(self._is_admin_local)
+            return
+        await self.put(settings)
+
+    def begin(self) -> None:
+        """Requests may come."""
+        if self.only is not None:
+            self.only.begin()
+
+    async def put(self, settings: Settings) -> None:
+        """Bring all to what the settings want; what takes long goes on meanwhile."""
+        wanted = {each.name: each for each in settings.clusters}
+        if self._retry_task is None:
+            self._retry_task = self._retrying.start()
+            self._health.add(CLUSTERS, pages=(READYZ,), look=self._problem)
+        for name in [each for each in self._members if each not in wanted]:
+            member = self._members.pop(name)
+            self._health.discard(check_of(name))
+            if member.cluster is not None:
+                self._leave(member.cluster)
+                logger.info("cluster %s: removed", name)
+        changed: list[Member] = []
+        for name, each in wanted.items():
+            member = self._members.get(name) or self._add(each)
+            if member.in_force != each:
+                member.wanted = each
+                changed.append(member)
+            elif member.problem:
+                member.wanted, member.problem = each, ""
+        self._members = {name: self._members[name] for name in wanted}  # their order
+        self._route()
+        tasks = [self._spawn(self._bring(member), member) for member in changed]
+        if tasks:
+            await asyncio.wait(tasks, timeout=STARTS_S)
+
+    def _add(self, wanted: ClusterSettings) -> Member:
+        member = self._members[wanted.name] = Member(wanted)
+        self._health.add(
+            check_of(wanted.name),
+            pages=(READYZ,),
+            is_blocking=False,
+            look=lambda: member.problem or None,
+        )
+        return member
+
+    def _spawn(self, work: Coroutine[Any, Any, None], member: Member) -> asyncio.Task[None]:
+        task = spawn(work, name=f"cluster {member.wanted.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _bring(self, member: Member) -> None:
+        """Bring a cluster to what is wanted; whatever is wrong with it is its own."""
+        async with member.changing:
+            wanted = member.wanted
+            if member.in_force == wanted or self._members.get(wanted.name) is not member:
+                return
+            problem = ""
+            try:
+                await self._change(member, wanted)
+            except OperatorError as error:
+                problem = str(error)
+            except Exception as error:  # noqa: BLE001  it is of this one alone
+                report(Part.TASK, error, f"cluster {wanted.name}", loop=self._shared.loop)
+                problem = OWN_ERROR
+            if problem and problem != member.problem:
+                for line in problem.splitlines():
+                    logger.error("cluster %s: %s", wanted.name, line)
+                logger.error(
+                    "cluster %s %s",
+                    wanted.name,
+                    "cannot be used" if member.cluster is None else "stays as it was",
+                )
+            member.problem = problem
+            if self._members.get(wanted.name) is member:
+                self._route()
+
+    async def _change(self, member: Member, wanted: ClusterSettings) -> None:
+        """Put other settings of a cluster in force.
+
+        Raises:
+            OperatorError: They cannot be used.
+        """
+        settings, cluster = wanted.settings, member.cluster
+        if settings is None:
+            raise OperatorError("\n".join(wanted.problems))
+        if cluster is not None and not is_another(cluster.settings, settings):
+            change = await cluster.prepare(settings)
+            change.commit()
+            member.in_force = wanted
+            return
+        store = settings.flow_control.store
+        if cluster is not None and store and store == cluster.settings.flow_control.store:
+            raise OperatorError(
+                f"flowControl: what has the store {store} has to be removed, or the proxy started"
+                " again, before it can be another"
+            )
+        new = await self._started(wanted, settings, cluster)
+        member.cluster, member.in_force = new, wanted
+        if self._members.get(wanted.name) is not member:  # removed meanwhile
+            self._leave(new)
+        if cluster is not None:
+            self._leave(cluster)
+
+    async def _started(
+        self, wanted: ClusterSettings, settings: Settings, before: Cluster | None
+    ) -> Cluster:
+        """A cluster that has started, and is looked after; it takes the place of `before`."""
+        if before is not None:
+            self._checks[before].close()
+        health = self._health.of_cluster(wanted.name)
+        assert self._server is not None
+        assert self._observation is not None
+        try:
+            cluster = Cluster(settings, self._shared, health, self._events, wanted.name)
+        except BaseException:
+            health.close()
+            raise
+        self._checks[cluster] = health
+        try:
+            self._server.add(cluster.served)
+            await cluster.start(self._is_admin_local)
+        except BaseException:
+            await self._end(cluster)
+            raise
+        self._observation.begin(cluster.served, wanted.name)
+        cluster.begin()
+        return cluster
+
+    def _leave(self, cluster: Cluster) -> None:
+        """Let requests of a cluster that is gone end; no more come."""
+        self._checks[cluster].close()
+        self._route()
+
+        async def leave() -> None:
+            try:
+                await cluster.served.drain()
+            finally:
+                await self._end(cluster)
+
+        task = spawn(leave(), name=f"leaving cluster {cluster.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end(self, cluster: Cluster) -> None:
+        """End all that a cluster does."""
+        self._checks.pop(cluster).close()
+        cluster.stop()
+        cluster.served.stop()
+        if self._observation is not None:
+            self._observation.end(cluster.served)
+        if self._server is not None:
+            self._server.discard(cluster.served)
+        await cluster.close()
+
+    def _route(self) -> None:
+        """Tell where requests go from now on."""
+        if self.only is None:
+            self._router.put(member.route() for member in self._members.values())
+            self._shared.forget_peers()
+
+    async def _retry(self, beat: Callable[[], None]) -> None:
+        """Try again, now and then, what could not be used: files may be there by now."""
+        while True:
+            await asyncio.sleep(REREAD_PERIOD_S)
+            await self.try_again()
+            beat()
+
+    async def try_again(self) -> None:
+        """Try again what could not be used, and is not being tried."""
+        for member in list(self._members.values()):
+            if member.problem and not member.changing.locked():
+                await self._bring(member)
+
+    def _all(self) -> list[Cluster]:
+        """Those that start, serve and leave."""
+        return [*self._checks] if self.only is None else [self.only]
+
+    def _problem(self) -> str | None:
+        """That no cluster is of use; None while one is."""
+        if not self._members or any(member.is_well for member in self._members.values()):
+            return None
+        return "no cluster can be used"
+
+    async def read_again(self) -> None:
+        """Take what has changed of files."""
+        for cluster in list(self):
+            await cluster.read_again()
+
+    def stop_waiting(self) -> None:
+        """Do not wait for objects and servers that are yet to come."""
+        for cluster in self._all():
+            cluster.stop_waiting()
+
+    def stop(self) -> None:
+        """Put nothing in force any more; harmless if it never began."""
+        if self._retry_task is not None:
+            self._retry_task.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for cluster in self._all():
+            cluster.stop()
+
+    async def close(self) -> None:
+        """End all that is left, once there are no requests; `stop` comes first."""
+        tasks = [*self._tasks, *([self._retry_task] if self._retry_task is not None else ())]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._retry_task = None
+        for cluster in self._all():
+            await cluster.close()
+
+    def __repr__(self) -> str:
+        return f"<Clusters: {self.only or list(self._members.values())!r}>"
+
+
+def check_of(name: str) -> str:
+    """The health check of a cluster."""
+    return f"cluster/{name}"
+
+
+def is_another(before: Settings, after: Settings) -> bool:
+    """Whether a cluster with other settings has to be made anew.
+
+    Objects of one source do not take the place of those of another.
+    """
+    was, will_be = before.flow_control, after.flow_control
+    if (was.store, was.kubernetes, was.hash_seed) != (
+        will_be.store,
+        will_be.kubernetes,
+        will_be.hash_seed,
+    ):
+        return True
+    if was.store is None and not was.kubernetes.is_enabled:
+        return False
+    # The built-in objects with which these begin.
+    return (was.suggested_objects, before.preset) != (will_be.suggested_objects, after.preset)
+
+
+def tls_group(settings: Settings) -> Hashable:
+    """Clusters with equal ones show and ask for the same certificates."""
+    tls, authentication = settings.downstream.tls, settings.authentication
+    return (
+        *(tls.certificate_file, tls.key_file),
+        *(authentication.client_ca_file, authentication.front_proxy.ca_file),
+    )

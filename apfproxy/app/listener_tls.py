@@ -1,0 +1,144 @@
+"""TLS towards clients: that of the only cluster, or one that depends on the host they name.
+
+Where there are several clusters, a client that names a host in its handshake sees the certificate
+of that host's cluster, and is asked for its own one by that cluster's CAs.  Any other one sees that
+of the whole proxy, and may show a certificate of any cluster's CA.  Which says nothing yet: each
+cluster judges a client's certificate by its own CAs again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from apfproxy.app.change import NO_CHANGE, Change
+from apfproxy.app.clusters import tls_group
+from apfproxy.app.identities import client_cas_of
+from apfproxy.app.object_source import STALE_FILES_S
+from apfproxy.duties import Supervised
+from apfproxy.errors import OperatorError
+from apfproxy.faults import Part
+from apfproxy.proxy.cluster_router import normal_host
+from apfproxy.proxy.tls import ServerTls
+from apfproxy.proxy.tls_files import TlsError, certificates_in
+from apfproxy.sources.file_changes import FileChanges
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Hashable
+
+    from apfproxy.app.clusters import Clusters
+    from apfproxy.proxy.cluster_router import ClusterRouter
+    from apfproxy.proxy.tls_files import TlsFile
+    from apfproxy.settings import Settings
+
+
+class ListenerTls:
+    """The certificate of the moment.
+
+    OperatorError if that of the whole proxy cannot be used.
+    """
+
+    def __init__(self, settings: Settings, router: ClusterRouter, clusters: Clusters) -> None:
+        self._router = router
+        self._clusters = clusters
+        self._own: ServerTls | None = None
+        self._files = FileChanges()
+        self._watching: asyncio.Task[None] | None = None
+        self._is_started = False
+        self._made_of: object = None
+        if clusters.only is None:
+            self._own, self._files = self._made(settings)
+            self._made_of = parts_of(settings)
+
+    @property
+    def current(self) -> ServerTls | None:
+        """What new connections begin with; None where clients speak plain HTTP."""
+        only = self._clusters.only
+        return self._own if only is None else only.identities.server_tls
+
+    def start(self) -> None:
+        """Watch the files."""
+        self._is_started = True
+        if self._files.has_groups:
+            watching = Supervised(
+                Part.IDENTITY_FILES,
+                "watching the certificate",
+                self._files.watch,
+                stale_after_s=STALE_FILES_S,
+            )
+            self._watching = watching.start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    async def prepare(self, settings: Settings) -> Change:
+        """Load what other settings name.
+
+        Raises:
+            OperatorError: It cannot be used.
+        """
+        if self._clusters.only is not None or parts_of(settings) == self._made_of:
+            return NO_CHANGE
+        made = await asyncio.to_thread(self._made, settings)
+        return Change(lambda: self._put(settings, *made))
+
+    def _put(self, settings: Settings, own: ServerTls | None, files: FileChanges) -> None:
+        self._own, self._files, self._made_of = own, files, parts_of(settings)
+        self.stop()
+        if self._is_started:
+            self.start()
+
+    def _made(self, settings: Settings) -> tuple[ServerTls | None, FileChanges]:
+        tls, files = settings.downstream.tls, FileChanges()
+        if tls.certificate_file is None:
+            return None, files
+        own = ServerTls(tls, _usable(all_client_cas(settings)), self._choose)
+        try:
+            files.add(own.paths, own.load)
+        except OSError as error:
+            raise OperatorError(f"{error.filename}: cannot be read: {error.strerror}") from error
+        except TlsError as tls_error:
+            raise OperatorError(str(tls_error)) from tls_error
+        return own, files
+
+    def _choose(self, name: str) -> tuple[ssl.SSLContext, Hashable] | None:
+        """What a handshake goes on with that names a host; None for what it began with."""
+        group = self._router.group_of(normal_host(name.encode(errors="replace")))
+        if group is None:
+            return None
+        for cluster in self._clusters:
+            server_tls = cluster.identities.server_tls
+            if server_tls is not None and tls_group(cluster.settings) == group:
+                return server_tls.context, group
+        return None
+
+
+def all_client_cas(settings: Settings) -> tuple[TlsFile, ...]:
+    """The files of the CAs of clients' certificates, of all clusters."""
+    files: dict[str, TlsFile] = {}
+    for cluster in settings.clusters:
+        if cluster.settings is not None:
+            for file in client_cas_of(cluster.settings.authentication):
+                files.setdefault(file.path, file)
+    return tuple(files.values())
+
+
+def _usable(files: tuple[TlsFile, ...]) -> tuple[TlsFile, ...]:
+    """Those that can be used: one cluster's broken file is that cluster's own problem."""
+    found = []
+    for file in files:
+        try:
+            certificates_in(file, is_chain=False)
+        except TlsError:
+            continue
+        found.append(file)
+    return tuple(found)
+
+
+def parts_of(settings: Settings) -> object:
+    """All settings that the certificate of the whole proxy, and what it asks for, are made of."""
+    return settings.downstream.tls, all_client_cas(settings)

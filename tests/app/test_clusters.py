@@ -1,0 +1,195 @@
+"""The clusters of a process: made, changed and removed while others serve."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from tests.end_to_end.gateway import gateway, get
+from tests.end_to_end.origin import Arrival, Origin
+from tests.end_to_end.peer import begin
+from tests.end_to_end.scene import OK, on_uvloop, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+A, B = {"name": "a", "hosts": ["a.test"]}, {"name": "b", "hosts": ["b.test"]}
+
+
+@on_uvloop
+async def test_a_cluster_that_cannot_be_used(tmp_path: Path) -> None:
+    """It answers 503 alone, until what it names is there; nobody learns of paths."""
+    tokens = tmp_path / "tokens"
+    broken = {**B, "authentication": {"tokenFile": str(tokens)}}
+    refused = {"name": "c", "hosts": ["c.test"], "upstream": {"urll": "x"}}
+    async with gateway(tmp_path, A, broken, refused) as scene:
+        health = scene.process.health
+        assert (200, "a / a.test") == await scene.asked("a.test")
+        for name in "bc":
+            answer = await scene.ask(get(f"{name}.test"))
+            assert (503, b"10") == (answer.status, answer.value(b"retry-after"))
+            assert str(tmp_path).encode() not in answer.body
+        page = health.page("readyz", verbose=True)
+        assert page.is_healthy
+        assert f"[-]cluster/b failed: {tokens}" in page.text
+        assert "gateway.yaml" in (health.problem("cluster/c") or "")
+        tokens.write_text("secret,ann,1\n")
+        await scene.process.clusters.try_again()
+
+        assert (200, "b / b.test") == await scene.asked("b.test")
+        assert None is health.problem("cluster/b")
+
+
+@on_uvloop
+async def test_no_cluster_can_be_used(tmp_path: Path) -> None:
+    """Then /readyz fails: any other process may be of more use."""
+    async with gateway(tmp_path, {**A, "authentication": {"tokenFile": "/nowhere"}}) as scene:
+        assert not scene.process.health.page("readyz", verbose=False).is_healthy
+        assert 503 == (await scene.asked("a.test"))[0]
+
+
+@on_uvloop
+async def test_clusters_come_change_and_leave(tmp_path: Path) -> None:
+    """New requests go by the new settings; those under way end, long ones bit by bit."""
+    async with gateway(tmp_path, A, B) as scene:
+        first = scene.member("a").cluster
+        held: list[Arrival] = []
+
+        async def hold(arrival: Arrival) -> None:
+            held.append(arrival)
+
+        scene.origins["b"].answer_with(hold)
+        client, watcher = await scene.connect(), await scene.connect()
+        await client.send(get("b.test", "/slow"))
+        await until(lambda: len(held) == 1)
+        await watcher.send(get("b.test", "/api/v1/pods?watch=1"))
+        await until(lambda: len(held) == 2)
+        await held[1].peer.send(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
+        )
+        left = scene.member("b").cluster
+        await watcher.read_until(b"abc\r\n")
+        changed = {**A, "flowControl": {"serverConcurrencyLimit": 77}}
+        await scene.reload({"name": "c", "hosts": ["c.test"]}, changed)
+
+        assert (404, 200) == ((await scene.asked("b.test"))[0], (await scene.asked("c.test"))[0])
+        assert first is scene.member("a").cluster
+        assert 77 == first.controller.server_concurrency_limit
+        assert ["c", "a"] == [each.name for each in scene.process.clusters]
+        # As if the watch were through: an end in order.
+        assert b"0\r\n\r\n" == await watcher.read_until(b"0\r\n\r\n")
+        assert 1 == left.served.pool.open_count - left.served.pool.idle_count
+        await held[0].peer.send(OK)
+        assert b"ok" == (await client.read_answer()).body
+        await until(lambda: not left.served.pool.open_count)
+        assert 404 == (await scene.ask(get("b.test"), client)).status
+        assert not [each.name for each in scene.process.health if "/b" in each.name]
+
+
+@on_uvloop
+async def test_another_cluster_of_the_same_name(tmp_path: Path) -> None:
+    """What cannot change in place is made anew: the one before serves until that is ready."""
+    async with gateway(tmp_path, A) as scene:
+        before = scene.member("a").cluster
+        arrived: list[Arrival] = []
+
+        async def hold(arrival: Arrival) -> None:
+            arrived.append(arrival)
+
+        scene.origins["a"].answer_with(hold)
+        client = await scene.connect()
+        await client.send(get("a.test"))
+        await until(lambda: arrived)
+        await scene.reload(
+            {**A, "upstream": {"url": scene.url_of("new")}, "flowControl": {"hashSeed": 7}}
+        )
+
+        assert before is not scene.member("a").cluster
+        assert (200, "new / a.test") == await scene.asked("a.test")
+        await arrived[0].peer.send(OK)
+        assert b"ok" == (await client.read_answer()).body
+        assert b"new / a.test" == (await scene.ask(get("a.test"), client)).body
+        await until(lambda: not before.served.pool.open_count)
+
+
+@on_uvloop
+async def test_a_change_that_cannot_be_used(tmp_path: Path) -> None:
+    """The cluster keeps what it had, and says so; the others change."""
+    async with gateway(tmp_path, A, B) as scene:
+        wrong = {"authentication": {"tokenFile": str(tmp_path / "missing")}}
+        await scene.reload({**A, **wrong, "hosts": ["new.test"]}, {**B, "pathPrefix": "/x"})
+
+        assert (200, "a / a.test") == await scene.asked("a.test")
+        assert 404 == (await scene.asked("new.test"))[0]
+        assert (200, "b /y b.test") == await scene.asked("b.test", "/x/y")
+        assert "missing" in (scene.process.health.problem("cluster/a") or "")
+        await scene.reload(A, {**B, "pathPrefix": "/x"})
+        assert None is scene.process.health.problem("cluster/a")
+
+
+@on_uvloop
+async def test_one_cluster_starts_slowly(tmp_path: Path) -> None:
+    """The others do not wait for it; its requests are told to come back soon."""
+    origin = Origin(reads=False)
+    origin.start()
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "clusters": [
+                    {"name": "k", "cluster": {"server": f"http://127.0.0.1:{origin.port}"}}
+                ],
+                "contexts": [{"name": "k", "context": {"cluster": "k", "user": "u"}}],
+                "users": [{"name": "u", "user": {}}],
+                "current-context": "k",
+            }
+        )
+    )
+    kubernetes = {"enabled": True, "kubeconfig": str(kubeconfig), "firstSyncTimeout": "30s"}
+    async with gateway(tmp_path, A, {**B, "flowControl": {"kubernetes": kubernetes}}) as scene:
+        assert (200, "a / a.test") == await scene.asked("a.test")
+        answer = await scene.ask(get("b.test"))
+        assert (503, "it is starting") == (answer.status, scene.process.health.problem("cluster/b"))
+        assert b"is starting" in answer.body
+        scene.process.hurry(lambda: None)
+        await until(lambda: scene.member("b").cluster)
+        assert (200, "b / b.test") == await scene.asked("b.test")
+        await origin.stop()
+
+
+@on_uvloop
+async def test_connections_of_a_cluster_are_bounded(tmp_path: Path) -> None:
+    """One more is refused by that cluster alone; a connection that goes elsewhere makes room."""
+    async with gateway(tmp_path, {**A, "maxConnections": 1}, B) as scene:
+        first = await scene.connect()
+        assert 200 == (await scene.ask(get("a.test"), first)).status
+        assert (503, 200) == ((await scene.asked("a.test"))[0], (await scene.asked("b.test"))[0])
+        assert 200 == (await scene.ask(get("a.test"), first)).status
+        assert 200 == (await scene.ask(get("b.test"), first)).status
+
+        assert 200 == (await scene.asked("a.test"))[0]
+
+
+@on_uvloop
+async def test_drain_ends_all_clusters(tmp_path: Path) -> None:
+    """Without losing a request of any."""
+    async with gateway(tmp_path, A, B) as scene:
+        arrived: list[Arrival] = []
+
+        async def hold(arrival: Arrival) -> None:
+            arrived.append(arrival)
+
+        clients = []
+        for name in "ab":
+            scene.origins[name].answer_with(hold)
+            clients.append(await scene.connect())
+            await clients[-1].send(get(f"{name}.test"))
+        await until(lambda: len(arrived) == 2)
+        draining = begin(scene.process.drain())
+        await asyncio.sleep(0)
+        for arrival in arrived:
+            await arrival.peer.send(OK)
+
+        assert [b"ok"] * 2 == [(await client.read_answer()).body for client in clients]
+        await draining

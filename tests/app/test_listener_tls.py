@@ -1,0 +1,169 @@
+"""TLS towards clients where it depends on the host that they name."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.app.listener_tls import all_client_cas
+from apfproxy.errors import OperatorError
+from apfproxy.sources.settings_file import load_settings
+from loadtest.certificates import Authority
+from tests.end_to_end.gateway import WHOLE, Gateway, gateway, get
+from tests.end_to_end.scene import on_uvloop
+from tests.end_to_end.secure_peer import SecurePeer, client_context
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+SERVERS = Authority("servers")
+CLIENTS = {name: Authority(f"clients of {name}") for name in "ab"}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Those of the whole proxy, of clusters with CAs of their own, and of one without."""
+    for name in ("whole", "a"):
+        SERVERS.issue(name, usage="server", hosts=[f"{name}.test"]).write(tmp_path, name)
+    clusters: list[dict[str, Any]] = []
+    for name, authority in CLIENTS.items():
+        authority.write(tmp_path, f"ca-{name}")
+        authentication = {
+            "clientCaFile": str(tmp_path / f"ca-{name}.crt"),
+            "anonymous": False,
+        }
+        clusters.append({"name": name, "hosts": [f"{name}.test"], "authentication": authentication})
+    files = {"certificateFile": str(tmp_path / "a.crt"), "keyFile": str(tmp_path / "a.key")}
+    clusters[0]["tls"] = files
+    tls = f"tls: {{certificateFile: {tmp_path / 'whole.crt'}, keyFile: {tmp_path / 'whole.key'}}}"
+    whole = WHOLE.replace("downstream: {", f"downstream: {{{tls}, ")
+    return whole, clusters[0], clusters[1], {"name": "c", "hosts": ["c.test", "d.test"]}
+
+
+Clusters = tuple[str, "dict[str, Any]", "dict[str, Any]", "dict[str, Any]"]
+
+
+async def connect(
+    scene: Gateway, host: str | None, own: tuple[str, str] | None = None
+) -> SecurePeer:
+    """A client that names a host in its handshake, with a certificate if it has one."""
+    context = client_context(SERVERS, own)
+    context.check_hostname = False
+    return await SecurePeer.of(await scene.connect(), context, host)
+
+
+def certificate(folder: Path, name: str) -> tuple[str, str]:
+    """The files of a user of the cluster with that name."""
+    return CLIENTS[name].issue(f"user-of-{name}").write(folder, f"user-{name}")
+
+
+@on_uvloop
+async def test_certificates_by_the_host_of_the_handshake(
+    tmp_path: Path, settings: Clusters
+) -> None:
+    """The cluster's own one; that of the whole proxy for all else."""
+    whole, *clusters = settings
+    async with gateway(tmp_path, *clusters, whole=whole) as scene:
+        names = [
+            (await connect(scene, host)).server_name
+            for host in ("a.test", "A.TEST", "b.test", "c.test", "unknown.test", None)
+        ]
+
+    assert ["a", "a", *["whole"] * 4] == names
+
+
+@on_uvloop
+async def test_a_certificate_of_another_clusters_ca_says_nothing(
+    tmp_path: Path, settings: Clusters
+) -> None:
+    """Who shows it is nobody there, though the handshake took it for a host that is not known."""
+    whole, *clusters = settings
+    async with gateway(tmp_path, *clusters, whole=whole) as scene:
+        for name, other in ("ab", "ba"):
+            own = certificate(tmp_path, name)
+            client = await connect(scene, None, own)
+            found = [
+                (await scene.ask(get(f"{each}.test"), client)).status
+                for each in (name, other, name, other, name)
+            ]
+            assert [200, 401, 200, 401, 200] == found
+            named = await connect(scene, f"{name}.test", own)
+            assert 200 == (await scene.ask(get(f"{name}.test"), named)).status
+
+
+@on_uvloop
+async def test_a_handshake_for_another_cluster(tmp_path: Path, settings: Clusters) -> None:
+    """A request of a cluster with other certificates needs another connection."""
+    whole, a, b, c = settings
+    more = {"name": "d", "pathPrefix": "/d"}
+    async with gateway(tmp_path, a, b, c, more, whole=whole) as scene:
+        first = await connect(scene, "a.test", certificate(tmp_path, "a"))
+        assert 200 == (await scene.ask(get("a.test"), first)).status
+        answer = await scene.ask(get("b.test"), first)
+        alike = await connect(scene, "c.test")
+        codes = [
+            (await scene.ask(get(host, target), alike)).status
+            for host, target in (("c.test", "/"), ("d.test", "/"), ("x.test", "/d"))
+        ]
+
+    assert 421 == answer.status
+    assert b"open another connection" in answer.body
+    assert [200, 200, 200] == codes
+
+
+@on_uvloop
+async def test_a_broken_ca_is_of_its_cluster_alone(tmp_path: Path, settings: Clusters) -> None:
+    """Others go on; once the file is good, so does that cluster."""
+    whole, a, b, c = settings
+    good = (tmp_path / "ca-b.crt").read_bytes()
+    (tmp_path / "ca-b.crt").write_text("no certificate")
+    async with gateway(tmp_path, a, b, c, whole=whole) as scene:
+        client = await connect(scene, "a.test", certificate(tmp_path, "a"))
+        assert 200 == (await scene.ask(get("a.test"), client)).status
+        assert 503 == (await scene.ask(get("b.test"), await connect(scene, "b.test"))).status
+        (tmp_path / "ca-b.crt").write_bytes(good)
+        await scene.process.clusters.try_again()
+        client = await connect(scene, "b.test", certificate(tmp_path, "b"))
+
+        assert 200 == (await scene.ask(get("b.test"), client)).status
+
+
+@on_uvloop
+async def test_another_certificate(tmp_path: Path, settings: Clusters) -> None:
+    """New connections see it, of a cluster and of the whole proxy."""
+    whole, a, b, c = settings
+    SERVERS.issue("new", usage="server").write(tmp_path, "new")
+    files = {"certificateFile": str(tmp_path / "new.crt"), "keyFile": str(tmp_path / "new.key")}
+    async with gateway(tmp_path, a, b, c, whole=whole) as scene:
+        await scene.reload(a, {**b, "tls": files}, c, whole=whole)
+        assert ["new", "a"] == [
+            (await connect(scene, host)).server_name for host in ("b.test", "a.test")
+        ]
+        await scene.reload(a, b, c, whole=whole.replace("whole.", "new."))
+        assert ["new", "a"] == [
+            (await connect(scene, host)).server_name for host in ("b.test", "a.test")
+        ]
+
+
+async def test_a_certificate_that_is_missing(tmp_path: Path, settings: Clusters) -> None:
+    """That of the whole proxy is needed to start."""
+    whole, a, *_ = settings
+    scene = Gateway(tmp_path)
+    scene.write({**a, "upstream": {"url": "http://a"}}, whole=whole)
+    (tmp_path / "whole.crt").unlink()
+    with pytest.raises(OperatorError, match="whole"):
+        await scene.start()
+
+
+def test_cas_of_all_clusters(tmp_path: Path, settings: Clusters) -> None:
+    """Each file once; none of a cluster that is refused."""
+    whole, a, b, c = settings
+    clusters = json.dumps([a, {**a, "name": "a2", "hosts": ["a2"]}, b, {**c, "x": 1}])
+    text = f"{whole}\nclusters: {clusters}\nupstream: {{url: 'http://a'}}"
+    (tmp_path / "f.yaml").write_text(text)
+    found = all_client_cas(load_settings(tmp_path / "f.yaml"))
+
+    assert [str(tmp_path / f"ca-{name}.crt") for name in "ab"] == [each.path for each in found]

@@ -1,0 +1,142 @@
+"""A proxy before several clusters, each of which has an origin that says what it got."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING
+
+from apfproxy.app.process import ProxyProcess
+from apfproxy.app.reloading import SettingsFile, reload
+from apfproxy.sources.settings_file import load_settings
+from tests.end_to_end.origin import Arrival, Origin
+from tests.end_to_end.peer import Message, Peer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+    from typing import Any
+
+WHOLE = """
+downstream: {listen: "127.0.0.1:0", limits: {maxPipelinedRequests: 1000}}
+drain: {timeout: 10s}
+admin: null
+"""
+
+
+async def _say(name: str, arrival: Arrival) -> None:
+    """Answer with the cluster's name, the target and the Host field."""
+    request = arrival.request
+    target = request.line.split(b" ")[1]
+    body = b"%b %b %b" % (name.encode(), target, request.value(b"host") or b"")
+    await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+
+def get(host: str, target: str = "/", *fields: str) -> bytes:
+    """A request for a host."""
+    lines = "".join(f"{each}\r\n" for each in fields)
+    return f"GET {target} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n".encode()
+
+
+class Gateway:
+    """The proxy, and the origins by their names.
+
+    Attributes:
+        origins: Started when they are first named.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.origins: dict[str, Origin] = {}
+        self._path = folder / "gateway.yaml"
+        self._file = SettingsFile(self._path, lambda: load_settings(self._path))
+        self._clients: list[Peer] = []
+        self.process: ProxyProcess
+
+    def url_of(self, name: str) -> str:
+        """The URL of an origin, which is started."""
+        if name not in self.origins:
+            origin = self.origins[name] = Origin()
+
+            async def say(arrival: Arrival) -> None:
+                await _say(name, arrival)
+
+            origin.answer_with(say)
+            origin.start()
+        return f"http://127.0.0.1:{self.origins[name].port}"
+
+    def write(self, *clusters: dict[str, Any], whole: str = WHOLE) -> None:
+        """Write the settings; a cluster without `upstream` has an origin of its name."""
+        listed = [
+            each if "upstream" in each else {**each, "upstream": {"url": self.url_of(each["name"])}}
+            for each in clusters
+        ]
+        self._path.write_text(f"{whole}\nclusters: {json.dumps(listed)}\n")
+
+    async def start(self) -> None:
+        """Start the proxy."""
+        self.process = ProxyProcess(load_settings(self._path), self._file)
+        await self.process.start()
+
+    async def reload(self, *clusters: dict[str, Any], whole: str = WHOLE) -> None:
+        """Have other clusters in force, as at SIGHUP."""
+        self.write(*clusters, whole=whole)
+        await reload(self.process, self._file)
+
+    async def connect(self) -> Peer:
+        """A new client."""
+        peer = await Peer.connect(self.process.port)
+        self._clients.append(peer)
+        return peer
+
+    async def ask(self, request: bytes, client: Peer | None = None) -> Message:
+        """Send a request, and take its answer."""
+        client = client or await self.connect()
+        await client.send(request)
+        return await client.read_answer()
+
+    async def asked(self, host: str, target: str = "/", *fields: str) -> tuple[int, str]:
+        """The status and the body of the answer to a request on a connection of its own."""
+        answer = await self.ask(get(host, target, *fields))
+        return answer.status, answer.body.decode()
+
+    def member(self, name: str) -> Any:  # noqa: ANN401  what tests look at
+        """A cluster of the process."""
+        return next(each for each in self.process.clusters.members if each.wanted.name == name)
+
+    async def stop(self) -> None:
+        """Stop all."""
+        for client in self._clients:
+            client.close()
+        await self.process.stop()
+        for origin in self.origins.values():
+            await origin.stop()
+        await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def gateway(
+    folder: Path, *clusters: dict[str, Any], whole: str = WHOLE, errors: int = 0
+) -> AsyncIterator[Gateway]:
+    """A proxy before clusters; at its end all is closed, and nothing may be left.
+
+    Args:
+        folder: For the settings.
+        clusters: As in the settings.
+        whole: The settings but for these.
+        errors: Of the proxy itself that the test expects.
+    """
+    scene = Gateway(folder)
+    scene.write(*clusters, whole=whole)
+    await scene.start()
+    try:
+        yield scene
+    finally:
+        await scene.stop()
+    assert {asyncio.current_task()} == asyncio.all_tasks()
+    assert errors == sum(scene.process.faults.totals.values())
+    assert 0 == scene.process.server.connection_count
+    for cluster in scene.process.clusters:
+        assert 0 == cluster.served.pool.open_count
+        assert 0 == cluster.served.context.connection_count
