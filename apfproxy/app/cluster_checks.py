@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from apfproxy.app.settings_checks import contradictions
-from apfproxy.settings import Settings
+from apfproxy.settings import OF_A_CLUSTER, Settings
 from apfproxy.sources.settings_lines import SettingsLines
 from apfproxy.sources.settings_reader import setting_key
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
     from apfproxy.settings import ClusterSettings
 
-OWN_TLS = "downstream.tls"
+OWN_TLS = re.compile(r"downstream\.tls(?:\.certificateFile|\.keyFile)?(?:: |$)")
 """A cluster's own certificate is `tls` in the file, and stands there in its settings."""
 
-SECTIONS = frozenset(map(setting_key, dataclasses.fields(Settings)))
+SECTIONS = frozenset(
+    setting_key(field) for field in dataclasses.fields(Settings) if field.name in OF_A_CLUSTER
+)
 
 
 def checked_clusters(settings: Settings, path: Path) -> Settings:
@@ -42,14 +44,13 @@ def checked_clusters(settings: Settings, path: Path) -> Settings:
 
 def path_in(name: str, problem: str) -> str:
     """A problem with settings, said of those of a cluster."""
-    if problem.startswith(OWN_TLS):
-        problem = problem.removeprefix("downstream.")
-        return f"clusters[{name}].{problem}"
+    if OWN_TLS.match(problem) is not None:
+        return f"clusters[{name}].{problem.removeprefix('downstream.')}"
     return f"clusters[{name}]{'.' if begins_with_setting(problem) else ': '}{problem}"
 
 
 def begins_with_setting(problem: str) -> bool:
-    """Whether a text begins with the path of a setting."""
+    """Whether a text begins with the path of a setting that a cluster can have."""
     first = re.match(r"[A-Za-z]+", problem)
     return first is not None and first[0] in SECTIONS
 
@@ -58,7 +59,7 @@ def _problems(cluster: ClusterSettings, of_all: Settings, stores: dict[str, str]
     settings = cluster.settings
     if settings is None:
         return []
-    problems = contradictions(settings)
+    problems = contradictions(settings, is_cluster=True)
     tls = settings.downstream.tls
     if of_all.downstream.tls.certificate_file is None and tls.certificate_file is not None:
         problems.append(

@@ -29,10 +29,15 @@ class ConflictError(OperatorError):
     """Two settings that flags can set do not go together."""
 
 
-def contradictions(settings: Settings) -> list[str]:
-    """Why settings do not go together, a line for each reason."""
+def contradictions(settings: Settings, *, is_cluster: bool = False) -> list[str]:
+    """Why settings do not go together, a line for each reason.
+
+    Args:
+        settings: Of the whole proxy, or of a cluster.
+        is_cluster: Whether of a cluster, whose neighbours may have what it lacks.
+    """
     problems = [WITHOUT_UPSTREAM] if lacks_server(settings) else []
-    for check in (check_combination, check_identities):
+    for check in (check_api if is_cluster else check_combination, check_identities):
         try:
             check(settings)
         except OperatorError as error:
@@ -46,7 +51,24 @@ def lacks_server(settings: Settings) -> bool:
 
 
 def check_combination(settings: Settings) -> None:
-    """See that settings that flags can set go together; ConflictError if they do not."""
+    """See that settings that flags can set go together; ConflictError if they do not.
+
+    Clusters are checked by themselves (`cluster_checks`): the top level may have a part of what
+    they have in common.
+    """
+    if not settings.clusters:
+        check_api(settings)
+    of_clusters = (each.settings for each in settings.clusters)
+    has_store = any(
+        each is not None and each.flow_control.store is not None
+        for each in (settings, *of_clusters)
+    )
+    if settings.admin_token_file is not None and not has_store:
+        raise ConflictError("adminTokenFile (--admin-token-file) needs flowControl.store (--store)")
+
+
+def check_api(settings: Settings) -> None:
+    """As `check_combination`, of what each API behind has of its own."""
     problems = list(server_problems(settings.upstream))
     if problems:
         raise ConflictError("\n".join(problems))
@@ -93,20 +115,31 @@ def check_combination(settings: Settings) -> None:
             "flowControl.store (--store) needs an admin listener (--admin): without it nobody could"
             " read or change the objects"
         )
-    if store is None and settings.admin_token_file is not None:
-        raise ConflictError("adminTokenFile (--admin-token-file) needs flowControl.store (--store)")
 
 
 def check_identities(settings: Settings) -> None:
-    """See that the settings of TLS and authentication go together; OperatorError if they do not."""
-    downstream, upstream = settings.downstream, settings.upstream
-    authentication = settings.authentication
+    """See that the settings of TLS and authentication go together; OperatorError if they do not.
+
+    Clusters are checked by themselves, as above.
+    """
+    tls = settings.downstream.tls
     problems = []
-    if (downstream.tls.certificate_file is None) != (downstream.tls.key_file is None):
+    if (tls.certificate_file is None) != (tls.key_file is None):
         problems.append(
             "downstream.tls: certificateFile (--tls-cert-file) and keyFile"
             " (--tls-private-key-file) go together; give both"
         )
+    if not settings.clusters:
+        problems += _identity_problems(settings)
+    if problems:
+        raise OperatorError("\n".join(problems))
+
+
+def _identity_problems(settings: Settings) -> list[str]:
+    """What does not go together of what each API behind has of its own."""
+    downstream, upstream = settings.downstream, settings.upstream
+    authentication = settings.authentication
+    problems = []
     if (upstream.tls.certificate_file is None) != (upstream.tls.key_file is None):
         problems.append("upstream.tls: certificateFile and keyFile go together; give both")
     if downstream.tls.certificate_file is None:
@@ -160,8 +193,7 @@ def check_identities(settings: Settings) -> None:
         except json_web_tokens.JwtSettingsError as error:
             section = f"authentication.jwt[{index}]"
             problems += [f"{section}.{name}: {problem}" for name, problem in error.problems]
-    if problems:
-        raise OperatorError("\n".join(problems))
+    return problems
 
 
 def _name_problems(front_proxy: FrontProxySettings) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
 from dataclasses import dataclass, field
@@ -18,14 +19,13 @@ from apfproxy.cli.errors import FAILED, OK, USAGE
 from apfproxy.cli.offline import offline_controller
 from apfproxy.flowcontrol.level_summary import kept_for_nobody, summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.settings import OF_A_CLUSTER, Settings
 from apfproxy.sources.settings_file import SettingsError, load_settings
 from apfproxy.sources.settings_lines import SettingsLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from apfproxy.settings import Settings
 
 
 @dataclass
@@ -76,7 +76,7 @@ def findings_of(path: Path) -> Findings:
     settings = checked_clusters(settings, path)
     found.wrong += [problem for cluster in settings.clusters for problem in cluster.problems]
     unusable, warnings = Texts(lines), Texts(lines)
-    whole = look_at(settings)
+    whole = look_at(whole_proxy(settings) if settings.clusters else settings)
     unusable.add("", whole.unusable)
     if not settings.clusters:
         warnings.add("", whole.warnings)
@@ -88,6 +88,19 @@ def findings_of(path: Path) -> Findings:
     found.unusable += unusable.located()
     found.warnings += warnings.located()
     return found
+
+
+def whole_proxy(settings: Settings) -> Settings:
+    """The settings without those that clusters have in common, which may be a part of any."""
+    nothing = Settings()
+    # Whose certificates count is said by each cluster.
+    tls = dataclasses.replace(settings.downstream.tls, require_client_certificate=False)
+    return dataclasses.replace(
+        settings,
+        **{name: getattr(nothing, name) for name in OF_A_CLUSTER},
+        downstream=dataclasses.replace(settings.downstream, tls=tls),
+        clusters=(),
+    )
 
 
 def look_at(settings: Settings) -> Findings:

@@ -287,7 +287,7 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
 def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
     """Read the settings file, if there is one, and put the flags over it.
 
-    A cluster whose settings do not go together is refused alone.
+    A cluster whose settings do not go together is refused alone, unless all are.
 
     Raises:
         SettingsError: The file cannot be used.
@@ -302,6 +302,10 @@ def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
     check_combination(settings)
     if path is not None and settings.clusters:
         settings = with_each_cluster(checked_clusters(settings, path), as_preset)
+        if all(each.settings is None for each in settings.clusters):
+            # Nothing could be served: rather the settings of before, or none.
+            problems = (problem for each in settings.clusters for problem in each.problems)
+            raise SettingsError(tuple(problems))
     return as_preset(settings)
 
 

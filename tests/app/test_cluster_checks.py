@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy.app.cluster_checks import checked_clusters
+from apfproxy.app.settings_checks import contradictions
 from apfproxy.sources.settings_file import load_settings
 
 if TYPE_CHECKING:
@@ -71,6 +73,44 @@ def test_without_a_server(tmp_path: Path) -> None:
 
     assert problem.startswith(f"{path}:2: clusters[a].upstream.url: say where to forward")
     assert two.settings is not None
+
+
+def test_what_clusters_complete(tmp_path: Path) -> None:
+    """The top level may have a part; a cluster that does not complete it is refused."""
+    path = tmp_path / "f"
+    path.write_text(
+        "downstream: {tls: {certificateFile: a, keyFile: b, requireClientCertificate: true}}\n"
+        "adminTokenFile: t\n"
+        "upstream: {identity: impersonate, service: {namespace: x}}\n"
+        "flowControl: {kubernetes: {writeStatus: true}}\n"
+        "clusters:\n"
+        "- name: a\n"
+        "  hosts: [a]\n"
+        "  upstream: {tokenFile: t, service: {name: y}}\n"
+        "  authentication: {clientCaFile: c}\n"
+        "  flowControl: {kubernetes: {enabled: true}}\n"
+        "- {name: b, hosts: [b], upstream: {url: http://b}, flowControl: {store: s}}\n"
+    )
+    settings = load_settings(path)
+    one, two = checked_clusters(settings, path).clusters
+
+    assert [] == contradictions(settings)
+    assert one.problems == ()
+    assert [
+        "clusters[b].flowControl.kubernetes.writeStatus (--write-status) needs flowControl",
+        "clusters[b]: downstream.tls.requireClientCertificate: needs authentication",
+        "clusters[b].upstream.identity: impersonate needs upstream",
+    ] == [re.sub(r"(needs \w+).*", r"\1", each).partition(":11: ")[2] for each in two.problems]
+
+
+def test_what_the_whole_proxy_lacks(tmp_path: Path) -> None:
+    """It refuses the file: a certificate without its key, a token for writing without a store."""
+    path = tmp_path / "f"
+    path.write_text(f"{GOOD}downstream: {{tls: {{keyFile: b}}}}\nadminTokenFile: t\n")
+
+    assert ["adminTokenFile (--admin-token-file)", "downstream.tls"] == [
+        re.split(": | needs", each)[0] for each in contradictions(load_settings(path))
+    ]
 
 
 def test_stores(tmp_path: Path) -> None:

@@ -254,3 +254,19 @@ def test_clusters_that_can_be_used(capsys: pytest.CaptureFixture[str]) -> None:
         "clusters: [{name: a, hosts: [a], preset: http, upstream: {url: http://a}}]\n"
     )
     assert "f.yaml: ok\n" == capsys.readouterr().out
+
+
+def test_what_clusters_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    """The top level is not wrong because it has a part."""
+    text = """
+downstream: {tls: {certificateFile: a.crt, keyFile: a.key, requireClientCertificate: true}}
+preset: http
+clusters:
+- name: a
+  hosts: [a]
+  upstream: {url: http://a}
+  authentication: {clientCaFile: ca.crt}
+"""
+
+    assert 0 == check(text)
+    assert "(error)" not in capsys.readouterr().out

@@ -229,6 +229,21 @@ def test_clusters(served: list[Settings], tmp_path: Path) -> None:
     assert refused.problems[0].startswith(f"{path}:4: clusters[c]: give only one of upstream.url")
 
 
+def test_no_cluster_that_can_be_used(
+    served: list[Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Then nothing is served."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("clusters:\n- {name: a}\n- {name: b, hosts: [b]}\n")
+
+    assert 2 == main(["serve", "--settings", str(path)])
+    assert served == []
+    assert [
+        f"apfproxy: {path}:2: clusters[a]: needs hosts or pathPrefix",
+        f"apfproxy: {path}:3: clusters[b].upstream.url: say where to forward",
+    ] == [line.partition(", ")[0] for line in capsys.readouterr().err.splitlines()]
+
+
 def test_settings_file_without_an_upstream(
     served: list[Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
