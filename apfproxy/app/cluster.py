@@ -207,7 +207,10 @@ class Cluster:
         self.controller.resize(seats)
         self._note_limits()
         if self.settings.flow_control.per_endpoint is not None:
-            text = f"{seats} seats: {well} of {len(pool.endpoints)} endpoints are well"
+            verb = "is" if well == 1 else "are"
+            text = f"{seats} seats, since {well} of {len(pool.endpoints)} servers {verb} well"
+            if self.name:
+                text = f"{self.name}: {text}"
             logger.info("%s", text)
             self._events.record(time.time(), text)
 

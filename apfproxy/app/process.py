@@ -42,7 +42,7 @@ from apfproxy.settings import OBSERVE
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from apfproxy.app.change import Change, Changeable
     from apfproxy.app.cluster import Cluster
@@ -60,6 +60,9 @@ SPARE_STOP_S = 30.0
 """For what is left to do once connections are cut, such as writes to a log on a slow disk."""
 
 SHUTDOWN = "shutdown"
+
+MOST_NAMED = 3
+"""Servers that the start names."""
 
 logger = logging.getLogger(__name__)
 
@@ -331,7 +334,9 @@ class ProxyProcess:
     def _named_clusters(self) -> str:
         """Where requests go, for the log."""
         if self.clusters.only is not None:
-            return self.settings.upstream.address.url
+            endpoints = self.clusters.only.served.pool.endpoints
+            whole = self.settings.upstream.address.url
+            return named_servers([each.url for each in endpoints], whole)
         count = len(self.clusters.members)
         return f"{count} cluster{'' if count == 1 else 's'}"
 
@@ -369,3 +374,11 @@ class ProxyProcess:
                 " tell who asks, and authentication.unverified.address tells clients apart by their"
                 " addresses (docs/identity.md)"
             )
+
+
+def named_servers(urls: Sequence[str], whole: str) -> str:
+    """The servers behind by their URLs, if there are several; else what stands for them."""
+    if len(urls) <= 1:
+        return whole
+    more = ", ..." if len(urls) > MOST_NAMED else ""
+    return f"{len(urls)} servers ({', '.join(urls[:MOST_NAMED])}{more})"

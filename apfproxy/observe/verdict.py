@@ -61,7 +61,7 @@ CHECKS = {
     "shutdown": "",
 }
 """Health checks that say it in another way than by their name."""
-SAID_ELSEWHERE = frozenset({"enforcement", "upstream"})
+SAID_ELSEWHERE = frozenset({"enforcement", "servers", "upstream"})
 ALWAYS_ERRORS = frozenset({"configuration", "settings"})
 
 CONNECTIONS = {

@@ -140,11 +140,12 @@ class UpstreamWatch:
         return f"{self.address}: {self.problem} (for {lasts_s} s)"
 
     def out(self) -> str | None:
-        """As the health pages say it: which of several endpoints get no requests, and why."""
+        """As the health pages say it: which of several endpoints are out, and why."""
         found = [each for each in self.watches.values() if each.endpoint.state is not UP]
         if not found or self.rules.is_alone:
             return None
-        return f"{len(found)} of {len(self.watches)} get no requests: {_named(found)}"
+        verb = "is" if len(found) == 1 else "are"
+        return f"{len(found)} of {len(self.watches)} {verb} out: {_named(found)}"
 
     # Its life.
 

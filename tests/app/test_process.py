@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from apfproxy import duties
 from apfproxy.api.decode import Problem
 from apfproxy.app import cluster as cluster_module
-from apfproxy.app.process import ProxyProcess
+from apfproxy.app.process import ProxyProcess, named_servers
 from apfproxy.errors import ListenError
 from apfproxy.faults import Part
 from apfproxy.flowcontrol.controller import Controller
@@ -333,3 +333,12 @@ async def test_an_error_of_object_counts_does_not_end_them(
         await process.stop()
 
     assert "ago: ZeroDivisionError: a bug" in (problem or "")
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(0, "whole"), (1, "whole"), (2, "2 servers (u0, u1)"), (4, "4 servers (u0, u1, u2, ...)")],
+)
+def test_servers_at_the_start(count: int, expected: str) -> None:
+    """The log names some of them."""
+    assert expected == named_servers([f"u{number}" for number in range(count)], "whole")

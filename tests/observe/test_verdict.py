@@ -126,7 +126,13 @@ FULL = level("other", current=21, max=21, seatsInUse=21)
             id="waits-briefly",
         ),
         pytest.param(
-            state(problems=[problem("enforcement", "x"), problem("upstream", "y")]),
+            state(
+                problems=[
+                    problem("enforcement", "x"),
+                    problem("upstream", "y"),
+                    problem("servers", "z"),
+                ]
+            ),
             IDLE,
             id="said-elsewhere",
         ),

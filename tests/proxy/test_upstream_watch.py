@@ -31,7 +31,7 @@ async def test_whole() -> None:
     a.error = REFUSED
     await scene.look()
     assert ([FAILING, UP], UP, 1101.0) == (scene.states, watch.state, watch.since_unix_s)
-    assert (None, "1 of 2 get no requests: http://a:1: connection refused") == (
+    assert (None, "1 of 2 is out: http://a:1: connection refused") == (
         watch.health(),
         watch.out(),
     )
@@ -61,7 +61,7 @@ async def test_many_that_fail() -> None:
     await scene.look()
 
     text = scene.watch.out() or ""
-    assert text.startswith("5 of 6 get no requests: http://b:1: connection refused; http://c:1")
+    assert text.startswith("5 of 6 are out: http://b:1: connection refused; http://c:1")
     assert text.endswith("; and 2 more")
 
 
