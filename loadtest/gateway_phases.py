@@ -186,6 +186,7 @@ def judge(
         "doubled_writes": len(doubled),
         "repeated_reads": sum(len(each) > 1 for each in seen.values()) - len(doubled),
         "watches_ended": len(notes.watch_ends),
+        "watches_ended_in_order": sum(each.is_clean for each in notes.watch_ends),
     }
     return wrong, totals
 
@@ -212,6 +213,8 @@ def judge_limits(phases: Sequence[Phase]) -> list[str]:
     wrong = []
     for phase in phases:
         within_s = FOLLOWS_WITHIN_S.get(phase.event, DETECTED_WITHIN_S)
+        if phase.follows_s is None and phase.end_s - phase.begun_s < within_s:
+            continue  # it had no time to
         if phase.follows_s is None:
             wrong.append(f"{phase.label}: the limit did not become {phase.limit}")
         elif phase.follows_s > within_s:
