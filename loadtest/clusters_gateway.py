@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 BROKEN, DEAD, OVERLOADED = "broken", "dead", "overloaded"
 SPECIAL = (BROKEN, DEAD, OVERLOADED)
 """Those that are not well: a configuration of no use, dead servers, too many requests."""
+DEAD_PORTS = (1, 2)
+"""On which nothing listens, nor any program of a user can."""
 MIB = 1 << 20
 
 Cluster = dict[str, Any]
@@ -118,7 +120,7 @@ def make_clusters(count: int, ports: Sequence[int]) -> dict[str, Cluster]:
         name: cluster(name, well) for name in (f"c{at}" for at in range(count - len(SPECIAL)))
     }
     clusters[BROKEN] = cluster(BROKEN, well) | {"flowControl": {"serverConcurrencyLimit": "many"}}
-    clusters[DEAD] = cluster(DEAD, free_ports(2))
+    clusters[DEAD] = cluster(DEAD, DEAD_PORTS)
     clusters[OVERLOADED] = cluster(OVERLOADED, [slow], limit=5)
     return clusters
 

@@ -41,6 +41,8 @@ MAX_CONNECTIONS = 3000
 PATIENCE_S = 8.0
 """After which a request without an end counts as hung."""
 TICK_S = 0.001
+KEPT_BYTES = 300
+"""Of a bad answer."""
 BETWEEN_WATCHES_S = 0.1
 
 
@@ -53,6 +55,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport
         self._body_bytes = 0
+        self._text = b""
         self._number = -1
         self._origin = self._host = ""
         self.outcome: Outcome | None = None
@@ -95,6 +98,7 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """An answer starts."""
         self._body_bytes, self._number, self._origin, self._host = 0, 0, "", ""
+        self._text = b""
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header field."""
@@ -108,6 +112,8 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         """Some of the body."""
+        if not self._body_bytes:
+            self._text = data[:KEPT_BYTES]
         self._body_bytes += len(data)
 
     def on_message_complete(self) -> None:
@@ -135,6 +141,8 @@ class Connection(asyncio.Protocol):
         self.outcome = None
         outcome.done_s, outcome.result = monotonic(), result
         outcome.origin, outcome.host_behind = self._origin, self._host
+        if result != GOOD:
+            outcome.text = self._text
         self._clients.notes.outcomes.append(outcome)
 
 

@@ -46,6 +46,7 @@ class Outcome:
         origin: Who answered; empty if no origin did.
         host_behind: What the server got as Host, by its answer.
         place: Where it was sent.
+        text: The first bytes of an answer that is not good.
     """
 
     number: int
@@ -56,6 +57,7 @@ class Outcome:
     origin: str = ""
     host_behind: str = ""
     place: Place = ANYWHERE
+    text: bytes = b""
 
     @property
     def is_write(self) -> bool:

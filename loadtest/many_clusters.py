@@ -16,6 +16,7 @@ The exit status is 2 if a cluster that is well had a bad answer, or a limit is e
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 import sys
 from collections import Counter
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from loadtest.gateway_notes import Outcome
+
 SERVERS = 3
 """Of the clusters that are well, which share them."""
 SPECIAL_SHARE = 0.2
@@ -57,6 +60,9 @@ MOVING = "moving"
 """The cluster that comes and goes."""
 UNKNOWN = "404"
 """The answer of a host that no cluster has."""
+STARTING = "503"
+"""That of a cluster which was added just now."""
+MOST_TOLD = 5
 KNOWN_WITHIN_S = 10.0
 """How soon a change has to be in force."""
 MAX_RATIO = 1.5
@@ -119,12 +125,14 @@ class Changes:
         count: How many.
         others: Answers of the other clusters by result.
         moving: Answers of the cluster that came and went by result.
+        lost: Those that none of the changes explains; the first few.
         known_s: How long until each was in force.
     """
 
     count: int = 0
     others: Counter[str] = field(default_factory=Counter)
     moving: Counter[str] = field(default_factory=Counter)
+    lost: list[str] = field(default_factory=list)
     known_s: list[float] = field(default_factory=list)
 
 
@@ -148,12 +156,14 @@ async def change_clusters(
     added, changed = cluster(MOVING, ports, limit=50), cluster(MOVING, ports[:1], limit=70)
     changed["upstream"]["hostHeader"] = "changed.behind"
     steps = (
-        (added, GOOD, added["upstream"]["hostHeader"]),
-        (changed, GOOD, changed["upstream"]["hostHeader"]),
-        (None, UNKNOWN, ""),
+        (added, GOOD, added["upstream"]["hostHeader"], {GOOD, UNKNOWN, STARTING}),
+        (changed, GOOD, changed["upstream"]["hostHeader"], {GOOD}),
+        (None, UNKNOWN, "", {GOOD, UNKNOWN}),
     )
+    permitted: list[tuple[float, set[str]]] = [(0.0, {UNKNOWN})]
     for _ in range(times):
-        for settings, result, host in steps:
+        for settings, result, host, results in steps:
+            permitted.append((monotonic(), results))
             if settings is None:
                 del gateway.clusters[MOVING]
             else:
@@ -167,7 +177,32 @@ async def change_clusters(
     for each, counts in ((clients, changes.others), (moving, changes.moving)):
         counts.update(outcome.result for outcome in each.notes.outcomes)
         each.close()
+    changes.lost = find_lost(moving.notes.outcomes, permitted)[:MOST_TOLD]
     return changes
+
+
+def find_lost(
+    outcomes: Sequence[Outcome], permitted: Sequence[tuple[float, set[str]]]
+) -> list[str]:
+    """Say which answers no step explains that was on while their requests were.
+
+    Args:
+        outcomes: Of requests.
+        permitted: When each step began, and the results that requests may have in it.
+    """
+    ends_s = [begun_s for begun_s, _ in permitted[1:]] + [math.inf]
+    lost = []
+    for outcome in outcomes:
+        results = set[str]().union(
+            *(
+                results
+                for (begun_s, results), end_s in zip(permitted, ends_s, strict=True)
+                if begun_s <= outcome.done_s and outcome.due_s <= end_s
+            )
+        )
+        if outcome.result not in results:
+            lost.append(f"{outcome.result} {outcome.text.decode(errors='replace')}")
+    return lost
 
 
 async def _known(clients: Clients, result: str, host: str) -> float:
@@ -276,8 +311,7 @@ def judge(rounds: Sequence[Round], changes: Changes, ratio: float) -> list[str]:
         for counts in (*(each.others for each in rounds), changes.others)
         if set(counts) - {GOOD}
     ]
-    if set(changes.moving) - {GOOD, UNKNOWN}:
-        wrong.append(f"answers of the one that came and went: {_counts(changes.moving)}")
+    wrong += [f"an answer of the one that came and went: {text}" for text in changes.lost]
     if ratio > MAX_RATIO:
         wrong.append(f"the special clusters made the others' p99 {ratio:.2f} times as long")
     return wrong
