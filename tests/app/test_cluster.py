@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy.errors import OperatorError
-from apfproxy.settings import FlowControlSettings
-from tests.end_to_end.scene import Setup, on_uvloop, running
+from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.settings import UNSAID, Address, EndpointSettings, FlowControlSettings
+from tests.end_to_end.scene import Setup, on_uvloop, running, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,3 +44,35 @@ async def test_a_part_that_cannot_change(tmp_path: Path) -> None:
             await cluster.prepare(replace(before, flow_control=missing))
 
         assert (10, before) == (cluster.controller.server_concurrency_limit, cluster.settings)
+
+
+@on_uvloop
+async def test_seats_of_the_servers_that_are_well(caplog: pytest.LogCaptureFixture) -> None:
+    """They follow at once, and each change is told once."""
+    caplog.set_level(logging.INFO, "apfproxy.app.cluster")
+    async with running(Setup()) as scene:
+        cluster, pool = scene.process.cluster, scene.process.cluster.served.pool
+        cluster.name = "blue"
+        settings = replace(
+            cluster.settings,
+            flow_control=FlowControlSettings(per_endpoint=100),
+            upstream=replace(
+                cluster.settings.upstream,
+                url=UNSAID,
+                endpoints=tuple(
+                    EndpointSettings(url=Address(host="127.0.0.1", port=port)) for port in (7, 8, 9)
+                ),
+            ),
+        )
+        (await cluster.prepare(settings)).commit()
+        assert 300 == cluster.controller.server_concurrency_limit
+        for endpoint in pool.endpoints:
+            for _ in range(5):
+                endpoint.fail(UpstreamFailure.BROKEN_ANSWER, "reset")
+        await until(lambda: cluster.controller.server_concurrency_limit == 200)
+        events = [each.message for each in scene.process.configuration_events]
+
+    texts = ["blue: 300 seats, since 3 of 3 servers are well"]
+    texts += ["blue: 200 seats, since 2 of 3 servers are well"]
+    said = [each.getMessage() for each in caplog.records if each.name == "apfproxy.app.cluster"]
+    assert texts == events[-2:] == said
