@@ -24,10 +24,10 @@ import asyncio
 import json
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import uvloop
 
 from loadtest.arguments import Parser, count_up_to, output_file
@@ -211,7 +211,7 @@ async def measure(
     results = {
         "totals": totals,
         "wrong": wrong,
-        "phases": [asdict(phase) for phase in phases],
+        "phases": [msgspec.to_builtins(phase) for phase in phases],
         "journals": [[entry.at_s for entry in journal] for journal in journals],
     }
     return results, wrong

@@ -21,11 +21,12 @@ import statistics
 import sys
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import uvloop
 
 from loadtest.arguments import Parser, count_up_to, output_file
@@ -293,8 +294,8 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
     for text in wrong:
         print(f"WRONG: {text}")
     results = {
-        "rounds": [asdict(each) for each in rounds],
-        "changes": asdict(changes),
+        "rounds": [msgspec.to_builtins(each) for each in rounds],
+        "changes": msgspec.to_builtins(changes),
         "weights": weights,
         "rss_under_load_mib": rss_mib,
         "ratio": ratio,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,7 @@ def test_no_write_is_doubled(by: str, tmp_path: Path) -> None:
 
     results, _ = asyncio.run(measure(by, 3, requests=600, rate=600.0, directory=tmp_path))
 
+    assert json.dumps(results)
     totals = results["totals"]
     assert (600, 0) == (totals["requests"], totals["doubled_writes"])
     assert totals["good"] >= 500
