@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.cluster_router import ClusterRouter, Route, normal_host
-from apfproxy.proxy.context import Context
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
@@ -20,6 +19,7 @@ from apfproxy.settings import AuthenticationSettings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from apfproxy.proxy.context import Context
     from tests.proxy.fakes import Bench
 
 HOSTS = ("a.test", "b.a.test", "*.a.test", "*.b.a.test", "*.test", "::1", "c")
@@ -32,9 +32,15 @@ def parser() -> HeadParser:
     return HeadParser(HeadLimits(100, 1000), rules, MemoryBudget(1 << 16))
 
 
-def route(name: str, hosts: Sequence[str], prefix: bytes = b"", group: str = "") -> Route:
-    """A route to a cluster that can be used; which one it is does not matter here."""
-    return Route(name, hosts, prefix, Context.__new__(Context), tls_group=group or name)
+def route(
+    name: str,
+    hosts: Sequence[str],
+    prefix: bytes = b"",
+    group: str = "",
+    context: Context | None = None,
+) -> Route:
+    """A route to a cluster, which can be used if it has a context."""
+    return Route(name, hosts, prefix, context, tls_group=group or name)
 
 
 def router_of(*routes: Route) -> ClusterRouter:
@@ -115,12 +121,12 @@ def test_hosts(host: str, expected: str | None) -> None:
         pytest.param("*", "other", "*", id="asterisk"),
     ],
 )
-def test_prefixes(target: str, name: str, forwarded: str) -> None:
+def test_prefixes(bench: Bench, target: str, name: str, forwarded: str) -> None:
     """Of paths, byte by byte up to the end of a segment; what is behind is forwarded."""
     router = router_of(
-        route("other", []),
-        route("a", [], b"/clusters/a"),
-        route("a-b", [], b"/clusters/a/b"),
+        route("other", [], context=bench.context),
+        route("a", [], b"/clusters/a", context=bench.context),
+        route("a-b", [], b"/clusters/a/b", context=bench.context),
     )
     found, host, head = router.route(get(target))
 
@@ -183,16 +189,18 @@ def test_what_is_shown_of_a_request_is_bounded() -> None:
     assert len(str(refused.value)) < 300
 
 
-def test_http_1_0_without_host_has_the_prefix_alone() -> None:
+def test_http_1_0_without_host_has_the_prefix_alone(bench: Bench) -> None:
     """There is nothing else to go by."""
-    found, host, head = router_of(route("a", [], b"/a")).route(get("/a/b", None, "1.0"))
+    router = router_of(route("a", [], b"/a", context=bench.context))
+    found, host, head = router.route(get("/a/b", None, "1.0"))
 
     assert ("a", b"", get("/b", None, "1.0")) == (found.name, host, head)
 
 
-def test_a_known_host_is_not_searched_for() -> None:
+def test_a_known_host_is_not_searched_for(bench: Bench) -> None:
     """A connection knows it by the bytes of the fields."""
-    found, host, _ = router_of(route("a", ["a"]), route("b", ["b"])).route(get("/", "b"), b"a")
+    router = router_of(route("a", ["a"], context=bench.context), route("b", ["b"]))
+    found, host, _ = router.route(get("/", "b"), b"a")
 
     assert ("a", b"a") == (found.name, host)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +10,7 @@ from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.slow_readers import SlowReaders
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.priority_level import PriorityLevel
-
-LEVEL = cast("PriorityLevel", SimpleNamespace(name="a", nominal_limit=2))
+    from tests.proxy.fakes import Bench
 
 
 class Exchange:
@@ -34,23 +31,18 @@ class Exchange:
         self.told.append(error)
 
 
-@pytest.mark.parametrize(
-    ("per_level", "admitted"),
-    [
-        pytest.param(None, [True, True, False], id="as-many-as-seats"),
-        pytest.param(1, [True, False, False], id="settings"),
-        pytest.param(0, [False] * 3, id="none"),
-    ],
-)
-def test_limit(per_level: int | None, admitted: list[bool]) -> None:
-    """So many of a level go on without seats; one that is through makes room for another."""
+@pytest.mark.parametrize("per_level", [None, 2, 0])
+def test_limit(bench: Bench, per_level: int | None) -> None:
+    """So many of a level go on without seats, by default as many as it has seats."""
+    level = bench.controller.levels["queued"]
+    most = level.nominal_limit if per_level is None else per_level
     counters = ProxyCounters()
     subject = SlowReaders(counters, per_level)
 
-    assert admitted == [subject.admit(LEVEL) for _ in admitted]
-    assert sum(admitted) == counters.slow_readers_open == counters.slow_reader_releases
-    for _ in range(sum(admitted)):
-        subject.release("a")
+    assert [True] * most + [False] == [subject.admit(level) for _ in range(most + 1)]
+    assert most == counters.slow_readers_open == counters.slow_reader_releases
+    for _ in range(most):
+        subject.release("queued")
     assert ({}, 0) == (subject.by_level, counters.slow_readers_open)
 
 
