@@ -26,8 +26,7 @@ SECTIONS = frozenset(
 
 def checked_clusters(settings: Settings, path: Path) -> Settings:
     """The settings of a file, in which clusters whose own do not go together are refused."""
-    stores: dict[str, str] = {}
-    wrong = {each.name: _problems(each, settings, stores) for each in settings.clusters}
+    wrong = {each.name: _problems(each, settings) for each in settings.clusters}
     if not any(wrong.values()):
         return settings
     lines = SettingsLines(path)
@@ -55,7 +54,7 @@ def begins_with_setting(problem: str) -> bool:
     return first is not None and first[0] in SECTIONS
 
 
-def _problems(cluster: ClusterSettings, of_all: Settings, stores: dict[str, str]) -> list[str]:
+def _problems(cluster: ClusterSettings, of_all: Settings) -> list[str]:
     settings = cluster.settings
     if settings is None:
         return []
@@ -66,7 +65,10 @@ def _problems(cluster: ClusterSettings, of_all: Settings, stores: dict[str, str]
             "downstream.tls: needs downstream.tls of the whole proxy, the certificate for clients"
             " that name no host"
         )
-    store = settings.flow_control.store
-    if store is not None and (other := stores.setdefault(store, cluster.name)) != cluster.name:
-        problems.append(f"flowControl.store: {store} is that of the cluster {other}")
+    if settings.flow_control.store is not None:
+        # Nobody could edit it: the admin listener has the API of one store.
+        problems.append(
+            "flowControl.store: is for one cluster alone; name flowControl.objects or"
+            " flowControl.kubernetes"
+        )
     return problems

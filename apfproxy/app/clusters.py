@@ -38,6 +38,8 @@ CLUSTERS = "clusters"
 """The health check of all of them."""
 STARTS_S = 2.0
 """For clusters to start in before others do not wait for them any more."""
+SUCCESSORS_STARTS_S = 30.0
+"""The same where another process serves until then."""
 STARTING = "it is starting"
 IS_STARTING = "is starting: ask again soon"
 IS_WRONG = "cannot be used: the log of the proxy says why"
@@ -155,22 +157,22 @@ class Clusters:
             server.add(self.only.served)
             observation.begin(self.only.served)
 
-    async def start(self, settings: Settings) -> None:
-        """Start all; those that take long go on to start while others serve.
+    async def start(self, settings: Settings, within_s: float = STARTS_S) -> None:
+        """Start all; those that take longer go on to start while others serve.
 
         OperatorError if the only cluster cannot be used.
         """
         if self.only is not None:
             await self.only.start(self._is_admin_local)
             return
-        await self.put(settings)
+        await self.put(settings, within_s)
 
     def begin(self) -> None:
         """Requests may come."""
         if self.only is not None:
             self.only.begin()
 
-    async def put(self, settings: Settings) -> None:
+    async def put(self, settings: Settings, within_s: float = STARTS_S) -> None:
         """Bring all to what the settings want; what takes long goes on meanwhile."""
         wanted = {each.name: each for each in settings.clusters}
         if self._retry_task is None:
@@ -194,7 +196,7 @@ class Clusters:
         self._route()
         tasks = [self._spawn(self._bring(member), member) for member in changed]
         if tasks:
-            await asyncio.wait(tasks, timeout=STARTS_S)
+            await asyncio.wait(tasks, timeout=within_s)
 
     def _add(self, wanted: ClusterSettings) -> Member:
         member = self._members[wanted.name] = Member(wanted)
@@ -252,12 +254,6 @@ class Clusters:
             change.commit()
             member.in_force = wanted
             return
-        store = settings.flow_control.store
-        if cluster is not None and store and store == cluster.settings.flow_control.store:
-            raise OperatorError(
-                f"flowControl: what has the store {store} has to be removed, or the proxy started"
-                " again, before it can be another"
-            )
         new = await self._started(wanted, settings, cluster)
         member.cluster, member.in_force = new, wanted
         if self._members.get(wanted.name) is not member:  # removed meanwhile
@@ -387,15 +383,11 @@ def is_another(before: Settings, after: Settings) -> bool:
     Objects of one source do not take the place of those of another.
     """
     was, will_be = before.flow_control, after.flow_control
-    if (was.store, was.kubernetes, was.hash_seed) != (
-        will_be.store,
-        will_be.kubernetes,
-        will_be.hash_seed,
-    ):
+    if (was.kubernetes, was.hash_seed) != (will_be.kubernetes, will_be.hash_seed):
         return True
-    if was.store is None and not was.kubernetes.is_enabled:
+    if not was.kubernetes.is_enabled:
         return False
-    # The built-in objects with which these begin.
+    # The built-in objects, which serve until an API answers.
     return (was.suggested_objects, before.preset) != (will_be.suggested_objects, after.preset)
 
 

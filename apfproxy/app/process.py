@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from apfproxy import build
 from apfproxy.app.admin_listener import AdminListener, AdminParts
 from apfproxy.app.change import prepare_all
-from apfproxy.app.clusters import Clusters
+from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
 from apfproxy.app.descriptors import DescriptorWatch
 from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets
 from apfproxy.app.listener_tls import ListenerTls
@@ -91,6 +91,7 @@ class ProxyProcess:
         self._file = file or SettingsFile(None, lambda: self.settings)
         self.service = Service(manager)
         self._addresses = OwnAddresses(given or GivenSockets())
+        self._is_successor = given is not None and given.ready >= 0
         loop = asyncio.get_running_loop()
         self.faults = Faults()
         self.faults.watch(loop)
@@ -148,7 +149,9 @@ class ProxyProcess:
         """
         try:
             self.observation.open()
-            await self.clusters.start(self.settings)
+            await self.clusters.start(
+                self.settings, SUCCESSORS_STARTS_S if self._is_successor else STARTS_S
+            )
             await self._listen()
         except BaseException:
             await self.stop()
@@ -198,7 +201,7 @@ class ProxyProcess:
 
     def _heritage(self) -> Heritage:
         """What a successor gets; OperatorError if there can be none."""
-        if self.settings.flow_control.store is not None:
+        if self.settings.flow_control.store is not None and self.clusters.only is not None:
             raise OperatorError(
                 "only one process can have the store (flowControl.store); restart this one"
             )
