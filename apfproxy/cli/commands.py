@@ -26,6 +26,7 @@ OUTPUT_ERRORS = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG,
 EPILOG = f"""\b
 Examples:
   apfproxy serve --upstream http://127.0.0.1:8000 --listen 127.0.0.1:8080
+  apfproxy serve --upstream https://10.0.0.1:6443 --upstream https://10.0.0.2:6443
   apfproxy apiserver --listen 127.0.0.1:6443
 
 Each flag is also a variable, APFPROXY_COMMAND_FLAG: --log-level of serve is
@@ -42,7 +43,7 @@ COMMANDS = {
     "init": "Write settings, manifests and the steps to try them.",
     "limits": "Show how the seats are divided among the priority levels.",
     "odds": "Compute the odds that large flows crowd out a small one.",
-    "serve": "Forward requests to a server, with flow control.",
+    "serve": "Forward requests to one or more servers, with flow control.",
     "simulate": "Replay requests through one or two configurations.",
     "top": "Show levels, queues and flows of a running proxy.",
 }
@@ -105,8 +106,9 @@ def cli(context: click.Context) -> None:
     """Give any HTTP API server the flow control of kube-apiserver.
 
     apfproxy is a reverse proxy.  It classifies each request with FlowSchemas, limits it by the
-    seats of its priority level, queues it fairly among the flows there, and forwards it.  With it
-    comes a small Kubernetes API server, for tests of the proxy and of clients.
+    seats of its priority level, queues it fairly among the flows there, and forwards it to the
+    server behind, or as a gateway to one of several, of one cluster or of many.  With it comes a
+    small Kubernetes API server, for tests of the proxy and of clients.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)

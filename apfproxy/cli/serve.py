@@ -66,6 +66,8 @@ Examples:
   apfproxy serve --upstream http://127.0.0.1:8000 --listen :8080
   apfproxy serve --upstream https://10.0.0.1:6443 --upstream-ca-file ca.crt --listen :8443 \\
       --tls-cert-file server.crt --tls-private-key-file server.key
+  apfproxy serve --upstream https://10.0.0.1:6443 --upstream https://10.0.0.2:6443 \\
+      --per-endpoint 200
   apfproxy serve --settings apfproxy.yaml --objects objects/
   apfproxy serve --upstream http://127.0.0.1:8000 --store objects.db
   apfproxy serve --upstream http://127.0.0.1:8000 --objects-from-kubernetes
@@ -271,7 +273,12 @@ FILE = click.Path(exists=True, dir_okay=False)
     help="YAML file that can hold every setting; flags win over it.",
 )
 def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as click gives them
-    """Forward requests to a server, with flow control."""
+    """Forward requests to one or more servers, with flow control.
+
+    Several servers of one API are several --upstream, a DNS name, or a Service: requests go to
+    those that are well.  A settings file can also have several clusters, each with its own
+    servers, users and seats.
+    """
     file = SettingsFile(settings_path, partial(read_settings, settings_path, flags))
     try:
         settings = file.read()

@@ -35,6 +35,17 @@ def test_settings(tmp_path: Path, kind: str) -> None:
     assert "serverConcurrencyLimit:" in (tmp_path / "new/directory/apfproxy.yaml").read_text()
 
 
+def test_clusters(tmp_path: Path) -> None:
+    """Each cluster of the second settings of `gateway` can be used, but for the files it names."""
+    assert 0 == main(["init", "gateway", str(tmp_path)])
+    settings = load_settings(tmp_path / "clusters.yaml")
+
+    check_combination(settings)
+    assert {"blue": (), "green": (), "shop": ()} == {
+        cluster.name: cluster.problems for cluster in settings.clusters
+    }
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_manifests(tmp_path: Path, kind: str) -> None:
     """Kubernetes would take the manifests."""

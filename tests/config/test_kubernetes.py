@@ -228,7 +228,10 @@ def test_settings_start_a_proxy(manifests: Manifests, tmp_path: Path) -> None:
     authority.issue("server", usage="server").write(tmp_path / "tls", "tls")
     authority.write(tmp_path / "account")
     (tmp_path / "account" / "token").write_text("token")
-    (tmp_path / "settings" / "apfproxy.yaml").write_text(settings_of(manifests))
+    settings = yaml.safe_load(settings_of(manifests))
+    if "service" in settings["upstream"]:  # of the pod's API, as the objects are
+        settings["upstream"]["service"]["kubeconfig"] = str(tmp_path / "kubeconfig")
+    (tmp_path / "settings" / "apfproxy.yaml").write_text(yaml.safe_dump(settings))
     with running("apiserver", "--listen", "127.0.0.1:0") as port:
         (tmp_path / "kubeconfig").write_text(
             "{current-context: a, contexts: [{name: a, context: {cluster: a, user: ''}}],"
@@ -243,3 +246,17 @@ def test_settings_start_a_proxy(manifests: Manifests, tmp_path: Path) -> None:
             statuses = {path: ask(admin_port, path)[0] for path in ("/livez", "/readyz")}
 
     assert {"/livez": 200, "/readyz": 200} == statuses
+
+
+def test_rights_to_follow_endpoints(manifests: Manifests) -> None:
+    """Who follows the EndpointSlices of a Service may do so, by a file of its own."""
+    settings = yaml.safe_load(settings_of(manifests))
+    service = settings["upstream"].get("service")
+    role, binding = yaml.safe_load_all((FOLDER / "rbac" / "endpoints.yaml").read_text())
+    account = of_kind(manifests, "ServiceAccount")["metadata"]
+
+    assert [] == [*problems_of(role), *problems_of(binding)]
+    assert service is None or service["namespace"] == role["metadata"]["namespace"]
+    assert [(account["name"], account["namespace"])] == [
+        (subject["name"], subject["namespace"]) for subject in binding["subjects"]
+    ]

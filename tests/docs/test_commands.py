@@ -15,6 +15,7 @@ FLAGS_OF_OTHERS = {
     "--bind-address": "kube-apiserver",
     "--disable-admission-plugins": "kube-apiserver",
     "--enable-priority-and-fairness": "kube-apiserver",
+    "--goaway-chance": "kube-apiserver",
     "--health-cmd": "docker",
     "--max-mutating-requests-inflight": "kube-apiserver",
     "--max-requests-inflight": "kube-apiserver",

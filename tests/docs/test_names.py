@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,9 @@ from apfproxy.app.process import ProxyProcess
 from apfproxy.app.settings_checks import check_identities
 from apfproxy.cli.main import main
 from apfproxy.settings import Address
+from apfproxy.sources.cluster_settings import Section
 from apfproxy.sources.settings_file import parse_settings
-from apfproxy.sources.settings_reader import setting_paths
+from apfproxy.sources.settings_reader import setting_key, setting_paths
 from tests.app.test_process import settings_for
 from tests.config.test_metric_names import metrics_page
 from tests.docs.pages import ROOT, SPAN, Page, page, pages, table
@@ -37,7 +39,8 @@ each_page = pytest.mark.parametrize("document", pages(), ids=[each.name for each
 @cache
 def setting_names() -> set[str]:
     """Every way to name a setting or a section: any run of the parts of its path."""
-    paths = [path.split(".") for path in setting_paths()]
+    of_cluster = [setting_key(each) for each in fields(Section)]
+    paths = [path.split(".") for path in (*setting_paths(), *of_cluster)]
     return {
         ".".join(path[start:end])
         for path in paths
