@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.app.cluster import Cluster
@@ -187,7 +188,7 @@ class Clusters:
         changed: list[Member] = []
         for name, each in wanted.items():
             member = self._members.get(name) or self._add(each)
-            if member.in_force != each:
+            if member.in_force != each or member.changing.locked():
                 member.wanted = each
                 changed.append(member)
             elif member.problem:
@@ -231,11 +232,10 @@ class Clusters:
             if problem and problem != member.problem:
                 for line in problem.splitlines():
                     logger.error("cluster %s: %s", wanted.name, line)
-                logger.error(
-                    "cluster %s %s",
-                    wanted.name,
-                    "cannot be used" if member.cluster is None else "stays as it was",
-                )
+                outcome = "cannot be used" if member.cluster is None else "stays as it was"
+                logger.error("cluster %s %s", wanted.name, outcome)
+                text = f"{wanted.name}: {outcome}: {'; '.join(problem.splitlines())}"
+                self._events.record(time.time(), text, is_error=True)
             member.problem = problem
             if self._members.get(wanted.name) is member:
                 self._route()

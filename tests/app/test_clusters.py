@@ -17,6 +17,27 @@ if TYPE_CHECKING:
 A, B = {"name": "a", "hosts": ["a.test"]}, {"name": "b", "hosts": ["b.test"]}
 
 
+def silent_api(folder: Path) -> tuple[Origin, dict[str, object]]:
+    """A Kubernetes API that accepts connections and answers nothing, and settings that name it."""
+    origin = Origin(reads=False)
+    origin.start()
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "clusters": [
+                    {"name": "k", "cluster": {"server": f"http://127.0.0.1:{origin.port}"}}
+                ],
+                "contexts": [{"name": "k", "context": {"cluster": "k", "user": "u"}}],
+                "users": [{"name": "u", "user": {}}],
+                "current-context": "k",
+            }
+        )
+    )
+    kubernetes = {"enabled": True, "kubeconfig": str(kubeconfig), "firstSyncTimeout": "30s"}
+    return origin, kubernetes
+
+
 @on_uvloop
 async def test_a_cluster_that_cannot_be_used(tmp_path: Path) -> None:
     """It answers 503 alone, until what it names is there; nobody learns of paths."""
@@ -131,22 +152,7 @@ async def test_a_change_that_cannot_be_used(tmp_path: Path) -> None:
 @on_uvloop
 async def test_one_cluster_starts_slowly(tmp_path: Path) -> None:
     """The others do not wait for it; its requests are told to come back soon."""
-    origin = Origin(reads=False)
-    origin.start()
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        json.dumps(
-            {
-                "clusters": [
-                    {"name": "k", "cluster": {"server": f"http://127.0.0.1:{origin.port}"}}
-                ],
-                "contexts": [{"name": "k", "context": {"cluster": "k", "user": "u"}}],
-                "users": [{"name": "u", "user": {}}],
-                "current-context": "k",
-            }
-        )
-    )
-    kubernetes = {"enabled": True, "kubeconfig": str(kubeconfig), "firstSyncTimeout": "30s"}
+    origin, kubernetes = silent_api(tmp_path)
     async with gateway(tmp_path, A, {**B, "flowControl": {"kubernetes": kubernetes}}) as scene:
         assert (200, "a / a.test") == await scene.asked("a.test")
         answer = await scene.ask(get("b.test"))
@@ -193,3 +199,24 @@ async def test_drain_ends_all_clusters(tmp_path: Path) -> None:
 
         assert [b"ok"] * 2 == [(await client.read_answer()).body for client in clients]
         await draining
+
+
+@on_uvloop
+async def test_settings_change_while_others_are_put_in_force(tmp_path: Path) -> None:
+    """The last ones count, also where they are those from before."""
+    origin, kubernetes = silent_api(tmp_path)
+    async with gateway(tmp_path, A) as scene:
+        first = scene.member("a").cluster
+        await scene.reload({**A, "flowControl": {"kubernetes": kubernetes}})
+        assert first is scene.member("a").cluster
+        await scene.reload(A)
+        scene.process.hurry(lambda: None)
+
+        def is_last() -> bool:
+            cluster = scene.member("a").cluster
+            is_of_files = not cluster.settings.flow_control.kubernetes.is_enabled
+            return cluster is not first and is_of_files
+
+        await until(is_last)
+        assert (200, "a / a.test") == await scene.asked("a.test")
+        await origin.stop()
