@@ -115,7 +115,7 @@ class Cluster:
             self.counters,
             loop,
             clock.now_ns,
-            own_token=lambda: self.identities.own_token,
+            own_lines=lambda: self.identities.own_lines,
             on_change=self._fit_limit,
         )
         self._rebalancing = Rebalancing(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.app.settings_checks import check_identities, warnings
 from apfproxy.authn.api_keys import ApiKeys, BasicKeys
+from apfproxy.authn.assertion import front_proxy_lines
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
 from apfproxy.authn.impersonation import Impersonations
@@ -25,7 +26,8 @@ from apfproxy.errors import OperatorError
 from apfproxy.proxy.identification import Identification
 from apfproxy.proxy.tls import ClientTls, ServerTls
 from apfproxy.proxy.tls_files import TlsError, TlsFile, certificates_in
-from apfproxy.settings import ANONYMOUS
+from apfproxy.request.user import AUTHENTICATED_GROUP, User
+from apfproxy.settings import ANONYMOUS, FRONT_PROXY
 from apfproxy.sources.file_changes import FileChanges
 from apfproxy.sources.token_file import TokenFile
 
@@ -53,6 +55,9 @@ if TYPE_CHECKING:
 
 TOKEN = "token"  # noqa: S105 - a kind of review
 ACCESS = "access"
+
+OWN_USER = User("apfproxy", (AUTHENTICATED_GROUP,))
+"""Who asks servers how they are, by the word of a front proxy; any user may, by default."""
 
 logger = logging.getLogger(__name__)
 
@@ -118,9 +123,14 @@ class Identities:
         return Identification(self.authenticator, certificates, self.server_tls, self.client_tls)
 
     @property
-    def own_token(self) -> bytes:
-        """The proxy's own bearer token towards the servers; b"" for none."""
-        return self._own_token
+    def own_lines(self) -> bytes:
+        """Header lines by which the proxy says who it is when it asks servers how they are.
+
+        As a front proxy it has to name a user: its certificate alone is nobody's.
+        """
+        if self._settings.upstream.identity == FRONT_PROXY:
+            return front_proxy_lines(OWN_USER)
+        return b"Authorization: Bearer %b\r\n" % self._own_token if self._own_token else b""
 
     @property
     def can_fail(self) -> bool:

@@ -122,8 +122,8 @@ class WatchOwner(Protocol):
     def draw(self) -> float:
         """A random number of [0, 1)."""
 
-    def own_token(self) -> bytes:
-        """The proxy's own bearer token; b"" for none."""
+    def own_lines(self) -> bytes:
+        """Header lines that say who the proxy is; b"" for none."""
 
     def judge(self) -> None:
         """Something is known of an endpoint."""
@@ -482,7 +482,7 @@ class EndpointWatch:
     def _question(self, method: str, path: str) -> bytes:
         settings = self._owner.rules.settings
         host = settings.host_header or settings.address.authority
-        return question(method, path, host, self._owner.own_token() if method == "GET" else b"")
+        return question(method, path, host, self._owner.own_lines() if method == "GET" else b"")
 
     def _on_good_check(self, now_ns: int) -> None:
         self._good += 1

@@ -89,19 +89,17 @@ async def status_of(connection: UpstreamConnection, asked: bytes, limit_s: float
         transport.abort()
 
 
-def question(method: str, path: str, host: str, token: bytes = b"") -> bytes:
+def question(method: str, path: str, host: str, lines: bytes = b"") -> bytes:
     """The bytes of a request without a body.
 
     Args:
         method: GET or HEAD.
         path: The target.
         host: The Host field.
-        token: The proxy's own bearer token; b"" for none.
+        lines: Further header lines, each with its CRLF.
     """
     head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: apfproxy\r\n".encode()
-    if token:
-        head += b"Authorization: Bearer %b\r\n" % token
-    return head + b"Connection: close\r\n\r\n"
+    return head + lines + b"Connection: close\r\n\r\n"
 
 
 def is_well(status: int) -> bool:

@@ -50,7 +50,7 @@ class UpstreamWatch:
         counters: Of the cluster.
         loop: On which it looks.
         now_ns: The clock.
-        own_token: The proxy's own bearer token; b"" for none.
+        own_lines: Header lines that say who the proxy is; b"" for none.
         on_change: Called soon after the endpoints, or the state of one, have changed.
         unix_s: The time since 1970.
 
@@ -72,7 +72,7 @@ class UpstreamWatch:
         loop: asyncio.AbstractEventLoop,
         now_ns: Callable[[], int],
         *,
-        own_token: Callable[[], bytes] = bytes,
+        own_lines: Callable[[], bytes] = bytes,
         on_change: Callable[[], None] = lambda: None,
         unix_s: Callable[[], float] = time.time,
     ) -> None:
@@ -83,7 +83,7 @@ class UpstreamWatch:
         self.now_ns = now_ns
         self.unix_s = unix_s
         self.draw: Callable[[], float] = random.random
-        self.own_token = own_token
+        self.own_lines = own_lines
         self._on_change = on_change
         self._tells_soon = False
         self._looking = Recurring(
@@ -137,7 +137,8 @@ class UpstreamWatch:
         if self.state != FAILING:
             return self._looking.problem()
         lasts_s = (self.now_ns() - self._since_ns) // NS_PER_S
-        return f"{self.address}: {self.problem} (for {lasts_s} s)"
+        where = f"{self.address}: " if self.rules.is_alone else ""
+        return f"{where}{self.problem} (for {lasts_s} s)"
 
     def out(self) -> str | None:
         """As the health pages say it: which of several endpoints are out, and why."""

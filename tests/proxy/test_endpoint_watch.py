@@ -302,7 +302,7 @@ async def test_checks_of_several() -> None:
     [asked] = {*a.asked, *b.asked, *c.asked}
     assert (
         b"GET /readyz HTTP/1.1\r\nHost: h:1\r\nUser-Agent: apfproxy\r\n"
-        b"Authorization: Bearer the proxy's own\r\nConnection: close\r\n\r\n"
+        b"Authorization: Bearer own\r\nConnection: close\r\n\r\n"
     ) == asked
 
 

@@ -67,12 +67,12 @@ def test_answer(answer: bytes, *, expected: int | str, is_bit_by_bit: bool) -> N
     assert [question("GET", "/readyz", "a.example")] == asked
 
 
-def test_token() -> None:
-    """The proxy says who it is where it has a token of its own."""
+def test_lines() -> None:
+    """The proxy may say who it is."""
     assert (
         b"HEAD / HTTP/1.1\r\nHost: h\r\nUser-Agent: apfproxy\r\nAuthorization: Bearer secret\r\n"
         b"Connection: close\r\n\r\n"
-    ) == question("HEAD", "/", "h", b"secret")
+    ) == question("HEAD", "/", "h", b"Authorization: Bearer secret\r\n")
 
 
 @pytest.mark.parametrize(

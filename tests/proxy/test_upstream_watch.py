@@ -44,7 +44,7 @@ async def test_whole() -> None:
     )
     assert (FAILING, 1111.0, problem) == (watch.state, watch.since_unix_s, watch.problem)
     scene.now_ns += 3 * S
-    assert f"http://h:1: {problem} (for 3 s)" == watch.health()
+    assert f"{problem} (for 3 s)" == watch.health()
     b.status = 200
     await scene.look(5)
 

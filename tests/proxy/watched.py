@@ -160,7 +160,7 @@ class Scene:
             self.counters,
             loop,
             lambda: self.now_ns,
-            own_token=lambda: b"the proxy's own",
+            own_lines=lambda: b"Authorization: Bearer own\r\n",
             on_change=self._note_change,
             unix_s=lambda: 1000.0 + self.now_ns / S,
         )
