@@ -43,6 +43,7 @@ LATER_VALUES = {
     ("reason", "long-running"),
     ("class", "5xx"),
     ("state", "active"),
+    ("name", "servers"),
 }
 """Values that are not on the page before they are needed."""
 
