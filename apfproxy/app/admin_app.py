@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.app.object_source import source_text
@@ -11,71 +13,149 @@ from apfproxy.app.settings_checks import verifies_users
 from apfproxy.app.web_runner import WebRunner
 from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
-from apfproxy.observe.admin import build_admin_app
+from apfproxy.observe.admin import build_admin_app, build_clusters_app, cluster_routes
 from apfproxy.observe.endpoint_state import endpoint_views
 from apfproxy.observe.explain_page import NOT_ENFORCED, explain_route
+from apfproxy.observe.live_page import LivePage
 from apfproxy.observe.live_state import LiveInputs
+from apfproxy.observe.overview import Overview, Place
+from apfproxy.observe.several_clusters import Pages, SeveralClusters
 from apfproxy.observe.upstream_state import upstream_state
 from apfproxy.settings import OBSERVE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aiohttp import web
+
     from apfproxy.app.admin_listener import AdminParts
+    from apfproxy.app.cluster import Cluster
     from apfproxy.app.places import Places
+    from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.level_summary import LevelsSummary
     from apfproxy.observe.live_history import LiveHistory
     from apfproxy.observe.metrics import MetricsPage
+    from apfproxy.proxy.pool import Pool
+    from apfproxy.proxy.upstream_watch import UpstreamWatch
 
 SHUTDOWN_S = 1.0
 """For a scrape that is under way; the listener closes last, when there is nothing more to see."""
 
 
 def admin_runner(
-    parts: AdminParts, metrics: MetricsPage, history: LiveHistory, places: Places
+    parts: AdminParts, metrics: MetricsPage, history: LiveHistory | None, places: Places
 ) -> WebRunner:
-    """Put the pages together."""
-
-    def enforcement() -> str:
-        return parts.settings().flow_control.enforcement
-
-    def summary() -> LevelsSummary:
-        settings = parts.settings()
-        return summarize_levels(
-            parts.cluster.controller,
-            knows_users=verifies_users(settings),
-            is_plain=PRESETS[settings.preset].is_plain,
+    """Put the pages together; `history` is that of the only cluster."""
+    only = parts.clusters.only
+    if only is None:
+        overview = Overview(lambda: places_of(parts), time.monotonic_ns)
+        several = SeveralClusters(
+            lambda: places_of(parts), lambda served: pages_of(parts, served.cluster), overview
         )
-
-    explain_page = explain_route(
-        parts.cluster.controller,
-        parts.cluster.costs,
-        lambda method, target: request_of_line(method, target, parts.settings()),
-        lambda: (NOT_ENFORCED,) if enforcement() == OBSERVE else (),
-        lambda: PRESETS[parts.settings().preset],
-    )
-    app = build_admin_app(
-        parts.cluster.controller,
-        metrics,
-        parts.health,
-        lambda: time.time_ns() - parts.clock.now_ns(),
-        parts.api_routes,
-        LiveInputs(
-            enforcement=enforcement,
-            events=parts.events,
-            top_flows=parts.flows,
-            history=history,
-            health=parts.health,
-            counters=parts.cluster.counters,
-            started_s=parts.started_s,
-            source=lambda: source_text(parts.settings().flow_control),
-            upstream=lambda: upstream_state(
-                parts.cluster.upstream,
-                parts.cluster.served.pool,
-                parts.settings().flow_control.per_endpoint,
-            ),
-        ),
-        parts.top_flows,
-        explain_page,
-        summary,
-        lambda: endpoint_views(parts.cluster.upstream, parts.cluster.served.pool),
-    )
+        app = build_clusters_app(several, metrics, parts.health)
+    else:
+        app = build_admin_app(
+            only.controller,
+            metrics,
+            parts.health,
+            partial(wall_offset_ns, parts),
+            parts.api_routes,
+            live_inputs(parts, only, history),
+            lambda: parts.observation.top_flows(only.served),
+            explain_page_of(only),
+            partial(summary_of, only),
+            lambda: endpoint_views(only.upstream, only.served.pool),
+        )
     return WebRunner(app, places, shutdown_s=SHUTDOWN_S)
+
+
+def wall_offset_ns(parts: AdminParts) -> int:
+    """Nanoseconds since 1970 less the process's clock."""
+    return time.time_ns() - parts.clock.now_ns()
+
+
+def live_inputs(parts: AdminParts, cluster: Cluster, history: LiveHistory | None) -> LiveInputs:
+    """What the live page of a cluster shows."""
+    return LiveInputs(
+        enforcement=lambda: cluster.settings.flow_control.enforcement,
+        events=parts.events,
+        top_flows=lambda: parts.observation.flows(cluster.served),
+        history=history,
+        health=parts.health,
+        counters=cluster.counters,
+        started_s=parts.started_s,
+        source=lambda: source_text(cluster.settings.flow_control),
+        upstream=lambda: upstream_state(
+            cluster.upstream, cluster.served.pool, cluster.settings.flow_control.per_endpoint
+        ),
+        cluster=cluster.name,
+    )
+
+
+def summary_of(cluster: Cluster) -> LevelsSummary:
+    """How the seats of a cluster are divided."""
+    settings = cluster.settings
+    return summarize_levels(
+        cluster.controller,
+        knows_users=verifies_users(settings),
+        is_plain=PRESETS[settings.preset].is_plain,
+    )
+
+
+def explain_page_of(cluster: Cluster) -> web.RouteDef:
+    """What would happen to a request of a cluster."""
+    return explain_route(
+        cluster.controller,
+        cluster.costs,
+        lambda method, target: request_of_line(method, target, cluster.settings),
+        lambda: (NOT_ENFORCED,) if cluster.settings.flow_control.enforcement == OBSERVE else (),
+        lambda: PRESETS[cluster.settings.preset],
+    )
+
+
+# Several clusters.
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A cluster that serves, for the overview."""
+
+    cluster: Cluster
+
+    @property
+    def controller(self) -> Controller:
+        """Its flow control."""
+        return self.cluster.controller
+
+    @property
+    def upstream(self) -> UpstreamWatch:
+        """What is known of its servers."""
+        return self.cluster.upstream
+
+    @property
+    def pool(self) -> Pool:
+        """The connections to them."""
+        return self.cluster.served.pool
+
+
+def places_of(parts: AdminParts) -> Iterator[Place]:
+    """All clusters that the settings name."""
+    for member in parts.clusters.members:
+        wanted, cluster = member.wanted, member.cluster
+        where = ", ".join((*wanted.hosts, *filter(None, (wanted.path_prefix,))))
+        serving = None if cluster is None else Served(cluster)
+        yield Place(wanted.name, where, serving, member.problem)
+
+
+def pages_of(parts: AdminParts, cluster: Cluster) -> Pages:
+    """The pages of one of several clusters."""
+    live = LivePage(cluster.controller, live_inputs(parts, cluster, None))
+    _, routes = cluster_routes(
+        cluster.controller,
+        partial(wall_offset_ns, parts),
+        lambda: parts.observation.top_flows(cluster.served),
+        explain_page_of(cluster),
+        partial(summary_of, cluster),
+        lambda: endpoint_views(cluster.upstream, cluster.served.pool),
+    )
+    return Pages(live, {each.path: each.handler for each in (*routes, *live.routes())})

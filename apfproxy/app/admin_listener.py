@@ -7,7 +7,7 @@ import importlib
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from apfproxy.app.listening import Listener
 from apfproxy.app.probes import Probes
@@ -17,41 +17,40 @@ from apfproxy.observe.live_history import SAMPLE_S, LiveHistory
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from aiohttp import web
 
-    from apfproxy.app.cluster import Cluster
+    from apfproxy.app.clusters import Clusters
     from apfproxy.app.descriptors import DescriptorWatch
+    from apfproxy.app.observation import Observation
     from apfproxy.app.places import Places
     from apfproxy.app.web_runner import WebRunner
     from apfproxy.clock import Clock
     from apfproxy.faults import Faults
-    from apfproxy.observe.access_log import AccessLog
     from apfproxy.observe.configuration_events import ConfigurationEvents
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.metrics import MetricsPage
-    from apfproxy.observe.top_flows import TopFlows
+    from apfproxy.proxy.counters import ListenerCounters
     from apfproxy.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminParts:
-    """What the pages show; `settings` gives those in force, `flows` the top flows.
+    """What the pages show; `settings` gives those in force.
 
     `started_s` is when the process began, in seconds since 1970.
     """
 
     settings: Callable[[], Settings]
     clock: Clock
-    cluster: Cluster
+    clusters: Clusters
+    counters: ListenerCounters
+    observation: Observation
     health: HealthRegistry
     faults: Faults
     descriptors: DescriptorWatch
     events: ConfigurationEvents
-    access_log: Callable[[], AccessLog | None]
-    top_flows: Callable[[], TopFlows | None]
-    flows: Callable[[], Iterable[Mapping[str, Any]]]
     api_routes: tuple[web.RouteDef, ...]
     started_s: float
 
@@ -62,8 +61,11 @@ class AdminListener:
     def __init__(self, parts: AdminParts, places: Places) -> None:
         self._parts = parts
         self._places = places
-        self._history = LiveHistory(
-            parts.cluster.controller, time.monotonic_ns(), parts.cluster.counters
+        only = parts.clusters.only
+        self._history = (
+            None
+            if only is None  # 100 clusters would have 70 MB of histories, which nobody looks at
+            else LiveHistory(only.controller, time.monotonic_ns(), only.counters)
         )
         loop = asyncio.get_running_loop()
         self._sampling = Recurring(Part.LIVE_PAGE, loop, SAMPLE_S, math.inf, self._sample)
@@ -85,7 +87,8 @@ class AdminListener:
     async def start(self, listeners: Sequence[socket.socket]) -> None:
         """Accept what comes to listening sockets, which are closed at the end."""
         await self._listener.start(listeners)
-        self._sampling.start()
+        if self._history is not None:
+            self._sampling.start()
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; connections go on."""
@@ -117,4 +120,5 @@ class AdminListener:
         return runner.protocol
 
     def _sample(self) -> None:
+        assert self._history is not None
         self._history.sample(time.monotonic_ns(), time.time())

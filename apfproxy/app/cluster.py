@@ -78,7 +78,7 @@ class Cluster:
         self.settings = settings
         self._health = health
         self._events = events
-        self._clock = clock = listener.clock
+        self.clock = clock = listener.clock
         loop = listener.loop
         flow_control = settings.flow_control
         seed = flow_control.hash_seed
@@ -298,5 +298,5 @@ class Cluster:
 
     def _note_limits(self) -> None:
         self.kinds.set_limits(
-            self._clock.now_ns(), self.controller.waiting_limit, self.controller.executing_limit
+            self.clock.now_ns(), self.controller.waiting_limit, self.controller.executing_limit
         )

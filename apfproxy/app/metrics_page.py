@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from apfproxy.observe.authentication_metrics import authentication_families
 from apfproxy.observe.endpoint_state import endpoint_views
 from apfproxy.observe.families import NO_LABELS, counter
-from apfproxy.observe.metrics import MetricsPage
+from apfproxy.observe.listener_metrics import listener_families, unrouted_families
+from apfproxy.observe.metrics import ClusterParts, MetricsPage
 from apfproxy.observe.object_metrics import object_families
 from apfproxy.observe.process_metrics import (
     access_log_families,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from apfproxy.app.admin_listener import AdminParts
+    from apfproxy.app.cluster import Cluster
     from apfproxy.app.descriptors import DescriptorWatch
     from apfproxy.app.places import Places
     from apfproxy.observe.metrics import Families
@@ -36,38 +38,51 @@ if TYPE_CHECKING:
 def metrics_page(parts: AdminParts, places: Places) -> MetricsPage:
     """Put the page together."""
     return MetricsPage(
-        parts.clock,
-        parts.cluster.controller,
-        parts.cluster.kinds,
-        parts.cluster.counters,
-        parts.cluster.served.pool,
-        parts.cluster.config_status,
+        lambda: {each.name: cluster_parts(each) for each in parts.clusters},
         (*_families(parts), partial(admin_families, places)),
         is_full=lambda: parts.settings().metrics == FULL,
-        endpoints=lambda: endpoint_views(parts.cluster.upstream, parts.cluster.served.pool),
+    )
+
+
+def cluster_parts(cluster: Cluster) -> ClusterParts:
+    """What the page has of a cluster."""
+    pool = cluster.served.pool
+    return ClusterParts(
+        clock=cluster.clock,
+        controller=cluster.controller,
+        kind_meter=cluster.kinds,
+        counters=cluster.counters,
+        pool=pool,
+        config_status=cluster.config_status,
+        endpoints=lambda: endpoint_views(cluster.upstream, pool),
+        others=(
+            partial(object_families, cluster.controller),
+            partial(of_identities, cluster),
+            partial(upstream_families, cluster.upstream),
+            lambda: certificate_families(cluster.identities.expiries(), time.time()),
+        ),
     )
 
 
 def _families(parts: AdminParts) -> Iterator[Families]:
-    yield partial(object_families, parts.cluster.controller)
-    yield partial(of_identities, parts)
+    yield partial(listener_families, parts.counters)
+    if parts.clusters.only is None:
+        yield partial(unrouted_families, parts.counters)
     yield partial(of_access_log, parts)
     yield partial(health_families, parts.health)
-    yield partial(upstream_families, parts.cluster.upstream)
-    yield lambda: certificate_families(parts.cluster.identities.expiries(), time.time())
     yield partial(descriptor_families, parts.descriptors)
     yield partial(fault_families, parts.faults)
 
 
-def of_identities(parts: AdminParts) -> Iterator[Metric]:
+def of_identities(cluster: Cluster) -> Iterator[Metric]:
     """Those of the identities in force."""
-    identities = parts.cluster.identities
+    identities = cluster.identities
     return authentication_families(identities.authenticator.counters, identities.review_apis)
 
 
 def of_access_log(parts: AdminParts) -> Iterator[Metric]:
     """Those of the access log in force, if there is one."""
-    access_log = parts.access_log()
+    access_log = parts.observation.access_log
     return iter(()) if access_log is None else access_log_families(access_log)
 
 

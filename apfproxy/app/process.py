@@ -178,19 +178,18 @@ class ProxyProcess:
             return
         limit = min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART)
         places = Places("admin", limit, self.clock.now_ns)
-        cluster = self.cluster
-        api = cluster.objects.api
+        only = self.clusters.only
+        api = None if only is None else only.objects.api
         parts = AdminParts(
             settings=lambda: self.settings,
             clock=self.clock,
-            cluster=cluster,
+            clusters=self.clusters,
+            counters=self.counters,
+            observation=self.observation,
             health=self.health,
             faults=self.faults,
             descriptors=self.descriptors,
             events=self.configuration_events,
-            access_log=lambda: self.observation.access_log,
-            top_flows=lambda: self.observation.top_flows(cluster.served),
-            flows=lambda: self.observation.flows(cluster.served),
             api_routes=() if api is None else tuple(api.routes()),
             started_s=self._started_s,
         )

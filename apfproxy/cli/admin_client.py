@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -25,6 +26,11 @@ Shape = TypeVar("Shape")
 
 MAX_SHOWN = 300
 """Characters of an error's text that are passed on."""
+
+
+def of_cluster(cluster: str | None, target: str) -> str:
+    """The address of a page of one of several clusters; None for that of a proxy with one."""
+    return target if cluster is None else f"/clusters/{quote(cluster, safe='')}{target}"
 
 
 def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
@@ -86,6 +92,8 @@ def answer_json(url: str, status: int, body: bytes) -> Any:  # noqa: ANN401 - an
     if status != http.client.OK:
         text = " ".join(body[:MAX_SHOWN].decode(errors="replace").split())
         said = "".join(letter if letter.isprintable() else "?" for letter in text)
+        if said.startswith("cluster: "):
+            raise CommandError(f"{url}: {said}")
         if status == http.client.NOT_FOUND:
             said = "it has no such page; is that the admin listener of a proxy of this version?"
         raise CommandError(f"{url} answers {status}: {said}")

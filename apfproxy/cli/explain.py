@@ -13,12 +13,12 @@ import msgspec
 from apfproxy.api.flowcontrol.header_names import LONGEST_HEADER_NAME
 from apfproxy.app.raw_request import RawRequest, read_raw_request, request_of_line
 from apfproxy.authn.impersonation import effective
-from apfproxy.cli.admin_client import fetch_as
+from apfproxy.cli.admin_client import fetch_as, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.explain_uid import explain_uids
 from apfproxy.cli.explanation_text import explanation_lines
 from apfproxy.cli.offline import is_offline, objects_options, offline_controller
-from apfproxy.cli.parameters import Parsed, admin_option, output_option
+from apfproxy.cli.parameters import Parsed, admin_option, cluster_option, output_option
 from apfproxy.flowcontrol.added_distinguisher import LONGEST_VALUE
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
@@ -100,6 +100,7 @@ Examples:
     help="The proxy's setting flowControl.hashSeed, if it has one.",
 )
 @admin_option
+@cluster_option
 @output_option
 @click.option(
     "-v", "--verbose", is_flag=True, help="Show the failures of all rules, not only the first."
@@ -117,6 +118,7 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     uids: tuple[str, ...],
     hash_seed: int | None,
     admin: Address,
+    cluster: str | None,
     output: str,
     verbose: bool,
     offline: bool,
@@ -141,7 +143,7 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     if uids:
         if any((words, verb, path, namespace, all_namespaces, user, groups, headers, hash_seed)):
             raise click.UsageError("--uid asks about an object, not a request: leave out the rest")
-        return explain_uids(uids, None if asks_no_proxy else admin, objects, output)
+        return explain_uids(uids, None if asks_no_proxy else admin, cluster, objects, output)
     if groups and user is None:
         raise click.UsageError("--as-group needs --as")
     for flag, names in (("--as", (user,)), ("--as-group", groups)):
@@ -164,7 +166,7 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     if asks_no_proxy:
         explanation = explained_offline(asked, hash_seed, objects)
     else:
-        explanation = explained_by(admin, asked)
+        explanation = explained_by(admin, cluster, asked)
     explanation = msgspec.structs.replace(explanation, notes=explanation.notes + asked.notes)
     if output == "json":
         click.echo(explanation_json(explanation))
@@ -229,7 +231,7 @@ def explained_offline(
     return msgspec.structs.replace(found, notes=(*found.notes, EXAMPLE_NOTE))
 
 
-def explained_by(admin: Address, asked: RawRequest) -> Explanation:
+def explained_by(admin: Address, cluster: str | None, asked: RawRequest) -> Explanation:
     """Have a running proxy explain a request; CommandError if it does not."""
     query = [("method", asked.method), ("target", asked.target.decode("latin-1"))]
     data = urlencode(query, quote_via=quote, encoding="latin-1")
@@ -243,4 +245,4 @@ def explained_by(admin: Address, asked: RawRequest) -> Explanation:
         named += [("user", asked.user.name), *(("group", group) for group in asked.user.groups)]
     if named:
         data += "&" + urlencode(named, quote_via=quote, errors="surrogateescape")
-    return fetch_as(admin, f"{PATH}?{data}", Explanation)
+    return fetch_as(admin, of_cluster(cluster, f"{PATH}?{data}"), Explanation)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from apfproxy.cli.admin_client import fetch_as
+from apfproxy.cli.admin_client import fetch_as, of_cluster
 from apfproxy.cli.errors import OK, CommandError
 from apfproxy.cli.offline import offline_controller
 from apfproxy.cli.terminal_text import aligned, shown
@@ -32,7 +32,11 @@ UNKNOWN_OFFLINE = (
 
 
 def explain_uids(
-    uids: Sequence[str], admin: Address | None, objects: dict[str, Any], output: str
+    uids: Sequence[str],
+    admin: Address | None,
+    cluster: str | None,
+    objects: dict[str, Any],
+    output: str,
 ) -> int:
     """Say of each UID which object it is; without an address no proxy is asked.
 
@@ -46,7 +50,8 @@ def explain_uids(
         if admin is None:
             objects_of_uid = with_uid(named_objects(controller), uid)
         else:
-            objects_of_uid = fetch_as(admin, f"{PATH}?uid={quote(uid)}", list[NamedObject])
+            page = of_cluster(cluster, f"{PATH}?uid={quote(uid)}")
+            objects_of_uid = fetch_as(admin, page, list[NamedObject])
         found += objects_of_uid
         if not objects_of_uid:
             message = UNKNOWN_OFFLINE if admin is None else UNKNOWN_ONLINE

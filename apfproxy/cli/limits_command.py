@@ -9,10 +9,10 @@ import msgspec
 
 from apfproxy.api.field_errors import counted
 from apfproxy.api.schema.mistakes import suggestion
-from apfproxy.cli.admin_client import fetch_as
+from apfproxy.cli.admin_client import fetch_as, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.offline import is_offline, objects_options, offline_controller
-from apfproxy.cli.parameters import admin_option, output_option
+from apfproxy.cli.parameters import admin_option, cluster_option, output_option
 from apfproxy.cli.terminal_text import aligned, shown
 from apfproxy.flowcontrol.level_summary import (
     LevelsSummary,
@@ -47,6 +47,7 @@ EPILOG = f"""\b
 Examples:
   apfproxy limits
   apfproxy limits --admin 10.0.0.7:8081 workload-low catch-all
+  apfproxy limits --cluster shop
   apfproxy limits --offline
   apfproxy limits --objects objects/ --server-concurrency-limit 300 -o json
 
@@ -57,11 +58,13 @@ Examples:
 @click.argument("levels", nargs=-1, metavar="[LEVEL]...")
 @objects_options
 @admin_option
+@cluster_option
 @output_option
 def limits(
     *,
     levels: tuple[str, ...],
     admin: Address,
+    cluster: str | None,
     output: str,
     offline: bool,
     **objects: Any,  # noqa: ANN401 - as click gives them
@@ -81,8 +84,8 @@ def limits(
         summary = summarize_levels(offline_controller(objects.pop("objects"), **objects))
         where = "an idle proxy"
     else:
-        summary = fetch_as(admin, PATH, LevelsSummary)
-        where = admin.url
+        summary = fetch_as(admin, of_cluster(cluster, PATH), LevelsSummary)
+        where = admin.url if cluster is None else f"{admin.url}, cluster {cluster}"
     summary = with_levels(summary, levels)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2))

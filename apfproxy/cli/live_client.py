@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 
 from apfproxy.authn.api_exchange import connect_failure
-from apfproxy.cli.admin_client import LARGEST_ANSWER_BYTES, answer_json
+from apfproxy.cli.admin_client import LARGEST_ANSWER_BYTES, Shape, answer_json, of_cluster
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.terminal_text import shown
 
@@ -168,11 +168,44 @@ class LiveState(msgspec.Struct, frozen=True, rename="camel"):
     upstream: Upstream | None = None
 
 
-class LiveClient:
-    """Asks one admin listener, over a connection that it keeps."""
+class ClusterLine(msgspec.Struct, frozen=True, rename="camel"):
+    """One of several clusters at a glance.
 
-    def __init__(self, address: Address) -> None:
+    Attributes:
+        severity: Of its problem.
+        state: Of its servers, `refused` if it cannot be used.
+        p99: Of the time until an answer begins, in seconds.
+    """
+
+    name: str
+    severity: str
+    state: str
+    problem: str
+    healthy_count: Count
+    endpoint_count: Count
+    seats_in_use: Count
+    server_concurrency_limit: Count
+    waiting: Count
+    served_per_second: Amount
+    failed_per_second: Amount
+    rejected_per_second: Amount
+    p99: Amount | None
+
+
+class ClustersState(msgspec.Struct, frozen=True):
+    """All clusters of a proxy that has several, those with problems first."""
+
+    time: UnixSeconds
+    verdict: list[Sentence]
+    clusters: list[ClusterLine]
+
+
+class LiveClient:
+    """Asks one admin listener, over a connection that it keeps, for one cluster or for all."""
+
+    def __init__(self, address: Address, cluster: str | None = None) -> None:
         self.url = address.url
+        self._path = of_cluster(cluster, PATH)
         self._base_url = f"{'https' if address.is_tls else 'http'}://{address.authority}"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.UnixConnector(address.path) if address.path else None,
@@ -192,7 +225,9 @@ class LiveClient:
         """
         try:
             async with self._session.get(
-                self._base_url + PATH, headers={"Accept": "application/json"}, allow_redirects=False
+                self._base_url + self._path,
+                headers={"Accept": "application/json"},
+                allow_redirects=False,
             ) as response:
                 body = bytearray()
                 async for part in response.content.iter_any():
@@ -214,15 +249,27 @@ class LiveClient:
             ) from error
         return answer_json(self.url, status, bytes(body))
 
-    async def look(self) -> LiveState:
+    async def look(self) -> LiveState | ClustersState:
         """The state; CommandError if there is no such listener, or it has no such answer."""
-        return state_of(self.url, await self.fetch())
+        answer = await self.fetch()
+        if isinstance(answer, dict) and "clusters" in answer:
+            return clusters_of(self.url, answer)
+        return state_of(self.url, answer)
+
+
+def clusters_of(url: str, answer: object) -> ClustersState:
+    """Read the state of several clusters; CommandError if it is something else."""
+    return _read(url, answer, ClustersState)
 
 
 def state_of(url: str, answer: object) -> LiveState:
     """Read the state; CommandError if it is something else."""
+    return _read(url, answer, LiveState)
+
+
+def _read(url: str, answer: object, shape: type[Shape]) -> Shape:
     try:
-        return msgspec.convert(answer, LiveState)
+        return msgspec.convert(answer, shape)
     except msgspec.ValidationError as error:
         raise CommandError(
             f"{url} answers {PATH} in another way than this version: {shown(str(error))};"

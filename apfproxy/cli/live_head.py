@@ -11,9 +11,11 @@ from apfproxy.cli.terminal_text import shown
 from apfproxy.observe.amounts import duration_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.text import Text
 
-    from apfproxy.cli.live_client import Upstream
+    from apfproxy.cli.live_client import Sentence, Upstream
     from apfproxy.cli.live_view import View
 
 SEVERITIES = {"error": "bold red", "warning": "bold yellow", "note": "", "ok": "bold green"}
@@ -45,11 +47,22 @@ def head(view: View, width: int) -> list[Text]:
 
 def sentences(view: View, width: int) -> list[Text]:
     """What is wrong, worst first; that the proxy is away before all else."""
-    found = [(each.severity, each.text) for each in view.state.verdict]
-    if view.problem is not None:
-        text = f"Nothing new for {view.silent_s:.0f} s, still trying: {view.problem}"
+    return sentences_of(view.state.verdict, view.problem, view.silent_s, view.height, width)
+
+
+def sentences_of(
+    verdict: Sequence[Sentence],
+    problem: str | None,
+    silent_s: float,
+    height: int | None,
+    width: int,
+) -> list[Text]:
+    """The same, of whatever is looked at."""
+    found = [(each.severity, each.text) for each in verdict]
+    if problem is not None:
+        text = f"Nothing new for {silent_s:.0f} s, still trying: {problem}"
         found.insert(0, ("error", text))
-    is_high = view.height is None or view.height >= ENOUGH_FOR_ALL_SENTENCES
+    is_high = height is None or height >= ENOUGH_FOR_ALL_SENTENCES
     lines = []
     for place, (severity, text) in enumerate(found[: MOST_SENTENCES if is_high else 2]):
         cut = shown(text[:LONGEST_SENTENCE])

@@ -13,6 +13,7 @@ from rich.console import Group
 from rich.text import Text
 
 from apfproxy.api.field_errors import counted
+from apfproxy.cli.live_clusters import ClustersView, render_clusters
 from apfproxy.cli.live_endpoints import endpoint_table
 from apfproxy.cli.live_head import head
 from apfproxy.cli.live_help import help_screen
@@ -42,8 +43,10 @@ LONGEST_EVENT = 400
 NO_NUMBER = "-"
 
 
-def render(view: View, width: int) -> RenderableType:
+def render(view: View | ClustersView, width: int) -> RenderableType:
     """Everything, from the top of the screen to its last line."""
+    if isinstance(view, ClustersView):
+        return render_clusters(view, width)
     if view.is_help:
         return help_screen()
     top = head(view, width)

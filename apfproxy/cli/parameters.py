@@ -95,6 +95,11 @@ admin_option = click.option(
     help="The admin listener of a running proxy: a URL, HOST:PORT, :PORT of this machine, or"
     " unix:/PATH.",
 )
+cluster_option = click.option(
+    "--cluster",
+    metavar="NAME",
+    help="Which of several clusters of the proxy; those that it has are in its settings.",
+)
 preset_option = click.option(
     "--preset",
     type=click.Choice([KUBERNETES_API, HTTP_API]),

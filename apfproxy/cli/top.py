@@ -15,10 +15,11 @@ from rich.live import Live
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.key_reader import ESCAPE, key_reader
-from apfproxy.cli.live_client import LiveClient
+from apfproxy.cli.live_client import ClustersState, LiveClient
+from apfproxy.cli.live_clusters import ClustersView
 from apfproxy.cli.live_tables import render
 from apfproxy.cli.live_view import SORTS, View
-from apfproxy.cli.parameters import Parsed, admin_option, output_option
+from apfproxy.cli.parameters import Parsed, admin_option, cluster_option, output_option
 from apfproxy.sources.setting_values import parse_duration
 from apfproxy.tasks import spawn
 
@@ -64,6 +65,7 @@ def parse_interval(text: str) -> float:
 
 @click.command(epilog=EPILOG)
 @admin_option
+@cluster_option
 @click.option(
     "--interval",
     "interval_s",
@@ -74,7 +76,7 @@ def parse_interval(text: str) -> float:
 )
 @click.option("--once", is_flag=True, help="Print one table, and end.")
 @output_option
-def top(admin: Address, interval_s: float, output: str, *, once: bool) -> int:
+def top(admin: Address, cluster: str | None, interval_s: float, output: str, *, once: bool) -> int:
     """Show levels, queues and flows of a running proxy.
 
     The first lines say in words what is wrong, and how the server behind is.  Then come the levels,
@@ -86,33 +88,40 @@ def top(admin: Address, interval_s: float, output: str, *, once: bool) -> int:
     name; e shows the servers behind, where there are several; / shows only what has a part of a
     name; q or Ctrl-C ends.
 
+    Of a proxy with several clusters there is a line for each, or with --cluster what is above.
+
     Where the output is not a terminal, or with --once, it is printed once.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names may be of any language
     if output == "json":
-        return asyncio.run(print_json(admin))
+        return asyncio.run(print_json(admin, cluster))
     console = Console(highlight=False, markup=False, emoji=False)
     if once or not sys.stdout.isatty() or console.is_dumb_terminal:
         if not sys.stdout.isatty():
             console.width = PLAIN_WIDTH
-        return asyncio.run(print_once(admin, console))
-    return asyncio.run(run(admin, interval_s, console, STDIN))
+        return asyncio.run(print_once(admin, console, cluster))
+    return asyncio.run(run(admin, interval_s, console, STDIN, cluster))
 
 
-async def print_json(admin: Address) -> int:
+async def print_json(admin: Address, cluster: str | None = None) -> int:
     """Print the state as the proxy has it."""
-    async with LiveClient(admin) as client:
+    async with LiveClient(admin, cluster) as client:
         state = await client.fetch()
     click.echo(json.dumps(state, indent=2))
     return OK
 
 
-async def print_once(admin: Address, console: Console) -> int:
+async def print_once(admin: Address, console: Console, cluster: str | None = None) -> int:
     """Print the tables of one look."""
-    async with LiveClient(admin) as client:
-        view = View(client.url, await client.look())
+    async with LiveClient(admin, cluster) as client:
+        state = await client.look()
+    view = (
+        ClustersView(client.url, state)
+        if isinstance(state, ClustersState)
+        else View(client.url, state)
+    )
     if console.is_terminal:
         console.print(render(view, console.width))
         return OK
@@ -124,13 +133,19 @@ async def print_once(admin: Address, console: Console) -> int:
     return OK
 
 
-async def run(admin: Address, interval_s: float, console: Console, descriptor: int) -> int:
+async def run(
+    admin: Address,
+    interval_s: float,
+    console: Console,
+    descriptor: int,
+    cluster: str | None = None,
+) -> int:
     """Show the state until told to end.
 
     CommandError if there is nothing to show from the beginning.
     """
     loop = asyncio.get_running_loop()
-    async with LiveClient(admin) as client:
+    async with LiveClient(admin, cluster) as client:
         screen = Screen(client, await client.look(), loop.time)
         with (
             _signals(loop, screen),
@@ -165,7 +180,12 @@ def _signals(loop: asyncio.AbstractEventLoop, screen: Screen) -> Iterator[None]:
 class Screen:
     """What is to be shown, and when it changes; `is_ended` once it was told to end."""
 
-    def __init__(self, client: LiveClient, state: LiveState, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        client: LiveClient,
+        state: LiveState | ClustersState,
+        now_s: Callable[[], float],
+    ) -> None:
         self._client = client
         self._now_s = now_s
         self.is_ended = False
@@ -239,8 +259,18 @@ class Screen:
             self._state, self._seen_s, self._problem = state, self._now_s(), None
         self.wake()
 
-    def view(self, height: int) -> View:
+    def view(self, height: int) -> View | ClustersView:
         """What to show now, in so many lines."""
+        if isinstance(self._state, ClustersState):
+            return ClustersView(
+                self._client.url,
+                self._state,
+                self._problem,
+                self._now_s() - self._seen_s,
+                height,
+                self._part,
+                self._is_typing,
+            )
         return View(
             self._client.url,
             self._state,

@@ -7,12 +7,15 @@ operator's network only.
 from __future__ import annotations
 
 import asyncio
+import math
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
+from apfproxy.duties import Recurring
+from apfproxy.faults import Part
 from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.observe.dns_rebinding import own_names_only
 from apfproxy.observe.dumps import (
@@ -28,16 +31,18 @@ from apfproxy.observe.endpoints_page import ENDPOINTS_INDEX, endpoints_route
 from apfproxy.observe.explain_page import EXPLAIN_INDEX
 from apfproxy.observe.health_pages import health_routes
 from apfproxy.observe.limits_page import LIMITS_INDEX, limits_route
+from apfproxy.observe.live_history import SAMPLE_S
 from apfproxy.observe.live_page import LIVE_INDEX, LivePage, wants_page
 from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.negotiation import wants_json
 from apfproxy.observe.objects_page import OBJECTS_INDEX, objects_route
 from apfproxy.observe.responses import header, page_response, plain_errors
+from apfproxy.observe.several_clusters import CLUSTERS_INDEX
 from apfproxy.observe.table import table_json, table_text
 from apfproxy.observe.top_flows_page import TOP_FLOWS_INDEX, top_flows_route
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.level_summary import LevelsSummary
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
     from apfproxy.observe.endpoint_state import EndpointView
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.metrics import MetricsPage
+    from apfproxy.observe.several_clusters import SeveralClusters
     from apfproxy.observe.top_flows import TopFlows
 
 DUMPS = "/debug/api_priority_and_fairness"
@@ -54,6 +60,8 @@ INDEX = {
     "/livez": "whether the process works",
     "/readyz": "whether it should get traffic; ?verbose lists the checks",
     "/healthz": "whether the process works, also while it shuts down",
+}
+DUMPS_INDEX = {
     f"{DUMPS}/dump_priority_levels": "every priority level and what it did",
     f"{DUMPS}/dump_queues": "every queue and what waits in it",
     f"{DUMPS}/dump_requests": "every waiting or executing request; ?includeRequestDetails=1",
@@ -91,38 +99,81 @@ def build_admin_app(  # noqa: PLR0913, PLR0917  what each page shows
     `wall_offset_ns` gives nanoseconds since 1970 less the controller's clock, now.  `summarize`
     says how the seats are divided; by default nothing is known of the settings.
     """
-    index = {
-        **INDEX,
-        **LIVE_INDEX,
-        **(API_INDEX if api_routes else {}),
-        **LIMITS_INDEX,
-        **OBJECTS_INDEX,
-    }
     live = LivePage(controller, live_inputs or LiveInputs())
+    index, routes = cluster_routes(
+        controller, wall_offset_ns, top_flows, explain_page, summarize, endpoints
+    )
+    index = {**INDEX, **index, **(API_INDEX if api_routes else {})}
     app = web.Application(middlewares=[plain_errors, own_names_only])
-    app.add_routes([index_route(index, live), *dump_routes(controller, wall_offset_ns)])
+    app.add_routes([index_route(index, live.page), *health_routes(health, metrics), *routes])
     live.add_to(app)
-    limits = limits_route(summarize or partial(summarize_levels, controller))
-    app.add_routes([*health_routes(health, metrics), limits, objects_route(controller)])
-    if explain_page is not None:
-        index.update(EXPLAIN_INDEX)
-        app.add_routes([explain_page])
-    if top_flows is not None:
-        index.update(TOP_FLOWS_INDEX)
-        app.add_routes([top_flows_route(top_flows)])
-    if endpoints is not None:
-        index.update(ENDPOINTS_INDEX)
-        app.add_routes([endpoints_route(endpoints)])
     app.add_routes(api_routes)
     return app
 
 
-def index_route(index: Mapping[str, str], live: LivePage) -> web.RouteDef:
-    """The list of the pages; a browser gets the live page."""
+def cluster_routes(
+    controller: Controller,
+    wall_offset_ns: Callable[[], int],
+    top_flows: Callable[[], TopFlows | None] | None,
+    explain_page: web.RouteDef | None,
+    summarize: Callable[[], LevelsSummary] | None,
+    endpoints: Callable[[], Sequence[EndpointView]] | None,
+) -> tuple[dict[str, str], list[web.RouteDef]]:
+    """The pages of a cluster, but those of its live page, and their part of the index."""
+    index = {**DUMPS_INDEX, **LIVE_INDEX, **LIMITS_INDEX, **OBJECTS_INDEX}
+    routes = dump_routes(controller, wall_offset_ns)
+    routes.append(limits_route(summarize or partial(summarize_levels, controller)))
+    routes.append(objects_route(controller))
+    if explain_page is not None:
+        index.update(EXPLAIN_INDEX)
+        routes.append(explain_page)
+    if top_flows is not None:
+        index.update(TOP_FLOWS_INDEX)
+        routes.append(top_flows_route(top_flows))
+    if endpoints is not None:
+        index.update(ENDPOINTS_INDEX)
+        routes.append(endpoints_route(endpoints))
+    return index, routes
 
-    async def show(request: web.Request) -> web.Response:
-        if wants_page(header(request, "Accept")):
-            return await live.page(request)
+
+def build_clusters_app(
+    clusters: SeveralClusters, metrics: MetricsPage, health: HealthRegistry
+) -> web.Application:
+    """The application of the admin listener where there are several clusters."""
+    app = web.Application(middlewares=[plain_errors, own_names_only])
+    index = {**INDEX, **CLUSTERS_INDEX}
+    app.add_routes(
+        [
+            index_route(index, clusters.page),
+            web.get("/page/{path:.+}", clusters.file),
+            *health_routes(health, metrics),
+            *clusters.routes(),
+        ]
+    )
+
+    async def sampling(_app: web.Application) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        every = Recurring(Part.LIVE_PAGE, loop, SAMPLE_S, math.inf, clusters.sample)
+        every.start()
+        yield
+        every.stop()
+
+    async def close(_app: web.Application) -> None:
+        clusters.close()
+
+    app.cleanup_ctx.append(sampling)
+    app.on_shutdown.append(close)
+    return app
+
+
+def index_route(
+    index: Mapping[str, str], page: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.RouteDef:
+    """The list of the pages; a browser gets a page."""
+
+    async def show(request: web.Request) -> web.StreamResponse:
+        if "cluster" in request.query or wants_page(header(request, "Accept")):
+            return await page(request)
         if wants_json(header(request, "Accept")):
             return web.json_response({"paths": list(index)}, headers=BY_ACCEPT)
         width = max(map(len, index))

@@ -39,6 +39,8 @@ NOT_ENFORCED = (
     "this proxy only observes: whatever is said here to wait or to be rejected executes at once"
 )
 PARAMETERS = ("method", "target", "user", "group", "header")
+CLUSTER = "cluster"
+"""The parameter of all pages that names one of several clusters."""
 MAX_PARAMETERS = 200
 USAGE = f"""\
 Ask what would happen to a request:
@@ -100,6 +102,8 @@ def question(
         raise ValueError(f"there are more than {MAX_PARAMETERS} parameters") from None
     given: dict[str, list[str]] = {name: [] for name in PARAMETERS}
     for name, value in pairs:
+        if name == CLUSTER:
+            continue  # has been looked at already
         if name not in given:
             raise ValueError(f"expected the parameters {', '.join(given)}, not {name!r}")
         given[name].append(value)

@@ -7,10 +7,8 @@ errors as text, never as markup, and its policy allows only these files to be lo
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -25,6 +23,7 @@ from apfproxy.observe.live_recent import recent
 from apfproxy.observe.live_requests import level_requests
 from apfproxy.observe.live_state import NO_RECENT, live_state
 from apfproxy.observe.negotiation import qualities
+from apfproxy.observe.page_files import page_file
 from apfproxy.observe.responses import page_response
 from apfproxy.observe.verdict import verdict
 
@@ -34,24 +33,6 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.observe.live_recent import State
     from apfproxy.observe.live_state import LiveInputs
-
-PAGE = Path(__file__).with_name("page")
-
-CONTENT_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-"""Of the files that are served; others, such as licences, are not."""
-
-SECURITY_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
-        " object-src 'none'"
-    ),
-    "Referrer-Policy": "no-referrer",
-}
 
 EVENTS_PATH = "/events"
 
@@ -90,7 +71,6 @@ class LivePage:
             controller, time.monotonic_ns(), inputs.counters
         )
         self.feed = LiveFeed(self._state, self.history, time.monotonic_ns, time.time)
-        self._files = _files()
 
     def routes(self) -> list[web.RouteDef]:
         """Every address but that of the page itself."""
@@ -110,11 +90,11 @@ class LivePage:
 
     async def page(self, request: web.Request) -> web.Response:
         """Answer with the page itself."""
-        return await self._file(request, "index.html")
+        return await page_file(request, "index.html")
 
     async def file(self, request: web.Request) -> web.Response:
         """Answer with one of the page's files."""
-        return await self._file(request, request.match_info["path"])
+        return await page_file(request, request.match_info["path"])
 
     async def state(self, request: web.Request) -> web.Response:
         """Answer with the state, once."""
@@ -200,18 +180,6 @@ class LivePage:
             self._verdict = verdict(state, time.time())
         return {"verdict": self._verdict, **state}
 
-    async def _file(self, request: web.Request, path: str) -> web.Response:
-        found = self._files.get(path)
-        if found is None:
-            raise web.HTTPNotFound
-        body, content_type, tag = found
-        headers = {**SECURITY_HEADERS, "ETag": f'"{tag}"', "Cache-Control": "no-cache"}
-        if any(each.value in {tag, "*"} for each in request.if_none_match or ()):
-            return web.Response(status=304, headers=headers)
-        response = await page_response(request, body, content_type)
-        response.headers.update(headers)
-        return response
-
     async def _sampling(self, _app: web.Application) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
         sampling = Recurring(Part.LIVE_PAGE, loop, SAMPLE_S, math.inf, self._sample)
@@ -236,15 +204,3 @@ def no_level(request: web.Request) -> web.Response:
 def wants_page(accept: str) -> bool:
     """Whether the client is a browser; wildcards mean text, as for the other pages."""
     return qualities(accept).get("text/html", 0.0) > 0
-
-
-def _files() -> dict[str, tuple[bytes, str, str]]:
-    """Bytes, content type and tag of each of the page's files, by its path from there."""
-    files = {}
-    for path in sorted(PAGE.rglob("*")):
-        content_type = CONTENT_TYPES.get(path.suffix)
-        if content_type is not None:
-            body = path.read_bytes()
-            tag = hashlib.sha256(body).hexdigest()[:16]
-            files[path.relative_to(PAGE).as_posix()] = body, content_type, tag
-    return files

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 
+OF_A_CLUSTER = "cluster/"
+"""Begins the names of health checks of one of several clusters."""
+
 MAX_QUEUES = 4096
 """Of one level, the first ones; a level may have millions, which no page could show."""
 
@@ -44,6 +47,7 @@ class LiveInputs:
         started_s: When the process began, in seconds since 1970.
         source: Where the objects come from now, in a few words.
         upstream: How the server behind is, as the page's JSON has it; None if there is none.
+        cluster: Whose page it is; "" where there are not several.
     """
 
     enforcement: Callable[[], str] = lambda: ENFORCE
@@ -55,6 +59,7 @@ class LiveInputs:
     started_s: float = 0.0
     source: Callable[[], str] = str
     upstream: Callable[[], State] | None = None
+    cluster: str = ""
 
 
 NO_RECENT = Recent()
@@ -77,7 +82,8 @@ def live_state(controller: Controller, inputs: LiveInputs, recent: Recent = NO_R
         "seatFairFrac": controller.seat_fair_frac,
         "enforcement": inputs.enforcement(),
         "proxy": {**_proxy(inputs), "refusedPerSecond": recent.refusals},
-        "problems": _problems(inputs.health),
+        "cluster": inputs.cluster,
+        "problems": _problems(inputs.health, inputs.cluster),
         "levels": [
             {**_level(level), **recent.levels.get(level.name, NEW_LEVEL)}
             for level in levels_by_name(controller)
@@ -113,11 +119,17 @@ def _proxy(inputs: LiveInputs) -> State:
     }
 
 
-def _problems(health: HealthRegistry | None) -> list[State]:
-    """The health checks that fail."""
+def _problems(health: HealthRegistry | None, cluster: str) -> list[State]:
+    """The health checks that fail, without those of other clusters."""
+    own = f"{OF_A_CLUSTER}{cluster}/"
     return [
-        {"check": check.name, "problem": displayable(problem), "isBlocking": check.is_blocking}
+        {
+            "check": check.name.removeprefix(own),
+            "problem": displayable(problem),
+            "isBlocking": check.is_blocking,
+        }
         for check in health or ()
+        if not check.name.startswith(OF_A_CLUSTER) or f"{check.name}/".startswith(own)
         if (problem := check.problem) is not None
     ]
 

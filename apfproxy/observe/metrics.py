@@ -6,6 +6,7 @@ may have millions of samples: it is made in slices, and never held as a whole.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -18,7 +19,7 @@ from apfproxy.observe.flowcontrol_metrics import FlowControlMetrics
 from apfproxy.observe.proxy_metrics import ProxyMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from apfproxy.clock import Clock
     from apfproxy.flowcontrol.controller import Controller
@@ -91,34 +92,95 @@ def encoded(encoder: Encoder, metric: Metric) -> bytes:
     return encoder(Collected(lambda: (metric,))).removesuffix(END)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterParts:
+    """What the page has of a cluster.
+
+    Attributes:
+        endpoints: Gives its servers.
+        others: Make further families, the same in both formats; all clusters have the same ones.
+    """
+
+    clock: Clock
+    controller: Controller
+    kind_meter: KindMeter
+    counters: ProxyCounters
+    pool: PoolState
+    config_status: ConfigStatus
+    endpoints: Callable[[], Sequence[EndpointView]] = tuple
+    others: Sequence[Families] = ()
+
+    def collect(
+        self, is_full: Callable[[], bool], *, is_canonical: bool, is_only: bool
+    ) -> Iterator[Metric]:
+        """All families, as of now."""
+        yield from FlowControlMetrics(
+            self.clock,
+            self.controller,
+            self.kind_meter,
+            is_canonical=is_canonical,
+            is_full=is_full,
+        ).collect()
+        yield from ProxyMetrics(
+            self.counters,
+            self.pool,
+            self.config_status,
+            self.controller,
+            is_canonical=is_canonical,
+            is_only=is_only,
+        ).collect()
+        yield from EndpointMetrics(self.endpoints, is_full, is_canonical=is_canonical).collect()
+        for families in self.others:
+            yield from families()
+
+
 class MetricsPage(ScrapedPage):
     """The proxy's page.
 
-    `others` make further families, the same in both formats; `is_full` is asked at each scrape for
-    whether to have series of what was never used, and `endpoints` for the servers behind.
+    Args:
+        clusters: Asked at each scrape: the clusters by name; one named "" has no label.
+        others: Make the families that are not of a cluster, the same in both formats.
+        is_full: Asked at each scrape for whether to have series of what was never used.
     """
 
-    def __init__(  # noqa: PLR0913  what the page shows
+    def __init__(
         self,
-        clock: Clock,
-        controller: Controller,
-        kind_meter: KindMeter,
-        counters: ProxyCounters,
-        pool: PoolState,
-        config_status: ConfigStatus,
+        clusters: Callable[[], Mapping[str, ClusterParts]],
         others: Sequence[Families] = (),
         *,
         is_full: Callable[[], bool],
-        endpoints: Callable[[], Sequence[EndpointView]] = tuple,
     ) -> None:
         def collector_for(is_canonical: bool) -> Collector:
-            flow_control = FlowControlMetrics(
-                clock, controller, kind_meter, is_canonical=is_canonical, is_full=is_full
-            )
-            proxy = ProxyMetrics(
-                counters, pool, config_status, controller, is_canonical=is_canonical
-            )
-            each_server = EndpointMetrics(endpoints, is_full, is_canonical=is_canonical)
-            return Collected(flow_control.collect, proxy.collect, each_server.collect, *others)
+            def of_clusters() -> Iterator[Metric]:
+                return by_cluster({
+                    name: parts.collect(is_full, is_canonical=is_canonical, is_only=not name)
+                    for name, parts in clusters().items()
+                })  # fmt: skip
+
+            return Collected(of_clusters, *others)
 
         super().__init__(collector_for)
+
+
+def by_cluster(clusters: Mapping[str, Iterator[Metric]]) -> Iterator[Metric]:
+    """The families of several clusters, each with the samples of all, a part after the other.
+
+    Every cluster has the same families in the same order.
+    """
+    heads = {name: head for name, parts in clusters.items() if (head := next(parts, None))}
+    while heads:
+        family = next(iter(heads.values())).name
+        for name, parts in clusters.items():
+            part = heads.pop(name, None)
+            while part is not None and part.name == family:
+                yield labelled(part, name) if name else part
+                part = next(parts, None)
+            if part is not None:
+                heads[name] = part
+
+
+def labelled(part: Metric, cluster: str) -> Metric:
+    """A part of a family with the cluster as one more label of each sample."""
+    label = {"cluster": cluster}
+    part.samples = [each._replace(labels=label | each.labels) for each in part.samples]
+    return part

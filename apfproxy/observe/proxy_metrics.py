@@ -15,7 +15,6 @@ from apfproxy.observe.families import (
     NS_PER_S,
     HistogramFamily,
     bound_texts,
-    build_info,
     by_label,
     counter,
     gauge,
@@ -34,21 +33,6 @@ if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
 
 PREFIX = "apfproxy_"
-
-LISTENER_GAUGES: Series = {
-    ("downstream_connections", "connections_open"): "Connections of clients that are open",
-}
-
-LISTENER_COUNTERS: Series = {
-    ("downstream_connections_accepted_total", "connections_accepted"): (
-        "Connections accepted from clients"
-    ),
-    ("downstream_received_bytes_total", "bytes_from_clients"): "Bytes received from clients",
-    ("downstream_sent_bytes_total", "bytes_to_clients"): "Bytes sent to clients",
-    ("downstream_malformed_requests_total", "malformed_requests"): (
-        "Requests refused because their bytes are not proper HTTP"
-    ),
-}
 
 GAUGES: Series = {
     ("slow_readers", "slow_readers_open"): (
@@ -123,7 +107,10 @@ class PoolState(Protocol):
 
 
 class ProxyMetrics:
-    """Makes metric families of the data plane and of the configuration."""
+    """Makes metric families of a cluster's data plane and of its configuration.
+
+    `is_only` says whether answers to what is no cluster's request count as its own.
+    """
 
     def __init__(
         self,
@@ -133,7 +120,9 @@ class ProxyMetrics:
         controller: Controller,
         *,
         is_canonical: bool,
+        is_only: bool = True,
     ) -> None:
+        self._is_only = is_only
         self._counters = counters
         self._pool = pool
         self._config_status = config_status
@@ -142,15 +131,12 @@ class ProxyMetrics:
 
     def collect(self) -> Iterator[Metric]:
         """All families, as of now."""
-        yield build_info()
         yield from self._data_plane()
         yield from self._configuration()
 
     def _data_plane(self) -> Iterator[Metric]:
         counters = self._counters
-        yield from plain(PREFIX, LISTENER_GAUGES, LISTENER_COUNTERS, counters.listener)
         yield from plain(PREFIX, GAUGES, COUNTERS, counters)
-        yield from self._refusals()
         idle = self._pool.idle_count
         yield gauge(
             PREFIX + "upstream_connections",
@@ -172,8 +158,9 @@ class ProxyMetrics:
             "TLS handshakes with the origin that succeeded, by whether they took up a session",
             by_label("kind", counters.upstream_handshakes),
         )
+        responses = counters.requests_by_status if self._is_only else counters.responses
         for name, help_text, answers in (
-            ("responses_total", "Final answers sent to clients", counters.requests_by_status),
+            ("responses_total", "Final answers sent to clients", responses),
             ("upstream_answers_total", "Final answers of the origin", counters.upstream.answers),
         ):
             yield counter(
@@ -192,34 +179,6 @@ class ProxyMetrics:
         head_ns = counters.upstream.head_ns
         head.add(NO_LABELS, coarser(head_ns), head_ns.sum / NS_PER_S)
         yield head.metric
-
-    def _refusals(self) -> Iterator[Metric]:
-        counters = self._counters.listener
-        yield counter(
-            PREFIX + "connections_refused_total",
-            "Connections of clients that were not taken, by the limit that they were over",
-            by_label("reason", counters.connections_refused),
-        )
-        yield counter(
-            PREFIX + "tls_handshakes_total",
-            "TLS handshakes of clients that succeeded, by whether they took up a session",
-            by_label("kind", counters.handshakes),
-        )
-        yield counter(
-            PREFIX + "tls_handshake_failures_total",
-            "Connections of clients that ended in their TLS handshake",
-            by_label("reason", counters.handshake_failures),
-        )
-        yield gauge(
-            PREFIX + "overloaded",
-            "Whether new connections are shed because the proxy itself has too much to do",
-            by_label("reason", counters.overloads),
-        )
-        yield gauge(
-            PREFIX + "loop_delay_seconds",
-            "How late the event loop runs what is due, smoothed",
-            [(NO_LABELS, counters.loop_delay_ns / NS_PER_S)],
-        )
 
     def _configuration(self) -> Iterator[Metric]:
         status = self._config_status

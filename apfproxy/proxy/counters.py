@@ -221,6 +221,11 @@ class ProxyCounters:
         self.unattributed.add(self.endpoints.pop(endpoint))
 
     @property
+    def responses(self) -> dict[int, int]:
+        """Status code to final answers to requests of the cluster, whoever gave them."""
+        return _sum_of(self.upstream.answers, self.own_answers)
+
+    @property
     def requests_by_status(self) -> dict[int, int]:
         """Status code to final answers sent to clients, whoever gave them."""
         return _sum_of(self.upstream.answers, self.own_answers, self.listener.own_answers)

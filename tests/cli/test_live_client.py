@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli import live_client
 from apfproxy.cli.errors import CommandError
-from apfproxy.cli.live_client import LiveClient, state_of
+from apfproxy.cli.live_client import LiveClient, LiveState, state_of
 from apfproxy.settings import Address
 from tests.app.test_process import settings_for
 from tests.cli.live_states import flow, level, state
@@ -33,6 +33,7 @@ async def test_look_at_a_proxy() -> None:
     names = sorted(process.cluster.controller.levels)
     await process.stop()
 
+    assert isinstance(seen, LiveState)
     assert [each.name for each in seen.levels] == names
     assert [each.name for each in seen.levels if each.is_exempt] == ["exempt"]
     assert (seen.server_concurrency_limit, seen.enforcement) == (600, "enforce")

@@ -10,11 +10,13 @@ import asyncio
 import io
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.app.log import DATE_FORMAT, FORMAT, OneLineFormatter
 from apfproxy.observe.config_status import ConfigStatus
-from apfproxy.observe.metrics import MetricsPage
+from apfproxy.observe.listener_metrics import listener_families
+from apfproxy.observe.metrics import ClusterParts, MetricsPage
 from apfproxy.proxy.counters import HandshakeFailure, Refusal
 from apfproxy.settings import DownstreamTlsSettings, LimitSettings
 from loadtest.certificates import Authority
@@ -156,16 +158,17 @@ async def test_li_13_of_one_address() -> None:
 
 def series_of(scene: Scene) -> set[bytes]:
     """The names and labels of all samples on the metrics page."""
-    process = scene.process
-    page = MetricsPage(
-        process.clock,
-        process.cluster.controller,
-        process.cluster.kinds,
-        process.cluster.counters,
-        process.cluster.served.pool,
-        ConfigStatus(),
-        is_full=lambda: True,
+    cluster = scene.process.cluster
+    parts = ClusterParts(
+        clock=scene.process.clock,
+        controller=cluster.controller,
+        kind_meter=cluster.kinds,
+        counters=cluster.counters,
+        pool=cluster.served.pool,
+        config_status=ConfigStatus(),
     )
+    families = partial(listener_families, cluster.counters.listener)
+    page = MetricsPage(lambda: {"": parts}, [families], is_full=lambda: True)
     text = b"".join(page.slices("")[1])
     return {line.rpartition(b" ")[0] for line in text.splitlines() if line[:1] != b"#"}
 

@@ -9,7 +9,8 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.observe.config_status import ConfigStatus
-from apfproxy.observe.metrics import MetricsPage
+from apfproxy.observe.listener_metrics import listener_families
+from apfproxy.observe.metrics import ClusterParts, MetricsPage
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
@@ -59,13 +60,17 @@ class Scene:
         self.kind_meter = KindMeter(self.clock.now_ns())
         self.counters = ProxyCounters()
         self.config_status = ConfigStatus()
+        self.parts = ClusterParts(
+            clock=self.clock,
+            controller=self.controller,
+            kind_meter=self.kind_meter,
+            counters=self.counters,
+            pool=StillPool(),
+            config_status=self.config_status,
+        )
         self.metrics = MetricsPage(
-            self.clock,
-            self.controller,
-            self.kind_meter,
-            self.counters,
-            StillPool(),
-            self.config_status,
+            lambda: {"": self.parts},
+            [lambda: listener_families(self.counters.listener)],
             is_full=lambda: True,
         )
 

@@ -44,6 +44,25 @@ class StillWatch:
         self.recent = RecentAnswers(endpoint.counters, 0)
 
 
+class StillUpstream:
+    """What is known of the servers of a cluster together."""
+
+    address = "http://a:1"
+    since_unix_s: float | None = 7.0
+    awaiting = 0
+    silent_s = 0.0
+
+    def __init__(self, *states: str) -> None:
+        self.state = "up" if "up" in states else "failing"
+        self.problem = None if self.state == "up" else "all fail"
+        self.counters = UpstreamCounters()
+        self.recent = RecentAnswers(self.counters, 0)
+        self.watches = {
+            str(place): StillWatch(StillEndpoint(f"http://{place}:1"), state)
+            for place, state in enumerate(states)
+        }
+
+
 def view(url: str, state: str = "up") -> EndpointView:
     """A server in a state."""
     endpoint = StillEndpoint(url, is_drawn=state == "up")

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from apfproxy.observe.admin import DUMPS, INDEX, ITEMS_AT_ONCE, build_admin_app, gathered
+from apfproxy.observe.admin import (
+    DUMPS,
+    DUMPS_INDEX,
+    INDEX,
+    ITEMS_AT_ONCE,
+    build_admin_app,
+    gathered,
+)
 from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.observe.live_page import LIVE_INDEX
 from loadtest.objects import flow_schema, group_subject
@@ -52,7 +59,7 @@ async def client(scene: Scene, health: HealthRegistry) -> AsyncIterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize("path", ["/", *INDEX])
+@pytest.mark.parametrize("path", ["/", *INDEX, *DUMPS_INDEX])
 async def test_every_page_answers(client: Client, path: str) -> None:
     """Each page of the index is there, and is neither cached nor guessed at."""
     response = await client.get(path, headers=PLAIN)
@@ -69,7 +76,8 @@ async def test_index(client: Client) -> None:
     paths = await (await client.get("/", headers=JSON)).json()
 
     named = [line.split()[0] for line in text.splitlines()]
-    assert [*INDEX, *LIVE_INDEX] == named[: len(INDEX) + len(LIVE_INDEX)]
+    first = [*INDEX, *DUMPS_INDEX, *LIVE_INDEX]
+    assert first == named[: len(first)]
     assert {"paths": named} == paths
 
 

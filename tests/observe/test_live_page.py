@@ -18,8 +18,9 @@ from apfproxy.observe import live_feed, live_page
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.health import HealthRegistry
 from apfproxy.observe.live_history import LiveHistory
-from apfproxy.observe.live_page import PAGE, LivePage, wants_page
+from apfproxy.observe.live_page import LivePage, wants_page
 from apfproxy.observe.live_state import LiveInputs
+from apfproxy.observe.page_files import PAGE
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import WALL_OFFSET_NS, Scene
 

@@ -121,6 +121,7 @@ def test_the_whole(scene: Scene) -> None:
             "sheds": [],
             "refusedPerSecond": {},
         },
+        "cluster": "",
         "problems": [],
         "flowSchemas": [{"name": "all"}],
         "flowSchemaCount": 3,
@@ -166,3 +167,18 @@ def test_overload(scene: Scene) -> None:
 def test_no_flows_by_default() -> None:
     """Who does not watch flows shows none."""
     assert [] == list(LiveInputs().top_flows())
+
+
+def test_problems_of_a_cluster(scene: Scene) -> None:
+    """Those of other clusters are not among them."""
+    health = HealthRegistry()
+    for name in ("a", "b", "ab"):
+        health.of_cluster(name).add("upstream", problem=name)
+    health.add("cluster/a", problem="refused")
+    health.add("limits", problem="late")
+    found = live_state(scene.controller, LiveInputs(health=health, cluster="a"))
+
+    assert "a" == found["cluster"]
+    assert [("upstream", "a"), ("cluster/a", "refused"), ("limits", "late")] == [
+        (each["check"], each["problem"]) for each in found["problems"]
+    ]

@@ -11,6 +11,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from apfproxy.observe.families import MOST_SAMPLES
+from apfproxy.observe.metrics import MetricsPage
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene
 
@@ -107,3 +108,28 @@ def many(*, schemas: int, levels: int) -> tuple[FlowControlObject, ...]:
             for number in range(schemas)
         ),
     )
+
+
+def test_clusters() -> None:
+    """Each sample of several clusters says whose it is; no family appears twice."""
+    scenes = {name: Scene(LEVELS) for name in "abc"}
+    scenes["b"].ticket("ann")
+    page = MetricsPage(
+        lambda: {name: scene.parts for name, scene in scenes.items()}, is_full=lambda: False
+    )
+    text = b"".join(page.slices("")[1]).decode()
+    names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    own = [
+        sample
+        for family in parse_text(text)
+        for sample in family.samples
+        if not sample.name.startswith(("process_", "python_"))
+    ]
+
+    assert len(names) == len(set(names))
+    assert {"a", "b", "c"} == {sample.labels["cluster"] for sample in own}
+    assert ["b"] == [
+        sample.labels["cluster"]
+        for sample in own
+        if sample.name == "apiserver_flowcontrol_dispatched_requests_total"
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,8 @@ from prometheus_client import CollectorRegistry
 import apfproxy
 from apfproxy import build
 from apfproxy.observe.config_status import ConfigStatus
+from apfproxy.observe.listener_metrics import listener_families
+from apfproxy.observe.metrics import Collected
 from apfproxy.observe.proxy_metrics import COUNTERS, GAUGES, ProxyMetrics
 from apfproxy.proxy.counters import HandshakeFailure, ProxyCounters, Refusal, UpstreamFailure
 from loadtest.objects import flow_schema, group_subject
@@ -28,9 +31,11 @@ class Values:
 
     def __init__(self, counters: ProxyCounters, status: ConfigStatus, scene: Scene) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(
-            ProxyMetrics(counters, StillPool(), status, scene.controller, is_canonical=False)
+        of_cluster = ProxyMetrics(
+            counters, StillPool(), status, scene.controller, is_canonical=False
         )
+        of_clients = partial(listener_families, counters.listener)
+        self._registry.register(Collected(of_cluster.collect, of_clients))
 
     def of(self, name: str, **labels: str) -> float | None:
         """The value of a sample; None if there is none."""

@@ -58,6 +58,8 @@ function drawNow() {
   const { version, startTime } = state.proxy;
   const nowS = Math.max(state.time, history.times.at(-1) ?? 0); // a state that stays is not sent again
   setText(byId("version"), version);
+  setText(byId("cluster"), state.cluster ?? "");
+  setShown(byId("of-cluster"), Boolean(state.cluster));
   setText(byId("uptime"), `up ${duration(Math.max(1, Math.floor(nowS - startTime)))}`);
   setShown(byId("uptime"), startTime > 0);
   showEnforcement(state.enforcement === "observe");

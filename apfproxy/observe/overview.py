@@ -1,0 +1,217 @@
+"""Several clusters at a glance: for each how it is, how much it has to do, and what is wrong.
+
+A sample of each is taken once a second, of totals that are kept anyway: 100 clusters take 1 ms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from apfproxy.observe.amounts import counted, number_text
+from apfproxy.observe.findings import ERROR, NOTE, OK, WARNING, listed
+from apfproxy.observe.live_recent import displayable
+from apfproxy.observe.upstream_state import upstream_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.observe.findings import Severity
+    from apfproxy.observe.proxy_metrics import PoolState
+    from apfproxy.observe.upstream_state import Upstream
+
+SAMPLE_S = 1.0
+NS_PER_S = 1_000_000_000
+MAX_PROBLEM = 200
+"""Characters of a problem; all of it is on the cluster's own page."""
+
+
+class Serving(Protocol):
+    """A cluster that serves."""
+
+    @property
+    def controller(self) -> Controller:
+        """Its flow control."""
+
+    @property
+    def upstream(self) -> Upstream:
+        """What is known of its servers."""
+
+    @property
+    def pool(self) -> PoolState:
+        """The connections to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A cluster, as the settings name it.
+
+    Attributes:
+        where: Its hosts and its path prefix.
+        serving: What serves; None while nothing does.
+        problem: Why its settings are not in force; "" if they are.
+    """
+
+    name: str
+    where: str
+    serving: Serving | None
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Of a cluster, since its start."""
+
+    at_ns: int
+    dispatched: int
+    failed: int
+    rejected: int
+
+
+class Overview:
+    """The clusters that there are, and what each did in the last second."""
+
+    def __init__(self, places: Callable[[], Iterable[Place]], now_ns: Callable[[], int]) -> None:
+        self._places = places
+        self._now_ns = now_ns
+        # By controller, which is another one if a cluster is made anew.
+        self._last: dict[Controller, Totals] = {}
+        self._rates: dict[Controller, tuple[float, float, float]] = {}
+
+    def sample(self) -> None:
+        """Take a sample of each."""
+        now_ns, before = self._now_ns(), self._last
+        self._last, rates = {}, {}
+        for place in self._places():
+            if place.serving is None:
+                continue
+            controller = place.serving.controller
+            new = self._last[controller] = totals(controller, now_ns)
+            old = before.get(controller)
+            if old is not None and now_ns > old.at_ns:
+                rates[controller] = per_s(old, new)
+        self._rates = rates
+
+    def state(self) -> dict[str, Any]:
+        """All of them, as JSON has it: those with problems first, then by name."""
+        found = [self._row(place) for place in self._places()]
+        order = [ERROR, WARNING, NOTE, OK]
+        found.sort(key=lambda row: (order.index(row["severity"]), row["name"]))
+        return {"verdict": verdict(found), "clusters": found}
+
+    def _row(self, place: Place) -> dict[str, Any]:
+        """A line of the overview."""
+        row: dict[str, Any] = {
+            "name": place.name,
+            "where": displayable(place.where),
+            "state": "refused",
+            "healthyCount": 0,
+            "endpointCount": 0,
+            "seatsInUse": 0,
+            "serverConcurrencyLimit": 0,
+            "executing": 0,
+            "waiting": 0,
+            "servedPerSecond": 0.0,
+            "failedPerSecond": 0.0,
+            "rejectedPerSecond": 0.0,
+            "p99": None,
+        }
+        serving, problem = place.serving, place.problem
+        if serving is not None:
+            controller, upstream = serving.controller, serving.upstream
+            servers = upstream_state(upstream, serving.pool)
+            sets = [level.queue_set for level in controller.levels.values()]
+            served, failed, rejected = self._rates.get(controller, (0.0, 0.0, 0.0))
+            row |= {
+                "state": servers["state"],
+                "healthyCount": servers["healthyCount"],
+                "endpointCount": servers["endpointCount"],
+                "seatsInUse": sum(each.seats_in_use for each in sets),
+                "serverConcurrencyLimit": controller.server_concurrency_limit,
+                "executing": sum(each.requests_executing for each in sets),
+                "waiting": sum(each.requests_waiting for each in sets),
+                "servedPerSecond": served,
+                "failedPerSecond": failed,
+                "rejectedPerSecond": rejected,
+                "p99": servers["p99"],
+            }
+            problem = problem or problem_of_servers(servers)
+        severity = severity_of(row, problem)
+        return {**row, "severity": severity, "problem": displayable(problem[:MAX_PROBLEM])}
+
+
+def totals(controller: Controller, now_ns: int) -> Totals:
+    """What a cluster did so far."""
+    levels = controller.levels.values()
+    return Totals(
+        now_ns,
+        sum(level.queue_set.dispatched_total for level in levels),
+        sum(level.failed_total for level in levels),
+        sum(level.queue_set.rejected_total for level in levels),
+    )
+
+
+def per_s(old: Totals, new: Totals) -> tuple[float, float, float]:
+    """Requests a second: served, failed by servers, rejected.
+
+    A level that went took its totals with it.
+    """
+    elapsed_s = (new.at_ns - old.at_ns) / NS_PER_S
+    dispatched = max(0, new.dispatched - old.dispatched)
+    failed = max(0, new.failed - old.failed)
+    rejected = max(0, new.rejected - old.rejected)
+    served = max(0, dispatched - failed)
+    return (
+        round(served / elapsed_s, 1),
+        round(failed / elapsed_s, 1),
+        round(rejected / elapsed_s, 1),
+    )
+
+
+def problem_of_servers(servers: Mapping[str, Any]) -> str:
+    """What is wrong with the servers of a cluster; "" if nothing is."""
+    if servers["state"] == "failing":
+        return servers["problem"] or "its servers give no answers"
+    out = servers["endpointCount"] - servers["healthyCount"]
+    if not out:
+        return ""
+    why = [f"{each['url']}: {each['problem']}" for each in servers["endpoints"] if each["problem"]]
+    return f"{out} of {counted(servers['endpointCount'], 'server')} out: {listed(why)}"
+
+
+def severity_of(row: Mapping[str, Any], problem: str) -> Severity:
+    """How bad it is."""
+    if row["state"] in {"refused", "failing"} or row["rejectedPerSecond"]:
+        return ERROR
+    if problem or row["failedPerSecond"]:
+        return WARNING
+    return NOTE if row["waiting"] else OK
+
+
+def verdict(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """What is wrong, in words, worst first; there is at least one sentence."""
+    found: list[tuple[Severity, str]] = []
+
+    def tell(severity: Severity, names: list[str], one: str, several: str) -> None:
+        if names:
+            count = f"{number_text(len(names))} of {counted(len(rows), 'cluster')}"
+            found.append(
+                (severity, f"{count} {one if len(names) == 1 else several}: {listed(names)}")
+            )
+
+    refused = [row["name"] for row in rows if row["state"] == "refused"]
+    failing = [row["name"] for row in rows if row["state"] == "failing"]
+    rejects = [row["name"] for row in rows if row["rejectedPerSecond"]]
+    troubled = [row["name"] for row in rows if row["severity"] == WARNING]
+    tell(ERROR, refused, "cannot be used", "cannot be used")
+    tell(ERROR, failing, "has no server that answers", "have no server that answers")
+    tell(ERROR, rejects, "rejects requests", "reject requests")
+    tell(WARNING, troubled, "has a problem", "have problems")
+    if not found:
+        rate = sum(row["servedPerSecond"] for row in rows)
+        waiting = sum(row["waiting"] for row in rows)
+        waits = f"{number_text(waiting)} wait a moment" if waiting else "nothing waits"
+        text = f"all is well: {number_text(rate)} requests/s in {counted(len(rows), 'cluster')}"
+        found.append((OK, f"{text}, {waits}"))
+    return [{"severity": severity.value, "text": text} for severity, text in found]
