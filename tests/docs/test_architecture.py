@@ -11,6 +11,7 @@ import pytest
 import uvloop
 
 from apfproxy.flowcontrol.passage import PassageState
+from apfproxy.proxy.endpoint_state import EndpointState
 from apfproxy.proxy.exchange_state import ExchangeState
 from tests.docs.pages import ROOT, SPAN, page, table
 from tests.docs.scenarios import USUAL, Calls, of_a_proxy, of_an_apiserver, of_commands
@@ -79,10 +80,12 @@ def test_drawing() -> None:
 
 
 def test_states() -> None:
-    """The page has the states of exchanges and passages."""
+    """The page has the states of exchanges, passages and endpoints."""
     rows = table(page(PAGE), "| object | states | table |")
 
-    assert [list(ExchangeState), list(PassageState)] == [SPAN.findall(row[1]) for row in rows]
+    assert [list(ExchangeState), list(PassageState), list(EndpointState)] == [
+        SPAN.findall(row[1]) for row in rows
+    ]
 
 
 def test_packages() -> None:
