@@ -7,6 +7,8 @@
 3. A cluster that is new, or has to be made anew (see `is_another`), starts while others serve.
    What it replaces serves until it is ready; then that one's requests end, as those of a removed
    one do.
+4. A host or a prefix that goes from one cluster to another is served by the one before until the
+   other is ready, or for `STARTS_S`.
 """
 
 from __future__ import annotations
@@ -58,6 +60,9 @@ class Member:
         in_force: As it serves; None while it does not.
         cluster: What serves; likewise.
         problem: Why `wanted` is not in force; "" if it is.
+        changing: Held while one is brought to what is wanted.
+        changes: The tasks that do so, or wait to.
+        starting: The checks of what is to serve soon; None mostly.
     """
 
     def __init__(self, wanted: ClusterSettings) -> None:
@@ -66,6 +71,8 @@ class Member:
         self.cluster: Cluster | None = None
         self.problem = STARTING
         self.changing = asyncio.Lock()
+        self.changes: set[asyncio.Task[None]] = set()
+        self.starting: ClusterHealth | None = None
 
     @property
     def is_well(self) -> bool:
@@ -124,6 +131,8 @@ class Clusters:
         self._server: ProxyServer | None = None
         self._observation: Observation | None = None
         self._members: dict[str, Member] = {}
+        self._before: tuple[Route, ...] = ()
+        """While the settings change: where requests went, unless that cluster has left."""
         self._checks: dict[Cluster, ClusterHealth] = {}
         """Of all of several clusters: those that start, serve and leave."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -179,12 +188,10 @@ class Clusters:
         if self._retry_task is None:
             self._retry_task = self._retrying.start()
             self._health.add(CLUSTERS, pages=(READYZ,), look=self._problem)
-        for name in [each for each in self._members if each not in wanted]:
-            member = self._members.pop(name)
-            self._health.discard(check_of(name))
-            if member.cluster is not None:
-                self._leave(member.cluster)
-                logger.info("cluster %s: removed", name)
+        self._before = tuple(each for each in self._router.routes if each.context is not None)
+        removed = [
+            self._remove(name) for name in [each for each in self._members if each not in wanted]
+        ]
         changed: list[Member] = []
         for name, each in wanted.items():
             member = self._members.get(name) or self._add(each)
@@ -195,9 +202,27 @@ class Clusters:
                 member.wanted, member.problem = each, ""
         self._members = {name: self._members[name] for name in wanted}  # their order
         self._route()
-        tasks = [self._spawn(self._bring(member), member) for member in changed]
-        if tasks:
-            await asyncio.wait(tasks, timeout=within_s)
+        tasks = [self._bring_soon(member) for member in changed]
+        try:
+            if tasks:
+                await asyncio.wait(tasks, timeout=within_s)
+        finally:
+            self._before = ()
+            for cluster in removed:
+                if cluster is not None:
+                    self._leave(cluster)
+                    logger.info("cluster %s: removed", cluster.name)
+            self._route()
+
+    def _remove(self, name: str) -> Cluster | None:
+        """Change a cluster no more: what serves of it, which is to leave."""
+        member = self._members.pop(name)
+        self._health.discard(check_of(name))
+        for task in list(member.changes):
+            task.cancel()
+        if member.starting is not None:  # another one may have its name at once
+            member.starting.close()
+        return member.cluster
 
     def _add(self, wanted: ClusterSettings) -> Member:
         member = self._members[wanted.name] = Member(wanted)
@@ -209,8 +234,14 @@ class Clusters:
         )
         return member
 
-    def _spawn(self, work: Coroutine[Any, Any, None], member: Member) -> asyncio.Task[None]:
-        task = spawn(work, name=f"cluster {member.wanted.name}")
+    def _bring_soon(self, member: Member) -> asyncio.Task[None]:
+        task = self._spawn(self._bring(member), f"cluster {member.wanted.name}")
+        member.changes.add(task)
+        task.add_done_callback(member.changes.discard)
+        return task
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = spawn(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -219,7 +250,7 @@ class Clusters:
         """Bring a cluster to what is wanted; whatever is wrong with it is its own."""
         async with member.changing:
             wanted = member.wanted
-            if member.in_force == wanted or self._members.get(wanted.name) is not member:
+            if member.in_force == wanted:
                 return
             problem = ""
             try:
@@ -237,8 +268,7 @@ class Clusters:
                 text = f"{wanted.name}: {outcome}: {'; '.join(problem.splitlines())}"
                 self._events.record(time.time(), text, is_error=True)
             member.problem = problem
-            if self._members.get(wanted.name) is member:
-                self._route()
+            self._route()
 
     async def _change(self, member: Member, wanted: ClusterSettings) -> None:
         """Put other settings of a cluster in force.
@@ -254,19 +284,17 @@ class Clusters:
             change.commit()
             member.in_force = wanted
             return
-        new = await self._started(wanted, settings, cluster)
+        new = await self._started(member, wanted, settings)
         member.cluster, member.in_force = new, wanted
-        if self._members.get(wanted.name) is not member:  # removed meanwhile
-            self._leave(new)
         if cluster is not None:
             self._leave(cluster)
 
     async def _started(
-        self, wanted: ClusterSettings, settings: Settings, before: Cluster | None
+        self, member: Member, wanted: ClusterSettings, settings: Settings
     ) -> Cluster:
-        """A cluster that has started, and is looked after; it takes the place of `before`."""
-        if before is not None:
-            self._checks[before].close()
+        """A cluster that has started, and is looked after; it takes the place of a member's."""
+        if member.cluster is not None:
+            self._checks[member.cluster].close()
         health = self._health.of_cluster(wanted.name)
         assert self._server is not None
         assert self._observation is not None
@@ -276,20 +304,25 @@ class Clusters:
             health.close()
             raise
         self._checks[cluster] = health
+        member.starting = health
         try:
             self._server.add(cluster.served)
             await cluster.start(self._is_admin_local)
         except BaseException:
             await self._end(cluster)
             raise
+        finally:
+            member.starting = None
         self._observation.begin(cluster.served, wanted.name)
         cluster.begin()
         return cluster
 
     def _leave(self, cluster: Cluster) -> None:
-        """Let requests of a cluster that is gone end; no more come."""
+        """Let requests of a cluster that is gone end; the next `_route` sends it no more."""
         self._checks[cluster].close()
-        self._route()
+        self._before = tuple(
+            each for each in self._before if each.context is not cluster.served.context
+        )
 
         async def leave() -> None:
             try:
@@ -297,9 +330,7 @@ class Clusters:
             finally:
                 await self._end(cluster)
 
-        task = spawn(leave(), name=f"leaving cluster {cluster.name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._spawn(leave(), f"leaving cluster {cluster.name}")
 
     async def _end(self, cluster: Cluster) -> None:
         """End all that a cluster does."""
@@ -313,9 +344,12 @@ class Clusters:
         await cluster.close()
 
     def _route(self) -> None:
-        """Tell where requests go from now on."""
+        """Tell where requests go from now on; of two ways from one place the first counts."""
         if self.only is None:
-            self._router.put(member.route() for member in self._members.values())
+            routes = [member.route() for member in self._members.values()]
+            usable = [each for each in routes if each.context is not None]
+            others = [each for each in routes if each.context is None]
+            self._router.put((*usable, *self._before, *others))
             self._shared.forget_peers()
 
     async def _retry(self, beat: Callable[[], None]) -> None:
@@ -329,7 +363,7 @@ class Clusters:
         """Try again what could not be used, and is not being tried."""
         for member in list(self._members.values()):
             if member.problem and not member.changing.locked():
-                await self._bring(member)
+                await asyncio.wait((self._bring_soon(member),))
 
     def _all(self) -> list[Cluster]:
         """Those that start, serve and leave."""

@@ -165,6 +165,64 @@ async def test_one_cluster_starts_slowly(tmp_path: Path) -> None:
 
 
 @on_uvloop
+async def test_removed_while_it_is_made_anew(tmp_path: Path) -> None:
+    """What was to take its place never does; all of both ends."""
+    origin, kubernetes = silent_api(tmp_path)
+    async with gateway(tmp_path, A, B) as scene:
+        before = scene.member("b").cluster
+        await scene.reload(A, {**B, "flowControl": {"kubernetes": kubernetes}})
+        assert scene.member("b").cluster is before
+        await scene.reload(A)
+
+        assert 404 == (await scene.asked("b.test"))[0]
+        assert not [each.name for each in scene.process.health if "/b" in each.name]
+        await until(lambda: not before.served.pool.open_count)
+        await origin.stop()
+
+
+@on_uvloop
+async def test_removed_while_it_starts_and_added_again(tmp_path: Path) -> None:
+    """The new one is not in the way of the one that is gone, nor the other way round."""
+    origin, kubernetes = silent_api(tmp_path)
+    async with gateway(tmp_path, A, {**B, "flowControl": {"kubernetes": kubernetes}}) as scene:
+        await scene.reload(A)
+        await scene.reload(A, B)
+
+        assert (200, "b / b.test") == await scene.asked("b.test")
+        checks = {each.name for each in scene.process.health}
+        assert {"cluster/b", "cluster/b/limits", "cluster/b/upstream"} <= checks
+        await scene.reload(A, {**B, "flowControl": {"serverConcurrencyLimit": 77}})
+        assert "" == scene.member("b").problem
+        await origin.stop()
+
+
+@on_uvloop
+async def test_hosts_that_go_to_another_cluster(tmp_path: Path) -> None:
+    """No request is lost where a cluster gets another name, or gives a host to another one."""
+    async with gateway(tmp_path, A, B) as scene:
+        upstream = {"upstream": {"url": scene.url_of("a")}}
+        is_over = False
+
+        async def ask() -> int:
+            count, client = 0, await scene.connect()
+            while not is_over:
+                assert 200 == (await scene.ask(get("a.test"), client)).status
+                count += 1
+            return count
+
+        asking = begin(ask())
+        for name in "cd":
+            await scene.reload({**A, "name": name, **upstream}, B)
+        without = {"name": "d", "hosts": ["x.test"], **upstream}
+        for _ in range(2):
+            await scene.reload(without, {**B, "hosts": ["b.test", "a.test"]})
+            await scene.reload({**without, "hosts": ["a.test"]}, B)
+        is_over = True
+
+        assert await asking
+
+
+@on_uvloop
 async def test_connections_of_a_cluster_are_bounded(tmp_path: Path) -> None:
     """One more is refused by that cluster alone; a connection that goes elsewhere makes room."""
     async with gateway(tmp_path, {**A, "maxConnections": 1}, B) as scene:
