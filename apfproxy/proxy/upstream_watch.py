@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part, contained
+from apfproxy.proxy import endpoint_state
 from apfproxy.proxy.endpoint_state import UP
 from apfproxy.proxy.endpoint_watch import UNKNOWN, EndpointWatch, Rules
 from apfproxy.proxy.recent_answers import RecentOfAll
@@ -259,6 +260,9 @@ class UpstreamWatch:
         self._pool.weigh()
         if watch.endpoint.state is UP:
             self._start_slowly([watch])
+        elif watch.endpoint.state is endpoint_state.FAILING and not self.rules.is_alone:
+            # Perhaps its machine is gone: once it is back, connections of before are dead.
+            watch.endpoint.close_idle(self.now_ns())
         self.judge()
         self._tell_soon()
 

@@ -403,17 +403,30 @@ async def test_refused_checks(caplog: pytest.LogCaptureFixture) -> None:
     ) == record.getMessage()
 
 
-async def test_slow_check() -> None:
-    """It is given up after its time, and has no other beside it."""
-    timely = replace(SEVERAL.health_check, timeout_s=0.001, unhealthy_threshold=1)
-    scene = three(replace(SEVERAL, health_check=timely))
+async def test_one_check_at_a_time() -> None:
+    """One that takes long has no other beside it."""
+    patient = replace(SEVERAL.health_check, timeout_s=3600.0)
+    scene = three(replace(SEVERAL, health_check=patient))
     a, *_ = scene.servers
     a.may_end.clear()
     await scene.look()
     await scene.look(60)
-    assert 1 == a.probes
+    assert (1, UNKNOWN) == (a.probes, scene.of(a).state)
+    a.may_end.set()
+    await settle()
+
+    assert UP == scene.of(a).state
+
+
+async def test_slow_check() -> None:
+    """It is given up after its time."""
+    scene = three(replace(SEVERAL, health_check=replace(SEVERAL.health_check, timeout_s=0.001)))
+    a, *_ = scene.servers
+    a.may_end.clear()
+    await scene.look()
     while scene.of(a).state == UNKNOWN:
         await settle()
+    scene.watch.stop()
 
     assert (FAILING, "no answer to a check within 0.001 s") == (
         scene.of(a).state,

@@ -133,6 +133,24 @@ async def test_error_in_a_look() -> None:
     assert (1, [UNKNOWN, UP]) == (scene.faults.totals[Part.UPSTREAM], scene.states)
 
 
+async def test_idle_connections_of_one_that_fails() -> None:
+    """They are closed, unless it is the only one, which is still asked."""
+    scene = Scene(OFTEN, "a", "b")
+    a, b = scene.servers
+    a.error = REFUSED
+    b.status = 200
+    await scene.look()
+    assert (scene.now_ns, 0) == (a.closed_ns, b.closed_ns)
+    b.serve(0, 50)
+    assert 0 == b.closed_ns
+    alone = Scene(OFTEN)
+    [server] = alone.servers
+    server.error = REFUSED
+    await alone.look()
+
+    assert (FAILING, 0) == (alone.watch.state, server.closed_ns)
+
+
 async def test_silence() -> None:
     """It lasts while requests wait and no endpoint answers anybody."""
     scene = Scene(NEVER, "a", "b")

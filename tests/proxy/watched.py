@@ -44,6 +44,7 @@ class Server(EndpointLoad):
         status: Of the answer to those that ask; 0 for none.
         may_end: Lets a check end.
         awaiting: Requests that wait for an answer.
+        closed_ns: Since when connections were idle that it was asked to close; 0 for never.
     """
 
     def __init__(self, name: str, pool: Servers) -> None:
@@ -63,6 +64,7 @@ class Server(EndpointLoad):
         self.may_end = asyncio.Event()
         self.may_end.set()
         self.awaiting = 0
+        self.closed_ns = 0
 
     @property
     def url(self) -> str:
@@ -72,6 +74,10 @@ class Server(EndpointLoad):
     def on_failing(self) -> None:
         """Tell the pool."""
         self._pool.on_endpoint_failing(cast("Endpoint", self))
+
+    def close_idle(self, idle_since_ns: int) -> None:
+        """Close connections."""
+        self.closed_ns = idle_since_ns
 
     def count_awaiting(self) -> int:
         """Count them."""
