@@ -202,8 +202,12 @@ class Clusters:
                 member.wanted, member.problem = each, ""
         self._members = {name: self._members[name] for name in wanted}  # their order
         self._route()
-        tasks = [self._bring_soon(member) for member in changed]
+        tasks: list[asyncio.Task[None]] = []
         try:
+            for member in changed:
+                tasks.append(self._bring_soon(member))
+                # To make one takes some 10 ms, for each of which others would wait.
+                await asyncio.sleep(0)
             if tasks:
                 await asyncio.wait(tasks, timeout=within_s)
         finally:

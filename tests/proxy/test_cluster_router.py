@@ -279,3 +279,43 @@ def test_like_the_rules(
     expected = reference(routes, host, path)
 
     assert (None if expected is None else str(expected)) == (found and found.name)
+
+
+field_lines = st.sampled_from(
+    [
+        "Host: a.test",
+        "host:b.test",
+        "HOST:\t c ",
+        "Host:",
+        "Host: a/b",
+        "Host : d",
+        " Host: e",
+        "X-Host: f",
+        "A: x\nHost: g",
+        "A: Host: h",
+        "Accept: */*",
+        "Content-Length: 0",
+    ]
+)
+
+
+@given(
+    lines=st.lists(field_lines, max_size=4),
+    version=st.sampled_from(["1.1", "1.0"]),
+    target=st.sampled_from(["/", "/x", "http://a.test/x", "*", "x", "/ x"]),
+)
+def test_hosts_are_read_as_the_parser_reads_them(
+    lines: list[str], version: str, target: str
+) -> None:
+    """Whatever the parser takes is routed by the very host that it finds; nothing else matters."""
+    head = "\r\n".join([f"GET {target} HTTP/{version}", *lines, "", ""]).encode()
+    try:
+        expected = parser().parse(head, []).fields.host or b""
+    except HeadError:
+        return
+    router = router_of(route("all", []))
+    with pytest.raises(HeadError) as refused:  # it has no context
+        router.route(head)
+
+    assert 503 == refused.value.code
+    assert expected == router._host_of(head)  # noqa: SLF001  what is compared
