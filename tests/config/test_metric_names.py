@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 ADDED_BY_PROMETHEUS = {"job", "instance"}
 
+OF_SEVERAL_CLUSTERS = {"cluster"}
+"""Labels that there are only where there are several clusters."""
+
 OPEN_LABELS = {"job", "instance", "priority_level", "flow_schema", "code"}
 """Those whose values are not the proxy's to choose."""
 
@@ -136,7 +139,7 @@ async def test_metrics_exist(tmp_path: Path) -> None:
     found = await page(tmp_path)
     wrong = []
     for where, expression in expressions():
-        known: set[str] = set(ADDED_BY_PROMETHEUS)
+        known: set[str] = ADDED_BY_PROMETHEUS | OF_SEVERAL_CLUSTERS
         for selector in selectors(expression):
             if selector.name not in found:
                 wrong.append(f"{where}: no metric {selector.name}")
@@ -144,9 +147,9 @@ async def test_metrics_exist(tmp_path: Path) -> None:
             labels = found[selector.name]
             known |= labels.keys()
             for label, operator, value in selector.matchers:
-                if label not in labels.keys() | ADDED_BY_PROMETHEUS:
+                if label not in labels.keys() | ADDED_BY_PROMETHEUS | OF_SEVERAL_CLUSTERS:
                     wrong.append(f"{where}: {selector.name} has no label {label}")
-                elif label not in OPEN_LABELS:
+                elif label not in OPEN_LABELS | OF_SEVERAL_CLUSTERS:
                     values = value.split("|") if "~" in operator else [value]
                     wrong += [
                         f"{where}: {selector.name} has no {label} {one!r}"

@@ -16,6 +16,8 @@ from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.settings_checks import check_identities
 from apfproxy.cli.main import main
+from apfproxy.observe.listener_metrics import unrouted_families
+from apfproxy.proxy.counters import ListenerCounters
 from apfproxy.settings import Address
 from apfproxy.sources.cluster_settings import Section
 from apfproxy.sources.settings_file import parse_settings
@@ -121,6 +123,7 @@ async def test_metrics(tmp_path: Path) -> None:
     """Each metric that is named exists, and each of the project's own is on the metrics page."""
     text = await metrics_page(tmp_path) + await metrics_of_an_apiserver()
     known = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    known |= {f"{each.name}_total" for each in unrouted_families(ListenerCounters())}
     named = {
         (document.name, match[1])
         for document in pages()
