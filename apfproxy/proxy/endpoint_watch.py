@@ -202,10 +202,6 @@ class EndpointWatch:
         """What is wrong with the server, in some words; None unless it is out."""
         return None if self.endpoint.state is UP else self._problem
 
-    def lasts_s(self) -> int:
-        """For how long its state has lasted."""
-        return (self._owner.now_ns() - self._since_ns) // NS_PER_S
-
     def begin(self) -> None:
         """Ask at once."""
         self._check_if_due(self._owner.now_ns())

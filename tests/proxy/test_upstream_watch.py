@@ -239,9 +239,10 @@ async def test_endpoints_that_join() -> None:
     await settle()
     assert ([UP, UP], [1.0, 0.1]) == (scene.states, [a.ramp, b.ramp])
     assert (5, 5) == (a.max_failures_in_row, b.max_failures_in_row)
+    assert not scene.watch.is_steady
     for _ in range(10):
         await scene.look()
-    assert 1.0 == b.ramp
+    assert (1.0, True) == (b.ramp, scene.watch.is_steady)
     scene.pool.change(b)
     assert (DRAINING, 0) == (a.state, b.max_failures_in_row)
     a.serve(0, 50)
