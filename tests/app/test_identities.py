@@ -8,7 +8,6 @@ import datetime as dt
 import logging
 import ssl
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -460,39 +459,6 @@ def test_changed_token_of_its_own(folder: Folder) -> None:
         assert (OWN_TOKEN[::-1], 1) == (bench.own_token(client), bench.own_changes)
         assert OWN_TOKEN not in repr(bench.identities)
         bench.end(client)
-
-
-@pytest.mark.parametrize(
-    ("identity", "has_token", "expected"),
-    [
-        ("passThrough", False, b""),
-        ("passThrough", True, b"Authorization: Bearer %b\r\n"),
-        ("impersonate", True, b"Authorization: Bearer %b\r\n"),
-        (
-            "frontProxy",
-            False,
-            b"X-Remote-User: apfproxy\r\nX-Remote-Group: system:authenticated\r\n",
-        ),
-    ],
-)
-def test_who_asks_servers_how_they_are(
-    folder: Folder, identity: str, *, has_token: bool, expected: bytes
-) -> None:
-    """The proxy itself, by the means that it has."""
-    settings = folder.settings
-    upstream = replace(
-        settings.upstream,
-        identity=identity,
-        token_file=folder.of("own-token") if has_token else None,
-        tls=replace(
-            settings.upstream.tls,
-            certificate_file=folder.of("proxy.crt"),
-            key_file=folder.of("proxy.key"),
-        ),
-    )
-    subject = made(replace(settings, upstream=upstream))
-
-    assert expected.replace(b"%b", OWN_TOKEN.encode()) == subject.own_lines
 
 
 def test_changed_certificates(folder: Folder) -> None:
