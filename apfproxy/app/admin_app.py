@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.level_summary import LevelsSummary
     from apfproxy.observe.live_history import LiveHistory
     from apfproxy.observe.metrics import MetricsPage
-    from apfproxy.proxy.pool import Pool
     from apfproxy.proxy.upstream_watch import UpstreamWatch
 
 SHUTDOWN_S = 1.0
@@ -131,11 +130,6 @@ class Served:
     def upstream(self) -> UpstreamWatch:
         """What is known of its servers."""
         return self.cluster.upstream
-
-    @property
-    def pool(self) -> Pool:
-        """The connections to them."""
-        return self.cluster.served.pool
 
 
 def places_of(parts: AdminParts) -> Iterator[Place]:

@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from apfproxy.observe.amounts import counted, number_text
+from apfproxy.observe.endpoint_state import OUT
 from apfproxy.observe.findings import ERROR, NOTE, OK, WARNING, listed
 from apfproxy.observe.live_recent import displayable
-from apfproxy.observe.upstream_state import upstream_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.observe.findings import Severity
-    from apfproxy.observe.proxy_metrics import PoolState
     from apfproxy.observe.upstream_state import Upstream
 
-SAMPLE_S = 1.0
 NS_PER_S = 1_000_000_000
 MAX_PROBLEM = 200
 """Characters of a problem; all of it is on the cluster's own page."""
@@ -37,10 +35,6 @@ class Serving(Protocol):
     @property
     def upstream(self) -> Upstream:
         """What is known of its servers."""
-
-    @property
-    def pool(self) -> PoolState:
-        """The connections to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +64,23 @@ class Totals:
 
 
 class Overview:
-    """The clusters that there are, and what each did in the last second."""
+    """The clusters that there are, and what each did in the last second.
+
+    Attributes:
+        taken: Samples so far; there are rates from the second one on.
+    """
 
     def __init__(self, places: Callable[[], Iterable[Place]], now_ns: Callable[[], int]) -> None:
         self._places = places
         self._now_ns = now_ns
+        self.taken = 0
         # By controller, which is another one if a cluster is made anew.
         self._last: dict[Controller, Totals] = {}
         self._rates: dict[Controller, tuple[float, float, float]] = {}
 
     def sample(self) -> None:
         """Take a sample of each."""
+        self.taken += 1
         now_ns, before = self._now_ns(), self._last
         self._last, rates = {}, {}
         for place in self._places():
@@ -120,13 +120,13 @@ class Overview:
         serving, problem = place.serving, place.problem
         if serving is not None:
             controller, upstream = serving.controller, serving.upstream
-            servers = upstream_state(upstream, serving.pool)
+            states = [watch.state for watch in upstream.watches.values()]
             sets = [level.queue_set for level in controller.levels.values()]
             served, failed, rejected = self._rates.get(controller, (0.0, 0.0, 0.0))
             row |= {
-                "state": servers["state"],
-                "healthyCount": servers["healthyCount"],
-                "endpointCount": servers["endpointCount"],
+                "state": str(upstream.state),
+                "healthyCount": sum(state not in OUT for state in states),
+                "endpointCount": len(states),
                 "seatsInUse": sum(each.seats_in_use for each in sets),
                 "serverConcurrencyLimit": controller.server_concurrency_limit,
                 "executing": sum(each.requests_executing for each in sets),
@@ -134,9 +134,10 @@ class Overview:
                 "servedPerSecond": served,
                 "failedPerSecond": failed,
                 "rejectedPerSecond": rejected,
-                "p99": servers["p99"],
+                # Most of what a line costs, so only of clusters that had requests just now.
+                "p99": upstream.recent.p99_s if served or failed else None,
             }
-            problem = problem or problem_of_servers(servers)
+            problem = problem or problem_of_servers(upstream)
         severity = severity_of(row, problem)
         return {**row, "severity": severity, "problem": displayable(problem[:MAX_PROBLEM])}
 
@@ -169,15 +170,13 @@ def per_s(old: Totals, new: Totals) -> tuple[float, float, float]:
     )
 
 
-def problem_of_servers(servers: Mapping[str, Any]) -> str:
+def problem_of_servers(upstream: Upstream) -> str:
     """What is wrong with the servers of a cluster; "" if nothing is."""
-    if servers["state"] == "failing":
-        return servers["problem"] or "its servers give no answers"
-    out = servers["endpointCount"] - servers["healthyCount"]
-    if not out:
-        return ""
-    why = [f"{each['url']}: {each['problem']}" for each in servers["endpoints"] if each["problem"]]
-    return f"{out} of {counted(servers['endpointCount'], 'server')} out: {listed(why)}"
+    if upstream.state == "failing":
+        return upstream.problem or "its servers give no answers"
+    watches = upstream.watches.values()
+    why = [f"{each.endpoint.url}: {each.problem}" for each in watches if each.state in OUT]
+    return f"{len(why)} of {counted(len(watches), 'server')} out: {listed(why)}" if why else ""
 
 
 def severity_of(row: Mapping[str, Any], problem: str) -> Severity:

@@ -7,6 +7,7 @@ takes 700 kB.  Without a name there is the overview.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import msgspec
 from aiohttp import web
 
 from apfproxy.api.schema.mistakes import closest
+from apfproxy.observe.live_history import SAMPLE_S
 from apfproxy.observe.live_page import wants_page
 from apfproxy.observe.negotiation import wants_json
 from apfproxy.observe.page_files import page_file
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+ENOUGH = 2
+"""Samples for rates."""
 MAX_KEPT = 16
 """Clusters whose history is kept: those that were asked for last."""
 MOST_NAMED = 20
@@ -81,11 +85,17 @@ class SeveralClusters:
         places: The clusters that there are.
         make: Makes the pages of one.
         overview: Of all.
+        first_s: How long the first look takes, so that it has rates.
     """
 
     def __init__(
-        self, places: Callable[[], Iterable[Place]], make: Maker, overview: Overview
+        self,
+        places: Callable[[], Iterable[Place]],
+        make: Maker,
+        overview: Overview,
+        first_s: float = SAMPLE_S,
     ) -> None:
+        self._first_s = first_s
         self._places = places
         self._make = make
         self.overview = overview
@@ -117,6 +127,10 @@ class SeveralClusters:
 
     async def all(self, request: web.Request) -> web.Response:
         """Answer with the overview."""
+        if self.overview.taken < ENOUGH:
+            self.overview.sample()
+            await asyncio.sleep(self._first_s)
+            self.overview.sample()
         state = self.overview.state()
         if wants_json(header(request, "Accept")):
             body = msgspec.json.encode({"time": time.time(), **state})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.observe.overview import MAX_PROBLEM, Overview, Place
 from loadtest.objects import flow_schema, group_subject
-from tests.observe.scene import Scene, StillPool
+from tests.observe.scene import Scene
 from tests.observe.servers import StillUpstream
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ class Still:
 
     upstream: StillUpstream
     scene: Scene = field(default_factory=lambda: Scene((SCHEMA,)))
-    pool: StillPool = field(default_factory=StillPool)
 
     @property
     def controller(self) -> Controller:

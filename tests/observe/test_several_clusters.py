@@ -38,7 +38,7 @@ class World:
         ]
         self.made: list[Still] = []
         overview = Overview(lambda: self.places, lambda: 0)
-        self.clusters = SeveralClusters(lambda: self.places, self.pages, overview)
+        self.clusters = SeveralClusters(lambda: self.places, self.pages, overview, first_s=0.0)
 
     def pages(self, serving: Still) -> Pages:
         """Make them."""
