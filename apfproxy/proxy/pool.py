@@ -293,6 +293,8 @@ class Pool:
         """Leave the line."""
         self._line.pop(borrower, None)
         self._new_line.pop(borrower, None)
+        if self._cap:  # an endpoint that would not do for it may have room for others
+            self._connect_for_the_line()
 
     def put_back(self, connection: UpstreamConnection, now_ns: int) -> None:
         """Take a connection back whose request and answer are through."""
@@ -312,6 +314,8 @@ class Pool:
             if borrower is not None:
                 del self._line[borrower]
                 lend(connection, borrower)
+                if self._cap:  # as of `leave`
+                    self._connect_for_the_line()
                 return
         connection.idle_since_ns = now_ns
         endpoint.idle[connection] = None

@@ -534,3 +534,25 @@ async def test_who_avoids_an_endpoint_waits_for_the_others(scene: Scene) -> None
     scene.pool.put_back(other.connection, S)
 
     assert other.host == again.host
+
+
+@pytest.mark.parametrize("does_leave", [True, False])
+async def test_upgrade_behind_one_who_avoids_an_endpoint(scene: Scene, *, does_leave: bool) -> None:
+    """It gets the room there is as soon as the other one is out of its way."""
+    capped(scene, 1)
+    first, other = await scene.borrow(2)
+    assert first.connection is not None
+    assert other.connection is not None
+    again, upgrade = Borrower(), Borrower()
+    scene.pool.wait(again, avoided=first.connection.endpoint)
+    scene.pool.wait(upgrade, is_new=True)
+    first.connection.abort()
+    await turns()
+    assert ("", "") == (again.host, upgrade.host)
+    if does_leave:
+        scene.pool.leave(again)
+    else:
+        scene.pool.put_back(other.connection, S)
+    await turns()
+
+    assert first.host == upgrade.host
