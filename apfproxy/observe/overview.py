@@ -94,10 +94,17 @@ class Overview:
         self._rates = rates
 
     def state(self) -> dict[str, Any]:
-        """All of them, as JSON has it: those with problems first, then by name."""
+        """All of them, as JSON has it: those with problems first, then the busy ones."""
         found = [self._row(place) for place in self._places()]
         order = [ERROR, WARNING, NOTE, OK]
-        found.sort(key=lambda row: (order.index(row["severity"]), row["name"]))
+        # By the power of two, so that lines do not change places all the time.
+        found.sort(
+            key=lambda row: (
+                order.index(row["severity"]),
+                -round(row["servedPerSecond"]).bit_length(),
+                row["name"],
+            )
+        )
         return {"verdict": verdict(found), "clusters": found}
 
     def _row(self, place: Place) -> dict[str, Any]:

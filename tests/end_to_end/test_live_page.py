@@ -13,8 +13,9 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from apfproxy.flowcontrol.dealer import Dealer
-from apfproxy.settings import OBSERVE, Address
+from apfproxy.settings import OBSERVE, Address, EndpointAddress
 from loadtest.browser import Tab, chromium
+from tests.end_to_end.gateway import WHOLE, gateway
 from tests.end_to_end.programs import installed
 from tests.end_to_end.scene import (
     GET,
@@ -608,3 +609,43 @@ async def test_a_page_that_is_left(browser: Chrome) -> None:
         await tab.until(LIVE)
 
     assert name in tasks
+
+
+@on_uvloop
+async def test_several_servers(browser: Chrome) -> None:
+    """Where there are several servers behind, each has a line; with one there is no table."""
+    lines = "[...document.querySelectorAll('#endpoint-rows th')].map((each) => each.textContent)"
+    async with shown(browser, width=400) as (scene, tab):
+        assert await tab.run("document.getElementById('endpoints').hidden")
+        addresses = [Address(host="127.0.0.1", port=port) for port in (scene.origin.port, 9)]
+        pool = scene.process.cluster.served.pool
+        pool.set_endpoints([EndpointAddress(address=each) for each in addresses])
+        await tab.until(f"{lines}.length === 2")
+        found = await tab.run(lines)
+        width = await tab.run("document.documentElement.scrollWidth")
+
+    assert [each.url for each in addresses] == found
+    assert width == 400
+
+
+@on_uvloop
+async def test_several_clusters(browser: Chrome, tmp_path: Path) -> None:
+    """The overview has a line for each cluster, which leads to the cluster's own page."""
+    good = [{"name": name, "hosts": [f"{name}.test"]} for name in "ab"]
+    bad = {"name": "bad", "hosts": ["bad.test"], "upstream": {"url": "ftp://x"}}
+    whole = WHOLE.replace("admin: null", 'admin: "127.0.0.1:0"')
+    names = "[...document.querySelectorAll('#cluster-rows a')].map((each) => each.textContent)"
+    tab = Tab(browser)
+    async with gateway(tmp_path, *good, bad, whole=whole) as scene:
+        await tab.open(f"http://127.0.0.1:{scene.process.admin_port}/", width=400)
+        await tab.until(f"{names}.length === 3")
+        found = await tab.run(names)
+        width = await tab.run("document.documentElement.scrollWidth")
+        await tab.run("document.querySelector('#cluster-rows a[href*=\"/a/\"]').click()")
+        await tab.until(f"document.getElementById('cluster').textContent === 'a' && {LIVE}")
+        errors = await tab.errors()
+        await tab.open("about:blank")
+
+    assert found == ["bad", "a", "b"]
+    assert width == 400
+    assert [] == errors

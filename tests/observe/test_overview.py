@@ -96,6 +96,18 @@ def test_rates() -> None:
     assert 0.0 == process.overview.state()["clusters"][0]["servedPerSecond"]
 
 
+def test_busy_first() -> None:
+    """Of clusters that are well those with most to do come first."""
+    busy = Still(StillUpstream("up"))
+    process = Process(idle=Still(StillUpstream("up")), busy=busy)
+    process.overview.sample()
+    busy.scene.ticket("ann")
+    process.now_ns = S
+    process.overview.sample()
+
+    assert ["busy", "idle"] == [each["name"] for each in process.overview.state()["clusters"]]
+
+
 def test_rejections() -> None:
     """A cluster that rejects is told, whatever its servers do."""
     busy = Still(StillUpstream("up"))
