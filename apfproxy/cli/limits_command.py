@@ -136,7 +136,7 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
         ]
     )
     header, *lines, last = aligned(COLUMNS, rows, frozenset(range(1, len(COLUMNS))))
-    yield f"{counted(summary.server_concurrency_limit, 'seat')} of the server ({where})"
+    yield f"{counted(summary.server_concurrency_limit, 'seat')} in all ({where})"
     yield ""
     yield click.style(header, bold=True)
     yield from lines

@@ -284,7 +284,10 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
         settings = file.read()
         check_identities(settings)
     except ConflictError as error:
-        raise click.UsageError(str(error)) from error
+        problems = file.problems_of(error)
+        if problems == tuple(str(error).splitlines()):
+            raise click.UsageError(str(error)) from error  # of flags, as far as can be told
+        raise SettingsFileError(*problems) from error
     except OperatorError as error:
         raise SettingsFileError(*file.problems_of(error)) from error
     configure_logging(settings.log_level, settings.log_format)

@@ -189,14 +189,15 @@ def parse_origin(text: str) -> Address:
 
 def parse_dns_origin(text: str) -> Address:
     """Read the URL of an origin whose host is a name with any number of addresses."""
-    origin = parse_origin(text)
-    try:
-        ipaddress.ip_address(origin.host)
-    except ValueError:
-        if not origin.path:
-            return origin
+    if "://" in text:
+        origin = parse_origin(text)
+        try:
+            ipaddress.ip_address(origin.host)
+        except ValueError:
+            if not origin.path:
+                return origin
     raise ValueError(
-        f"expected a URL with a host name, such as https://api.example:6443, not {text!r}"
+        f"expected a URL with a host name, such as https://api.example:6443, not {shown(text)}"
     )
 
 

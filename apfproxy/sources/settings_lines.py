@@ -50,14 +50,15 @@ class SettingsLines:
     def of_this_file(self, problem: str) -> str:
         """The problem with its line if it is of this file for sure, otherwise as it is.
 
-        A setting that stands here is what it begins with, or names the file that is wrong; anything
-        else may be of a flag.
+        A setting that stands here is what it begins with, names the file that is wrong, or is
+        named in full; anything else may be of a flag.
         """
         if self._is_placed(problem):
             return problem
-        own = SETTING.match(problem)
-        if own is not None and own[0] in self._lines:
-            return f"{self._path}:{self._lines[own[0]]}: {problem}"
+        for named in SETTING.finditer(problem):
+            # A word within the text is a setting only with its section.
+            if named[0] in self._lines and ("." in named[0] or named.start() == 0):
+                return f"{self._path}:{self._lines[named[0]]}: {problem}"
         if self._line_of(problem.partition(": ")[0].partition(" ")[0]) is None:
             words = [word.removesuffix(":") for word in problem.split()]
             setting = next((self._named[word] for word in words if word in self._named), None)

@@ -27,7 +27,7 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["limits", "--server-concurrency-limit", "300"]) == 0
     first, empty, header, *lines, last = capsys.readouterr().out.splitlines()
 
-    assert ("300 seats of the server (an idle proxy)", "") == (first, empty)
+    assert ("300 seats in all (an idle proxy)", "") == (first, empty)
     assert header.split()[:3] == ["LEVEL", "SHARES", "LEND"]
     assert len(lines) == 8
     assert len({len(line) for line in [header, *lines, last]}) == 1

@@ -244,6 +244,34 @@ def test_no_cluster_that_can_be_used(
     ] == [line.partition(", ")[0] for line in capsys.readouterr().err.splitlines()]
 
 
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        (
+            "admin: ~\nupstream:\n  url: http://a\n  dns: http://a\n",
+            [":3: give only one of upstream.url (--upstream) and upstream.dns (--upstream-dns)"],
+        ),
+        (
+            "upstream:\n  endpoints:\n  - url: http://a\n  - url: http://a\n  - url: https://a\n",
+            [":4: upstream.endpoints[1]: http", ":5: upstream.endpoints[2]: https"],
+        ),
+    ],
+)
+def test_conflicts_in_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, problems: list[str]
+) -> None:
+    """Settings of the file that do not go together are named with their lines, one by one."""
+    path = tmp_path / "settings.yaml"
+    path.write_text(text)
+
+    assert main(["serve", "--settings", str(path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [True] * len(problems) == [
+        line.startswith(f"apfproxy: {path}{problem}")
+        for line, problem in zip(lines, problems, strict=True)
+    ]
+
+
 def test_settings_file_without_an_upstream(
     served: list[Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,7 @@ def test_where_a_problem_is(tmp_path: Path, problem: str, located: str) -> None:
         ("@/keys:7: broken", "@/keys:7: broken"),
         ("~:2: wrong", "~:2: wrong"),
         ("cannot listen; give another admin", "cannot listen; give another admin"),
+        ("only one of upstream.dns, upstream.url", "~:1: only one of upstream.dns, upstream.url"),
     ],
 )
 def test_what_a_flag_may_have_said(tmp_path: Path, problem: str, placed: str) -> None:
