@@ -20,7 +20,7 @@ from apfproxy.errors import OperatorError
 from apfproxy.faults import Part
 from apfproxy.proxy.cluster_router import normal_host
 from apfproxy.proxy.tls import ServerTls
-from apfproxy.proxy.tls_files import TlsError, certificates_in
+from apfproxy.proxy.tls_files import TlsError
 from apfproxy.sources.file_changes import FileChanges
 
 if TYPE_CHECKING:
@@ -75,6 +75,10 @@ class ListenerTls:
             self._watching.cancel()
             self._watching = None
 
+    async def read_again(self) -> None:
+        """Take what has changed of the files."""
+        await self._files.check()
+
     async def prepare(self, settings: Settings) -> Change:
         """Load what other settings name.
 
@@ -96,9 +100,10 @@ class ListenerTls:
         tls, files = settings.downstream.tls, FileChanges()
         if tls.certificate_file is None:
             return None, files
-        own = ServerTls(tls, _usable(all_client_cas(settings)), self._choose)
+        own = ServerTls(tls, all_client_cas(settings), self._choose)
         try:
-            files.add(own.paths, own.load)
+            # One cluster's broken file is that cluster's own problem.
+            files.add(own.own_paths, own.load, others=own.ca_paths)
         except OSError as error:
             raise OperatorError(f"{error.filename}: cannot be read: {error.strerror}") from error
         except TlsError as tls_error:
@@ -113,6 +118,15 @@ class ListenerTls:
         for cluster in self._clusters:
             server_tls = cluster.identities.server_tls
             if server_tls is not None and tls_group(cluster.settings) == group:
+                own = self._own
+                # The handshake goes on to ask for a client's certificate if it began so.  A cluster
+                # that asks for none has no CA to check one with.
+                if (
+                    own is not None
+                    and not server_tls.ca_paths
+                    and server_tls.settings == own.settings
+                ):
+                    server_tls = own
                 return server_tls.context, group
         return None
 
@@ -125,18 +139,6 @@ def all_client_cas(settings: Settings) -> tuple[TlsFile, ...]:
             for file in client_cas_of(cluster.settings.authentication):
                 files.setdefault(file.path, file)
     return tuple(files.values())
-
-
-def _usable(files: tuple[TlsFile, ...]) -> tuple[TlsFile, ...]:
-    """Those that can be used: one cluster's broken file is that cluster's own problem."""
-    found = []
-    for file in files:
-        try:
-            certificates_in(file, is_chain=False)
-        except TlsError:
-            continue
-        found.append(file)
-    return tuple(found)
 
 
 def parts_of(settings: Settings) -> object:

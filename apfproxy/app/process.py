@@ -239,6 +239,7 @@ class ProxyProcess:
     async def read_again(self) -> None:
         """Take what has changed of all files, as is done when they change by themselves."""
         self.observation.reopen()
+        await self.tls.read_again()
         await self.clusters.read_again()
 
     def _rotate(self) -> None:

@@ -24,11 +24,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from apfproxy.proxy.counters import Handshake
-from apfproxy.proxy.tls_files import TlsFile, load_authorities, load_own
+from apfproxy.proxy.tls_files import (
+    TlsError,
+    TlsFile,
+    certificates_in,
+    load_authorities,
+    load_own,
+    trust,
+)
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Hashable, Iterable
+
+    from cryptography import x509
 
     from apfproxy.proxy.tls_files import Expiries
     from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
@@ -60,7 +69,8 @@ class ServerTls:
         client_cas: PEM files of the CAs of clients' certificates, of users and of front proxies;
             without any no client is asked for a certificate.
         choose: Says, by the host that a client names in its handshake, with which context that
-            goes on, and for which clusters; None for this one's, and for all.
+            goes on, and for which clusters; None for this one's, and for all.  With it the CAs are
+            those of several clusters, and what was in a file of no use stays in force.
 
     Attributes:
         context: For new connections; before `load` one without a certificate, with which every
@@ -82,13 +92,25 @@ class ServerTls:
             keyFile=settings.key_file,
         )
         self._client_cas = tuple(client_cas)
+        self._cas: dict[TlsFile, tuple[list[x509.Certificate], Expiries]] = {}
+        """What was in their files."""
         self.context = _prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self.expiries: tuple[Expiries, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files that it is made of."""
-        return _paths((*self._own.values(), *self._client_cas))
+        return (*self.own_paths, *self.ca_paths)
+
+    @property
+    def own_paths(self) -> tuple[str, ...]:
+        """Those of its certificate."""
+        return _paths(self._own.values())
+
+    @property
+    def ca_paths(self) -> tuple[str, ...]:
+        """Those of the CAs of clients' certificates."""
+        return _paths(self._client_cas)
 
     def load(self) -> None:
         """Read the files, and take them if all are good; otherwise nothing changes.
@@ -106,9 +128,9 @@ class ServerTls:
         certificate_file = self._own["certificateFile"]
         expiries = [
             load_own(context, certificate_file, self._own.get("keyFile", certificate_file)),
-            *(load_authorities(context, file) for file in self._client_cas),
+            *self._load_client_cas(context),
         ]
-        if self._client_cas:
+        if self._cas:
             context.verify_mode = (
                 ssl.CERT_REQUIRED if settings.require_client_certificate else ssl.CERT_OPTIONAL
             )
@@ -122,6 +144,17 @@ class ServerTls:
         if self._choose is not None:
             context.sni_callback = partial(go_on_with, self._choose)
         self.context, self.expiries = context, tuple(expiries)
+
+    def _load_client_cas(self, context: ssl.SSLContext) -> list[Expiries]:
+        for file in self._client_cas:
+            try:
+                self._cas[file] = certificates_in(file, is_chain=False)
+            except TlsError:
+                if self._choose is None:
+                    raise
+        for certificates, _ in self._cas.values():
+            trust(context, certificates)
+        return [expiries for _, expiries in self._cas.values()]
 
 
 def go_on_with(

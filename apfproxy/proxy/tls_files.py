@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Iterable
 
     from cryptography import x509
 
@@ -110,13 +111,18 @@ def certificates_in(file: TlsFile, *, is_chain: bool) -> tuple[list[x509.Certifi
 
 def load_authorities(context: ssl.SSLContext, file: TlsFile) -> Expiries:
     """Have a context trust the CAs in a file."""
+    certificates, expiries = certificates_in(file, is_chain=False)
+    trust(context, certificates)
+    return expiries
+
+
+def trust(context: ssl.SSLContext, authorities: Iterable[x509.Certificate]) -> None:
+    """Have a context trust CAs."""
     from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - as above
 
-    certificates, expiries = certificates_in(file, is_chain=False)
     context.load_verify_locations(
-        cadata=b"".join(each.public_bytes(Encoding.DER) for each in certificates)
+        cadata=b"".join(each.public_bytes(Encoding.DER) for each in authorities)
     )
-    return expiries
 
 
 def load_own(context: ssl.SSLContext, certificate_file: TlsFile, key_file: TlsFile) -> Expiries:

@@ -51,13 +51,17 @@ class Group:
 
     Args:
         reload: Takes their contents, or raises and leaves everything as it was.
+        needed: Those of them that have to be there.
 
     Attributes:
         problem: Why their last change is not in force; None if it is.
     """
 
-    def __init__(self, paths: tuple[str, ...], reload: Callable[[], object]) -> None:
+    def __init__(
+        self, paths: tuple[str, ...], reload: Callable[[], object], needed: tuple[str, ...]
+    ) -> None:
         self.paths = paths
+        self.needed = needed
         self.reload = reload
         self.fingerprint = fingerprint(paths)
         self.problem: str | None = None
@@ -76,6 +80,7 @@ class FileChanges:
         paths: tuple[str, ...],
         load: Callable[[], object],
         reload: Callable[[], object] | None = None,
+        others: tuple[str, ...] = (),
     ) -> None:
         """Load files now, and again whenever they change; blocks on the file system.
 
@@ -84,15 +89,16 @@ class FileChanges:
             load: Loads them; what it raises is raised here.
             reload: Called after changes instead; if it raises, the old contents stay in force and
                 the log has its text, which must not quote the contents.
+            others: Files that belong to them, but may be missing.
 
         Raises:
-            OSError: A file is missing, or no regular file.
+            OSError: A file of `paths` is missing, or no regular file.
         """
         # The fingerprint comes first, so that a change during the load is noticed.
-        group = Group(paths, reload or load)
+        group = Group((*paths, *others), reload or load, paths)
         see_regular(paths)
         load()
-        if paths:
+        if group.paths:
             self._groups.append(group)
 
     @property
@@ -118,7 +124,7 @@ class FileChanges:
             return False
         group.fingerprint = found[1]
         try:
-            see_regular(group.paths)
+            see_regular(group.needed)
             group.reload()
         except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays so
             names = ", ".join(group.paths)

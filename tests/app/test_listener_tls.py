@@ -132,6 +132,49 @@ async def test_a_broken_ca_is_of_its_cluster_alone(tmp_path: Path, settings: Clu
 
 
 @on_uvloop
+async def test_a_ca_that_is_mended(tmp_path: Path, settings: Clusters) -> None:
+    """Clients are asked for certificates of it, whether they name the host or not."""
+    whole, _, b, c = settings
+    good = (tmp_path / "ca-b.crt").read_bytes()
+    (tmp_path / "ca-b.crt").unlink()
+    async with gateway(tmp_path, b, c, whole=whole) as scene:
+        assert 200 == (await scene.ask(get("c.test"), await connect(scene, "c.test"))).status
+        (tmp_path / "ca-b.crt").write_bytes(good)
+        await scene.process.read_again()
+        await scene.process.clusters.try_again()
+        own = certificate(tmp_path, "b")
+        clients = [await connect(scene, host, own) for host in ("b.test", None)]
+
+        assert [200, 200] == [(await scene.ask(get("b.test"), each)).status for each in clients]
+
+
+@on_uvloop
+async def test_a_ca_that_breaks(tmp_path: Path, settings: Clusters) -> None:
+    """The proxy's own certificate is renewed all the same, and what was in the file stays."""
+    whole, *clusters = settings
+    async with gateway(tmp_path, *clusters, whole=whole) as scene:
+        (tmp_path / "ca-b.crt").unlink()
+        SERVERS.issue("renewed", usage="server").write(tmp_path, "whole")
+        await scene.process.read_again()
+
+        client = await connect(scene, None, certificate(tmp_path, "b"))
+        assert "renewed" == client.server_name
+        assert 200 == (await scene.ask(get("b.test"), client)).status
+
+
+@on_uvloop
+async def test_a_certificate_at_a_cluster_that_wants_none(
+    tmp_path: Path, settings: Clusters
+) -> None:
+    """It says nothing there, and cuts nobody off."""
+    whole, *clusters = settings
+    async with gateway(tmp_path, *clusters, whole=whole) as scene:
+        client = await connect(scene, "c.test", certificate(tmp_path, "b"))
+
+        assert 200 == (await scene.ask(get("c.test"), client)).status
+
+
+@on_uvloop
 async def test_another_certificate(tmp_path: Path, settings: Clusters) -> None:
     """New connections see it, of a cluster and of the whole proxy."""
     whole, a, b, c = settings
