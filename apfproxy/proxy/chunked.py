@@ -109,6 +109,11 @@ class ChunkedDecoder:
         self.is_done = False
         self.trailers = b""
 
+    @property
+    def is_within_chunk(self) -> bool:
+        """Whether a part of a chunk has come, and its end has not."""
+        return self._state != _SIZE or bool(self._partial)
+
     def feed(self, data: Piece) -> tuple[list[Piece], bytes]:
         """Decode as much as there is; `data` is a read's worth at most.
 

@@ -9,7 +9,8 @@ kube-apiserver's `--goaway-chance` is for the same.
    What is over its part is ended then, so that the next look does not find the same again.
 2. Only what has lasted for `OLD_S` is ended: nobody loses two in a row.  Watches come first, since
    their clients go on where they were; a tunnel is somebody's session.
-3. While an endpoint starts slowly nothing is ended: most would come back to where it was.
+3. Servers send each event of a watch as a chunk, so a watch ends between two of them.
+4. While an endpoint starts slowly nothing is ended: most would come back to where it was.
 """
 
 from __future__ import annotations
@@ -108,7 +109,11 @@ class Rebalancing:
         before_ns = self._now_ns() - round(OLD_S * 1e9)
         found: list[AnswerSink] = []
         for endpoint, most in excess.items():
-            old = [each for each in lasting(endpoint) if each.lasting_ns <= before_ns]
+            old = [
+                each
+                for each in lasting(endpoint, is_between_chunks=True)
+                if each.lasting_ns <= before_ns
+            ]
             self._random.shuffle(old)
             old.sort(key=lambda each: not each.can_resume)
             found += old[:most]
@@ -127,9 +132,16 @@ class Rebalancing:
         return f"<Rebalancing: {self._counters.upstream_rebalanced} ended>"
 
 
-def lasting(endpoint: Endpoint) -> list[AnswerSink]:
-    """The watches and tunnels that an endpoint has; it looks at each connection."""
-    answers = [each.tunnelled or each.sink for each in endpoint.open]
+def lasting(endpoint: Endpoint, *, is_between_chunks: bool = False) -> list[AnswerSink]:
+    """The watches and tunnels that an endpoint has; it looks at each connection.
+
+    Those that are within a chunk are left out if only those between two are wanted.
+    """
+    answers = [
+        each.tunnelled or each.sink
+        for each in endpoint.open
+        if not (is_between_chunks and each.is_within_chunk)
+    ]
     return [answer for answer in answers if answer is not None and answer.lasting_ns]
 
 

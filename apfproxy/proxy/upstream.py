@@ -143,6 +143,12 @@ class UpstreamConnection:
         """Whether a request is sent, or being sent, of whose answer not even the head has come."""
         return self.sink is not None and self._head is None
 
+    @property
+    def is_within_chunk(self) -> bool:
+        """Whether a part of a chunk of the answer is through, and its end has not come."""
+        decoder = self._decoder
+        return decoder is not None and decoder.is_within_chunk
+
     # What the exchange does.
 
     def hold(self, seats: int) -> None:

@@ -40,6 +40,7 @@ class Answer:
         self.is_over = False
         self.error: Exception | None = None
         self.failed: Exception | None = None
+        self.is_within_chunk = False
         self._server = server
 
     def end_long_answer(self) -> None:
@@ -60,6 +61,7 @@ class Connection:
     def __init__(self, answer: Answer) -> None:
         self.sink = answer if answer.can_resume else None
         self.tunnelled = None if answer.can_resume else answer
+        self.is_within_chunk = answer.is_within_chunk
 
 
 class Server:
@@ -185,6 +187,18 @@ async def test_watches_first() -> None:
     assert 40 <= len(one.answers) < 94
 
 
+async def test_watches_within_an_event() -> None:
+    """They count, and others of the endpoint are ended."""
+    servers = Servers(Server(40), Server(0), percent=100)
+    within = servers.endpoints[0].answers[:30]
+    for answer in within:
+        answer.is_within_chunk = True
+    servers.minutes(2)
+
+    assert not any(each.is_over for each in within)
+    assert len(servers.endpoints[0].answers) == len(within)
+
+
 async def test_young_ones() -> None:
     """Who has just begun, perhaps because of this, is left alone."""
     one = Server(50)
@@ -241,6 +255,16 @@ def test_watch(bench: Bench) -> None:
     assert 0 == answer.lasting_ns
     assert [] == lasting(endpoint_of(bench))
     bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(("part", "is_within"), [(b"5\r\neve", True), (b"5\r\nevent\r\n", False)])
+def test_watch_within_an_event(bench: Bench, part: bytes, *, is_within: bool) -> None:
+    """It is not ended there: its client would have half of an event."""
+    bench.ask(WATCH)
+    bench.send(bench.origins[0], CHUNKED_OK + part)
+
+    assert len(lasting(endpoint_of(bench))) == 1
+    assert len(lasting(endpoint_of(bench), is_between_chunks=True)) == (not is_within)
 
 
 def test_tunnel(bench: Bench) -> None:
