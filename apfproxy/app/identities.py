@@ -163,7 +163,7 @@ class Identities:
     def _load_upstream(self) -> None:
         upstream = self._settings.upstream
         if upstream.address.is_tls:
-            tls = self.client_tls = ClientTls(upstream.tls, upstream.address.host)
+            tls = self.client_tls = ClientTls(upstream.tls)
             self._watch(tls.paths, tls.load, self._on_own_change)
         if upstream.token_file is not None:
             file = TokenFile(upstream.token_file, min_characters=1)

@@ -1,4 +1,4 @@
-"""TLS towards clients and towards the origin: contexts that are replaced when their files change.
+"""TLS towards clients and the servers behind: contexts that are replaced when their files change.
 
 A connection keeps the context with which it began; a new context is for new connections only.
 
@@ -174,22 +174,19 @@ def group_of(transport: asyncio.BaseTransport) -> Hashable:
 
 
 class ClientTls:
-    """TLS towards the origin.
+    """TLS towards the servers behind; the name that a certificate must have is of its endpoint.
 
     Args:
-        settings: What it is verified against, and the proxy's own certificate.
-        host: The host of the origin's URL.
+        settings: What they are verified against, and the proxy's own certificate.
 
     Attributes:
         context: For new connections; before `load` one without a CA, with which every handshake
             fails.
         expiries: When the certificates of `context` expire; the system's CAs are left out.
-        server_name: A name or address that the origin's certificate must have.
     """
 
-    def __init__(self, settings: UpstreamTlsSettings, host: str) -> None:
+    def __init__(self, settings: UpstreamTlsSettings) -> None:
         self.settings = settings
-        self.server_name = settings.server_name or host
         self._files = _files(
             "upstream.tls",
             caFile=settings.ca_file,

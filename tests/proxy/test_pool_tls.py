@@ -163,8 +163,7 @@ async def running(
             certificate_file=certificate,
             key_file=key,
             server_name=name,
-        ),
-        "127.0.0.1",
+        )
     )
     client_tls.load()
     opened: list[Origin] = []
@@ -346,7 +345,7 @@ def test_certificate_that_is_no_good(
 async def test_handshake_that_stalls(tmp_path: Path) -> None:
     """An origin that accepts and says nothing costs the handshake's time, and is a 504."""
     client_tls = ClientTls(
-        UpstreamTlsSettings(ca_file=SERVERS.write(tmp_path), handshake_timeout_s=0.001), "a"
+        UpstreamTlsSettings(ca_file=SERVERS.write(tmp_path), handshake_timeout_s=0.001)
     )
     client_tls.load()
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -360,7 +359,7 @@ async def test_handshake_that_stalls(tmp_path: Path) -> None:
 @on_uvloop
 async def test_origin_that_speaks_no_tls(tmp_path: Path) -> None:
     """Something else at that port is a 502."""
-    client_tls = ClientTls(UpstreamTlsSettings(ca_file=SERVERS.write(tmp_path)), "a")
+    client_tls = ClientTls(UpstreamTlsSettings(ca_file=SERVERS.write(tmp_path)))
     client_tls.load()
 
     async def answer_plainly(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

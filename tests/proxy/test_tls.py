@@ -107,7 +107,7 @@ def client_tls(folder: Path, own: Issued | None = None, name: str | None = None)
     if own is not None:
         certificate_file, key_file = own.write(folder, "own")
         settings = replace(settings, certificate_file=certificate_file, key_file=key_file)
-    result = ClientTls(settings, "localhost")
+    result = ClientTls(settings)
     result.load()
     return result
 
@@ -274,12 +274,12 @@ def test_verifies_the_origin(
     make().write(folder, "server")
     client = client_tls(folder, name=name)
     with pytest.raises(ssl.SSLCertVerificationError, match=problem):
-        Ends(server_tls(folder).context, client.context, client.server_name)
+        Ends(server_tls(folder).context, client.context, name or "localhost")
 
 
 def test_system_authorities(folder: Path) -> None:
     """Without a CA file only the system's count, ours not among them."""
-    client = ClientTls(UpstreamTlsSettings(), "localhost")
+    client = ClientTls(UpstreamTlsSettings())
     client.load()
     with pytest.raises(ssl.SSLCertVerificationError):
         Ends(server_tls(folder).context, client.context)
@@ -318,7 +318,7 @@ def test_expiries(folder: Path) -> None:
     assert ["upstream.tls.caFile", "upstream.tls.certificateFile"] == [
         e.file.setting for e in client.expiries
     ]
-    assert () == ClientTls(UpstreamTlsSettings(), "localhost").expiries
+    assert () == ClientTls(UpstreamTlsSettings()).expiries
 
 
 def test_certificate_and_key_in_one_file(folder: Path) -> None:
