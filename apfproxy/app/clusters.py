@@ -297,9 +297,10 @@ class Clusters:
         self, member: Member, wanted: ClusterSettings, settings: Settings
     ) -> Cluster:
         """A cluster that has started, and is looked after; it takes the place of a member's."""
-        if member.cluster is not None:
-            self._checks[member.cluster].close()
+        before = member.cluster
         health = self._health.of_cluster(wanted.name)
+        if before is None:
+            health.publish()
         assert self._server is not None
         assert self._observation is not None
         try:
@@ -317,6 +318,9 @@ class Clusters:
             raise
         finally:
             member.starting = None
+        if before is not None:
+            self._checks[before].close()
+        health.publish()
         self._observation.begin(cluster.served, wanted.name)
         cluster.begin()
         return cluster
@@ -365,9 +369,13 @@ class Clusters:
 
     async def try_again(self) -> None:
         """Try again what could not be used, and is not being tried."""
-        for member in list(self._members.values()):
-            if member.problem and not member.changing.locked():
-                await asyncio.wait((self._bring_soon(member),))
+        tasks = [
+            self._bring_soon(member)
+            for member in self._members.values()
+            if member.problem and not member.changing.locked()
+        ]
+        if tasks:
+            await asyncio.wait(tasks)
 
     def _all(self) -> list[Cluster]:
         """Those that start, serve and leave."""

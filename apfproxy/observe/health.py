@@ -93,13 +93,21 @@ class HealthChecks:
 class ClusterHealth(HealthChecks):
     """The checks of one of several clusters, under its name.
 
-    They are on `/readyz` and never fail it: requests to the others are to come.
+    They are on `/readyz` and never fail it: requests to the others are to come.  They are there
+    from `publish` on, since one that is to take the place of another has the same names.
     """
 
-    def __init__(self, checks: dict[str, HealthCheck], cluster: str) -> None:
-        super().__init__(checks)
+    def __init__(self, published: dict[str, HealthCheck], cluster: str) -> None:
+        super().__init__({})
+        self._published = published
         self._prefix = f"cluster/{cluster}/"
         self._is_closed = False
+
+    def publish(self) -> None:
+        """Have the checks on the pages; harmless once that is done, or they are closed."""
+        if not self._is_closed and self._checks is not self._published:
+            self._published |= self._checks
+            self._checks = self._published
 
     def add(
         self,
@@ -136,6 +144,8 @@ class ClusterHealth(HealthChecks):
         if self._is_closed:
             return
         self._is_closed = True
+        if self._checks is not self._published:
+            return
         for name in [each for each in self._checks if each.startswith(self._prefix)]:
             del self._checks[name]
 

@@ -150,6 +150,21 @@ async def test_a_change_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 @on_uvloop
+async def test_one_made_anew_that_cannot_be_used(tmp_path: Path) -> None:
+    """Then the one before goes on, with its health checks."""
+    async with gateway(tmp_path, A) as scene:
+        before = {each.name for each in scene.process.health}
+        wrong = {"authentication": {"tokenFile": str(tmp_path / "missing")}}
+        await scene.reload({**A, **wrong, "flowControl": {"hashSeed": 7}})
+        assert "missing" in (scene.process.health.problem("cluster/a") or "")
+        assert before == {each.name for each in scene.process.health}
+        await scene.reload({**A, "flowControl": {"hashSeed": 7}})
+
+        assert before == {each.name for each in scene.process.health}
+        assert None is scene.process.health.problem("cluster/a")
+
+
+@on_uvloop
 async def test_one_cluster_starts_slowly(tmp_path: Path) -> None:
     """The others do not wait for it; its requests are told to come back soon."""
     origin, kubernetes = silent_api(tmp_path)

@@ -173,7 +173,9 @@ def test_problems_of_a_cluster(scene: Scene) -> None:
     """Those of other clusters are not among them."""
     health = HealthRegistry()
     for name in ("a", "b", "ab"):
-        health.of_cluster(name).add("upstream", problem=name)
+        checks = health.of_cluster(name)
+        checks.publish()
+        checks.add("upstream", problem=name)
     health.add("cluster/a", problem="refused")
     health.add("limits", problem="late")
     found = live_state(scene.controller, LiveInputs(health=health, cluster="a"))
