@@ -115,6 +115,7 @@ class Cluster:
             self.counters,
             loop,
             clock.now_ns,
+            cluster=self.name,
             own_lines=lambda: self.identities.own_lines,
             on_change=self._fit_limit,
         )

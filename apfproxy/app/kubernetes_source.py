@@ -38,7 +38,12 @@ def kubernetes_objects(
     KubeconfigError if there is no way to the API.
     """
     kubernetes = settings.kubernetes
-    access = access_of(kubernetes.kubeconfig, kubernetes.context, "the objects")
+    access = access_of(
+        kubernetes.kubeconfig,
+        kubernetes.context,
+        "the objects",
+        "flowControl.kubernetes.kubeconfig (--kubeconfig FILE)",
+    )
     return KubernetesObjects(
         KubernetesApi(access.server, ApiCredentials(access)),
         controller,
@@ -56,7 +61,9 @@ def service_endpoints(settings: ServiceSettings) -> ServiceEndpoints:
     """
     name = settings.name
     assert name is not None, "settings name it"
-    access = access_of(settings.kubeconfig, settings.context, "where requests go")
+    access = access_of(
+        settings.kubeconfig, settings.context, "where requests go", "upstream.service.kubeconfig"
+    )
     is_tls, server_name = settings.scheme == HTTPS, settings.address.host
 
     def others() -> list[str]:
@@ -79,12 +86,18 @@ def service_endpoints(settings: ServiceSettings) -> ServiceEndpoints:
     return endpoints
 
 
-def access_of(kubeconfig: str | None, context: str | None, decided: str) -> ApiAccess:
-    """How to reach the API, by default as a pod; `decided` is what its answers decide.
+def access_of(kubeconfig: str | None, context: str | None, decided: str, setting: str) -> ApiAccess:
+    """How to reach the API, by default as a pod.
+
+    `decided` is what its answers decide, `setting` what names a kubeconfig.
 
     KubeconfigError if there is no way to it.
     """
-    access = in_cluster(os.environ) if kubeconfig is None else read_kubeconfig(kubeconfig, context)
+    access = (
+        in_cluster(os.environ, instead=setting)
+        if kubeconfig is None
+        else read_kubeconfig(kubeconfig, context)
+    )
     parts = urlsplit(access.server)
     if parts.scheme == "http" and not is_local(parts.hostname or ""):
         logger.warning(

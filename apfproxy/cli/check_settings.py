@@ -112,7 +112,9 @@ def look_at(settings: Settings) -> Findings:
     finally:
         root.removeHandler(warnings)
     if not problems and (kept := kept_seats(settings)) is not None:
-        warnings.texts.append(f"flowControl.serverConcurrencyLimit: {kept}")
+        is_each = settings.flow_control.per_endpoint is not None
+        setting = "perEndpoint" if is_each else "serverConcurrencyLimit"
+        warnings.texts.append(f"flowControl.{setting}: {kept}")
     return Findings(unusable=problems, warnings=warnings.texts)
 
 

@@ -64,11 +64,11 @@ def endpoints_out(state: Json, unix_s: float) -> Iterator[Finding]:
         now, full = number_text(max(1, count - out) * seats), number_text(count * seats)
         limit = f"; the limit is {now} seats instead of {full}"
     if out == count:
-        text = f"all {number_text(count)} endpoints are out, so each still gets requests: "
+        text = f"all {number_text(count)} servers behind are out, so each still gets requests: "
         yield ERROR, text + listed(why) + limit + failing_requests(upstream)
         return
-    some = f"{number_text(out)} of {number_text(count)} endpoints {'is' if out == 1 else 'are'} out"
-    yield WARNING, f"{some}: {listed(why)}{limit}"
+    some, verb = f"{number_text(out)} of {number_text(count)}", "is" if out == 1 else "are"
+    yield WARNING, f"{some} servers behind {verb} out: {listed(why)}{limit}"
 
 
 def out_text(endpoint: Json, unix_s: float) -> str:

@@ -108,9 +108,11 @@ class WatchOwner(Protocol):
     """What has the watches of all endpoints.
 
     Attributes:
+        cluster: Whose servers they are, for the log; "" where there is one cluster.
         rules: Those in force.
     """
 
+    cluster: str
     rules: Rules
 
     def now_ns(self) -> int:
@@ -356,12 +358,14 @@ class EndpointWatch:
 
     def _say(self, now_ns: int) -> None:
         """Have the log say what it does not say yet."""
-        state, url = self.state, self.endpoint.url
+        state = self.state
         is_out = state in {FAILING, EJECTED}
         if (state, self._failure) == self._said or (is_out and now_ns < self._next_line_ns):
             return
         (before, _), self._said = self._said, (state, self._failure)
         was_out = before in {FAILING, EJECTED}
+        cluster = self._owner.cluster
+        server = f"{cluster and f'{cluster}: '}the server behind, {self.endpoint.url},"
         if is_out:
             self._next_line_ns = now_ns + round(LINE_S * NS_PER_S)
             if not was_out:
@@ -369,12 +373,12 @@ class EndpointWatch:
             still = "still " if was_out else ""
             pause = f" (for {self._pause_ns() / NS_PER_S:g} s)" if state == EJECTED else ""
             verb = "gets no requests" if state == EJECTED else "fails"
-            log.warning("the server behind, %s, %s%s%s: %s", url, still, verb, pause, self._problem)
+            log.warning("%s %s%s%s: %s", server, still, verb, pause, self._problem)
         elif was_out:
             lasted_s = (self._since_ns - self._said_since_ns) / NS_PER_S
-            log.info("the server behind, %s, is up again after %.0f s", url, lasted_s)
+            log.info("%s is up again after %.0f s", server, lasted_s)
         elif before == UNKNOWN and state == UP:
-            log.info("the server behind, %s, can be reached", url)
+            log.info("%s can be reached", server)
 
     # Checks.
 

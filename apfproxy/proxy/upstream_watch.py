@@ -56,6 +56,7 @@ class UpstreamWatch:
         unix_s: The time since 1970.
 
     Attributes:
+        cluster: Whose servers they are, for the log; "" where there is one cluster.
         draw: A random number of [0, 1).
         watches: Of the endpoints, in their order.
         recent: What the servers did in the last seconds, together.
@@ -65,7 +66,7 @@ class UpstreamWatch:
         silent_s: For how long there was none, while some waited for one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it watches, and what it is told by
         self,
         settings: Settings,
         pool: Pool,
@@ -73,10 +74,12 @@ class UpstreamWatch:
         loop: asyncio.AbstractEventLoop,
         now_ns: Callable[[], int],
         *,
+        cluster: str = "",
         own_lines: Callable[[], bytes] = bytes,
         on_change: Callable[[], None] = lambda: None,
         unix_s: Callable[[], float] = time.time,
     ) -> None:
+        self.cluster = cluster
         self._settings = settings
         self._pool = pool
         self._counters = counters

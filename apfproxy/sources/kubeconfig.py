@@ -83,16 +83,20 @@ class ApiAccess:
         return tuple(pem.path for pem in pems if pem is not None and pem.path)
 
 
-def in_cluster(environment: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> ApiAccess:
+def in_cluster(
+    environment: Mapping[str, str],
+    directory: str = SERVICE_ACCOUNT,
+    instead: str = "--kubeconfig FILE",
+) -> ApiAccess:
     """How a pod reaches its cluster's API, with the service account in `directory`.
 
-    KubeconfigError if this is no pod.
+    KubeconfigError if this is no pod; `instead` says what names a kubeconfig.
     """
     host, port = environment.get(HOST, ""), environment.get(PORT, "")
     if not host or not port:
         raise KubeconfigError(
             f"not in a pod of Kubernetes ({HOST} is not set): say how to reach the API with"
-            " --kubeconfig FILE"
+            f" {instead}"
         )
     mount = Path(directory)
     try:
@@ -104,7 +108,7 @@ def in_cluster(environment: Mapping[str, str], directory: str = SERVICE_ACCOUNT)
     if not has_token:
         raise KubeconfigError(
             f"no token of a service account in {directory}: let the pod have one"
-            " (automountServiceAccountToken: true), or give --kubeconfig FILE"
+            f" (automountServiceAccountToken: true), or give {instead}"
         )
     shown = f"[{host}]" if ":" in host else host
     return ApiAccess(

@@ -207,5 +207,5 @@ async def test_no_way_to_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     told = Told(Settings(upstream=UpstreamSettings(service=ServiceSettings(name="api"))))
 
-    with pytest.raises(OperatorError, match="not in a pod of Kubernetes"):
+    with pytest.raises(OperatorError, match=r"the API with upstream\.service\.kubeconfig$"):
         told.source.start()

@@ -72,7 +72,9 @@ async def test_kubeconfig(
 async def test_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a kubeconfig it is the API of the pod's cluster."""
     monkeypatch.setattr(
-        kubernetes_source, "in_cluster", lambda given: ApiAccess(server=f"http://{given['POD']}")
+        kubernetes_source,
+        "in_cluster",
+        lambda given, **_: ApiAccess(server=f"http://{given['POD']}"),
     )
     monkeypatch.setenv("POD", "here")
     settings = FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True))
@@ -108,7 +110,7 @@ async def test_warnings(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """An API that is reached without TLS over a network, or not verified, is warned about."""
-    monkeypatch.setattr(kubernetes_source, "in_cluster", lambda _: access)
+    monkeypatch.setattr(kubernetes_source, "in_cluster", lambda _, **__: access)
     settings = FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True))
     kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), ignore)
 
@@ -152,7 +154,7 @@ async def test_servers_of_the_api(
 
     Others must not get the credentials.
     """
-    monkeypatch.setattr(kubernetes_source, "in_cluster", lambda _: ApiAccess(server=server))
+    monkeypatch.setattr(kubernetes_source, "in_cluster", lambda _, **__: ApiAccess(server=server))
     endpoints = service_endpoints(service)
     endpoints.found.put(
         [

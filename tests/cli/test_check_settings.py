@@ -177,6 +177,15 @@ def test_seats_for_nobody(
     assert warns == ("flowControl.serverConcurrencyLimit: leader-election, node-high" in out)
 
 
+@pytest.mark.usefixtures("folder")
+def test_seats_of_each_server_for_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    """The setting is named that says how many seats there are."""
+    text = "upstream: {url: 'http://127.0.0.1:9'}\nflowControl: {perEndpoint: 600}\n"
+    assert 0 == check(text)
+
+    assert ":2: flowControl.perEndpoint: leader-election, node-high" in capsys.readouterr().out
+
+
 CLUSTERS = """
 upstream: {url: http://all}
 preset: http

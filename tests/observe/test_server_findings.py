@@ -95,7 +95,7 @@ def found(judged: dict[str, Any]) -> list[tuple[str, str]]:
         pytest.param(
             state(endpoint("a"), out("b"), endpoint("c")),
             "warning",
-            "1 of 3 endpoints is out: b (failing for 12 s: connection refused)",
+            "1 of 3 servers behind is out: b (failing for 12 s: connection refused)",
             id="one-out",
         ),
         pytest.param(
@@ -106,7 +106,7 @@ def found(judged: dict[str, Any]) -> list[tuple[str, str]]:
                 seatsPerEndpoint=200,
             ),
             "warning",
-            "2 of 3 endpoints are out: b (failing: connection refused),"
+            "2 of 3 servers behind are out: b (failing: connection refused),"
             " c (ejected for 12 s: connection refused);"
             " the limit is 200 seats instead of 600",
             id="two-out",
@@ -119,7 +119,7 @@ def found(judged: dict[str, Any]) -> list[tuple[str, str]]:
                 seatsPerEndpoint=100,
             ),
             "error",
-            "all 4 endpoints are out, so each still gets requests:"
+            "all 4 servers behind are out, so each still gets requests:"
             " a (failing), b (failing), c (failing) and 1 more;"
             " the limit is 100 seats instead of 400; 40 requests/s fail",
             id="all-out",

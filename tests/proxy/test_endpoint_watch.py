@@ -26,8 +26,8 @@ UNKNOWN, UP, FAILING, EJECTED = "unknown", "up", "failing", "ejected"
 class Scene(watched.Scene):
     """The only server, and the watch of it."""
 
-    def __init__(self, upstream: UpstreamSettings = NEVER) -> None:
-        super().__init__(upstream)
+    def __init__(self, upstream: UpstreamSettings = NEVER, cluster: str = "") -> None:
+        super().__init__(upstream, cluster=cluster)
         [self.server] = self.servers
 
     @property
@@ -253,6 +253,21 @@ async def test_log(caplog: pytest.LogCaptureFixture) -> None:
         (logging.WARNING, "the server behind, http://h:1, still fails: connection refused"),
         (logging.INFO, "the server behind, http://h:1, is up again after 30 s"),
     ] == [(record.levelno, record.getMessage()) for record in caplog.records]
+
+
+async def test_log_of_one_of_several_clusters(caplog: pytest.LogCaptureFixture) -> None:
+    """Its lines begin with the cluster's name: clusters may have the same server."""
+    caplog.set_level(logging.INFO, endpoint_watch.__name__)
+    scene = Scene(cluster="blue")
+    await scene.see(1)
+    await scene.see(0, 1)
+    await scene.see(1)
+
+    assert [
+        "blue: the server behind, http://h:1, can be reached",
+        "blue: the server behind, http://h:1, fails: no answer within 60 s",
+        "blue: the server behind, http://h:1, is up again after 1 s",
+    ] == [record.getMessage() for record in caplog.records]
 
 
 async def test_log_of_a_server_that_never_was_up(caplog: pytest.LogCaptureFixture) -> None:

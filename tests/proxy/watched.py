@@ -149,7 +149,7 @@ class Servers:
 class Scene:
     """A watch of some servers."""
 
-    def __init__(self, upstream: UpstreamSettings = NEVER, *names: str) -> None:
+    def __init__(self, upstream: UpstreamSettings = NEVER, *names: str, cluster: str = "") -> None:
         self.now_ns = 100 * S
         self.pool = Servers(*(names or ("h",)))
         self.faults = Faults()
@@ -166,6 +166,7 @@ class Scene:
             self.counters,
             loop,
             lambda: self.now_ns,
+            cluster=cluster,
             own_lines=lambda: b"Authorization: Bearer own\r\n",
             on_change=self._note_change,
             unix_s=lambda: 1000.0 + self.now_ns / S,
