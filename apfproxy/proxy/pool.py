@@ -417,9 +417,8 @@ class Pool:
 
     def _make_way(self) -> bool:
         """Close an idle connection that serves nobody in line; False if there is none."""
-        is_new = len(self._connects) < len(self._new_line)
         for endpoint in self.endpoints:
-            if endpoint.idle and (is_new or self._only is None):
+            if endpoint.idle:
                 next(iter(endpoint.idle)).abort()
                 return True
         return False

@@ -556,3 +556,22 @@ async def test_upgrade_behind_one_who_avoids_an_endpoint(scene: Scene, *, does_l
     await turns()
 
     assert first.host == upgrade.host
+
+
+async def test_idle_connection_makes_way_for_one_whose_server_is_gone(scene: Scene) -> None:
+    """It was failed by a server that is drained, and one other is left, whose one is idle."""
+    scene.pool.set_endpoints([address("a")])
+    held_there = await scene.borrow(2)
+    scene.pool.set_endpoints([address("b")])
+    [other] = await scene.borrow()
+    assert other.connection is not None
+    scene.pool.put_back(other.connection, S)
+    scene.pool.limit(2)
+    failed, again = held_there[0].connection, Borrower()
+    assert failed is not None
+    failed.abort()
+    scene.pool.wait(again, avoided=failed.endpoint)
+    await turns()
+
+    assert "b" == again.host
+    assert 2 == scene.pool.open_count
