@@ -210,6 +210,8 @@ class Cluster:
         if self.settings.flow_control.per_endpoint is not None:
             verb = "is" if well == 1 else "are"
             text = f"{seats} seats, since {well} of {len(pool.endpoints)} servers {verb} well"
+            if not well:
+                text = f"{seats} seats, as for one server, since none is well"
             if self.name:
                 text = f"{self.name}: {text}"
             logger.info("%s", text)

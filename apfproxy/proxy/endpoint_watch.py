@@ -22,9 +22,6 @@ be known as well:
 6. An endpoint that fails requests one after the other is `ejected`: it gets none for a pause, which
    grows with each time, and shrinks again while it is well.  It comes back once the pause is over
    and no check says otherwise.  Its next failure ejects it again.
-
-The log has a line when the state changes, but no two of failures within `LINE_S`.  The last line is
-true, soon.
 """
 
 from __future__ import annotations
@@ -37,6 +34,7 @@ from typing import TYPE_CHECKING, Protocol
 from apfproxy.faults import Part, report
 from apfproxy.proxy.connect_failure import ORIGIN_FAILURES, ConnectTimeoutError, connect_failure
 from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.proxy.endpoint_log import UNKNOWN, EndpointLog
 from apfproxy.proxy.endpoint_state import (
     DRAINING,
     EJECT,
@@ -65,8 +63,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LINE_S = 10.0
-"""A server that comes and goes fills no log."""
 JITTER = 0.1
 """The part by which an interval between checks is longer or shorter, so that those of many
 endpoints, and of many proxies, do not come at once."""
@@ -75,9 +71,6 @@ FIRST_RAMP = 0.1
 ANSWER_FAILURES = frozenset({UpstreamFailure.ANSWER_TIMEOUT, UpstreamFailure.BROKEN_ANSWER})
 """Those of a server that accepts connections."""
 NS_PER_S = 1_000_000_000
-
-UNKNOWN = "unknown"
-"""Of a server of which nothing is known yet; else its state is that of `EndpointState`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +153,7 @@ class EndpointWatch:
         self._sampled_ns = now_ns
         self._is_known = False
         self._checking: asyncio.Task[None] | None = None
+        self._log = EndpointLog(endpoint.url, owner.cluster)
         self._rare_log = RareLog(log, owner.now_ns, period_s=3600.0)
         self._since_ns = 0
         self._failure: UpstreamFailure | None = None
@@ -184,10 +178,6 @@ class EndpointWatch:
         """When it began to get requests, if it does not get all of its part yet."""
         # Counted at the last look; of the failures those that tell of the server.
         self._answers, self._failures = self._counted()
-        # What the log's last line says, and since when it failed if it says so.
-        self._said: tuple[str, UpstreamFailure | None] = (UNKNOWN, None)
-        self._said_since_ns = 0
-        self._next_line_ns = 0
 
     @property
     def state(self) -> str:
@@ -224,7 +214,7 @@ class EndpointWatch:
         self._is_known, self.since_unix_s = False, None
         self._failure, self._heard_ns = None, None
         self._good = self._bad = 0
-        self._said, self._next_line_ns = (UNKNOWN, None), 0
+        self._log.forget()
         self._spoke_ns = self._owner.now_ns()
         if self.endpoint.state is FAILING:
             self.endpoint.state = RECOVER[FAILING]
@@ -358,27 +348,11 @@ class EndpointWatch:
 
     def _say(self, now_ns: int) -> None:
         """Have the log say what it does not say yet."""
-        state = self.state
-        is_out = state in {FAILING, EJECTED}
-        if (state, self._failure) == self._said or (is_out and now_ns < self._next_line_ns):
-            return
-        (before, _), self._said = self._said, (state, self._failure)
-        was_out = before in {FAILING, EJECTED}
-        cluster = self._owner.cluster
-        server = f"{cluster and f'{cluster}: '}the server behind, {self.endpoint.url},"
-        if is_out:
-            self._next_line_ns = now_ns + round(LINE_S * NS_PER_S)
-            if not was_out:
-                self._said_since_ns = self._since_ns
-            still = "still " if was_out else ""
-            pause = f" (for {self._pause_ns() / NS_PER_S:g} s)" if state == EJECTED else ""
-            verb = "gets no requests" if state == EJECTED else "fails"
-            log.warning("%s %s%s%s: %s", server, still, verb, pause, self._problem)
-        elif was_out:
-            lasted_s = (self._since_ns - self._said_since_ns) / NS_PER_S
-            log.info("%s is up again after %.0f s", server, lasted_s)
-        elif before == UNKNOWN and state == UP:
-            log.info("%s can be reached", server)
+        text = f"fails: {self._problem}"
+        if self.endpoint.state is EJECTED:
+            pause_s = self._pause_ns() / NS_PER_S
+            text = f"gets no requests (for {pause_s:g} s): {self._problem}"
+        self._log.say(self.state, self._failure, text, since_ns=self._since_ns, now_ns=now_ns)
 
     # Checks.
 
@@ -467,8 +441,9 @@ class EndpointWatch:
             self._rare_log.log(
                 logging.WARNING,
                 f"answered by {status}",
-                "%s answers %s to %s, which tells nothing of its health: set"
+                "%s%s answers %s to %s, which tells nothing of its health: set"
                 " upstream.healthCheck.path to what the proxy may ask for",
+                self._owner.cluster and f"{self._owner.cluster}: ",
                 endpoint.url,
                 status_text(status),
                 path,

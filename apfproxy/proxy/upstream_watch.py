@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part, contained
 from apfproxy.proxy import endpoint_state
+from apfproxy.proxy.endpoint_log import UNKNOWN
 from apfproxy.proxy.endpoint_state import UP
-from apfproxy.proxy.endpoint_watch import UNKNOWN, EndpointWatch, Rules
+from apfproxy.proxy.endpoint_watch import EndpointWatch, Rules
 from apfproxy.proxy.recent_answers import RecentOfAll
 from apfproxy.settings import KUBERNETES_API
 

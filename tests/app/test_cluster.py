@@ -10,6 +10,7 @@ import pytest
 
 from apfproxy.errors import OperatorError
 from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.proxy.endpoint_state import FAIL
 from apfproxy.settings import UNSAID, Address, EndpointSettings, FlowControlSettings
 from tests.end_to_end.scene import Setup, on_uvloop, running, until
 
@@ -70,9 +71,14 @@ async def test_seats_of_the_servers_that_are_well(caplog: pytest.LogCaptureFixtu
             for _ in range(5):
                 endpoint.fail(UpstreamFailure.BROKEN_ANSWER, "reset")
         await until(lambda: cluster.controller.server_concurrency_limit == 200)
+        for watch in cluster.upstream.watches.values():
+            watch.endpoint.state = FAIL[watch.endpoint.state]
+            cluster.upstream.on_state(watch)
+        await until(lambda: cluster.controller.server_concurrency_limit == 100)
         events = [each.message for each in scene.process.configuration_events]
 
     texts = ["blue: 300 seats, since 3 of 3 servers are well"]
     texts += ["blue: 200 seats, since 2 of 3 servers are well"]
+    texts += ["blue: 100 seats, as for one server, since none is well"]
     said = [each.getMessage() for each in caplog.records if each.name == "apfproxy.app.cluster"]
-    assert texts == events[-2:] == said
+    assert texts == events[-3:] == said

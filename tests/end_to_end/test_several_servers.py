@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from apfproxy.app.process import ProxyProcess
-from apfproxy.proxy import endpoint_watch, rebalance, upstream_watch
+from apfproxy.proxy import endpoint_log, rebalance, upstream_watch
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
@@ -39,7 +39,7 @@ SEATS = 200
 def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have servers looked at often, so that nobody waits."""
     monkeypatch.setattr(upstream_watch, "LOOK_S", 0.05)
-    monkeypatch.setattr(endpoint_watch, "LINE_S", 0.0)
+    monkeypatch.setattr(endpoint_log, "LINE_S", 0.0)
 
 
 class Gateway:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.faults import Part
-from apfproxy.proxy import endpoint_watch
+from apfproxy.proxy import endpoint_log
 from apfproxy.proxy.counters import UpstreamFailure
-from apfproxy.proxy.endpoint_watch import LINE_S
+from apfproxy.proxy.endpoint_log import LINE_S
 from apfproxy.settings import EjectionSettings, HealthCheckSettings
 from tests.proxy import watched
 from tests.proxy.watched import NEVER, OFTEN, REFUSED, S, settle
@@ -233,7 +233,7 @@ async def test_error_of_the_program() -> None:
 
 async def test_log(caplog: pytest.LogCaptureFixture) -> None:
     """A line when the state changes; those of failures not too soon after each other."""
-    caplog.set_level(logging.INFO, endpoint_watch.__name__)
+    caplog.set_level(logging.INFO, endpoint_log.__name__)
     scene = Scene()
     await scene.see(1)
     await scene.see(0, 1)
@@ -257,7 +257,7 @@ async def test_log(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_log_of_one_of_several_clusters(caplog: pytest.LogCaptureFixture) -> None:
     """Its lines begin with the cluster's name: clusters may have the same server."""
-    caplog.set_level(logging.INFO, endpoint_watch.__name__)
+    caplog.set_level(logging.INFO, endpoint_log.__name__)
     scene = Scene(cluster="blue")
     await scene.see(1)
     await scene.see(0, 1)
@@ -274,7 +274,7 @@ async def test_log_of_a_server_that_never_was_up(caplog: pytest.LogCaptureFixtur
     """It says at the start that the server fails."""
     scene = Scene(OFTEN)
     scene.server.error = REFUSED
-    with caplog.at_level(logging.INFO, endpoint_watch.__name__):
+    with caplog.at_level(logging.INFO, endpoint_log.__name__):
         scene.watch.start()
         await settle()
     scene.watch.stop()
@@ -407,14 +407,15 @@ async def test_refused_checks(caplog: pytest.LogCaptureFixture) -> None:
     scene = three()
     a, *_ = scene.servers
     a.status = 401
+    scene.watch.cluster = "blue"
     for _ in range(10):
         await scene.look(5)
 
     assert UP == scene.of(a).state
     [record] = caplog.records
     assert (
-        "http://a:1 answers 401 Unauthorized to /readyz, which tells nothing of its health: set"
-        " upstream.healthCheck.path to what the proxy may ask for"
+        "blue: http://a:1 answers 401 Unauthorized to /readyz, which tells nothing of its"
+        " health: set upstream.healthCheck.path to what the proxy may ask for"
     ) == record.getMessage()
 
 
@@ -523,7 +524,7 @@ async def test_no_checks() -> None:
 
 async def test_ejection(caplog: pytest.LogCaptureFixture) -> None:
     """So many failures in a row take an endpoint out, for longer each time."""
-    caplog.set_level(logging.INFO, endpoint_watch.__name__)
+    caplog.set_level(logging.INFO, endpoint_log.__name__)
     scene = three()
     a, *_ = scene.servers
     await scene.look()
