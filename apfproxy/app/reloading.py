@@ -204,9 +204,10 @@ async def reload(process: Reloadable, file: SettingsFile) -> None:
         configure_logging(settings.log_level, settings.log_format)
     file.refused, file.may_recover = (), False
     process.health.report(SETTINGS, None)
-    log.info("read again; changed: %s", ", ".join(changed) or "no setting")
+    shown = ", ".join(with_refusals(changed, settings))
+    log.info("read again; changed: %s", shown or "no setting")
     if changed:
-        process.configuration_events.record(time.time(), f"Settings changed: {', '.join(changed)}")
+        process.configuration_events.record(time.time(), f"Settings changed: {shown}")
     if fixed:
         log.warning("not changed: restart to change %s", ", ".join(fixed))
     await process.read_again()
@@ -343,6 +344,12 @@ def changes_of_clusters(
             if path not in of_all
         ]
     return found
+
+
+def with_refusals(paths: list[str], settings: Settings) -> list[str]:
+    """The paths of what changed; those of clusters that are refused say so."""
+    refused = {f"{CLUSTERS}[{each.name}]" for each in settings.clusters if each.settings is None}
+    return [f"{path} (refused)" if path in refused else path for path in paths]
 
 
 def paths_of(record: object, prefix: str) -> Iterator[tuple[dataclasses.Field[Any], str]]:

@@ -16,7 +16,15 @@ import pytest
 
 from apfproxy.app import kubernetes_source, reloading
 from apfproxy.app.process import ProxyProcess
-from apfproxy.app.reloading import FIXED, SettingsFile, changes, merged, reload, reload_when
+from apfproxy.app.reloading import (
+    FIXED,
+    SettingsFile,
+    changes,
+    merged,
+    reload,
+    reload_when,
+    with_refusals,
+)
 from apfproxy.errors import OperatorError
 from apfproxy.settings import (
     HTTP_API,
@@ -393,6 +401,16 @@ def test_changes_of_clusters(old: str, new: str, expected: list[str]) -> None:
     assert expected == changes(before, after)
     assert expected == changes(before, merged(before, after))
     assert after == merged(before, after)
+
+
+def test_clusters_that_are_refused_are_shown_so() -> None:
+    """Their settings changed in the file alone: whoever reads the log is not to think otherwise."""
+    changed = CLUSTERS.replace("http://a", "a").replace("store: s", "store: t")
+    before, after = (parse_settings(text.encode(), "f") for text in (CLUSTERS, changed))
+
+    assert ["clusters[a] (refused)", "clusters[b].flowControl.store"] == with_refusals(
+        changes(before, after), after
+    )
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "last"])
