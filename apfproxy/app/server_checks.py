@@ -15,7 +15,7 @@ WITHOUT_UPSTREAM = (
     "upstream.url: say where to forward, here or by --upstream URL; or by upstream.endpoints,"
     " upstream.dns or upstream.service"
 )
-"""What settings without an origin are told."""
+"""What settings are told that name no server."""
 
 
 def ways_to_servers(upstream: UpstreamSettings) -> list[str]:
