@@ -21,7 +21,8 @@ be known as well:
    agree before the state changes; the first one decides alone.
 6. An endpoint that fails requests one after the other is `ejected`: it gets none for a pause, which
    grows with each time, and shrinks again while it is well.  It comes back once the pause is over
-   and no check says otherwise.  Its next failure ejects it again.
+   and no check says otherwise.  Its next failure ejects it again.  Where too many are out already
+   it stays, but is checked at once, and one failed check is enough.
 """
 
 from __future__ import annotations
@@ -278,6 +279,10 @@ class EndpointWatch:
         self._know(now_ns)
         self._say(now_ns)
 
+    def doubt(self) -> None:
+        """Ask at the next look: it failed requests, but enough others are out already."""
+        self._heard_ns = None
+
     def _pause_ns(self) -> int:
         """How long the last ejection lasts."""
         ejection = self._owner.rules.settings.ejection
@@ -470,7 +475,10 @@ class EndpointWatch:
         self._bad += 1
         self._good = 0
         needed = self._owner.rules.settings.health_check.unhealthy_threshold
-        if self._bad >= needed or not self._is_known or self.endpoint.state is FAILING:
+        load = self.endpoint
+        # Where requests failed as often as they may, the check only says so again.
+        is_doubted = load.state is UP and 0 < load.max_failures_in_row <= load.failures_in_row
+        if self._bad >= needed or is_doubted or not self._is_known or load.state is FAILING:
             self._fail(failure, problem, now_ns)
 
     def __repr__(self) -> str:

@@ -258,6 +258,8 @@ class UpstreamWatch:
         out = sum(each.state is not UP for each in endpoints)
         if out + 1 <= len(endpoints) // 2:
             watch.eject()
+        else:
+            watch.doubt()
 
     def on_state(self, watch: EndpointWatch) -> None:
         """The state of an endpoint has changed."""

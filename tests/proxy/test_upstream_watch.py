@@ -189,6 +189,22 @@ async def test_at_most_half_are_out(count: int, expected: int) -> None:
     assert expected == sum(scene.of(each).ejections for each in scene.servers)
 
 
+async def test_all_die_at_once() -> None:
+    """Those that are spared the pause are checked at the next look, and once is enough."""
+    scene = Scene(OFTEN, "a", "b", "c")
+    for server in scene.servers:
+        server.status = 200
+    await scene.look()
+    assert [UP] * 3 == scene.states
+    for server in scene.servers:
+        server.error = REFUSED
+        server.serve(0, 50)
+    assert [EJECTED, UP, UP] == scene.states
+    await scene.look()
+
+    assert [FAILING, FAILING] == scene.states[1:]
+
+
 async def test_those_that_fail_checks_count_as_out() -> None:
     """So no further one is taken out for failing requests."""
     scene = Scene(OFTEN, "a", "b", "c")
