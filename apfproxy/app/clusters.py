@@ -234,7 +234,7 @@ class Clusters:
             check_of(wanted.name),
             pages=(READYZ,),
             is_blocking=False,
-            look=lambda: member.problem or None,
+            look=lambda: "; ".join(member.problem.splitlines()) or None,
         )
         return member
 

@@ -124,7 +124,7 @@ class Overview:
             "rejectedPerSecond": 0.0,
             "p99": None,
         }
-        serving, problem = place.serving, place.problem
+        serving, problem = place.serving, "; ".join(place.problem.splitlines())
         if serving is not None:
             controller, upstream = serving.controller, serving.upstream
             states = [watch.state for watch in upstream.watches.values()]
@@ -144,7 +144,7 @@ class Overview:
                 # Most of what a line costs, so only of clusters that had requests just now.
                 "p99": upstream.recent.p99_s if served or failed else None,
             }
-            problem = problem or problem_of_servers(upstream)
+            problem = f"stays as it was: {problem}" if problem else problem_of_servers(upstream)
         severity = severity_of(row, problem)
         return {**row, "severity": severity, "problem": displayable(problem[:MAX_PROBLEM])}
 

@@ -277,7 +277,9 @@ class UpstreamConnection:
             return
         nothing_came = self._head is None and not self._partial and not self._interims
         self._break(
-            f"the connection broke: {exc}" if exc else "the connection was closed early",
+            f"the connection broke: {getattr(exc, 'strerror', '') or exc}"
+            if exc
+            else "the connection was closed early",
             may_retry=nothing_came and (self.was_used or self.endpoint.is_one_of_several),
         )
 

@@ -43,7 +43,7 @@ async def test_a_cluster_that_cannot_be_used(tmp_path: Path) -> None:
     """It answers 503 alone, until what it names is there; nobody learns of paths."""
     tokens = tmp_path / "tokens"
     broken = {**B, "authentication": {"tokenFile": str(tokens)}}
-    refused = {"name": "c", "hosts": ["c.test"], "upstream": {"urll": "x"}}
+    refused = {"name": "c", "hosts": ["c.test"], "upstream": {"urll": "x", "tsl": {}}}
     async with gateway(tmp_path, A, broken, refused) as scene:
         health = scene.process.health
         assert (200, "a / a.test") == await scene.asked("a.test")
@@ -54,7 +54,9 @@ async def test_a_cluster_that_cannot_be_used(tmp_path: Path) -> None:
         page = health.page("readyz", verbose=True)
         assert page.is_healthy
         assert f"[-]cluster/b failed: {tokens}" in page.text
-        assert "gateway.yaml" in (health.problem("cluster/c") or "")
+        first, second = (health.problem("cluster/c") or "").split("; did you mean url?; ")
+        assert "gateway.yaml" in first
+        assert "gateway.yaml" in second
         tokens.write_text("secret,ann,1\n")
         await scene.process.clusters.try_again()
 

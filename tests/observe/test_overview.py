@@ -69,6 +69,18 @@ def test_worst_first() -> None:
     ] == [each["problem"] for each in state["clusters"]]
 
 
+def test_settings_that_are_not_in_force() -> None:
+    """A cluster that serves by its settings of before has all that is wrong with the new ones."""
+    process = Process()
+    process.places = [Place("a", "", Still(StillUpstream("up")), "s.yaml:3: odd\ns.yaml:4: even")]
+
+    [row] = process.overview.state()["clusters"]
+    assert ("up", "stays as it was: s.yaml:3: odd; s.yaml:4: even") == (
+        row["state"],
+        row["problem"],
+    )
+
+
 def test_rates() -> None:
     """They are those between two samples; a cluster made anew begins again."""
     busy = Still(StillUpstream("up"))

@@ -30,6 +30,7 @@ class Sink(AnswerSink):
     def __init__(self, head: RequestHead) -> None:
         super().__init__(head)
         self.told: list[str] = []
+        self.reason = ""
         self.body = b""
 
     def on_interim(self, head: ResponseHead) -> None:
@@ -57,6 +58,7 @@ class Sink(AnswerSink):
     def on_broken(self, reason: str, *, may_retry: bool) -> None:
         """Write it down."""
         assert reason
+        self.reason = reason
         self.told.append("broken, may retry" if may_retry else "broken")
 
     def on_upstream_writable(self) -> None:
@@ -149,6 +151,23 @@ def test_answer_until_the_end(bench: Bench, tls: Tls | None, expected: str) -> N
     bench.end(origin)
 
     assert ["answer 200", expected] == sink.told
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ConnectionResetError(104, "Connection reset by peer"), "broke: Connection reset by peer"),
+        (OSError("odd"), "broke: odd"),
+        (None, "was closed early"),
+    ],
+)
+def test_connection_that_breaks(bench: Bench, error: Exception | None, reason: str) -> None:
+    """The client is told in words, without the number of an error."""
+    sink = Sink(head_of(bench))
+    connection, _ = lent(bench, sink)
+    connection.connection_lost(error)
+
+    assert f"the connection {reason}" == sink.reason
 
 
 def test_sink_that_leaves_at_an_interim_answer(bench: Bench) -> None:
