@@ -183,7 +183,10 @@ def problem_of_servers(upstream: Upstream) -> str:
         return upstream.problem or "its servers give no answers"
     watches = upstream.watches.values()
     why = [f"{each.endpoint.url}: {each.problem}" for each in watches if each.state in OUT]
-    return f"{len(why)} of {counted(len(watches), 'server')} out: {listed(why)}" if why else ""
+    verb = "is" if len(why) == 1 else "are"
+    return (
+        f"{len(why)} of {counted(len(watches), 'server')} {verb} out: {listed(why)}" if why else ""
+    )
 
 
 def severity_of(row: Mapping[str, Any], problem: str) -> Severity:

@@ -64,7 +64,7 @@ def test_worst_first() -> None:
     assert [
         "x" * MAX_PROBLEM,
         "all fail",
-        "1 of 2 servers out: http://1:1: connection refused",
+        "1 of 2 servers is out: http://1:1: connection refused",
         "",
     ] == [each["problem"] for each in state["clusters"]]
 
