@@ -334,7 +334,9 @@ class Clusters:
 
         async def leave() -> None:
             try:
-                await cluster.served.drain()
+                cut = await cluster.served.drain()
+                if cut:
+                    logger.warning("cluster %s: is gone; requests cut: %d", cluster.name, cut)
             finally:
                 await self._end(cluster)
 

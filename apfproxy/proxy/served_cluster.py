@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -31,15 +30,12 @@ if TYPE_CHECKING:
     from apfproxy.settings import Settings
 
 
-log = logging.getLogger(__name__)
-
-
 class ServedCluster:
     """The proxy of one cluster, without the connections of clients.
 
     Attributes:
         context: What its requests share.
-        pool: The connections to its server.
+        pool: The connections to its servers.
     """
 
     def __init__(
@@ -124,11 +120,15 @@ class ServedCluster:
         with contained(Part.SWEEP, self._loop):
             self.pool.close_idle(now_ns - self._idle_ns)
 
-    async def drain(self) -> None:
+    async def drain(self) -> int:
         """Let requests under way end, those that go on for long bit by bit; then stop.
 
         No request must come any more.  What is left after the settings' limit is cut.
+
+        Returns:
+            How many requests are cut.
         """
+        cut = 0
         settings, listener = self.settings.drain, self.context.listener
         rounds = max(settings.timeout_s / 2 / WATCH_END_PERIOD_S, 1)
         try:
@@ -139,12 +139,13 @@ class ServedCluster:
                         connection.end_long_answer()
                     await asyncio.sleep(WATCH_END_PERIOD_S)
         except TimeoutError:
-            log.warning("a cluster is gone: %d requests are cut", len(self._busy()))
+            cut = len(self._busy())
         finally:
             for connection in self._busy():
                 if connection in listener.connections:
                     connection.leave()
             self.stop()
+        return cut
 
     def _busy(self) -> list[OpenConnection]:
         """Clients' connections with a request under way."""
@@ -152,7 +153,7 @@ class ServedCluster:
         return [each for each in connections if each.is_serving(self.context)]
 
     def stop(self) -> None:
-        """Close all connections to the server at once; those of clients are closed by now."""
+        """Close all connections to the servers at once; those of clients are closed by now."""
         for answer in list(self.context.abandoned):
             try:
                 answer.end()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from apfproxy.settings import DrainSettings
 from tests.end_to_end.gateway import gateway, get
 from tests.end_to_end.origin import Arrival, Origin
 from tests.end_to_end.peer import begin
@@ -13,6 +15,8 @@ from tests.end_to_end.scene import OK, on_uvloop, until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 A, B = {"name": "a", "hosts": ["a.test"]}, {"name": "b", "hosts": ["b.test"]}
 
@@ -108,6 +112,29 @@ async def test_clusters_come_change_and_leave(tmp_path: Path) -> None:
         await until(lambda: not left.served.pool.open_count)
         assert 404 == (await scene.ask(get("b.test"), client)).status
         assert not [each.name for each in scene.process.health if "/b" in each.name]
+
+
+@on_uvloop
+async def test_requests_that_outlast_their_cluster(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are cut once its time to drain is over, and the log says of which cluster."""
+    async with gateway(tmp_path, A, B) as scene:
+        held: list[Arrival] = []
+
+        async def hold(arrival: Arrival) -> None:
+            held.append(arrival)
+
+        scene.origins["b"].answer_with(hold)
+        client = await scene.connect()
+        await client.send(get("b.test", "/slow"))
+        await until(lambda: bool(held))
+        served = scene.member("b").cluster.served
+        served.settings = replace(served.settings, drain=DrainSettings(timeout_s=0.01))
+        await scene.reload(A)
+        assert b"" == await client.read_to_end()
+
+        await until(lambda: "cluster b: is gone; requests cut: 1" in caplog.messages)
 
 
 @on_uvloop
