@@ -646,6 +646,4 @@ async def test_several_clusters(browser: Chrome, tmp_path: Path) -> None:
         errors = await tab.errors()
         await tab.open("about:blank")
 
-    assert found == ["bad", "a", "b"]
-    assert width == 400
-    assert [] == errors
+    assert (["bad", "a", "b"], 400, []) == (found, width, errors)
