@@ -4,13 +4,14 @@
 ARG PYTHON=python:3.11.13-slim-bookworm
 FROM ${PYTHON} AS build
 # The compiler stays in this stage; the image has Python's headers already.
-RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
+RUN apt-get update && apt-get install -y --no-install-recommends \
+    gcc libc6-dev libnghttp2-dev
 WORKDIR /source
 COPY . .
 RUN python -m venv /opt/apfproxy \
     && HATCH_BUILD_HOOKS_ENABLE=1 \
-        /opt/apfproxy/bin/pip install --no-cache-dir --disable-pip-version-check . \
-    && /opt/apfproxy/bin/apfproxy --version | grep compiled
+        /opt/apfproxy/bin/pip install --no-cache-dir --disable-pip-version-check '.[otel]' \
+    && /opt/apfproxy/bin/apfproxy --version | grep 'compiled.*HTTP/2 by'
 
 FROM ${PYTHON}
 COPY --from=build /opt/apfproxy /opt/apfproxy

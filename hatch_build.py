@@ -1,4 +1,4 @@
-"""Compiles the modules of the hot path to C with mypyc, where a wheel is asked for compiled.
+"""Compiles the modules of the hot path with mypyc, and HTTP/2, where a wheel is asked for compiled.
 
 It runs with HATCH_BUILD_HOOKS_ENABLE=1 only; `compiled` of its section in pyproject.toml has the
 modules.  Unlike hatch-mypyc it builds in a directory of its own: extensions that lie in a checkout
@@ -7,6 +7,7 @@ would be imported in place of the sources beside them, however those change.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,24 @@ class CompiledModules(BuildHookInterface[Any]):
         if version == "editable":
             return  # which is for changing the sources
         self._directory = tempfile.TemporaryDirectory()
-        built = _compile(self.config["compiled"], Path(self._directory.name))
+        directory = Path(self._directory.name)
+        built = _compile(self.config["compiled"], directory)
+        built |= self._compile_http2(directory / "http2")
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
         build_data["force_include"].update(built)
+
+    def _compile_http2(self, directory: Path) -> dict[str, str]:
+        """The extension of HTTP/2 with its library, or nothing where that is not installed."""
+        sys.path.insert(0, self.root)  # which it is not for hatchling
+        import build_http2  # noqa: PLC0415
+
+        if not build_http2.can_be_built():
+            self.app.display_warning(build_http2.WHAT_IS_MISSING)
+            return {}
+        library = directory / "lib"
+        built = build_http2.build(library, directory, is_bundled=True)
+        return {str(path): str(path.relative_to(library)) for path in built}
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002  hatchling's
         """Remove what `initialize` made."""

@@ -20,6 +20,6 @@ def kind() -> str:
     return INTERPRETED if is_source else COMPILED
 
 
-def version() -> str:
-    """The version with the build and Python's, such as `0.1.0 (compiled, Python 3.11.7)`."""
-    return f"{__version__} ({kind()}, Python {platform.python_version()})"
+def version(*more: str) -> str:
+    """The version with the build, Python's and `more`: `0.1.0 (compiled, Python 3.11.7)`."""
+    return f"{__version__} ({', '.join([kind(), f'Python {platform.python_version()}', *more])})"

@@ -159,6 +159,16 @@ class LimitSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Http2Settings:
+    """HTTP/2 to clients: over TLS where both sides offer it, and without TLS only if that is on."""
+
+    is_enabled: bool = field(default=True, metadata={"key": "enabled"})
+    is_cleartext: bool = field(default=False, metadata={"key": "cleartext"})
+    max_concurrent_streams: int = bounded(100, 1, 10_000)
+    goaway_chance: float = bounded(0.0, 0.0, 0.02)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OverloadSettings:
     """When the proxy itself has too much to do: then new connections are shed; None for never."""
 
@@ -271,8 +281,8 @@ EVERYBODY = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainAnswersSettings:
-    """Whom answers tell how flow control treated the request."""
+class AudienceSettings:
+    """Users and groups, any of whom is meant."""
 
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -293,7 +303,8 @@ class DownstreamSettings:
     max_target_bytes: int = bounded(16384, 256, 1 << 24)
     identity_headers_from: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()
-    explain_answers_to: ExplainAnswersSettings = field(default_factory=ExplainAnswersSettings)
+    explain_answers_to: AudienceSettings = field(default_factory=AudienceSettings)
+    http2: Http2Settings = field(default_factory=Http2Settings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     overload: OverloadSettings = field(default_factory=OverloadSettings)
 
@@ -535,6 +546,26 @@ class AccessLogSettings:
     audit_ids: bool = True
 
 
+PRIVILEGED = ("system:masters", "system:monitoring")
+"""Groups whose traceparent kube-apiserver believes."""
+
+
+def privileged() -> AudienceSettings:
+    """Those whom kube-apiserver believes."""
+    return AudienceSettings(groups=PRIVILEGED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracingSettings:
+    """Spans of requests, for a collector of OpenTelemetry's; on with an endpoint."""
+
+    endpoint: str | None = field(default=None, metadata={"form": "collector"})
+    sampling_rate_per_million: int = bounded(0, 0, 1_000_000)
+    parents_from: AudienceSettings = field(default_factory=privileged)
+    service_name: str = "apfproxy"
+    max_queued: int = bounded(2048, 1, 1 << 20)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopFlowsSettings:
     """Who is throttled, in bounded memory."""
@@ -556,6 +587,7 @@ class Settings:
     drain: DrainSettings = field(default_factory=DrainSettings)
     flow_control: FlowControlSettings = field(default_factory=FlowControlSettings)
     access_log: AccessLogSettings = field(default_factory=AccessLogSettings)
+    tracing: TracingSettings = field(default_factory=TracingSettings)
     top_flows: TopFlowsSettings = field(default_factory=TopFlowsSettings)
     admin: Address | None = Address(host="127.0.0.1", port=8081)
     admin_socket_mode: int = socket_mode()

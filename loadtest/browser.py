@@ -46,14 +46,18 @@ check();
 
 
 @contextlib.contextmanager
-def chromium(profile: Path, *, trace: str = "") -> Iterator[webdriver.Chrome]:
+def chromium(
+    profile: Path, *, trace: str = "", is_trusting: bool = False
+) -> Iterator[webdriver.Chrome]:
     """A running browser, which ends with the block.
 
     Args:
         profile: An empty folder for what it keeps.
         trace: Categories of Chromium's tracing that its log `performance` is to have.
+        is_trusting: Whether it takes any server's certificate.
     """
     options = Options()
+    options.accept_insecure_certs = is_trusting
     options.binary_location = installed("chromium")
     for option in (*OPTIONS, f"--user-data-dir={profile}"):
         options.add_argument(option)

@@ -3,7 +3,8 @@
 There are 2 000 users, half of them nodes, and 20 000 paths.  A connection belongs to one user,
 drawn by Zipf's law: the k-th is k times as rare as the first.  Each request has a path drawn anew,
 which gives its method.  Heads are those of client-go in Go's order of fields, with a bearer token
-of 900 bytes; answers are those of `nginx_origin.py`, 1 to 20 KB.
+of 900 bytes; answers are those of `nginx_origin.py`, 1 to 20 KB.  Over HTTP/2 a connection still
+belongs to one user, which has several requests in flight on it.
 
 All of it is drawn from seeds, so that a run can be repeated, and that programs which feed heads to
 parts of the proxy without sockets use the same heads as `cluster_driver.py`.
@@ -124,6 +125,34 @@ class Heads:
             BODY_TYPES[request.line.partition(b" ")[0]],
             self._end,
         )
+
+
+class Http2Fields:
+    """The fields of a user's requests over HTTP/2, as Go writes them.
+
+    Pseudo fields come first and what Go adds comes last; what the program has set stands between,
+    in the order of Go's maps, which is any.
+    """
+
+    def __init__(self, user: User, scheme: str) -> None:
+        self._authority = (b":authority", b"kubernetes.default.svc")
+        self._scheme = (b":scheme", scheme.encode())
+        self._own = [
+            (b"user-agent", user.agent.encode()),
+            (b"accept", user.accept.encode()),
+            (b"authorization", b"Bearer " + user.token.encode()),
+        ]
+
+    def of(self, request: Request, rng: random.Random) -> list[tuple[bytes, bytes]]:
+        """The fields of a request."""
+        method, _, target = request.line.partition(b" ")
+        own, added = self._own.copy(), [(b"accept-encoding", b"gzip")]
+        if request.body_bytes:
+            own.append((b"content-type", BODY_TYPES[method]))
+            added.insert(0, (b"content-length", b"%d" % request.body_bytes))
+        rng.shuffle(own)
+        pseudo = [self._authority, (b":method", method), (b":path", target), self._scheme]
+        return [*pseudo, *own, *added]
 
 
 def users() -> list[User]:

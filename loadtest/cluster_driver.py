@@ -7,7 +7,8 @@ writes dearer by half.  This loop takes 10 us for a request, as wrk does with on
 It connects, says READY, waits for a line on its input, and then keeps one request in flight on each
 connection until the time is over and the last answer is there.  With `--rate` it sends so many
 requests a second instead, each on the connection that has been idle longest, and a latency begins
-when its request is sent.  `wrk.drive` runs it.
+when its request is sent.  With `--streams` it speaks HTTP/2 and keeps so many requests in flight on
+each connection.  `wrk.drive` runs it.
 """
 
 from __future__ import annotations
@@ -22,98 +23,60 @@ import ssl
 import sys
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
-from loadtest.cluster import Heads, Request, draw_request, draw_user, users
+from loadtest.cluster import Heads, Http2Fields, draw_request, draw_user, users
+from loadtest.cluster_clients import (
+    Client,
+    DriverError,
+    Http1Client,
+    Http2Client,
+    encode_requests,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 REQUESTS_PER_S = 40_000
 """How many requests are drawn for a second; a client repeats those it has sent."""
 
+MOST_REQUESTS = 160_000
+"""Of which there are at most as many; drawing more takes long."""
+
 ANSWER_WITHIN_S = 20.0
 BUFFER_BYTES = 1 << 16
-LONGEST_BODY = b"0123456789abcdef" * 256
-
-
-class DriverError(Exception):
-    """An answer that is none, or no success."""
-
-
-class Client:
-    """A connection of one user, with its requests."""
-
-    __slots__ = ("awaited", "head", "heads", "requests", "sent", "sent_ns", "sock")
-
-    def __init__(self, sock: socket.socket, heads: Heads, requests: list[Request]) -> None:
-        self.sock = sock
-        self.heads = heads
-        self.requests = requests
-        self.sent = 0
-        self.sent_ns = 0
-        self.awaited = 0
-        """Bytes of the answer's body that are still to come."""
-        self.head = b""
-        """The answer's head, as long as it is not whole."""
-
-    def send(self, now_ns: int) -> None:
-        """Send the next request."""
-        request = self.requests[self.sent % len(self.requests)]
-        data = self.heads.of(request)
-        if request.body_bytes:
-            data += LONGEST_BODY[: request.body_bytes]
-        self.sent += 1
-        self.sent_ns = now_ns
-        if self.sock.send(data) != len(data):
-            raise DriverError("a request did not fit into the socket's buffer")
-
-    def receive(self, buffer: bytearray) -> bool:
-        """Read what is there; whether the answer is whole."""
-        while True:
-            try:
-                count = self.sock.recv_into(buffer)
-            except (ssl.SSLWantReadError, BlockingIOError):
-                return False
-            if count == 0:
-                raise DriverError("a connection was closed")
-            if self.awaited:
-                self.awaited -= count
-            else:
-                self.head += buffer[:count]
-                if (end := self.head.find(b"\r\n\r\n")) < 0:
-                    continue
-                self.awaited = _body_bytes(self.head[: end + 2]) + end + 4 - len(self.head)
-                self.head = b""
-            if self.awaited == 0:
-                return True
-
-
-def _body_bytes(head: bytes) -> int:
-    if not head.startswith(b"HTTP/1.1 2"):
-        raise DriverError(f"an answer is no success: {head[:80]!r}")
-    head = head.lower()
-    start = head.find(b"\r\ncontent-length: ")
-    if start < 0:
-        raise DriverError("an answer has no Content-Length")
-    return int(head[start + 18 : head.find(b"\r", start + 2)])
 
 
 def connect(options: argparse.Namespace) -> list[Client]:
     """Connect all clients and draw their requests."""
     context = ssl.create_default_context(cafile=options.ca_file) if options.ca_file else None
+    if context is not None:
+        context.set_alpn_protocols(["h2" if options.streams else "http/1.1"])
     rng = random.Random(options.seed)  # noqa: S311 - requests of a test
     everybody = users()
-    count = max(1, REQUESTS_PER_S * options.seconds // options.connections)
-    clients = []
+    all_of_them = min(REQUESTS_PER_S * options.seconds, MOST_REQUESTS)
+    count = max(1, all_of_them // options.connections)
+    makes: list[Callable[[socket.socket], Client]] = []
     for _ in range(options.connections):
+        user, requests = draw_user(rng, everybody), [draw_request(rng) for _ in range(count)]
+        if options.streams:
+            fields = Http2Fields(user, "http" if context is None else "https")
+            encoded = encode_requests(fields, requests, rng)
+            makes.append(partial(Http2Client, requests=encoded))
+        else:
+            makes.append(partial(Http1Client, heads=Heads(user), requests=requests))
+    clients = []
+    # Only now: a connection that brings no request is not kept for long.
+    for make in makes:
         sock = socket.create_connection(("127.0.0.1", options.port), timeout=ANSWER_WITHIN_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is not None:
-            sock = context.wrap_socket(sock, server_hostname="localhost")
+            sock = secured = context.wrap_socket(sock, server_hostname="localhost")
+            if options.streams and secured.selected_alpn_protocol() != "h2":
+                raise DriverError("the proxy does not speak HTTP/2")
         sock.setblocking(False)
-        heads = Heads(draw_user(rng, everybody))
-        clients.append(Client(sock, heads, [draw_request(rng) for _ in range(count)]))
+        clients.append(make(sock))
     return clients
 
 
@@ -126,40 +89,39 @@ def watched(clients: list[Client]) -> tuple[select.epoll, dict[int, Client]]:
     return epoll, by_descriptor
 
 
-def exchange(clients: list[Client], seconds: int) -> list[int]:
-    """Keep a request in flight on each connection for a while; the latencies in nanoseconds."""
+def exchange(clients: list[Client], seconds: int, at_once: int) -> list[int]:
+    """Keep requests in flight on each connection for a while; the latencies in nanoseconds."""
     epoll, by_descriptor = watched(clients)
     buffer = bytearray(BUFFER_BYTES)
     latencies: list[int] = []
     clock = time.perf_counter_ns
     end_ns = clock() + seconds * 10**9
-    for client in clients:
+    for client in clients * at_once:
         client.send(clock())
-    in_flight = len(clients)
+    in_flight = len(clients) * at_once
     while in_flight:
         events = epoll.poll(ANSWER_WITHIN_S)
         if not events:
             raise DriverError(f"no answer came for {ANSWER_WITHIN_S:g} s")
         for descriptor, _ in events:
             client = by_descriptor[descriptor]
-            if not client.receive(buffer):
-                continue
-            now_ns = clock()
-            latencies.append(now_ns - client.sent_ns)
-            if now_ns < end_ns:
-                client.send(now_ns)
-            else:
-                in_flight -= 1
+            for sent_ns in client.receive(buffer):
+                now_ns = clock()
+                latencies.append(now_ns - sent_ns)
+                if now_ns < end_ns:
+                    client.send(now_ns)
+                else:
+                    in_flight -= 1
     return latencies
 
 
-def exchange_at_rate(clients: list[Client], seconds: int, rate: int) -> list[int]:
+def exchange_at_rate(clients: list[Client], seconds: int, at_once: int, rate: int) -> list[int]:
     """Send requests at a steady rate; the latencies in nanoseconds."""
     epoll, by_descriptor = watched(clients)
     buffer = bytearray(BUFFER_BYTES)
     latencies: list[int] = []
     clock = time.perf_counter_ns
-    idle = deque(clients)
+    idle = deque(clients * at_once)
     start_ns = clock()
     sent, all_of_them = 0, seconds * rate
     while len(latencies) < all_of_them:
@@ -177,8 +139,8 @@ def exchange_at_rate(clients: list[Client], seconds: int, rate: int) -> list[int
             continue
         for descriptor, _ in epoll.poll(0):
             client = by_descriptor[descriptor]
-            if client.receive(buffer):
-                latencies.append(clock() - client.sent_ns)
+            for sent_ns in client.receive(buffer):
+                latencies.append(clock() - sent_ns)
                 idle.append(client)
     return latencies
 
@@ -201,6 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     for name in ("--port", "--connections", "--seconds", "--seed"):
         parser.add_argument(name, type=int, required=True)
+    parser.add_argument("--streams", type=int, default=0)
     parser.add_argument("--rate", type=int, default=0)
     parser.add_argument("--ca-file")
     options = parser.parse_args(arguments)
@@ -210,10 +173,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("READY", flush=True)
         sys.stdin.readline()
         start = time.monotonic()
+        at_once = options.streams or 1
         if options.rate:
-            latencies = exchange_at_rate(clients, options.seconds, options.rate)
+            latencies = exchange_at_rate(clients, options.seconds, at_once, options.rate)
         else:
-            latencies = exchange(clients, options.seconds)
+            latencies = exchange(clients, options.seconds, at_once)
         print(f"REPORT {json.dumps(report(latencies, time.monotonic() - start))}", flush=True)
         # Connections stay until the caller has read what the proxy spent.
         sys.stdin.readline()

@@ -6,6 +6,8 @@ watch for 200 ms; that costs it nothing measurable on whole answers.  HAProxy an
 fields by default, which is the strictest comparison; with `adds_headers` they set `Via`,
 `X-Forwarded-For` and `X-Forwarded-Proto` as apfproxy always does.
 
+Clients may speak HTTP/2 to each; to the origin all speak HTTP/1.1.
+
 With TLS between clients and proxies, all ask for clients' certificates and go on without, and none
 takes sessions up again: every connection has a whole handshake.  With TLS to the origin, all verify
 the origin.
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 CONTENDERS = ("haproxy", "nginx", "apfproxy")
 WITH = "apf+with"
 """A second apfproxy, with features on that the first, beside it, has off."""
-FEATURES = ("access-log", "top-flows", "observe", "endpoints")
+TRACED_PER_MILLION = {"tracing": 10_000, "tracing-all": 1_000_000}
+"""How many requests are traced; the origin is the collector, which takes whatever is posted."""
+FEATURES = ("access-log", "top-flows", "observe", "endpoints", *TRACED_PER_MILLION)
 """Features of apfproxy that may be compared with none of them.
 
 `endpoints` are three of them instead of one.
@@ -47,7 +51,7 @@ defaults
     http-reuse always
 {headers}
 frontend clients
-    bind 127.0.0.1:{port} backlog 4096{tls}
+    bind 127.0.0.1:{port} backlog 4096{protocol}{tls}
     default_backend origin
 backend origin
     server origin 127.0.0.1:{upstream_port}{upstream_tls}
@@ -55,7 +59,7 @@ backend origin
 
 HAPROXY_TLS = (
     " ssl crt {pem} ssl-min-ver TLSv1.3 ciphersuites {cipher} curves {curve}"
-    " alpn http/1.1 no-tls-tickets verify optional ca-file {authority}"
+    " no-tls-tickets verify optional ca-file {authority}"
 )
 
 HAPROXY_UPSTREAM_TLS = (
@@ -141,6 +145,7 @@ def start_contender(name: str, site: Site, upstream_port: int) -> Process:
         site,
         site.proxy_core,
         tls,
+        http2=site.http2,
         upstream_port=upstream_port,
         asks_for_certificates=""
         if tls is None
@@ -162,6 +167,9 @@ def _start_haproxy(name: str, site: Site, upstream_port: int) -> Process:
         upstream_port=upstream_port,
         max_connections=MAX_CONNECTIONS,
         headers=headers if site.adds_headers else "",
+        protocol=" proto h2" * site.http2
+        if tls is None
+        else f" alpn {'h2' if site.http2 else 'http/1.1'}",
         tls=""
         if tls is None
         else HAPROXY_TLS.format(
@@ -181,9 +189,11 @@ def _start_haproxy(name: str, site: Site, upstream_port: int) -> Process:
 
 def _start_apfproxy(name: str, site: Site, upstream_port: int) -> Process:
     features = site.features or ()
-    settings: dict[str, dict[str, object]] = {"authentication": {}}
+    settings: dict[str, dict[str, object]] = {"authentication": {}, "downstream": {}}
+    if site.http2:
+        settings["downstream"]["http2"] = {"enabled": True, "cleartext": site.tls is None}
     if site.tls is not None:
-        settings["downstream"] = {"tls": site.tls.as_settings()}
+        settings["downstream"]["tls"] = site.tls.as_settings()
         settings["authentication"]["clientCaFile"] = str(site.tls.authority)
     if site.upstream_tls is not None:
         settings["upstream"] = {
@@ -196,7 +206,14 @@ def _start_apfproxy(name: str, site: Site, upstream_port: int) -> Process:
         settings["authentication"]["tokenFile"] = str(site.token_file)
     if site.features is not None:
         settings["topFlows"] = {"enabled": name == WITH and "top-flows" in features}
-    config = site.directory / f"{name}-{upstream_port}.yaml"
+    for feature in features if name == WITH else ():
+        if feature in TRACED_PER_MILLION:
+            settings["tracing"] = {
+                "endpoint": f"http://127.0.0.1:{upstream_port}",
+                "samplingRatePerMillion": TRACED_PER_MILLION[feature],
+            }
+    protocol = "h2" if site.http2 else "h1"
+    config = site.directory / f"{name}-{protocol}-{upstream_port}.yaml"
     config.write_text(json.dumps(settings))
     arguments = ["--settings", str(config)]
     if name == WITH and "access-log" in features:

@@ -83,27 +83,38 @@ class Ask:
             return event(self.id) * EVENTS
         return pattern(self.id, self.size)
 
+    @property
+    def target(self) -> str:
+        """Its path."""
+        name = self.id.decode()
+        return f"{CONFIGMAPS}?watch=true&n={name}" if self.is_watch else f"{CONFIGMAPS}/{name}"
+
+    @property
+    def body(self) -> bytes | None:
+        """The request's body, if it has one."""
+        return pattern(self.id, self.size) if self.kind in ("posted", "put-in-chunks") else None
+
+    def lines(self, user: str, fields: str = "") -> str:
+        """The lines of the request's head but the host and what says how long its body is."""
+        return (
+            f"X-Remote-User: {user}\r\nX-Remote-Group: testers\r\n{fields}"
+            f"X-Request-Id: {self.id.decode()}\r\nX-Answer: {self.kind} {self.size}\r\n"
+        )
+
     def encode(self, user: str, fields: str = "") -> bytes:
-        """The request's bytes.
+        """The request's bytes over HTTP/1.1.
 
         Args:
             user: Who asks.
             fields: More lines of the head, each with its end.
         """
-        name = self.id.decode()
-        target = f"{CONFIGMAPS}?watch=true&n={name}" if self.is_watch else f"{CONFIGMAPS}/{name}"
-        head = (
-            f"{self.method} {target} HTTP/1.1\r\nHost: a.test\r\nX-Remote-User: {user}\r\n"
-            f"X-Remote-Group: testers\r\n{fields}"
-            f"X-Request-Id: {name}\r\nX-Answer: {self.kind} {self.size}\r\n"
-        ).encode()
+        line = f"{self.method} {self.target} HTTP/1.1\r\nHost: a.test\r\n"
+        head, body = (line + self.lines(user, fields)).encode(), self.body
+        if body is None:
+            return head + b"\r\n"
         if self.kind == "posted":
-            body = pattern(self.id, self.size)
             return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
-        if self.kind == "put-in-chunks":
-            body = in_chunks(pattern(self.id, self.size))
-            return b"%bTransfer-Encoding: chunked\r\n\r\n%b" % (head, body)
-        return head + b"\r\n"
+        return b"%bTransfer-Encoding: chunked\r\n\r\n%b" % (head, in_chunks(body))
 
 
 def draw(number: int, random: random.Random, kinds: dict[str, int]) -> Ask:

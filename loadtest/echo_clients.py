@@ -12,126 +12,23 @@ import random
 import socket
 import struct
 from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from loadtest.echo import ID, KINDS, Ask, draw, event
+from loadtest.echo import ID, Ask, draw, event
+from loadtest.echo_habits import (
+    DEPTHS,
+    ENDLESS_EVENTS,
+    LONGEST_LIFE,
+    WATCH_PATIENCE_S,
+    Habits,
+)
+from loadtest.echo_http2_client import Http2EchoClient
+from loadtest.echo_tally import Answer, Tally
 
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable, Sequence
-
-OWN_ANSWERS = frozenset((408, 429, 502, 503, 504))
-"""Statuses that a proxy may answer by itself to requests that are all right."""
-DEPTHS = (1, 1, 1, 2, 8)
-"""Requests on their way at once on one connection."""
-LONGEST_LIFE = 300
-"""Requests on one connection."""
 LINGER_NOT = struct.pack("ii", 1, 0)
-ENDLESS_EVENTS = 6
-"""After which a client has enough of a watch that does not end."""
 SWEEP_S = 0.25
 MAX_REFUSED = 20
 """Connections of one client in a row that are not made, after which it gives up."""
-WATCH_PATIENCE_S = 2.0
-
-
-@dataclass(slots=True)
-class Tally:
-    """What became of requests.
-
-    Attributes:
-        asked: Sent, or begun to be.
-        answered: Right and whole, from the origin.
-        by_status: The proxy's own answers.
-        broken: The answer began, and its connection ended before its end.
-        lost: The connection ended before the answer began.
-        left: The client did.
-        cut: Right and apparently whole, but short: the origin's connection marked its end and was
-            closed early, which nobody can tell from the real end.
-        mispaired: The answer is, in part or whole, not that of the request.
-        hung: Neither an answer nor an end came.
-        refused: Connections that were not made.
-        wrong: The first few of the last two kinds.
-    """
-
-    asked: int = 0
-    answered: int = 0
-    by_status: dict[int, int] = field(default_factory=dict)
-    broken: int = 0
-    lost: int = 0
-    left: int = 0
-    cut: int = 0
-    mispaired: int = 0
-    hung: int = 0
-    refused: int = 0
-    wrong: list[str] = field(default_factory=list)
-
-    @property
-    def ended(self) -> int:
-        """Requests of which it is known what became of them."""
-        return (
-            self.answered
-            + sum(self.by_status.values())
-            + self.broken
-            + self.lost
-            + self.left
-            + self.cut
-            + self.mispaired
-            + self.hung
-        )
-
-    def on_mispaired(self, text: str) -> None:
-        """Note a wrong answer."""
-        self.mispaired += 1
-        self.complain(text)
-
-    def complain(self, text: str) -> None:
-        """Note what went wrong."""
-        if len(self.wrong) < 20:
-            self.wrong.append(text)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Habits:
-    """How clients behave.
-
-    Attributes:
-        kinds: Kind of request to weight.
-        abort_share: Share of requests in the middle of which the client leaves.
-        patience_s: After which a request without an end counts as hung.
-        users: Different ones.
-        fields: Lines of the head to choose from, such as credentials.
-        tls: For connections, one of these; none without TLS.
-        requests_per_s: Of all connections; 0 for as fast as answers come.
-    """
-
-    kinds: dict[str, int] = field(
-        default_factory=lambda: {kind: weight for kind, (weight, _) in KINDS.items()}
-    )
-    abort_share: float = 0.01
-    patience_s: float = 12.0
-    users: int = 20
-    fields: Sequence[str] = ("",)
-    tls: Sequence[Callable[[], ssl.SSLContext]] = ()
-    requests_per_s: float = 0.0
-
-
-@dataclass(slots=True)
-class Answer:
-    """What has come of an answer.
-
-    Attributes:
-        status: Its code.
-        name: Of the request that it says it is for; none if the proxy made it.
-        left: Bytes of its body to come; -1 for chunks, -2 for all until the connection ends.
-        body: So far.
-    """
-
-    status: int
-    name: bytes | None
-    left: int
-    body: bytearray = field(default_factory=bytearray)
 
 
 class EchoClient(asyncio.Protocol):
@@ -172,7 +69,7 @@ class EchoClient(asyncio.Protocol):
             if self._has_left:
                 tally.left += 1
             elif at == 0 and self._answer is not None:
-                self._judge_broken(ask, self._answer)
+                tally.judge_broken(ask, self._answer)
             else:
                 tally.lost += 1
         self.waiting.clear()
@@ -283,7 +180,7 @@ class EchoClient(asyncio.Protocol):
         elif answer.body and self.waiting[0][0].is_watch:
             ask = self.waiting[0][0]
             if ask.size % 8 == 0 and len(answer.body) >= ENDLESS_EVENTS * len(event(ask.id)):
-                if not self._judge_watch(ask, answer):
+                if not self._tally.judge_watch(ask, answer):
                     self.waiting.popleft()
                 self.leave(is_reset=False)
         return True
@@ -329,50 +226,11 @@ class EchoClient(asyncio.Protocol):
         assert answer is not None
         self._answer = None
         ask, _ = self.waiting.popleft()
-        self._judge(ask, answer)
+        self._tally.judge(ask, answer)
         if self._is_last:
             self._close()
         else:
             self._ask()
-
-    def _judge(self, ask: Ask, answer: Answer) -> None:
-        tally = self._tally
-        if answer.name is None:
-            if answer.status in OWN_ANSWERS:
-                tally.by_status[answer.status] = tally.by_status.get(answer.status, 0) + 1
-            else:
-                text = bytes(answer.body[:200])
-                tally.on_mispaired(f"{answer.status} for {ask}: {text!r}")
-            return
-        expected = ask.expected_body()
-        body = bytes(answer.body)
-        if answer.name == ask.id and body == expected:
-            tally.answered += 1
-        elif answer.name == ask.id and ask.kind == "until-close" and expected.startswith(body):
-            tally.cut += 1
-        else:
-            tally.on_mispaired(f"{answer.name!r}, {len(body)} bytes {body[:100]!r} for {ask}")
-
-    def _judge_broken(self, ask: Ask, answer: Answer) -> None:
-        """What has come must be the request's own, too."""
-        if answer.name is not None and ask.is_watch:
-            if not self._judge_watch(ask, answer):
-                return
-        elif answer.name is not None and not (
-            answer.name == ask.id and ask.expected_body().startswith(bytes(answer.body))
-        ):
-            self._tally.on_mispaired(f"{answer.name!r}, {bytes(answer.body[:100])!r} for {ask}")
-            return
-        self._tally.broken += 1
-
-    def _judge_watch(self, ask: Ask, answer: Answer) -> bool:
-        """Whether the events so far are the watch's own."""
-        one = event(ask.id)
-        events = one * (len(answer.body) // len(one) + 1)
-        is_right = answer.name == ask.id and events.startswith(bytes(answer.body))
-        if not is_right:
-            self._tally.on_mispaired(f"{answer.name!r}, {bytes(answer.body[:100])!r} for {ask}")
-        return is_right
 
 
 class EchoClients:
@@ -394,7 +252,7 @@ class EchoClients:
         self.habits = habits
         self.tally = Tally()
         self.random = random.Random(seed)  # noqa: S311 - no secret
-        self.clients: set[EchoClient] = set()
+        self.clients: set[EchoClient | Http2EchoClient] = set()
         self.next_number = first
         self._port = port
         self._end = first
@@ -452,11 +310,16 @@ class EchoClients:
         dice = self.random
         refused = 0
         while self.next_number < self._end:
-            tls = dice.choice(self.habits.tls)() if self.habits.tls else None
-            life, depth = dice.randint(1, LONGEST_LIFE), dice.choice(DEPTHS)
+            tls = dice.choice(self.habits.tls) if self.habits.tls else None
+            life = dice.randint(1, LONGEST_LIFE)
+            client: EchoClient | Http2EchoClient
+            if self.habits.http2:
+                client = Http2EchoClient(self, life)
+            else:
+                client = EchoClient(self, life, dice.choice(DEPTHS))
             try:
-                _, client = await self._loop.create_connection(
-                    lambda life=life, depth=depth: EchoClient(self, life, depth),
+                await self._loop.create_connection(
+                    lambda client=client: client,
                     "127.0.0.1",
                     self._port,
                     ssl=tls,

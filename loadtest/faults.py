@@ -11,7 +11,7 @@ time refuses them; then nobody may notice.
 
     python -m loadtest.faults --requests 200000 --seed 1 --json faults.json
     python -m loadtest.faults --only reset,vanish --per-fault 5000
-    python -m loadtest.faults --endpoints 3
+    python -m loadtest.faults --endpoints 3 --protocol h2
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ import uvloop
 
 from loadtest.arguments import Parser, count_up_to, names_from, output_file
 from loadtest.echo import CONFIGMAPS, EchoOrigin, Seen
-from loadtest.echo_clients import EchoClients, Habits, Tally
+from loadtest.echo_clients import EchoClients
+from loadtest.echo_habits import Habits
 from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
 from loadtest.processes import LoadTestError, start_apfproxy
 from loadtest.program import measured
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-CONNECTIONS = 100
+    from loadtest.echo_tally import Tally
+
+CONNECTIONS, HTTP2_CONNECTIONS = 100, 16
 RECOVERS_WITHIN_S = 5.0
 GOOD_IN_A_ROW = 50
 """Answers that have to be good one after the other before all is well again."""
@@ -48,12 +51,13 @@ WARM = 40
 """Connections to the origin that are idle when their peers vanish all at once."""
 
 SETTINGS = """
-downstream: {requestTimeout: 4s, headTimeout: 5s}
-upstream: {connectTimeout: 500ms, answerTimeout: 1s, maxConnections: 64}
-watch: {silence: 100ms, limit: 1s}
-flowControl: {serverConcurrencyLimit: 120, objects: [objects.yaml]}
+downstream: {{requestTimeout: 4s, headTimeout: 5s{http2}}}
+upstream: {{connectTimeout: 500ms, answerTimeout: 1s, maxConnections: 64}}
+watch: {{silence: 100ms, limit: 1s}}
+flowControl: {{serverConcurrencyLimit: 120, objects: [objects.yaml]}}
 logLevel: warning
 """
+HTTP2 = ", http2: {cleartext: true}"
 OBJECTS = """
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: PriorityLevelConfiguration
@@ -175,13 +179,18 @@ class Scene:
     """A proxy that runs, the links and the origin behind it."""
 
     def __init__(
-        self, links: Sequence[FaultyLink], faults: Faults, seen: Seen, port: int, admin_port: int
+        self,
+        links: Sequence[FaultyLink],
+        faults: Faults,
+        seen: Seen,
+        ports: tuple[int, int],
+        habits: Habits,
     ) -> None:
         self.links = links
         self.faults = faults
         self.seen = seen
-        self.port = port
-        self.admin_port = admin_port
+        self.port, self.admin_port = ports
+        self.habits = habits
 
     async def suffer(self, fault: str, count: int, seed: int, first: int) -> Findings:
         """Send requests under a fault, and see what stays of it.
@@ -192,13 +201,13 @@ class Scene:
             seed: Of what is drawn for them.
             first: The number of the first.
         """
-        clients = EchoClients(self.port, seed, Habits(), first)
+        clients = EchoClients(self.port, seed, self.habits, first)
         self._treat(self.faults.choosers.get(fault, self.faults.anything))
         for link in self.links:
             link.drop()
         episodes = asyncio.create_task(self._episodes(fault))
         began_s = monotonic()
-        await clients.run(count, CONNECTIONS)
+        await clients.run(count, HTTP2_CONNECTIONS if self.habits.http2 else CONNECTIONS)
         seconds = monotonic() - began_s
         episodes.cancel()
         await asyncio.gather(episodes, return_exceptions=True)
@@ -285,7 +294,8 @@ async def measure(options: argparse.Namespace, directory: Path) -> list[Findings
         directory: An existing directory for the proxy's files.
     """
     (directory / "objects.yaml").write_text(OBJECTS)
-    (directory / "settings.yaml").write_text(SETTINGS)
+    habits = Habits(http2=options.protocol == "h2")
+    (directory / "settings.yaml").write_text(SETTINGS.format(http2=HTTP2 * habits.http2))
     dice = random.Random(options.seed)  # noqa: S311 - no secret
     seen = Seen()
     loop = asyncio.get_running_loop()
@@ -306,7 +316,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> list[Findings
         ],
     )
     with process:
-        scene = Scene(links, Faults(dice), seen, process.port, admin_port)
+        scene = Scene(links, Faults(dice), seen, (process.port, admin_port), habits)
         print_heading()
         for fault in options.only:
             count = options.requests if fault == RANDOM else options.per_fault
@@ -368,6 +378,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--requests", type=count_up_to(10**8), default=200_000, help="at random (200000)")
     add("--per-fault", type=count_up_to(10**7), default=2000, help="of each other fault (2000)")
     add("--endpoints", type=count_up_to(9), default=1, help="each with a link of its own (1)")
+    add("--protocol", choices=("h1", "h2"), default="h1", help="of clients: h1 or h2 (h1)")
     add("--seed", type=int, default=1, help="of all that is drawn (1)")
     add("--only", type=names_from(FAULTS, "fault"), default=list(FAULTS), help=",".join(FAULTS))
     add("--json", type=output_file, metavar="FILE", help="write all results there as well")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from loadtest.contenders import start_contender
+from loadtest.http2_connection import Http2Connection
 from loadtest.nginx_origin import start_nginx_origin
 from loadtest.processes import LoadTestError, start_origin
 from loadtest.wrk import FIELDS, TARGET
@@ -35,79 +36,73 @@ ANSWER_WITHIN_S = 60.0
 TARGETS = {"idle_bytes": 6 * 1024, "watch_bytes": 20 * 1024}
 """What apfproxy is to stay within: bytes per connection and per watch."""
 
+HTTP2_TARGETS = {"watch_bytes": 8 * 1024}
+"""The same over HTTP/2, with TLS or without, where watches share connections."""
 
-def idle_bytes(proxy: Process, count: int, tls: ssl.SSLContext | None = None) -> float:
-    """Measure memory per idle keep-alive connection.
+
+class Held(NamedTuple):
+    """What clients hold open."""
+
+    target: str
+    until: bytes
+    """Of the answer's body; nothing waits for the answer's end."""
+
+    number: int
+    streams: int
+    """How many of it share a connection over HTTP/2; 0 speaks HTTP/1.1, each on its own."""
+
+
+def bytes_each(proxy: Process, held: Held, tls: ssl.SSLContext | None = None) -> float:
+    """Measure memory per idle connection after one request, or per watch after its first event.
 
     Args:
-        proxy: A proxy that is new, before an origin that answers at once.
-        count: How many connections to hold open.
+        proxy: A proxy that is new, before an origin that answers at once or holds watches open.
+        held: What to hold open.
         tls: What to speak TLS with.
 
     Returns:
-        Bytes of the proxy's resident set per connection.
+        Bytes of the proxy's resident set for each.
 
     Raises:
         LoadTestError: An answer did not come or was no success.
     """
-    return _bytes_each(proxy, TARGET, b"\r\n\r\n", count, tls)
-
-
-def watch_bytes(proxy: Process, count: int, tls: ssl.SSLContext | None = None) -> float:
-    """Measure memory per open watch whose first event has come through.
-
-    Args:
-        proxy: A proxy that is new, before an origin that holds watches open.
-        count: How many watches to hold open.
-        tls: What to speak TLS with.
-
-    Returns:
-        Bytes of the proxy's resident set per watch.
-
-    Raises:
-        LoadTestError: An answer did not come or was no success.
-    """
-    return _bytes_each(proxy, WATCH_TARGET, b'"ADDED"', count, tls)
-
-
-def _bytes_each(
-    proxy: Process, target: str, until: bytes, count: int, tls: ssl.SSLContext | None
-) -> float:
-    fields = {"Host": f"127.0.0.1:{proxy.port}", **FIELDS}
-    lines = [f"GET {target} HTTP/1.1", *(f"{name}: {text}" for name, text in fields.items())]
-    request = "\r\n".join([*lines, "", ""]).encode()
     with ExitStack() as warm:
-        for _ in range(min(count, WARM_UP)):
-            warm.enter_context(_open(proxy, request, until, tls))
+        _open(proxy, held._replace(number=min(held.number, WARM_UP)), tls, warm)
     time.sleep(SETTLE_S)
     before = proxy.rss_bytes()
-    with ExitStack() as held:
-        for _ in range(count):
-            held.enter_context(_open(proxy, request, until, tls))
+    with ExitStack() as stack:
+        _open(proxy, held, tls, stack)
         time.sleep(SETTLE_S)
-        return (proxy.rss_bytes() - before) / count
+        return (proxy.rss_bytes() - before) / held.number
 
 
-def _open(
-    proxy: Process, request: bytes, until: bytes, tls: ssl.SSLContext | None
-) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", proxy.port), timeout=ANSWER_WITHIN_S)
+def _open(proxy: Process, held: Held, tls: ssl.SSLContext | None, stack: ExitStack) -> None:
+    fields = {"Host": f"127.0.0.1:{proxy.port}", **FIELDS}
     try:
-        if tls is not None:
-            connection = tls.wrap_socket(connection, server_hostname="127.0.0.1")
-        connection.sendall(request)
-        received = _receive(connection, until)
+        for first in range(0, held.number, held.streams or 1):
+            sock = stack.enter_context(
+                socket.create_connection(("127.0.0.1", proxy.port), timeout=ANSWER_WITHIN_S)
+            )
+            if tls is not None:
+                sock = stack.enter_context(tls.wrap_socket(sock, server_hostname="127.0.0.1"))
+            if not held.streams:
+                _ask(proxy, sock, held, fields)
+                continue
+            connection = Http2Connection(sock, proxy.name)
+            for _ in range(first, min(first + held.streams, held.number)):
+                connection.ask(held.target, fields, held.until)
     except TimeoutError as error:
-        connection.close()
         raise LoadTestError(f"{proxy.name} did not answer within {ANSWER_WITHIN_S:g} s") from error
-    except BaseException:
-        connection.close()
-        raise
+
+
+def _ask(proxy: Process, sock: socket.socket, held: Held, fields: dict[str, str]) -> None:
+    lines = [f"GET {held.target} HTTP/1.1", *(f"{name}: {text}" for name, text in fields.items())]
+    sock.sendall("\r\n".join([*lines, "", ""]).encode())
+    until = held.until or b"\r\n\r\n"
+    received = _receive(sock, until)
     if not (received.startswith(b"HTTP/1.1 200 ") and until in received):
-        connection.close()
         status = received.split(b"\r\n", 1)[0].decode(errors="replace")
         raise LoadTestError(f"{proxy.name} answered {status!r} instead of a whole 200")
-    return connection
 
 
 def _receive(connection: socket.socket, until: bytes) -> bytes:
@@ -123,7 +118,7 @@ def _receive(connection: socket.socket, until: bytes) -> bytes:
 
 
 def weigh(
-    proxies: Sequence[str], site: Site, connections: int, watches: int
+    proxies: Sequence[str], site: Site, connections: int, watches: int, streams: int = 0
 ) -> dict[str, dict[str, float]]:
     """Measure each proxy's memory per idle connection and per open watch; print both.
 
@@ -132,41 +127,48 @@ def weigh(
         site: Where the programs run.
         connections: How many idle ones; 0 leaves them out.
         watches: How many open ones; 0 leaves them out.
+        streams: How many watches share a connection over HTTP/2; 0 speaks HTTP/1.1.
 
     Returns:
         Proxy to `idle_bytes` and `watch_bytes`.
     """
     weights: dict[str, dict[str, float]] = {}
-    print(f"\n{'proxy':<10}{'KiB/idle connection':>21}{'KiB/open watch':>16}")
+    how = f"HTTP/2, {streams} watches a connection" if streams else "HTTP/1.1"
+    print(f"\n{how}\n{'proxy':<10}{'KiB/idle connection':>21}{'KiB/open watch':>16}")
     for name in proxies:
         weights[name] = {}
         if connections:
             with start_nginx_origin(site) as origin:
-                weights[name]["idle_bytes"] = _weigh_one(name, site, origin, connections)
+                idle = Held(TARGET, b"", connections, min(streams, 1))
+                weights[name]["idle_bytes"] = _weigh_one(name, site, origin, idle)
         if watches:
             with start_origin(directory=site.directory, core=site.load_core) as origin:
-                weights[name]["watch_bytes"] = _weigh_one(name, site, origin, watches)
+                held = Held(WATCH_TARGET, b'"ADDED"', watches, streams)
+                weights[name]["watch_bytes"] = _weigh_one(name, site, origin, held)
         texts = [
             f"{weights[name][key] / 1024:.2f}" if key in weights[name] else "-"
             for key in ("idle_bytes", "watch_bytes")
         ]
         print(f"{name:<10}{texts[0]:>21}{texts[1]:>16}", flush=True)
-    # With TLS most is what OpenSSL holds, in every proxy; compare with the others.
-    judged = weights.get("apfproxy", {}) if site.tls is None else {}
-    for key, measured in judged.items():
-        verdict = "within" if measured <= TARGETS[key] else "ABOVE"
+    for key, measured in weights.get("apfproxy", {}).items():
+        target = (HTTP2_TARGETS if streams else TARGETS).get(key)
+        if target is None or (site.tls is not None and not streams):
+            # With TLS most is what OpenSSL holds, in every proxy; compare with the others.
+            continue
+        verdict = "within" if measured <= target else "ABOVE"
         what = "idle connection" if key == "idle_bytes" else "open watch"
         print(
             f"apfproxy: {measured / 1024:.2f} KiB per {what}, "
-            f"{verdict} the target of {TARGETS[key] / 1024:g}"
+            f"{verdict} the target of {target / 1024:g}"
         )
     return weights
 
 
-def _weigh_one(name: str, site: Site, origin: Process, count: int) -> float:
+def _weigh_one(name: str, site: Site, origin: Process, held: Held) -> float:
     # A new process for each figure: memory that an earlier load left free would hide the growth.
-    context = site.tls.client_context() if site.tls is not None else None
+    context = None
+    if site.tls is not None:
+        context = site.tls.client_context()
+        context.set_alpn_protocols(["h2" if held.streams else "http/1.1"])
     with start_contender(name, site, origin.port) as proxy:
-        if origin.name == "origin":
-            return watch_bytes(proxy, count, context)
-        return idle_bytes(proxy, count, context)
+        return bytes_each(proxy, held, context)

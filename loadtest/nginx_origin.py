@@ -130,7 +130,14 @@ def start_nginx_origin(site: Site, mix: str = "same") -> Process:
 
 
 def start_nginx(
-    name: str, template: str, site: Site, core: int | None, tls: TlsSite | None, **texts: object
+    name: str,
+    template: str,
+    site: Site,
+    core: int | None,
+    tls: TlsSite | None,
+    *,
+    http2: bool = False,
+    **texts: object,
 ) -> Process:
     """Start nginx with a configuration.
 
@@ -140,6 +147,7 @@ def start_nginx(
         site: Where to run it.
         core: The CPU that it is confined to.
         tls: What it speaks TLS with to those who connect.
+        http2: Whether those who connect speak HTTP/2.
         texts: What else the template takes.
 
     Returns:
@@ -157,7 +165,7 @@ def start_nginx(
             directory=site.directory,
             descriptors=2 * MAX_CONNECTIONS,
             port=port,
-            tls=";" if tls is None else TLS.format(**tls.names()),
+            tls=" http2" * http2 + (";" if tls is None else TLS.format(**tls.names())),
             **texts,
         )
     )

@@ -34,6 +34,13 @@ and fails if one is more than 10 % worse.
 Several numbers of connections are compared with the first.
 
     python -m loadtest.peers --mix cluster --connections 8,64,512,2000 --proxies haproxy,apfproxy
+
+With --protocol the mix `cluster` goes over HTTP/2 as well, or instead, with several requests in
+flight on each connection; to the origin all proxies speak HTTP/1.1.  Each protocol has its own
+processes.
+
+    python -m loadtest.peers --tls --mix cluster --protocol h1,h2 --idle 0 --watches 0
+    python -m loadtest.peers --tls --protocol h1,h2 --streams 100 --memory-only --watches 2000
 """
 
 from __future__ import annotations
@@ -44,7 +51,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from loadtest.arguments import Parser, count_up_to, counts_up_to, names_from, output_file
 from loadtest.builds import THIS, named_build
@@ -66,6 +73,29 @@ if TYPE_CHECKING:
 
 SPARE_DESCRIPTORS = 500
 WARM_UP_S = 1
+PROTOCOLS = ("h1", "h2")
+
+
+class Load(NamedTuple):
+    """What proxies are driven with."""
+
+    mix: str
+    connections: int
+    streams: int
+    """Requests in flight on each connection over HTTP/2; 0 speaks HTTP/1.1."""
+
+
+def loads_of(options: argparse.Namespace) -> dict[str, Load]:
+    """The loads that the command line asks for, each by the name that the tables have."""
+    loads = {}
+    for mix in options.mix:
+        for protocol in options.protocol:
+            streams = options.streams if protocol == "h2" else 0
+            for count in options.connections:
+                name = f"{mix}-{count}" if len(options.connections) > 1 else mix
+                connections = count or max(1, DEFAULT_CONNECTIONS[mix] // max(1, streams))
+                loads[name + "+h2" * bool(streams)] = Load(mix, connections, streams)
+    return loads
 
 
 def compare(options: argparse.Namespace, site: Site) -> list[Result]:
@@ -83,22 +113,25 @@ def compare(options: argparse.Namespace, site: Site) -> list[Result]:
     write_token_file(token_file, users())
     results: list[Result] = []
     with ExitStack() as running:
-        proxies: dict[tuple[str, str], Process] = {}
+        proxies: dict[tuple[str, str, str], Process] = {}
         for mix in options.mix:
             origin = running.enter_context(start_nginx_origin(site, mix))
-            of_mix = site._replace(token_file=token_file) if mix == "cluster" else site
-            for name in options.proxies:
-                proxy = running.enter_context(start_contender(name, of_mix, origin.port))
-                proxies[mix, name] = proxy
+            for protocol in options.protocol:
+                of_mix = site._replace(
+                    token_file=token_file if mix == "cluster" else None, http2=protocol == "h2"
+                )
+                for name in options.proxies:
+                    proxy = running.enter_context(start_contender(name, of_mix, origin.port))
+                    proxies[mix, protocol, name] = proxy
 
-        def measure(name: str, load: str, seconds: int, seed: int) -> Measurement:
-            mix, connections = options.loads[load]
+        def measure(name: str, of: str, seconds: int, seed: int) -> Measurement:
+            load = options.loads[of]
             return drive(
-                proxies[mix, name],
-                mix=mix,
-                variety=Variety(options.names, options.users, seed),
+                proxies[load.mix, "h2" if load.streams else "h1", name],
+                mix=load.mix,
+                variety=Variety(options.names, options.users, seed, streams=load.streams),
                 seconds=seconds,
-                connections=connections,
+                connections=load.connections,
                 core=site.load_core,
                 directory=site.directory,
                 tls=site.tls,
@@ -129,8 +162,15 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=counts_up_to(MAX_CONNECTIONS),
         default=[0],
         metavar="N,...",
-        help="at once (cluster 256, others 64); several are compared",
+        help="at once (cluster 256, by streams over HTTP/2; others 64); several are compared",
     )
+    add(
+        "--protocol",
+        type=names_from(PROTOCOLS, "protocol"),
+        default=["h1"],
+        help="h1,h2: what clients speak to the proxies, HTTP/2 on the mix cluster only (h1)",
+    )
+    add("--streams", type=count_up_to(100), default=8, help="at once on a connection of h2 (8)")
     add("--mix", type=names_from(MIXES, "mix"), help="cluster,varied,same; with --tls new, too")
     add("--names", type=count_up_to(10**9), default=Variety().names, help="in varied (1000000)")
     add("--users", type=count_up_to(10**9), default=Variety().users, help="in varied (10000)")
@@ -171,12 +211,11 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.mix is None:
         options.mix = list(MIXES if options.tls else KEPT_MIXES)
-    counts = options.connections
-    options.loads = {
-        f"{mix}-{count}" if len(counts) > 1 else mix: (mix, count or DEFAULT_CONNECTIONS[mix])
-        for mix in options.mix
-        for count in counts
-    }
+        if "h2" in options.protocol:
+            options.mix = ["cluster"]
+    if "h2" in options.protocol and options.mix != ["cluster"]:
+        parser.error("--protocol h2 drives the mix cluster only: say --mix cluster")
+    options.loads = loads_of(options)
     if options.check or options.write:
         if BASELINE not in options.proxies:
             parser.error("--check and --write need ratios to HAProxy: name it in --proxies")
@@ -205,7 +244,7 @@ def run(options: argparse.Namespace) -> bool:
         print(f"{name} is {version}")
     results: list[Result] = []
     medians: list[Result] = []
-    weights: dict[str, dict[str, float]] = {}
+    weights: dict[str, dict[str, dict[str, float]]] = {}
     raise_descriptor_limit(2 * max(options.idle, options.watches) + SPARE_DESCRIPTORS)
     with tempfile.TemporaryDirectory(prefix="apfproxy-peers-") as directory:
         proxy_core, load_core = (None, None) if options.no_pin else (0, 1)
@@ -224,7 +263,14 @@ def run(options: argparse.Namespace) -> bool:
             results = compare(options, site)
             medians = print_medians(results, options)
         if options.idle or options.watches:
-            weights = weigh(options.proxies, site, options.idle, options.watches)
+            for protocol in options.protocol:
+                weights[protocol] = weigh(
+                    options.proxies,
+                    site._replace(http2=protocol == "h2"),
+                    options.idle,
+                    options.watches,
+                    options.streams if protocol == "h2" else 0,
+                )
     if options.json:
         text = json.dumps(
             {

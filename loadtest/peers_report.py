@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loadtest.builds import kind_of
 from loadtest.contenders import WITH
-from loadtest.ratios import TARGETS
+from loadtest.ratios import TARGETS, mix_name
 from loadtest.wrk import Measurement
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Result(NamedTuple):
 def print_heading() -> None:
     """Print the names of the columns that `print_row` fills."""
     print(
-        f"{'round':<7}{'mix':<13}{'proxy':<10}{'CPU us/req':>11}{'req/s':>9}"
+        f"{'round':<7}{'mix':<16}{'proxy':<12}{'CPU us/req':>11}{'req/s':>9}"
         f"{'p50 ms':>9}{'p99 ms':>9}{'x HAProxy':>11}"
     )
 
@@ -47,7 +47,7 @@ def print_row(
 ) -> None:
     """Print one line of the table."""
     print(
-        f"{label:<7}{mix:<13}{name:<10}{measurement.cpu_us_per_request:>11.1f}"
+        f"{label:<7}{mix:<16}{name:<12}{measurement.cpu_us_per_request:>11.1f}"
         f"{measurement.requests_per_s:>9.0f}{measurement.p50_ms:>9.2f}{measurement.p99_ms:>9.2f}"
         + (f"{ratio:>11.2f}" if ratio is not None else f"{'':>11}"),
         flush=True,
@@ -105,8 +105,9 @@ def print_relations(
 ) -> None:
     """Print whether a build meets its target, and how it relates to this checkout's."""
     ratio = median_ratio(results, mix, name, BASELINE)
-    target = TARGETS[kind_of(options.versions[name])].get(mix)
-    if ratio is not None and target is not None and not (options.tls or options.upstream_tls):
+    known_as = mix_name(mix, tls=options.tls, upstream_tls=options.upstream_tls)
+    target = TARGETS[kind_of(options.versions[name])].get(known_as)
+    if ratio is not None and target is not None:
         verdict = "within" if ratio <= target else "ABOVE"
         print(
             f"{name}, {mix}: {ratio:.2f} times HAProxy's CPU per request, "
@@ -139,8 +140,10 @@ def print_growth(results: Sequence[Result], name: str, options: argparse.Namespa
         for each in results
         if each.proxy == name
     }
-    for mix in options.mix:
-        first, *others = (load for load, (of, _) in options.loads.items() if of == mix)
+    for alike in {(load.mix, load.streams): None for load in options.loads.values()}:
+        first, *others = (
+            name for name, load in options.loads.items() if (load.mix, load.streams) == alike
+        )
         relations = [
             statistics.median(
                 cpu[number, load] / cpu[number, first] for number in range(1, options.rounds + 1)

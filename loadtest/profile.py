@@ -9,6 +9,7 @@ proxy down, so what timers do has a greater share than it should; a lower --rate
 
     python -m loadtest.profile cluster
     python -m loadtest.profile varied --interpreter wheel/bin/python --json profile.json
+    python -m loadtest.profile cluster --tls --streams 8
 
 py-spy needs the right to trace processes of the same user: run as root, or set
 `kernel.yama.ptrace_scope=0`.
@@ -34,6 +35,7 @@ from loadtest.nginx_origin import MAX_CONNECTIONS, start_nginx_origin
 from loadtest.processes import LoadTestError, Process, exit_status, raise_descriptor_limit
 from loadtest.site import Site
 from loadtest.steps import KERNEL, STEPS, count_steps
+from loadtest.tls_site import make_tls
 from loadtest.wrk import DEFAULT_CONNECTIONS, KEPT_MIXES, Measurement, Variety, drive
 
 if TYPE_CHECKING:
@@ -81,12 +83,13 @@ def profile(options: argparse.Namespace, site: Site) -> dict[str, object]:
             return drive(
                 proxy,
                 mix=options.mix,
-                variety=Variety(seed=options.seed),
+                variety=Variety(seed=options.seed, streams=options.streams),
                 seconds=seconds,
-                connections=options.connections or DEFAULT_CONNECTIONS[options.mix],
+                connections=options.connections
+                or DEFAULT_CONNECTIONS[options.mix] // max(1, options.streams),
                 core=site.load_core,
                 directory=site.directory,
-                tls=None,
+                tls=site.tls,
             )
 
         load(WARM_UP_S)
@@ -226,10 +229,20 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="PYTHON",
         help="that of another virtual environment, or the root of another checkout",
     )
+    add("--tls", action="store_true", help="clients speak TLS 1.3 to the proxy")
+    add(
+        "--streams",
+        type=count_up_to(100, 0),
+        default=0,
+        help="at once on a connection over HTTP/2, of cluster only; 0 for HTTP/1.1 (0)",
+    )
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
     add("--seed", type=int, default=1, help="of what cluster draws (1)")
     add("--json", type=output_file, metavar="FILE", help="write all functions of each step there")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.streams and options.mix != "cluster":
+        parser.error("--streams drives the mix cluster only")
+    return options
 
 
 def _build(place: str) -> Build:
@@ -245,7 +258,14 @@ def run(options: argparse.Namespace) -> None:
     raise_descriptor_limit(2 * (options.connections or max(DEFAULT_CONNECTIONS.values())) + 100)
     with tempfile.TemporaryDirectory(prefix="apfproxy-profile-") as directory:
         proxy_core, load_core = (None, None) if options.no_pin else (0, 1)
-        site = Site(Path(directory), proxy_core, load_core, builds={"apfproxy": options.build})
+        site = Site(
+            Path(directory),
+            proxy_core,
+            load_core,
+            tls=make_tls(Path(directory)) if options.tls else None,
+            http2=bool(options.streams),
+            builds={"apfproxy": options.build},
+        )
         found = profile(options, site)
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")

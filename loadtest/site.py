@@ -36,6 +36,9 @@ class Site(NamedTuple):
     upstream_tls: TlsSite | None = None
     """What proxies and the origin speak TLS with, if they do."""
 
+    http2: bool = False
+    """Whether clients speak HTTP/2 to the proxies; HTTP/1.1 otherwise."""
+
     features: Sequence[str] | None = None
     """What `WITH` has on and apfproxy has not; None leaves apfproxy its defaults."""
 

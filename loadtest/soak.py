@@ -9,6 +9,11 @@ With several endpoints the origin has as many ports, which in turn take no conne
 
     python -m loadtest.soak --minutes 20 --json soak.json --plot soak.png
     python -m loadtest.soak --minutes 20 --endpoints 3
+
+With --protocol h2 the clients speak HTTP/2, watches among their requests; tunnels, and the watches
+that are held for long, speak HTTP/1.1 beside them.
+
+    python -m loadtest.soak --minutes 20 --protocol h2
 """
 
 from __future__ import annotations
@@ -29,7 +34,8 @@ import uvloop
 
 from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.echo import CONFIGMAPS, Seen
-from loadtest.echo_clients import EchoClients, Habits
+from loadtest.echo_clients import EchoClients
+from loadtest.echo_habits import Habits
 from loadtest.processes import (
     LoadTestError,
     Process,
@@ -43,10 +49,10 @@ from loadtest.soak_site import Endpoints, Site
 if TYPE_CHECKING:
     import argparse
     import ssl
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-CONNECTIONS = 24
-"""Of each of the four kinds of clients."""
+CONNECTIONS = {"h1": 24, "h2": 6}
+"""Of each of the four kinds of clients: as many requests are under way on them in all."""
 CALIBRATION_S = 8.0
 QUIET_S = 10.0
 """After which idle connections to the origin are closed, and client connections long gone."""
@@ -154,11 +160,15 @@ class Soak:
         """
         plain, tls = (subject.process.port for subject in self.subjects)
         site = self.site
-        makes: list[tuple[int, Sequence[str], Sequence[Callable[[], ssl.SSLContext]]]] = [
+        makes: list[tuple[int, Sequence[str], Sequence[ssl.SSLContext]]] = [
             (plain, ("",), ()),
             (plain, site.token_fields, ()),
-            (tls, ("",), site.with_certificates),
-            (tls, site.token_fields, site.without_certificates),
+            (tls, ("",), site.contexts(http2=site.http2, has_certificates=True)),
+            (
+                tls,
+                site.token_fields,
+                site.contexts(http2=site.http2, has_certificates=False),
+            ),
         ]
         groups = []
         for port, fields, contexts in makes:
@@ -168,9 +178,11 @@ class Soak:
                 tls=contexts,
                 patience_s=25.0,
                 requests_per_s=requests_per_s / len(makes),
+                http2=site.http2,
             )
             groups.append(EchoClients(port, self._seed + self._next, habits, self._next))
-        running = [asyncio.create_task(group.run(10**8 - 1, CONNECTIONS)) for group in groups]
+        connections = CONNECTIONS["h2" if site.http2 else "h1"]
+        running = [asyncio.create_task(group.run(10**8 - 1, connections)) for group in groups]
         began_s = monotonic()
         await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
         rate = sum(group.tally.answered for group in groups) / (monotonic() - began_s)
@@ -257,8 +269,7 @@ class Soak:
         by_certificate = dice.random() < 0.5
         context = None
         if subject.name == "tls":
-            known = site.with_certificates if by_certificate else site.without_certificates
-            context = dice.choice(known)()
+            context = dice.choice(site.contexts(http2=False, has_certificates=by_certificate))
         reader, writer = await asyncio.open_connection(
             "127.0.0.1",
             subject.process.port,
@@ -345,7 +356,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
         options: The command line.
         directory: An existing directory for all files.
     """
-    site = await asyncio.to_thread(Site, directory)
+    site = await asyncio.to_thread(Site, directory, http2=options.protocol == "h2")
     seen = Seen()
     endpoints = Endpoints(seen)
     await endpoints.open(options.endpoints)
@@ -421,6 +432,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--minutes", type=count_up_to(10_000), default=20, help="of half load (20)")
     add("--endpoints", type=count_up_to(9), default=1, help="ports of the origin (1)")
+    add("--protocol", choices=("h1", "h2"), default="h1", help="of most clients: h1 or h2 (h1)")
     add("--sample-s", type=count_up_to(600), default=10, help="between samples (10)")
     add("--seed", type=int, default=1, help="of all that is drawn (1)")
     add("--json", type=output_file, metavar="FILE", help="write all results there as well")

@@ -12,18 +12,20 @@ from loadtest.echo import EchoOrigin, Seen
 from loadtest.faults import OBJECTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 SETTINGS = """
 downstream:
   requestTimeout: 20s
   tls: {tls}
-upstream: {{idleTimeout: 3s, answerTimeout: 15s}}
+{http2}upstream: {{idleTimeout: 3s, answerTimeout: 15s}}
 authentication: {authentication}
 flowControl: {{serverConcurrencyLimit: 600, objects: [objects.yaml]}}
 logLevel: warning
 """
+HTTP2 = "  http2: {cleartext: true}\n"
+"""For the proxy without TLS; with TLS it is on."""
 USERS = ("ann", "bob", "cid", "dot")
 GROUP = "testers"
 SHUT_PERIOD_S = 10.0
@@ -36,13 +38,15 @@ class Site:
 
     Args:
         directory: An existing directory for them.
+        http2: Whether most clients speak HTTP/2.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, http2: bool = False) -> None:
         self.directory = directory
+        self.http2 = http2
         self._authority = Authority("soak")
         self._tokens = [secrets.token_hex(16) for _ in USERS]
-        self._contexts: list[ssl.SSLContext] = []
+        self._contexts: dict[tuple[bool, bool], list[ssl.SSLContext]] = {}
         self._changes = 0
         ca_file = self._authority.write(directory)
         self.renew_certificate()
@@ -56,27 +60,30 @@ class Site:
                 "{tokenFile: tokens.csv, clientCaFile: ca.crt}",
             ),
         ):
-            text = SETTINGS.format(tls=tls, authentication=authentication)
+            clear = HTTP2 if http2 and name == "plain" else ""
+            text = SETTINGS.format(tls=tls, authentication=authentication, http2=clear)
             (directory / f"{name}.yaml").write_text(text)
-        for user in USERS:
-            files = self._authority.issue(user, [GROUP]).write(directory, user)
-            context = ssl.create_default_context(cafile=ca_file)
-            context.load_cert_chain(*files)
-            self._contexts.append(context)
-        self._anonymous = ssl.create_default_context(cafile=ca_file)
+        files = [self._authority.issue(user, [GROUP]).write(directory, user) for user in USERS]
+        for is_http2 in (False, True):
+            contexts = [ssl.create_default_context(cafile=ca_file) for _ in range(len(USERS) + 1)]
+            for context, names in zip(contexts, files, strict=False):
+                context.load_cert_chain(*names)
+            for context in contexts:
+                context.set_alpn_protocols(["h2" if is_http2 else "http/1.1"])
+            self._contexts[is_http2, True] = contexts[:-1]
+            self._contexts[is_http2, False] = contexts[-1:]
 
     def __repr__(self) -> str:
         return f"<Site in {self.directory}>"
 
-    @property
-    def with_certificates(self) -> Sequence[Callable[[], ssl.SSLContext]]:
-        """Makes of TLS whose clients have certificates."""
-        return [self._context(at) for at in range(len(USERS))]
+    def contexts(self, *, http2: bool, has_certificates: bool) -> Sequence[ssl.SSLContext]:
+        """TLS of clients: those with certificates, or the one for clients without.
 
-    @property
-    def without_certificates(self) -> Sequence[Callable[[], ssl.SSLContext]]:
-        """The one whose clients have none."""
-        return [lambda: self._anonymous]
+        Args:
+            http2: Whether they ask for HTTP/2; otherwise for HTTP/1.1.
+            has_certificates: Which of them.
+        """
+        return self._contexts[http2, has_certificates]
 
     @property
     def token_fields(self) -> Sequence[str]:
@@ -109,9 +116,6 @@ class Site:
         new = self.directory / f".{name}.new"
         new.write_text(text)
         new.replace(self.directory / name)
-
-    def _context(self, at: int) -> Callable[[], ssl.SSLContext]:
-        return lambda: self._contexts[at]
 
 
 class Endpoints:

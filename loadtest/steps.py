@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 KERNEL, LOOP, GARBAGE, REST = "kernel", "event loop", "garbage", "rest"
+TLS, FRAMES = "tls", "frames"
 
 STEPS = {
     KERNEL: "system calls and what the network does in them",
     LOOP: "uvloop, outside of system calls",
+    TLS: "OpenSSL, and uvloop around it",
+    FRAMES: "HTTP/2: its frames and fields taken apart and put together, its streams",
     "parse": "the head of the request: found, parsed, checked, prepared for the server",
     "identify": "who the client is",
     "attributes": "verb, resource, namespace, and how long it may take",
@@ -54,8 +57,13 @@ OF_FILE = {
     "proxy/request_body": "parse",
     "proxy/request_fields": "parse",
     "proxy/request_head": "parse",
+    "proxy/request_reader": "parse",
     "proxy/sender": "parse",
     "proxy/client_address": "identify",
+    "proxy/http2/connection": FRAMES,
+    "proxy/http2/connection_base": FRAMES,
+    "proxy/http2/request_head": FRAMES,
+    "proxy/http2/stream": FRAMES,
     "proxy/identification": "identify",
     "proxy/targets": "attributes",
     "flowcontrol/classifier": "classify",
@@ -100,6 +108,8 @@ SYSTEM_CALLS = re.compile(
     r"(?:__)?(?:libc_)?(?:read|write|writev|send|sendto|sendmsg|recv|recvfrom|recvmsg|epoll_\w+|accept4?"
     r"|close|connect|syscall|socket|setsockopt|shutdown)(?:64)? \(libc"
 )
+TLS_FUNCTION = re.compile(r"\S+ \(lib(?:ssl|crypto)|\S*(?:SSLProtocol|sslproto|_ssl)")
+FRAMES_FUNCTION = re.compile(r"\S+ \((?:libnghttp2|nghttp2)|\S*apfproxy_5proxy_5http2")
 LOOP_FUNCTION = re.compile(
     r"(?:uv_|UV|__pyx_|loop_)|\S+ \((?:loop|unix/\w+|linux|stream|core|tcp|timer|epoll)\.[ch]:"
 )
@@ -137,6 +147,10 @@ def step_of(frames: Iterable[str]) -> tuple[str, str]:
     for frame in innermost_first:
         if frame.startswith("gc_collect"):
             return GARBAGE, "collect"
+        if FRAMES_FUNCTION.match(frame):
+            return FRAMES, frame.partition(" ")[0]
+        if TLS_FUNCTION.match(frame):
+            return TLS, frame.partition(" ")[0]
         if LOOP_FUNCTION.match(frame):
             return LOOP, frame.partition(" ")[0]
         if (found := function_of(frame)) is None or found[0] in SHARED:

@@ -29,7 +29,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.echo import KINDS, EchoOrigin, Seen, draw
-from loadtest.echo_clients import EchoClients, Habits
+from loadtest.echo_clients import EchoClients
+from loadtest.echo_habits import Habits
 from loadtest.faults import OBJECTS, Faults
 from loadtest.faulty_link import GOOD, Fault, FaultyLink
 from loadtest.processes import start_apfproxy

@@ -78,6 +78,9 @@ class Variety(NamedTuple):
     rate: int = 0
     """Requests a second of the mix `cluster`; 0 for as many as there can be."""
 
+    streams: int = 0
+    """At once on each connection of the mix `cluster` over HTTP/2; 0 speaks HTTP/1.1."""
+
 
 class Measurement(NamedTuple):
     """What one run of a mix through one proxy gave."""
@@ -124,7 +127,7 @@ def drive(
         mix: One of `MIXES`.
         variety: What its requests are drawn from.
         seconds: How long.
-        connections: How many at once, each with one request in flight.
+        connections: How many at once, each with a request in flight, or with `variety.streams`.
         core: The CPU of what drives it.
         directory: An existing directory for wrk's script.
         tls: What to speak TLS with; None speaks plain HTTP.
@@ -142,6 +145,7 @@ def drive(
             "--seconds": seconds,
             "--seed": variety.seed,
             "--rate": variety.rate,
+            "--streams": variety.streams,
             **({} if tls is None else {"--ca-file": tls.authority}),
         }
         return _drive_cluster(proxy, arguments, core, tls)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import platform
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import build_http2
 from apfproxy import __version__, build
+from apfproxy.proxy.http2 import available
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+IS_CI = bool(os.environ.get("CI"))
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HOOK = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
@@ -35,12 +41,25 @@ INTERPRETED = {
     "proxy/connecting.py": "once a connection",
     "proxy/guarded.py": "wraps methods, of any signature",
     "proxy/health_check.py": "checks only",
+    "proxy/http2/available.py": "when the program starts",
     "proxy/tls.py": "at the start and the end of connections",
     "proxy/tls_sessions.py": "OpenSSL calls it, and it has a base class of Python's",
     "proxy/tunnel.py": "upgraded connections",
     "proxy/upgrade.py": "upgraded connections",
 }
 """Modules of these packages that compiled ones call, with the reason why they stay Python."""
+LOADED = """
+import sys
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+loader = ExtensionFileLoader("apfproxy.proxy.http2.nghttp2", sys.argv[1])
+module = module_from_spec(spec_from_loader(loader.name, loader))
+loader.exec_module(module)
+Path(sys.argv[2]).write_bytes(Path("/proc/self/maps").read_bytes())
+print(module.VERSION)
+"""
+"""Loads the extension of this path, writes what that brought into this file, prints a version."""
 
 
 @pytest.mark.parametrize("path", COMPILED)
@@ -80,6 +99,47 @@ def test_version() -> None:
     python = f"Python {platform.python_version()}"
 
     assert f"{__version__} ({build.kind()}, {python})" == build.version()
+    assert f"{__version__} ({build.kind()}, {python}, more)" == build.version("more")
+
+
+def test_http2() -> None:
+    """A compiled build has libnghttp2 beside the extension, others use the system's."""
+    if available.BINDING is None and not IS_CI:
+        pytest.skip(available.WHY_NOT)
+    assert available.BINDING is not None, available.WHY_NOT
+    assert available.BINDING.__file__ is not None
+    folder = Path(available.BINDING.__file__).parent
+    [used] = set(libraries_in(Path("/proc/self/maps")))
+
+    assert (folder == used.parent) is (build.kind() == build.COMPILED)
+
+
+@pytest.mark.e2e
+def test_http2_of_a_wheel(tmp_path: Path) -> None:
+    """What a wheel gets of it works where no libnghttp2 is installed: it has its own."""
+    if not build_http2.can_be_built() and not IS_CI:
+        pytest.skip(build_http2.WHAT_IS_MISSING)
+    extension, library = build_http2.build(tmp_path, tmp_path / "build", is_bundled=True)
+
+    result = subprocess.run(  # noqa: S603  this interpreter
+        [sys.executable, "-c", LOADED, extension, tmp_path / "maps"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert 3 == len(result.stdout.split("."))
+    assert extension.parent == library.parent
+    assert {library} == set(libraries_in(tmp_path / "maps"))
+
+
+@pytest.mark.parametrize("compiler", ["false", "/no/compiler"])
+def test_no_http2(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what it takes a wheel is built without it; what is to be installed is said."""
+    monkeypatch.setattr(build_http2, "compiler", lambda: [compiler])
+
+    assert not build_http2.can_be_built()
+    assert "libnghttp2-dev" in build_http2.WHAT_IS_MISSING
 
 
 @pytest.mark.parametrize("path", COMPILED)
@@ -147,3 +207,11 @@ def inheritable(path: str) -> set[str]:
         if isinstance(node, ast.ClassDef)
         and any("allow_interpreted_subclasses=True" in ast.unparse(d) for d in node.decorator_list)
     }
+
+
+def libraries_in(maps: Path) -> Iterator[Path]:
+    """The libnghttp2 that a process has loaded."""
+    for line in maps.read_text().splitlines():
+        path = Path(line.split(maxsplit=5)[-1])
+        if path.name.startswith("libnghttp2.so"):
+            yield path

@@ -10,7 +10,9 @@ import pytest
 LIGHT = {"aiohttp", "asyncio", "cryptography", "prometheus_client", "rich", "uvloop", "yaml"}
 """What only some commands need."""
 
-UNUSED = {"aiohttp", "cryptography", "jsonpatch", "jwt", "rich", "sqlite3", "watchfiles"}
+UNUSED = {
+    "aiohttp", "cryptography", "jsonpatch", "jwt", "opentelemetry", "rich", "sqlite3", "watchfiles",
+}  # fmt: skip
 """What a proxy with default settings does not need."""
 
 PROGRAM = """

@@ -23,6 +23,7 @@ from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
 from apfproxy.authn.impersonation import Impersonations
 from apfproxy.authn.static_tokens import StaticTokens
 from apfproxy.errors import OperatorError
+from apfproxy.proxy.http2.available import is_offered
 from apfproxy.proxy.identification import Identification
 from apfproxy.proxy.tls import ClientTls, ServerTls
 from apfproxy.proxy.tls_files import TlsError, TlsFile, certificates_in
@@ -183,7 +184,9 @@ class Identities:
         client_cas = client_cas_of(authentication)
         if tls.certificate_file is None:
             return
-        server_tls = self.server_tls = ServerTls(tls, client_cas)
+        server_tls = self.server_tls = ServerTls(
+            tls, client_cas, offers_http2=is_offered(self._settings.downstream.http2)
+        )
         self._watch(server_tls.paths, server_tls.load, lambda: None)
         if not client_cas:
             return

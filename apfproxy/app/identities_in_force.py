@@ -152,6 +152,7 @@ def parts_of(settings: Settings) -> tuple[object, ...]:
     upstream = settings.upstream
     return (
         settings.downstream.tls,
+        settings.downstream.http2.is_enabled,
         settings.authentication,
         *(upstream.address, upstream.tls, upstream.identity, upstream.token_file),
         upstream.host_header,

@@ -19,6 +19,7 @@ from apfproxy.duties import Supervised
 from apfproxy.errors import OperatorError
 from apfproxy.faults import Part
 from apfproxy.proxy.cluster_router import normal_host
+from apfproxy.proxy.http2.available import is_offered
 from apfproxy.proxy.tls import ServerTls
 from apfproxy.proxy.tls_files import TlsError
 from apfproxy.sources.file_changes import FileChanges
@@ -100,7 +101,12 @@ class ListenerTls:
         tls, files = settings.downstream.tls, FileChanges()
         if tls.certificate_file is None:
             return None, files
-        own = ServerTls(tls, all_client_cas(settings), self._choose)
+        own = ServerTls(
+            tls,
+            all_client_cas(settings),
+            self._choose,
+            offers_http2=is_offered(settings.downstream.http2),
+        )
         try:
             # One cluster's broken file is that cluster's own problem.
             files.add(own.own_paths, own.load, others=own.ca_paths)
@@ -143,4 +149,4 @@ def all_client_cas(settings: Settings) -> tuple[TlsFile, ...]:
 
 def parts_of(settings: Settings) -> object:
     """All settings that the certificate of the whole proxy, and what it asks for, are made of."""
-    return settings.downstream.tls, all_client_cas(settings)
+    return settings.downstream.tls, settings.downstream.http2.is_enabled, all_client_cas(settings)

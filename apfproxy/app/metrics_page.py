@@ -18,6 +18,7 @@ from apfproxy.observe.process_metrics import (
     certificate_families,
     fault_families,
     health_families,
+    trace_families,
     upstream_families,
 )
 from apfproxy.observe.proxy_metrics import PREFIX
@@ -69,6 +70,7 @@ def _families(parts: AdminParts) -> Iterator[Families]:
     if parts.clusters.only is None:
         yield partial(unrouted_families, parts.counters)
     yield partial(of_access_log, parts)
+    yield partial(of_traces, parts)
     yield partial(health_families, parts.health)
     yield partial(descriptor_families, parts.descriptors)
     yield partial(fault_families, parts.faults)
@@ -84,6 +86,12 @@ def of_access_log(parts: AdminParts) -> Iterator[Metric]:
     """Those of the access log in force, if there is one."""
     access_log = parts.observation.access_log
     return iter(()) if access_log is None else access_log_families(access_log)
+
+
+def of_traces(parts: AdminParts) -> Iterator[Metric]:
+    """Those of the traces on their way to the collector in force, if there is one."""
+    traces = parts.observation.traces
+    return iter(()) if traces is None else trace_families(traces)
 
 
 def descriptor_families(watch: DescriptorWatch) -> Iterator[Metric]:

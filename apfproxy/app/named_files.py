@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from apfproxy.api.decode import parts_of
 from apfproxy.app.flow_control_api import usable_token
 from apfproxy.app.identities import Identities
+from apfproxy.app.tracing import trace_queue
 from apfproxy.errors import OperatorError
 from apfproxy.observe.access_log import STDOUT
 from apfproxy.proxy.loop_clock import LoopClock
@@ -35,7 +36,8 @@ async def problems_of(settings: Settings) -> list[str]:
     system.
     """
     problems: list[str] = []
-    for look in (_identities, _kubeconfig, _service, _objects, _admin_token, _store, _access_log):
+    looks = (_identities, _kubeconfig, _service, _objects, _admin_token, _store, _access_log)
+    for look in (*looks, _tracing):
         try:
             await asyncio.to_thread(look, settings, asyncio.get_running_loop())
         except OperatorError as error:
@@ -95,6 +97,10 @@ def _access_log(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
     path = settings.access_log.path
     if path is not None and path != STDOUT:
         _see_place(path)
+
+
+def _tracing(settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+    trace_queue(settings.tracing, LoopClock(loop))  # exports nothing before it is opened
 
 
 def _see_place(path: str) -> None:

@@ -1,10 +1,12 @@
-"""What sees the requests of a process: its access log and its top flows, as the settings say."""
+"""What sees the requests of a process: its access log, its traces and its top flows."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from apfproxy.app.change import Change
+from apfproxy.app.tracing import is_exported_alike, trace_queue, tracer_of
 from apfproxy.observe.access_log import AccessLog
 from apfproxy.observe.health import READYZ
 from apfproxy.observe.top_flows import TopFlows
@@ -12,21 +14,26 @@ from apfproxy.proxy.request_log import RequestLog
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Iterable, Mapping
 
+    from apfproxy.app.otlp_exporter import Traced
     from apfproxy.clock import Clock
     from apfproxy.observe.health import HealthRegistry
+    from apfproxy.observe.trace_queue import TraceQueue
     from apfproxy.proxy.listener_context import ListenerContext
+    from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import AccessLogSettings, Settings
 
 ACCESS_LOG = "access-log"
+TRACING = "tracing"
 
 
 class Observed(Protocol):
     """A cluster as it is served."""
 
-    def observe(self, access_log: RequestLog | None, top_flows: TopFlows | None) -> None:
+    def observe(
+        self, access_log: RequestLog | None, top_flows: TopFlows | None, tracer: Tracer | None
+    ) -> None:
         """Tell of requests from now on."""
 
 
@@ -39,15 +46,17 @@ class Seen:
         served: Observed,
         request_log: RequestLog | None,
         top_flows: TopFlows | None,
+        tracer: Tracer | None,
     ) -> None:
         self.cluster = cluster
         self.served = served
         self.request_log = request_log
         self.top_flows = top_flows
+        self.tracer = tracer
 
     def attach(self) -> None:
         """Have the cluster tell of its requests."""
-        self.served.observe(self.request_log, self.top_flows)
+        self.served.observe(self.request_log, self.top_flows, self.tracer)
 
     def end_log(self) -> None:
         """Write the lines that there are, for the last time."""
@@ -61,10 +70,13 @@ class Seen:
 
 
 class Observation:
-    """The access log of one process, and the top flows of clusters unless nobody could ask.
+    """The access log and traces of one process, and clusters' top flows unless nobody could ask.
 
     Attributes:
         access_log: The file; None for none.
+        traces: Those on their way to a collector; None for none.
+
+    OperatorError if traces need what is not installed.
     """
 
     def __init__(
@@ -79,14 +91,17 @@ class Observation:
         self._shared = shared
         self._health = health
         self.access_log = self._log_of(settings.access_log)
+        self.traces = trace_queue(settings.tracing, clock)
         self._seen: dict[Observed, Seen] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._attach()
 
     def open(self) -> None:
-        """Open the access log; AccessLogError if it cannot be opened."""
+        """Open the access log, and export traces; AccessLogError if it cannot be opened."""
         if self.access_log is not None:
             self.access_log.open()
+        if self.traces is not None:
+            self.traces.open()
 
     def begin(self, served: Observed, cluster: str = "") -> None:
         """See the requests of a cluster, too; with its name where there are several."""
@@ -96,6 +111,7 @@ class Observation:
             served,
             self._request_log_of(settings.access_log, cluster),
             self._top_flows_of(settings),
+            tracer_of(settings.tracing, self.traces, cluster),
         )
         self._seen[served] = seen
         seen.attach()
@@ -106,24 +122,40 @@ class Observation:
         if seen is not None:
             seen.end_log()
             seen.end_flows()
-            served.observe(None, None)
+            served.observe(None, None, None)
 
     async def prepare(self, settings: Settings) -> Change:
         """Open what other settings name.
 
         Raises:
             AccessLogError: It cannot be opened.
+            OperatorError: Traces need what is not installed.
         """
         new, old = settings.access_log, self._settings.access_log
-        log = self.access_log
-        if (new.path, new.max_queued) == (old.path, old.max_queued):
-            return Change(lambda: self._put(settings, log))
-        opened = self._log_of(new)
-        if opened is not None:
-            opened.open()
-        return Change(lambda: self._put(settings, opened), lambda: self._end(opened))
+        log, traces = self.access_log, self.traces
+        if not is_exported_alike(settings.tracing, self._settings.tracing):
+            traces = await asyncio.to_thread(trace_queue, settings.tracing, self._clock)
+        if (new.path, new.max_queued) != (old.path, old.max_queued):
+            log = self._log_of(new)
+            if log is not None:
+                log.open()
+        if traces is not None and traces is not self.traces:
+            traces.open()
 
-    def _put(self, settings: Settings, access_log: AccessLog | None) -> None:
+        def discard() -> None:
+            if log is not self.access_log:
+                self._end(log)
+            if traces is not self.traces:
+                self._end(traces)
+
+        return Change(lambda: self._put(settings, log, traces), discard)
+
+    def _put(
+        self,
+        settings: Settings,
+        access_log: AccessLog | None,
+        traces: TraceQueue[Traced] | None,
+    ) -> None:
         before, self._settings = self._settings, settings
         if access_log is not self.access_log:
             for seen in self._seen.values():
@@ -132,21 +164,31 @@ class Observation:
             self.access_log = access_log
             for seen in self._seen.values():
                 seen.request_log = self._request_log_of(settings.access_log, seen.cluster)
+        if traces is not self.traces:
+            self._end(self.traces)
+            self.traces = traces
         for seen in self._seen.values():
+            seen.tracer = tracer_of(settings.tracing, traces, seen.cluster)
             if seen.request_log is not None:
                 seen.request_log.configure(settings.access_log)
             if settings.top_flows != before.top_flows:
                 seen.end_flows()
                 seen.top_flows = self._top_flows_of(settings)
         self._health.discard(ACCESS_LOG)
+        self._health.discard(TRACING)
         self._attach()
 
     def _attach(self) -> None:
-        """Have all tell of their requests, and the health pages of the log."""
+        """Have all tell of their requests, and the health pages of the log and the collector."""
         if self.access_log is not None:
             access_log = self.access_log
             self._health.add(
                 ACCESS_LOG, pages=(READYZ,), is_blocking=False, look=lambda: access_log.problem
+            )
+        if self.traces is not None:
+            traces = self.traces
+            self._health.add(
+                TRACING, pages=(READYZ,), is_blocking=False, look=lambda: traces.problem
             )
         # Of what is refused before it is any cluster's nothing is gathered: each is a line at once.
         self._shared.access_log = self._request_log_of(self._settings.access_log, "")
@@ -172,19 +214,21 @@ class Observation:
         return () if top_flows is None else top_flows.top()
 
     async def close(self) -> None:
-        """Write what is left of the log."""
+        """Write what is left of the log, and export what is left of the traces."""
         for seen in self._seen.values():
             seen.end_log()
             seen.end_flows()
         if self.access_log is not None:
             await self.access_log.close()
+        if self.traces is not None:
+            await self.traces.close()
         for task in list(self._closing):
             await task
 
-    def _end(self, log: AccessLog | None) -> None:
-        """Write what is left of a log that is no longer the one in force."""
-        if log is not None:
-            task = spawn(log.close(), name="closing an access log")
+    def _end(self, left: AccessLog | TraceQueue[Traced] | None) -> None:
+        """Write what is left of a log that is no longer the one in force, or export traces."""
+        if left is not None:
+            task = spawn(left.close(), name="closing a log, or the way of traces")
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 

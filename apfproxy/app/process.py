@@ -14,6 +14,7 @@ from apfproxy.app.change import prepare_all
 from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
 from apfproxy.app.descriptors import DescriptorWatch
 from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets
+from apfproxy.app.http2_offer import say_why_not, spoken
 from apfproxy.app.listener_tls import ListenerTls
 from apfproxy.app.listening import BACKLOG as ADMIN_BACKLOG
 from apfproxy.app.observation import Observation
@@ -34,6 +35,7 @@ from apfproxy.observe.health import LIVEZ, READYZ, HealthRegistry
 from apfproxy.proxy.client_kinds import plain_parser
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.counters import ListenerCounters
+from apfproxy.proxy.http2 import available
 from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import BACKLOG as SERVER_BACKLOG
@@ -232,6 +234,8 @@ class ProxyProcess:
             change.commit()
         self.server.configure(settings, self.tls.current)
         self._router.parser = plain_parser(settings)
+        if settings.downstream.http2 != self.settings.downstream.http2:
+            say_why_not(settings.downstream)
         self.settings = settings  # only now: what could not be put in force is tried again
         if self.clusters.only is None:
             await self.clusters.put(settings)
@@ -323,14 +327,15 @@ class ProxyProcess:
             admin = dataclasses.replace(settings.admin, port=self.admin_port or 0)
         logger.info(
             "apfproxy %s listens on %s%s, forwards to %s, admin on %s; %s, at most %s connections",
-            build.version(),
+            build.version(available.version()),
             self._addresses.written(LISTEN),
-            "" if settings.downstream.tls.certificate_file is None else " with TLS",
+            spoken(settings.downstream),
             self._named_clusters(),
             "no address" if admin is None else self._addresses.written(ADMIN),
             self._named_seats(),
             self.server.max_connections or "any number of",
         )
+        say_why_not(settings.downstream)
         if self.clusters.only is not None:
             self._log_only(settings, self.clusters.only, admin)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from apfproxy.app.cluster_checks import begins_with_setting, checked_clusters, path_in
+from apfproxy.app.http2_offer import warning as http2_warning
 from apfproxy.app.log import CONTROLS, escaped
 from apfproxy.app.named_files import problems_of
 from apfproxy.app.settings_checks import contradictions, verifies_users
@@ -78,6 +79,8 @@ def findings_of(path: Path) -> Findings:
     unusable, warnings = Texts(lines), Texts(lines)
     whole = look_at(whole_proxy(settings) if settings.clusters else settings)
     unusable.add("", whole.unusable)
+    if of_http2 := http2_warning(settings.downstream):
+        warnings.add("", [of_http2])
     if not settings.clusters:
         warnings.add("", whole.warnings)
     for cluster in settings.clusters:

@@ -16,6 +16,7 @@ from apfproxy import build
 from apfproxy.app.held_signals import INTERRUPTED, release, release_interrupt
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, USAGE
 from apfproxy.cli.flags import give_variables, name_variable
+from apfproxy.proxy.http2 import available
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +101,9 @@ class Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
 )
-@click.version_option(build.version(), prog_name="apfproxy", message="%(prog)s %(version)s")
+@click.version_option(
+    build.version(available.version()), prog_name="apfproxy", message="%(prog)s %(version)s"
+)
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Give any HTTP API server the flow control of kube-apiserver.

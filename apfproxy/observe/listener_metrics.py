@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from apfproxy.observe.families import Series
-    from apfproxy.proxy.counters import ListenerCounters
+    from apfproxy.proxy.counters import Http2Counters, ListenerCounters
 
 GAUGES: Series = {
     ("downstream_connections", "connections_open"): "Connections of clients that are open",
@@ -36,6 +36,16 @@ COUNTERS: Series = {
     ("downstream_malformed_requests_total", "malformed_requests"): (
         "Requests refused because their bytes are not proper HTTP"
     ),
+}
+
+HTTP2_GAUGES: Series = {
+    ("http2_connections", "connections_open"): "Connections of clients that speak HTTP/2",
+    ("http2_streams", "streams_open"): "Streams that are open on them",
+}
+
+HTTP2_COUNTERS: Series = {
+    ("http2_connections_accepted_total", "connections"): "Connections that began to speak HTTP/2",
+    ("http2_requests_total", "requests"): "Requests that came over HTTP/2",
 }
 
 
@@ -67,6 +77,27 @@ def listener_families(counters: ListenerCounters) -> Iterator[Metric]:
         PREFIX + "loop_delay_seconds",
         "How late the event loop runs what is due, smoothed",
         [(NO_LABELS, counters.loop_delay_ns / NS_PER_S)],
+    )
+    yield from http2_families(counters.http2)
+
+
+def http2_families(counters: Http2Counters) -> Iterator[Metric]:
+    """Those of connections that speak HTTP/2."""
+    yield from plain(PREFIX, HTTP2_GAUGES, HTTP2_COUNTERS, counters)
+    yield counter(
+        PREFIX + "http2_resets_total",
+        "Streams that were reset, by the client before their answer began, or for a broken rule",
+        by_label("by", counters.resets),
+    )
+    yield counter(
+        PREFIX + "http2_goaways_total",
+        "Connections of HTTP/2 whose end the proxy announced, by reason",
+        by_label("reason", counters.goaways),
+    )
+    yield counter(
+        PREFIX + "http2_floods_total",
+        "Connections of HTTP/2 that were closed for frames that bring nothing, by their kind",
+        by_label("kind", counters.floods),
     )
 
 

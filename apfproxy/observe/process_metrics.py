@@ -43,6 +43,26 @@ class Certificates(Protocol):
         """When one expires next that is needed, in seconds since 1970."""
 
 
+class Traces(Protocol):
+    """Traces on their way to a collector."""
+
+    @property
+    def exported(self) -> int:
+        """Those that arrived."""
+
+    @property
+    def failed(self) -> int:
+        """Those that the collector did not take."""
+
+    @property
+    def dropped(self) -> int:
+        """Those that were not sent, since too many waited."""
+
+    @property
+    def queued(self) -> int:
+        """Those that wait."""
+
+
 class Upstream(Protocol):
     """The server behind."""
 
@@ -67,6 +87,24 @@ def access_log_families(access_log: AccessLog) -> Iterator[Metric]:
         f"{PREFIX}access_log_queued_lines",
         "Lines of the access log that wait to be written",
         [(NO_LABELS, access_log.queued)],
+    )
+
+
+def trace_families(traces: Traces) -> Iterator[Metric]:
+    """All families of traces on their way to a collector, as of now."""
+    yield counter(
+        f"{PREFIX}traces_total",
+        "Traced requests, by whether their spans were exported, refused, or dropped before that",
+        [
+            ({"result": "exported"}, traces.exported),
+            ({"result": "failed"}, traces.failed),
+            ({"result": "dropped"}, traces.dropped),
+        ],
+    )
+    yield gauge(
+        f"{PREFIX}traces_queued",
+        "Traced requests whose spans wait to be exported",
+        [(NO_LABELS, traces.queued)],
     )
 
 

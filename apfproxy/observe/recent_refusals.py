@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from apfproxy.proxy.counters import ProxyCounters
 
+FLOOD = "flood-of-"
+"""Begins the reason of connections of HTTP/2 that were ended; the kind of their frames follows."""
+
 
 class RecentRefusals:
     """The last looks at the counters of the data plane; None where there is none."""
@@ -47,14 +50,17 @@ class RecentRefusals:
 
 
 def refused(counters: ProxyCounters) -> dict[str, int]:
-    """Connections by `Refusal`, and requests by the status code of the proxy's own answer.
+    """Connections by why, and requests by the status code of the proxy's own answer.
 
+    Connections were refused by `Refusal`, or ended by `FLOOD` with the kind of frames.
     Answers 429 are rejections of flow control; those from 500 on tell of the server behind, or of a
     connection that was refused.
     """
     found = {
         reason.value: number for reason, number in counters.listener.connections_refused.items()
     }
+    for flood, number in counters.listener.http2.floods.items():
+        found[FLOOD + flood.value] = number
     for code, number in counters.own_by_status.items():
         if HTTPStatus.BAD_REQUEST <= code < HTTPStatus.INTERNAL_SERVER_ERROR:
             found[str(code)] = number

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.observe.amounts import counted, duration_text, name_text, number_text
 from apfproxy.observe.findings import ERROR, NOTE, OK, WARNING, Severity, cut, listed
+from apfproxy.observe.recent_refusals import FLOOD
 from apfproxy.observe.server_findings import (
     LEAST_RATE,
     MANY_ERRORS,
@@ -182,6 +183,10 @@ def refusals(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
         if reason in CONNECTIONS:
             severity, why = CONNECTIONS[reason]
             yield severity, f"the proxy refuses {number_text(rate)} connections/s: {why}"
+        elif reason.startswith(FLOOD):
+            frames = reason.removeprefix(FLOOD).replace("-", " ")
+            ended = f"{number_text(rate)} HTTP/2 connections/s"
+            yield WARNING, f"the proxy ends {ended} that flood it with {frames}"
         elif reason in OWN_ANSWERS and rate >= LEAST_RATE and rate >= MANY_ERRORS * dispatched:
             what = f"{number_text(rate)} requests/s {OWN_ANSWERS[reason]}"
             yield WARNING, f"the proxy itself refuses {what}, with {reason}"

@@ -41,6 +41,11 @@ class AnswerSink(ABC):
         """Whether its client loses nothing where it ends early: it watches."""
         return False
 
+    @property
+    def is_connect(self) -> bool:
+        """Whether the client takes any success for a tunnel: CONNECT of HTTP/2."""
+        return False
+
     def end_long_answer(self) -> None:
         """End an answer that lasts as if it were through."""
         raise NotImplementedError

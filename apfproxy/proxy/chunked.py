@@ -206,12 +206,12 @@ class ChunkedDecoder:
                 raise ChunkedError("the trailer section has too many fields")
             self._partial += data
             return b""
-        self.trailers = _passable_trailers(data[: end + 2], self._is_claim)
+        self.trailers = passable_trailers(data[: end + 2], self._is_claim)
         self.is_done = True
         return data[end + 4 :]
 
 
-def _passable_trailers(section: bytes, is_claim: Callable[[bytes], bool] | None) -> bytes:
+def passable_trailers(section: bytes, is_claim: Callable[[bytes], bool] | None) -> bytes:
     """The lines of a trailer section without those fields that a trailer must not carry."""
     kept: list[bytes] = []
     position = fields = 0

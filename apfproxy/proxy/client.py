@@ -1,7 +1,7 @@
-"""What an exchange asks of whatever brings requests: today a connection of HTTP/1.1.
+"""What an exchange asks of what brings its request: a connection of HTTP/1.1, a stream of HTTP/2.
 
-Neither knows the other's file, so that another protocol can bring requests.  A base class, not a
-`Protocol`: compiled code calls its methods as fast as functions.
+How an answer is framed, and whether more may come behind it, is the protocol's.  A base class, not
+a `Protocol`: compiled code calls its methods as fast as functions.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.read_buffer import Piece
+    from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.proxy.response_head import ResponseHead
 
 
 class Served(Protocol):
@@ -33,7 +35,6 @@ class Client(ABC):
         forwarded_suffix: Ends the head of a forwarded request: the client's address.
         is_write_paused: Whether the client is slow to take an answer.
         keep_alive: Whether another request may follow the one under way.
-        transport: The connection's; for a tunnel.
     """
 
     __slots__ = ("address", "deadline_ns", "forwarded_suffix", "is_write_paused", "keep_alive")
@@ -47,21 +48,60 @@ class Client(ABC):
 
     @property
     @abstractmethod
-    def transport(self) -> asyncio.Transport:
-        """The connection's."""
-
-    @property
-    @abstractmethod
     def peer(self) -> Peer:
         """What is known of the client."""
 
     @abstractmethod
-    def send(self, data: bytes) -> None:
-        """Send a part of an answer."""
+    def send_continue(self) -> None:
+        """Ask for the request's body."""
 
     @abstractmethod
-    def send_pieces(self, pieces: Sequence[Piece], size: int) -> None:
-        """Send pieces of an answer, of `size` bytes together."""
+    def send_interim(self, head: ResponseHead) -> None:
+        """Send a 1xx answer on."""
+
+    @abstractmethod
+    def send_answer(
+        self, asked: RequestHead, head: ResponseHead, lines: bytes, body: Piece, *, is_whole: bool
+    ) -> None:
+        """Send the head of the server's answer on, with the first of its body.
+
+        Args:
+            asked: The request's head.
+            head: The answer's.
+            lines: Header lines that are added to it.
+            body: As much of the body as has come; valid for the time of the call.
+            is_whole: Whether that is all of it.
+        """
+
+    @abstractmethod
+    def send_body(
+        self, pieces: Sequence[Piece], size: int, *, is_last: bool, trailers: bytes = b""
+    ) -> None:
+        """Send a further part of the body on.
+
+        Args:
+            pieces: Valid for the time of the call.
+            size: Of all of them, in bytes.
+            is_last: Whether the answer is through.
+            trailers: Whole lines.
+        """
+
+    @abstractmethod
+    def send_own(self, asked: RequestHead, build: Callable[..., bytes], extra: bytes) -> int:
+        """Send a whole answer of the proxy's own.
+
+        Args:
+            asked: The request's head.
+            build: One of `answers`, which the rest of the arguments is for.
+            extra: More header lines.
+
+        Returns:
+            The length of its body.
+        """
+
+    @abstractmethod
+    def end_early(self) -> None:
+        """End an answer that may go on for ever as if it were through: the proxy stops."""
 
     @abstractmethod
     def pause_reading(self) -> None:
@@ -70,10 +110,6 @@ class Client(ABC):
     @abstractmethod
     def resume_reading(self) -> None:
         """Take more."""
-
-    @abstractmethod
-    def may_keep_alive(self) -> bool:
-        """Whether the connection goes on after the answer that is about to start; decides it."""
 
     @abstractmethod
     def on_exchange_end(self, exchange: Served, now_ns: int) -> None:
@@ -100,10 +136,45 @@ class Client(ABC):
             exchange: In which it came up, if that is not under way here any more.
         """
 
-    @abstractmethod
-    def hand_over(self, protocol: asyncio.BufferedProtocol) -> bytes:
-        """Let another protocol have the transport, for good: what has come and was not taken."""
+    # Tunnels: of clients that can ask for one.
 
-    @abstractmethod
+    @property
+    def makes_handshakes(self) -> bool:
+        """Whether the handshake is the proxy's: the client has none, and takes success for it."""
+        return False
+
+    @property
+    def can_half_close(self) -> bool:
+        """Whether the client can be told that no more comes, and go on itself."""
+        raise NotImplementedError
+
+    def hand_over(self, protocol: asyncio.BufferedProtocol) -> bytes:
+        """Have another protocol take what comes, for good: what has come and was not taken."""
+        raise NotImplementedError
+
+    def send_switch(self, head: ResponseHead, lines: bytes, protocol: bytes, data: bytes) -> None:
+        """Send the answer that begins the tunnel.
+
+        Args:
+            head: The server's answer 101.
+            lines: Header lines that are added to it.
+            protocol: What the server switches to.
+            data: The first bytes of that.
+        """
+        raise NotImplementedError
+
+    def send_pieces(self, pieces: Sequence[Piece], size: int) -> None:
+        """Send bytes of the tunnel, `size` of them."""
+        raise NotImplementedError
+
+    def half_close(self) -> None:
+        """Tell the client that no more comes, behind what is unsent."""
+        raise NotImplementedError
+
+    def count_tunnelled(self, size: int) -> None:
+        """The tunnel has taken bytes from the client."""
+        raise NotImplementedError
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport that was handed over is gone."""
+        """What was handed over is gone."""
+        raise NotImplementedError

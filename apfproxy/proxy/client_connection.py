@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.faults import Part, contained, report
+from apfproxy.proxy import answers
+from apfproxy.proxy.chunked import chunk_frame, encode_chunk, last_chunk
 from apfproxy.proxy.client import Client
 from apfproxy.proxy.client_limits import reset
 from apfproxy.proxy.guarded import guarded
-from apfproxy.proxy.head_error import HeadError
-from apfproxy.proxy.read_buffer import NOWHERE, write_pieces
-from apfproxy.proxy.tls import peer_certificates
+from apfproxy.proxy.read_buffer import LARGE_BYTES, NOWHERE, write_pieces
+from apfproxy.proxy.request_fields import VIA
+from apfproxy.proxy.request_reader import RequestReader
+from apfproxy.proxy.response_head import CHUNKED
+from apfproxy.proxy.upgrade import switch_lines
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Sequence
 
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.client import Served
-    from apfproxy.proxy.client_kinds import Heads
-    from apfproxy.proxy.cluster_router import ClusterRouter, Route
-    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.exchange import Exchange
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.read_buffer import Piece
-    from apfproxy.proxy.request import Request
     from apfproxy.proxy.request_body import RequestBody
-    from apfproxy.proxy.request_head import HeadProbe
-    from apfproxy.proxy.sender import Sender
+    from apfproxy.proxy.request_head import HeadProbe, RequestHead
+    from apfproxy.proxy.response_head import ResponseHead
+
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class ClientConnection(Client):
@@ -44,26 +47,23 @@ class ClientConnection(Client):
 
     __slots__ = (
         "_body",
-        "_context",
         "_counted_as",
         "_discards_body",
         "_exchange",
-        "_heads",
+        "_is_chunked",
         "_is_closed",
         "_is_handed_over",
         "_is_lingering",
         "_is_read_paused",
-        "_known",
-        "_last_head",
-        "_last_request",
         "_linger_bytes",
+        "_may_be_http2",
         "_pending",
         "_pipelined",
         "_probe",
         "_probed_bytes",
+        "_reader",
         "_router",
         "_shared",
-        "_tls_group",
         "_transport",
         "was_made",
         "write",
@@ -82,21 +82,11 @@ class ClientConnection(Client):
         super().__init__()
         self._shared = shared
         self._router = router
-        self._context: Context | None = router.only
-        """Of the cluster that its last request was of; None before that is known."""
-        self._tls_group: Hashable = None
-        """Of the clusters that its handshake was for; None if it was for any."""
+        self._reader = RequestReader(router)
         self._counted_as = counted_as
         """The address under which the limits count this connection; "" while they do not."""
         self._transport = NOWHERE
         self.write = NOWHERE.write
-        self._heads: Heads | None = None
-        self._known: list[Sender] = []
-        """By what it is known: the senders of its last requests."""
-        self._last_head = b""
-        """The last head that stood alone in a read, if it was short."""
-        self._last_request: Request | None = None
-        """The request of that head, if it came twice."""
         self._exchange: Exchange | None = None
         self._body: RequestBody | None = None
         """Of the last request, until it is through."""
@@ -113,68 +103,91 @@ class ClientConnection(Client):
         self._is_lingering = False
         self._linger_bytes = 0
         """Bytes thrown away since the last answer."""
+        self._may_be_http2 = False
+        """Whether its first bytes may be those of HTTP/2."""
+        self._is_chunked = False
+        """Whether the answer under way is sent in chunks."""
         self.was_made = False
 
     def forget_peer(self) -> None:
-        """Find out anew what kind of client this is, when its next request comes.
-
-        Not at once: for many connections, each with a certificate of its own, that takes seconds.
-        """
-        self._heads = None
-        self.forget_senders()
+        """Find out anew what kind of client this is, when its next request comes."""
+        self._reader.forget_peer()
 
     def forget_senders(self) -> None:
         """Forget by what the connection is known."""
-        self._known.clear()
-        self._last_request = None
-
-    def _enter(self, route: Route | None) -> None:
-        """Be a connection to another cluster, or to none, and know nothing of the one before.
-
-        Raises:
-            HeadError: The cluster has no room for it, or wants a connection of its own.
-        """
-        if self._context is not None:
-            self._context.connection_count -= 1
-            self._context = None
-        self.forget_peer()
-        if route is None:
-            return
-        context = route.context
-        assert context is not None
-        if self._tls_group is not None and route.tls_group != self._tls_group:
-            # Its client was asked for a certificate of other CAs, and may have another one here.
-            raise HeadError(
-                421,
-                f"the cluster {route.name} has another certificate, or other clients', than the"
-                " host of the TLS handshake: open another connection for it",
-            )
-        if route.max_connections is not None and context.connection_count >= route.max_connections:
-            raise HeadError(
-                503,
-                f"the cluster {route.name} has {context.connection_count} connections, the most"
-                " that it takes (maxConnections); use one of them, or try again later",
-                b"Retry-After: 1\r\n",
-            )
-        context.connection_count += 1
-        self._context = context
-
-    def _heads_of_peer(self, context: Context) -> Heads:
-        return self._heads or self._learn_peer(context)
-
-    def _learn_peer(self, context: Context) -> Heads:
-        """Find out what kind of client this is, and how its requests are to be read."""
-        is_tls = self._transport.get_extra_info("ssl_object") is not None
-        leaf, chain = peer_certificates(self._transport) if is_tls else (None, ())
-        heads = context.client_kinds.heads_of(self.address, leaf, chain, is_tls=is_tls)
-        self._heads = heads
-        return heads
+        self._reader.forget_senders()
 
     @property
     def peer(self) -> Peer:
         """What is known of the client, by the cluster of its last request."""
-        assert self._context is not None
-        return self._heads_of_peer(self._context).peer
+        context = self._reader.context
+        assert context is not None
+        return self._reader.peer_at(context)
+
+    def send_interim(self, head: ResponseHead) -> None:
+        """Send a 1xx answer on."""
+        self.send(head.lines + b"\r\n")
+
+    def send_continue(self) -> None:
+        """Ask for the body."""
+        self.send(_CONTINUE)
+
+    def send_answer(
+        self, asked: RequestHead, head: ResponseHead, lines: bytes, body: Piece, *, is_whole: bool
+    ) -> None:
+        """Send the head of the server's answer on, and the first of its body."""
+        keep_alive = self.may_keep_alive()
+        framing = start = end = b""
+        self._is_chunked = False
+        if head.framing >= CHUNKED:
+            if asked.is_http_10:
+                keep_alive = self.keep_alive = False
+            else:
+                self._is_chunked = True
+                framing = b"Transfer-Encoding: chunked\r\n"
+                start, end = chunk_frame(len(body), is_whole=is_whole)
+        if keep_alive:
+            connection = b"Connection: keep-alive\r\n\r\n" if asked.is_http_10 else b"\r\n"
+        else:
+            connection = b"Connection: close\r\n\r\n"
+        before = (head.lines, VIA, lines, framing, connection, start)
+        if len(body) < LARGE_BYTES:
+            self.send(b"".join((*before, body, end)))
+        else:
+            self._send_large(b"".join(before), body, end)
+
+    def _send_large(self, start: bytes, body: Piece, end: bytes) -> None:
+        pieces = (start, body, end) if end else (start, body)
+        self.send_pieces(pieces, sum(map(len, pieces)))
+
+    def send_body(
+        self, pieces: Sequence[Piece], size: int, *, is_last: bool, trailers: bytes = b""
+    ) -> None:
+        """Send a further part of the body on, of `size` bytes; `trailers` are whole lines."""
+        if self._is_chunked:
+            pieces = framed = encode_chunk(pieces, size)
+            if is_last:
+                framed.append(last_chunk(trailers))
+            size = sum(map(len, framed))
+        if size:
+            self.send_pieces(pieces, size)
+
+    def send_own(self, asked: RequestHead, build: Callable[..., bytes], extra: bytes) -> int:
+        """Send a whole answer of the proxy's own; says how long its body is."""
+        connection = b""
+        if not self.may_keep_alive():
+            connection = b"Connection: close\r\n"
+        elif asked.is_http_10:
+            connection = b"Connection: keep-alive\r\n"
+        answer = build(is_head=asked.is_head, extra=extra, connection=connection)
+        self.send(answer)
+        return answers.body_bytes(answer)
+
+    def end_early(self) -> None:
+        """End an answer that may go on for ever as if it were through, and the connection."""
+        if self._is_chunked:
+            self.send(last_chunk(b""))
+        self.keep_alive = False
 
     def send(self, data: bytes) -> None:
         """Send a part of an answer."""
@@ -208,12 +221,29 @@ class ClientConnection(Client):
         """The client's."""
         return self._transport
 
+    @property
+    def can_half_close(self) -> bool:
+        """Whether the client can be told that no more comes: not by TLS."""
+        return self._transport.can_write_eof()
+
     def hand_over(self, protocol: asyncio.BufferedProtocol) -> bytes:
         """Let another protocol have the transport, for good: what has come and was not taken."""
         pending, self._pending = bytes(self._pending), b""
         self._is_handed_over = True
         self._transport.set_protocol(protocol)
         return pending
+
+    def send_switch(self, head: ResponseHead, lines: bytes, protocol: bytes, data: bytes) -> None:
+        """Send the answer 101 on, and the first bytes behind it."""
+        self.send(b"".join((switch_lines(head.lines + VIA + lines, protocol), b"\r\n", data)))
+
+    def half_close(self) -> None:
+        """Tell the client that no more comes."""
+        self._transport.write_eof()
+
+    def count_tunnelled(self, size: int) -> None:
+        """The tunnel has read of the transport."""
+        self._shared.counters.bytes_from_clients += size
 
     def may_keep_alive(self) -> bool:
         """Whether the connection goes on after the answer that is about to start; decides it."""
@@ -267,7 +297,7 @@ class ClientConnection(Client):
 
     def is_serving(self, cluster: object) -> bool:
         """Whether a request is under way on it of the cluster with this context."""
-        return self._exchange is not None and self._context is cluster
+        return self._exchange is not None and self._reader.context is cluster
 
     @property
     def has_seats(self) -> bool:

@@ -95,7 +95,7 @@ class ClientKinds:
         self._targets = targets
         self._certificates = certificates
         self._room = room
-        self._heads: dict[tuple[Peer, bool, bool], Heads] = {}
+        self._heads: dict[tuple[Peer, bool, bool, bool], Heads] = {}
         self._head_limits = head_limits(settings)
         self._front_proxies = settings.downstream.identity_headers_from
         self._field_rules = field_rules(settings)
@@ -111,6 +111,7 @@ class ClientKinds:
         chain: Sequence[bytes] = (),
         *,
         is_tls: bool = False,
+        is_http2: bool = False,
     ) -> Heads:
         """The heads of a client's kind."""
         shared = self._field_rules
@@ -123,7 +124,7 @@ class ClientKinds:
             # A part of the kind: fields are kept with who sends them.
             peer = replace(peer, alias=alias_of_address(address))
         is_believed = peer.is_front_proxy or is_among(parsed, shared.proxies)
-        kind = peer, is_tls, is_believed
+        kind = peer, is_tls, is_http2, is_believed
         heads = self._heads.get(kind)
         if heads is None:
             if len(self._heads) >= MAX_KINDS:
@@ -133,6 +134,7 @@ class ClientKinds:
                 believes_claims=peer.is_front_proxy,
                 believes_forwarding=is_believed,
                 is_tls=is_tls,
+                is_http2=is_http2,
             )
             is_one = peer.has_certificate or peer.alias is not None
             max_kept = MAX_KEPT_FIELDS_OF_ONE if is_one else MAX_KEPT_FIELDS

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import sys
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.proxy import answers
 from apfproxy.proxy.counters import Refusal
+from apfproxy.proxy.http2.available import is_offered
 from apfproxy.settings import WatchSettings  # noqa: TC001  compiled, the class has it at run time
 
 if TYPE_CHECKING:
@@ -50,6 +52,9 @@ class LimitsInForce:
     Attributes:
         abandoned_wait_ns: How long seats are kept for an answer that nobody waits for any more; 0
             if they go back at once.
+        goaway_chance: Of a request, that its connection of HTTP/2 is ended.
+        is_http2_cleartext: Whether clients without TLS may speak HTTP/2.
+        max_streams: Requests at once on a connection of HTTP/2.
         slow_reader_grace_ns: `NEVER_NS` where seats are kept.
     """
 
@@ -66,6 +71,9 @@ class LimitsInForce:
     min_body_rate_bytes: int
     body_rate_grace_ns: int
     slow_reader_grace_ns: int
+    is_http2_cleartext: bool
+    max_streams: int
+    goaway_chance: float
 
     @classmethod
     def of(cls, settings: Settings) -> LimitsInForce:
@@ -86,6 +94,9 @@ class LimitsInForce:
             max_pipelined_requests=_or_unlimited(limits.max_pipelined_requests),
             min_body_rate_bytes=limits.min_body_rate_bytes,
             body_rate_grace_ns=round(limits.body_rate_grace_s * 1e9),
+            is_http2_cleartext=is_offered(downstream.http2) and downstream.http2.is_cleartext,
+            max_streams=downstream.http2.max_concurrent_streams,
+            goaway_chance=downstream.http2.goaway_chance,
             slow_reader_grace_ns=NEVER_NS if grace_s is None else round(grace_s * 1e9),
         )
 
@@ -231,7 +242,8 @@ def reset(transport: asyncio.Transport) -> None:
     """Close at once, with a reset: nothing is kept for the peer, not even in the kernel."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
-        reset_socket(connection)
+        with contextlib.suppress(OSError):  # it may be gone
+            reset_socket(connection)
     transport.abort()
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.pool import Pool
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.proxy.targets import Targets
+    from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class Context:
         listener: What connections share; clock, loop and so on are those of it.
         refusals: Why requests were refused without being classified, a line of each a minute.
         slow_readers: Answers whose clients are waited for.
+        tracer: Decides which requests are traced, and gets those; None for none.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Context:
         self.audit_lines = listener.audit_lines
         self.held_bytes = listener.held_bytes
         self.access_log: RequestLog | None = None
+        self.tracer: Tracer | None = None
         self.authenticator = identification.authenticator or Authenticator(self.clock)
         self.flow_control = flow_control
         self._targets = targets

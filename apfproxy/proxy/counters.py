@@ -34,6 +34,41 @@ class HandshakeFailure(enum.StrEnum):
     TIMEOUT = "timeout"
 
 
+class Flood(enum.StrEnum):
+    """Frames of HTTP/2 that bring nothing, and of which too many came.
+
+    Also the `kind` label of http2_floods_total.
+    """
+
+    CONTROL = "control-frames"
+    EMPTY_FRAMES = "empty-frames"
+    RESETS = "resets"
+    WINDOW_UPDATES = "window-updates"
+
+
+class GoAway(enum.StrEnum):
+    """Why a connection of HTTP/2 was ended, or is about to be.
+
+    Also the `reason` label of http2_goaways_total.
+    """
+
+    CHANCE = "chance"
+    """So that clients spread over the proxies that there are."""
+    DRAIN = "drain"
+    FLOOD = "flood"
+    IDLE = "idle"
+    PROTOCOL = "protocol"
+    """The client broke a rule for which there is no stream to reset."""
+
+
+class ResetBy(enum.StrEnum):
+    """Who reset a stream of HTTP/2; also the `by` label of http2_resets_total."""
+
+    CLIENT = "client"
+    PROXY = "proxy"
+    """The client broke a rule."""
+
+
 class UpstreamFailure(enum.StrEnum):
     """How the server behind failed; also the `reason` label of upstream_failures_total."""
 
@@ -114,6 +149,28 @@ def count_answer(answers: dict[int, int], code: int) -> None:
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Http2Counters:
+    """What connections of HTTP/2 did; `*_open` are gauges, all else only grows.
+
+    Attributes:
+        connections: That came about.
+        floods: Connections that were closed for frames that bring nothing, by kind.
+        goaways: Connections whose end was announced or said, by reason.
+        requests: Streams that brought a request.
+        resets: Streams that their client reset before their answer began, and those that were
+            reset since the client broke a rule.
+    """
+
+    connections: int = 0
+    connections_open: int = 0
+    floods: dict[Flood, int] = field(default_factory=lambda: dict.fromkeys(Flood, 0))
+    goaways: dict[GoAway, int] = field(default_factory=lambda: dict.fromkeys(GoAway, 0))
+    requests: int = 0
+    resets: dict[ResetBy, int] = field(default_factory=lambda: dict.fromkeys(ResetBy, 0))
+    streams_open: int = 0
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class ListenerCounters:
     """What clients' connections did, whichever cluster their requests are of.
 
@@ -141,6 +198,7 @@ class ListenerCounters:
         default_factory=lambda: dict.fromkeys(HandshakeFailure, 0)
     )
     handshakes: dict[Handshake, int] = field(default_factory=lambda: dict.fromkeys(Handshake, 0))
+    http2: Http2Counters = field(default_factory=Http2Counters)
     loop_delay_ns: int = 0
     malformed_requests: int = 0
     overloads: dict[Refusal, bool] = field(

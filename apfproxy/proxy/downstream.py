@@ -10,24 +10,24 @@ import re
 import select
 from typing import TYPE_CHECKING, Final, cast
 
-from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import ChunkedError
 from apfproxy.proxy.client_connection import ClientConnection
-from apfproxy.proxy.client_limits import address_of, written
+from apfproxy.proxy.client_limits import address_of
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.head_error import HeadError
+from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
 from apfproxy.proxy.read_buffer import (
     LARGE_BYTES,
     NOBODY,
     READS,
     WRITE_HIGH_WATER_BYTES,
 )
+from apfproxy.proxy.refused import refused
 from apfproxy.proxy.request_body import RequestBody, too_long
 from apfproxy.proxy.request_fields import SIZED
 from apfproxy.proxy.request_head import HeadProbe
-from apfproxy.proxy.request_log import Failure
-from apfproxy.proxy.tls import group_of
+from apfproxy.proxy.tls import speaks_http2
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,20 +35,11 @@ if TYPE_CHECKING:
     from apfproxy.proxy.client import Served
     from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request import Request
-    from apfproxy.proxy.sender import Sender
 
 _EMPTY_LINES: Final = re.compile(rb"\A(?:\r\n)+")
 
-MAX_REPEATED_BYTES: Final = 512
-"""Of a head that a connection knows again as a whole: longer ones cost too much memory."""
-
-_REASONS: Final = {
-    404: Failure.NO_CLUSTER,
-    408: Failure.CLIENT_TIMEOUT,
-    421: Failure.NO_CLUSTER,
-    503: Failure.NO_CLUSTER,
-}
-
+MIN_PREFACE_BYTES: Final = 3
+"""Of the preface of HTTP/2: no method of HTTP/1.1 begins so."""
 MAX_LINGER_BYTES: Final = 1 << 20
 """Read after the last answer, so that the client sees it before a reset."""
 
@@ -65,7 +56,11 @@ class DownstreamConnection(ClientConnection):
         shared = self._shared
         self.was_made = True
         self._transport = cast("asyncio.Transport", transport)
+        if self._counted_as and speaks_http2(transport):
+            self._speak_http2(b"")
+            return
         if not self._counted_as:
+            self._may_be_http2 = shared.in_force.is_http2_cleartext
             address = address_of(transport)
             refusal = shared.limits.admit(address)
             if refusal is not None:
@@ -75,12 +70,8 @@ class DownstreamConnection(ClientConnection):
             self._counted_as = address
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.write = self._transport.write
-        self.address = address = written(transport.get_extra_info("peername"))
-        if self._router.only is None:
-            self._tls_group = group_of(transport)
-        if self._context is not None:
-            self._context.connection_count += 1
-            self._learn_peer(self._context)
+        self._reader.begin(self._transport)
+        self.address = address = self._reader.address
         self.forwarded_suffix = shared.intern(address.encode() + b"\r\n\r\n")
         self.deadline_ns = shared.clock.now_ns() + shared.in_force.head_timeout_ns
         shared.connections[self] = None
@@ -97,11 +88,12 @@ class DownstreamConnection(ClientConnection):
             data = READS.view[:nbytes].tobytes()
             if self._exchange is None and not self._pending and self._body is None:
                 # Most requests are one read, and some clients repeat one: no parsing then.
-                request, context = self._last_request, self._context
+                reader = self._reader
+                request, context = reader.last_request, reader.context
                 if (
                     request is not None
                     and context is not None
-                    and data == self._last_head
+                    and data == reader.last_head
                     and not self._is_lingering
                 ):
                     # As `_begin`, where there is no body.
@@ -133,7 +125,7 @@ class DownstreamConnection(ClientConnection):
             self._transport.set_protocol(NOBODY)
         finally:  # whatever happens: one that is gone must not count, nor hold up the end
             if self._counted_as:
-                self._enter(None)
+                self._reader.end()
                 self._shared.connections.pop(self, None)
                 self._shared.limits.release(self._counted_as)
                 self._counted_as = ""
@@ -154,6 +146,26 @@ class DownstreamConnection(ClientConnection):
             if len(self._pending) < self._shared.held_bytes:
                 self.resume_reading()
             self._take_pending()
+
+    def _sees_preface(self) -> bool:
+        """Whether what has come is the begin of HTTP/2; once it is whole, HTTP/2 goes on."""
+        begin = bytes(self._pending[: len(PREFACE)])
+        self._may_be_http2 = PREFACE.startswith(begin)
+        if self._may_be_http2 and len(begin) == len(PREFACE):
+            self._speak_http2(bytes(self._pending))
+        return self._may_be_http2 and len(begin) >= MIN_PREFACE_BYTES
+
+    def _speak_http2(self, data: bytes) -> None:
+        """Let HTTP/2 have the transport, and what has come on it."""
+        counted_as, self._counted_as = self._counted_as, ""
+        self._shared.connections.pop(self, None)
+        self._reader.end()
+        self._is_closed = True
+        connection = Http2Connection(self._shared, self._router, counted_as)
+        self._transport.set_protocol(cast("asyncio.BufferedProtocol", connection))
+        connection.connection_made(self._transport)
+        if data:
+            connection.receive(data)
 
     # What the exchange does.
 
@@ -222,6 +234,8 @@ class DownstreamConnection(ClientConnection):
                     if type(self._pending) is bytes:
                         self._pending = bytearray(self._pending)
                     self._pending += data
+                if self._may_be_http2 and self._sees_preface():
+                    return
                 if self._exchange is None:
                     self._parse_pending()
                 if len(self._pending) >= self._shared.held_bytes and self._probe is None:
@@ -258,7 +272,7 @@ class DownstreamConnection(ClientConnection):
                 return
             if data[:1] in (b"\r", b"\n"):
                 raise HeadError(400, "malformed request: no request line")
-        sender, end, body_bytes = self._match_known(data)
+        sender, end, body_bytes = self._reader.match(data)
         if sender is None:
             end = data.find(b"\r\n\r\n", max(0, self._probed_bytes - 3)) + 4
         if (end if end > 3 else len(data)) > in_force.max_head_bytes:
@@ -285,57 +299,12 @@ class DownstreamConnection(ClientConnection):
             del self._pending[:end]
         else:
             self._pending = data[end:]
-        request = self._read(raw, sender, body_bytes)
-        if end <= MAX_REPEATED_BYTES and not self._pending and not request.head.framing:
-            self._last_request = request if raw == self._last_head else None
-            self._last_head = raw
+        request = self._reader.read(raw, sender, body_bytes)
+        if not self._pending and not request.head.framing:
+            self._reader.remember(raw, request)
         self._begin(request)
         if not self._pending:
             self._pipelined = 0
-
-    def _read(self, raw: bytes, sender: Sender | None, body_bytes: int) -> Request:
-        """Read a head by the rules of its cluster.
-
-        Raises:
-            HeadError: As of `Heads.read` and `ClusterRouter.route`.
-        """
-        router, context = self._router, self._context
-        if context is not None and (
-            context is router.only
-            # With its fields the host is that of a request before, too.
-            or (sender is not None and not router.has_prefixes)
-        ):
-            return self._heads_of_peer(context).read(raw, self._known, sender, body_bytes)
-        try:
-            route, host, head = router.route(
-                raw, None if sender is None else sender.fields.host or b""
-            )
-        except HeadError:
-            self._enter(None)
-            raise
-        if context is None or route.context is not context:
-            self._enter(route)
-            context, sender = route.context, None
-            assert context is not None
-        request = self._heads_of_peer(context).read(head, self._known, sender, body_bytes)
-        if (request.head.fields.host or b"") != host:
-            # The proxy's two ways to read a head must not differ in where it goes.
-            self.forget_senders()
-            raise HeadError(400, "malformed request: its Host field is ambiguous")
-        return request
-
-    def _match_known(self, data: bytes | bytearray) -> tuple[Sender | None, int, int]:
-        """Which sender the connection is known by, if it is, where the head ends, and its length.
-
-        The fields of a request are mostly those of one before, so that there is no search for
-        their end either.
-        """
-        start = data.find(b"\r\n") + 2
-        for sender in self._known:
-            end, body_bytes = sender.match(data, start)
-            if end:
-                return sender, end, body_bytes
-        return None, 0, 0
 
     def _probe_head(self, data: bytes | bytearray) -> None:
         """Judge the start of a head, so that what is no HTTP is refused at once."""
@@ -356,7 +325,7 @@ class DownstreamConnection(ClientConnection):
         """
         head = request.head
         self.keep_alive = head.keep_alive
-        context, data, is_whole = self._context, b"", True
+        context, data, is_whole = self._reader.context, b"", True
         assert context is not None
         if head.framing:
             data, self._pending = bytes(self._pending), b""
@@ -405,23 +374,9 @@ class DownstreamConnection(ClientConnection):
         self._refuse(refused, is_logged=exchange is not None)
 
     def _refuse(self, error: HeadError, *, is_logged: bool = False) -> None:
-        shared, context = self._shared, self._context
-        if error.code == 400:
-            shared.counters.malformed_requests += 1
-        elif error.code == 404:
-            shared.counters.unrouted_requests += 1
-        shared.counters.count_own(error.code)
-        is_plain = shared.is_plain if context is None else context.is_plain
-        build = answers.plain_answer if is_plain else answers.status_answer
-        answer = build(
-            error.code, str(error), extra=error.lines, connection=b"Connection: close\r\n"
+        self.send(
+            refused(self._shared, self._reader.context, self.address, error, is_logged=is_logged)
         )
-        self.send(answer)
-        access_log = shared.access_log if context is None else context.access_log
-        if access_log is not None and not is_logged:
-            reason = _REASONS.get(error.code, Failure.MALFORMED)
-            size = answers.body_bytes(answer)
-            access_log.on_refused(self.address, error.code, size, reason, str(error))
         self._linger()
 
 

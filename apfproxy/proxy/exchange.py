@@ -86,7 +86,7 @@ class Exchange(Forwarding):
         """Wait for something before seats can be asked for."""
         now_ns = self._context.clock.now_ns()
         self._client.deadline_ns = now_ns + self.request.timeout_ns
-        if self._context.access_log is not None:
+        if self._context.access_log is not None or self._context.tracer is not None:
             self._begun_ns = self._begun_ns or now_ns
 
     def on_request_body(self, pieces: Sequence[Piece], *, is_last: bool) -> None:
@@ -185,6 +185,9 @@ class Exchange(Forwarding):
         if upgrade is not None:
             # What the client sends next may be of the protocol that it hopes for.
             client.keep_alive = False
+        tracer = self._context.tracer
+        if tracer is not None:
+            self._trace = tracer.begin(self.request)
         goes_on = passage.enter(self)
         ticket = passage.ticket
         if goes_on:
@@ -207,7 +210,7 @@ class Exchange(Forwarding):
             self._refuse()
         else:
             self.state = QUEUE[self.state]
-            if self._context.access_log is not None:
+            if self._context.access_log is not None or self._trace is not None:
                 self._why = self._crowd(itself=1)
             client.deadline_ns = ticket.arrived_ns + self.request.timeout_ns
 
@@ -234,7 +237,7 @@ class Exchange(Forwarding):
             lines = b"Retry-After: %d\r\n" % after_s if after_s else b""
             self._reply_status(code, refusal.message, refusal.reason, lines)
             return
-        if not self._why and self._context.access_log is not None:
+        if not self._why and (self._context.access_log is not None or self._trace is not None):
             self._why = self._crowd()
         if self.request.attributes.is_plain:
             lines = b"Retry-After: %d\r\n" % refusal.retry_after_s

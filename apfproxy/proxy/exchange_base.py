@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.pool import Borrower
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.slow_readers import Watched
+    from apfproxy.proxy.tracing import RequestTrace
     from apfproxy.proxy.tunnel import Tunnel
     from apfproxy.proxy.upstream import UpstreamConnection
     from apfproxy.proxy.watch_seats import WatchSeats
@@ -76,13 +77,13 @@ class ExchangeBase(AnswerSink):
         "_endpoint_text",
         "_held",
         "_identification",
-        "_is_chunked",
         "_is_whole",
         "_made_line",
         "_request_bytes",
         "_sent_ns",
         "_slow_level",
         "_status",
+        "_trace",
         "_tunnel",
         "_upstream",
         "_waited_ns",
@@ -119,13 +120,15 @@ class ExchangeBase(AnswerSink):
         self.passage = Passage(context.flow_control, request)
         self.state = NEW
         self._begun_ns = 0
-        """For the access log: when it came; 0 if it was not held up since."""
+        """For log and trace: when it came; 0 if it was not held up since."""
         self._sent_ns = 0
         """When it was let go to the origin; 0 before."""
         self._made_line = b""
         """The header line of the Audit-ID that the proxy gave it; b"" for none."""
         self._why = ""
-        """For the access log: why it waited."""
+        """For log and trace: why it waited."""
+        self._trace: RequestTrace | None = None
+        """None if it is not traced, or has not come to that decision."""
         self._endpoint_text = ""
         """For the access log: the server that has it, where there are several."""
         self._upstream: UpstreamConnection | None = None
@@ -145,7 +148,6 @@ class ExchangeBase(AnswerSink):
         # Of the answer, once its head is there.
         self._status = 0
         self._body_bytes = 0
-        self._is_chunked = False
         self._watch: WatchSeats | None = None
         self._tunnel: Tunnel | None = None
 
@@ -230,15 +232,9 @@ class ExchangeBase(AnswerSink):
         self.state = REPLY[self.state]
         self._leave_origin(now_ns)
         context.counters.count_own(code)
-        connection = b""
-        if not client.may_keep_alive():
-            connection = b"Connection: close\r\n"
-        elif self.head.is_http_10:
-            connection = b"Connection: keep-alive\r\n"
         extra = lines + self._audit_line() + self._class_lines(now_ns, reason)
-        answer = build(is_head=self.head.is_head, extra=extra, connection=connection)
-        client.send(answer)
-        self._log(now_ns, code, 0, answers.body_bytes(answer), reason, why)
+        size = client.send_own(self.head, build, extra)
+        self._log(now_ns, code, 0, size, reason, why)
         client.on_exchange_end(self, now_ns)
 
     # What it holds.
@@ -355,9 +351,8 @@ class ExchangeBase(AnswerSink):
     def _finish(self, event: ExchangeEvent, now_ns: int, reason: str, why: str = "") -> None:
         """Be done with the origin's answer, and have it in the access log."""
         self.state = event[self.state]
-        if self._context.access_log is not None:
-            status = self._status
-            self._log(now_ns, status, status, self._sent_bytes, reason, why)
+        status = self._status
+        self._log(now_ns, status, status, self._sent_bytes, reason, why)
 
     def _log(
         self,
@@ -368,7 +363,7 @@ class ExchangeBase(AnswerSink):
         reason: str,
         why: str = "",
     ) -> None:
-        """Have the request in the access log.
+        """Have the request in the access log, and what is traced of it in its trace.
 
         Args:
             now_ns: The time.
@@ -378,10 +373,13 @@ class ExchangeBase(AnswerSink):
             reason: Why it was rejected or failed; "" if it was not.
             why: The same in words, beside why it waited.
         """
-        access_log, passage = self._context.access_log, self.passage
-        if access_log is None:
-            return
+        access_log, tracer, trace = self._context.access_log, self._context.tracer, self._trace
+        passage = self.passage
         ticket = passage.ticket
+        if tracer is not None and not self._sent_ns and ticket is None and passage.refusal is None:
+            trace = tracer.begin(self.request)  # it has not asked for seats
+        if access_log is None and trace is None:
+            return
         if not reason and passage.refusal is not None:
             # The line has the origin's answer, and why there would have been none.
             reason, why = passage.refusal.reason, passage.refusal.message
@@ -389,23 +387,42 @@ class ExchangeBase(AnswerSink):
             seats, asked_ns = passage.seats, self._sent_ns or now_ns
         else:
             seats, asked_ns = ticket.estimate.max_seats, ticket.arrived_ns
-        access_log.take(
-            self.request,
-            passage.classification,
-            self.head.fields.address or self._client.address,
-            self._begun_ns,
-            asked_ns,
-            self._sent_ns,
-            now_ns,
-            seats,
-            status,
-            upstream_status,
-            body_bytes,
-            reason,
-            self._made_line,
-            "; ".join(filter(None, (why, self._why))),
-            self._endpoint_text,
-        )
+        address = self.head.fields.address or self._client.address
+        why = "; ".join(filter(None, (why, self._why)))
+        if access_log is not None:
+            access_log.take(
+                self.request,
+                passage.classification,
+                address,
+                self._begun_ns,
+                asked_ns,
+                self._sent_ns,
+                now_ns,
+                seats,
+                status,
+                upstream_status,
+                body_bytes,
+                reason,
+                self._made_line,
+                why,
+                self._endpoint_text,
+            )
+        if trace is not None and tracer is not None:
+            trace.end(
+                passage.classification,
+                address,
+                self._begun_ns,
+                asked_ns,
+                self._sent_ns,
+                now_ns,
+                seats,
+                status,
+                body_bytes,
+                reason,
+                self._made_line,
+                why,
+            )
+            tracer.take(trace)
 
     def __repr__(self) -> str:
         return f"<Exchange {self.head!r}, {self.state}, {self.passage.state}>"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.proxy.chunked import chunk_frame, encode_chunk, last_chunk
 from apfproxy.proxy.client_limits import NEVER_NS
 from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange_base import ExchangeBase
@@ -23,12 +22,10 @@ from apfproxy.proxy.exchange_state import (
     TUNNELLING,
 )
 from apfproxy.proxy.guarded import guarded
-from apfproxy.proxy.read_buffer import LARGE_BYTES
-from apfproxy.proxy.request_fields import VIA
 from apfproxy.proxy.request_log import Failure
-from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead, is_event_stream
+from apfproxy.proxy.response_head import ResponseError, ResponseHead, is_event_stream
 from apfproxy.proxy.tunnel import Tunnel
-from apfproxy.proxy.upgrade import switch_lines, switched
+from apfproxy.proxy.upgrade import check_accept, switched
 from apfproxy.proxy.watch_seats import WatchSeats
 
 if TYPE_CHECKING:
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
     from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.upstream import EndpointBase, UpstreamConnection
 
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _IDEMPOTENT: Final = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
 """RFC 9110, section 9.2.2: only these may be sent again without being asked."""
 _OK: Final = 200
@@ -77,6 +73,9 @@ class Forwarding(ExchangeBase):
         if self._context.has_audit_ids and (line := self._audit_line()) is self._made_line:
             lines += line  # the client has not sent one
         head = self.head.forwarded(lines, client.forwarded_suffix)
+        trace = self._trace
+        if trace is not None:
+            head = trace.send(head, connection.endpoint.url, self._context.clock.now_ns())
         if held:
             # From here on the body is the connection's, so there is no way to send it twice.
             self._held = b""
@@ -90,7 +89,7 @@ class Forwarding(ExchangeBase):
             self._context.slow_readers.watched[self] = None
         if self._awaits_continue and not held:
             self._awaits_continue = False
-            client.send(_CONTINUE)
+            client.send_continue()
         if connection.is_write_paused:
             client.pause_reading()
         else:
@@ -120,7 +119,7 @@ class Forwarding(ExchangeBase):
         is_known = self.head.expects_continue and not self._awaits_continue
         if self.head.is_http_10 or (head.status == _CONTINUE_STATUS and is_known):
             return
-        self._client.send(head.lines + b"\r\n")
+        self._client.send_interim(head)
 
     def on_answer(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
         """Pass the final head on, with as much of the body as came with it."""
@@ -131,30 +130,15 @@ class Forwarding(ExchangeBase):
         upstream.endpoint.answered(status, now_ns - self._sent_ns)
         if status >= _FIRST_SERVER_ERROR:
             self._count_failed()
+        trace = self._trace
+        if trace is not None:
+            trace.answered(status, now_ns)
         self._status = status
         self._body_bytes = len(body)
-        keep_alive = client.may_keep_alive()
-        framing = start = end = b""
-        if head.framing >= CHUNKED:
-            if request.is_http_10:
-                keep_alive = client.keep_alive = False
-            else:
-                self._is_chunked = True
-                framing = b"Transfer-Encoding: chunked\r\n"
-                start, end = chunk_frame(len(body), is_whole=is_whole)
-        if keep_alive:
-            connection = b"Connection: keep-alive\r\n\r\n" if request.is_http_10 else b"\r\n"
-        else:
-            connection = b"Connection: close\r\n\r\n"
-            if request.upgrade is not None:
-                # The origin may wait for bytes of a protocol that it will not get.
-                self._is_whole = False
-        lines = self._answer_lines(head, now_ns)
-        before = (head.lines, VIA, lines, framing, connection, start)
-        if len(body) < LARGE_BYTES:
-            client.send(b"".join((*before, body, end)))
-        else:
-            self._send_large(b"".join(before), body, end)
+        client.send_answer(request, head, self._answer_lines(head, now_ns), body, is_whole=is_whole)
+        if request.upgrade is not None and not client.keep_alive:
+            # The origin may wait for bytes of a protocol that it will not get.
+            self._is_whole = False
         if is_whole:
             self._end(now_ns)
             return
@@ -172,10 +156,6 @@ class Forwarding(ExchangeBase):
             client.deadline_ns = 0
         if client.is_write_paused:
             self._pause_upstream()
-
-    def _send_large(self, start: bytes, body: Piece, end: bytes) -> None:
-        pieces = (start, body, end) if end else (start, body)
-        self._client.send_pieces(pieces, sum(map(len, pieces)))
 
     def _go_on_as_long_as_it_likes(self, now_ns: int) -> None:
         """The answer may never end: its seats go back, and its time is not limited."""
@@ -203,6 +183,11 @@ class Forwarding(ExchangeBase):
     def _on_watch_initialized(self) -> None:
         self._release(self._context.clock.now_ns())
 
+    @property
+    def is_connect(self) -> bool:
+        """Whether the client takes any success for a tunnel."""
+        return self._client.makes_handshakes
+
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
         """Begin the tunnel that the origin agrees to.
 
@@ -211,11 +196,17 @@ class Forwarding(ExchangeBase):
         """
         context, upstream = self._context, self._upstream
         protocol = switched(raw, self.head.upgrade)
+        if self.is_connect:
+            assert self.head.upgrade is not None  # else it is not switched
+            check_accept(raw, self.head.upgrade)
         if not self._is_whole:
             raise ResponseError("an answer 101 before the request was whole")
         assert upstream is not None
         self.state = SWITCH[self.state]
-        upstream.endpoint.answered(head.status, context.clock.now_ns() - self._sent_ns)
+        now_ns = context.clock.now_ns()
+        upstream.endpoint.answered(head.status, now_ns - self._sent_ns)
+        if self._trace is not None:
+            self._trace.answered(head.status, now_ns)
         self._status = head.status
         if self.request.is_watch:
             self._start_watch(rest)
@@ -223,9 +214,8 @@ class Forwarding(ExchangeBase):
             self._go_on_as_long_as_it_likes(context.clock.now_ns())
         on_data = self._watch.on_data if self._watch is not None else None
         self._tunnel = Tunnel(context, self._client, upstream, self._on_tunnel_over, on_data)
-        added = VIA + self._answer_lines(head, context.clock.now_ns())
-        lines = switch_lines(head.lines + added, protocol)
-        self._tunnel.start(protocol, lines + b"\r\n", rest)
+        lines = self._answer_lines(head, context.clock.now_ns())
+        self._tunnel.start(head, lines, protocol, rest)
 
     def _on_tunnel_over(self) -> None:
         """Both sides have ended, or one is gone."""
@@ -242,13 +232,7 @@ class Forwarding(ExchangeBase):
             self._watch.on_data(b"".join(pieces))
         size = sum(map(len, pieces))
         self._body_bytes += size
-        if self._is_chunked:
-            pieces = framed = encode_chunk(pieces, size)
-            if is_last:
-                framed.append(last_chunk(trailers))
-            size = sum(map(len, framed))
-        if size:
-            client.send_pieces(pieces, size)
+        client.send_body(pieces, size, is_last=is_last, trailers=trailers)
         if is_last:
             self._end(self._context.clock.now_ns())
         elif client.is_write_paused:
@@ -275,6 +259,8 @@ class Forwarding(ExchangeBase):
             self._was_retried = True
             self._context.counters.upstream_retries += 1
             self.state = RETRY[self.state]
+            if self._trace is not None:
+                self._trace.failed(reason, self._context.clock.now_ns())
             if not upstream.was_used:  # else it was most likely closed for being idle
                 endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason)
             # Never one of the idle connections, which may be as stale: the line gets new ones.
@@ -305,9 +291,7 @@ class Forwarding(ExchangeBase):
             self._tunnel.close()
             return
         self._drop_upstream()
-        if self._is_chunked:
-            self._client.send(last_chunk(b""))
-        self._client.keep_alive = False
+        self._client.end_early()
         self._end(self._context.clock.now_ns())
 
     def _end(self, now_ns: int) -> None:
@@ -316,7 +300,7 @@ class Forwarding(ExchangeBase):
         self.state = DONE if self.state is AWAITING else END[self.state]
         client, passage = self._client, self.passage
         status, ticket = self._status, passage.ticket
-        if ticket is None or passage.refusal is not None:
+        if ticket is None or passage.refusal is not None or self._trace is not None:
             self._log(now_ns, status, status, self._body_bytes, "")
         elif context.access_log is not None:
             # As `_log`, for the usual request.

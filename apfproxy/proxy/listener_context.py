@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import random
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.flowcontrol.preset import PRESETS
@@ -10,6 +12,7 @@ from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.client_limits import ClientLimits, LimitsInForce
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.traces import made_audit_lines
+from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:
     import asyncio
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from apfproxy.proxy.counters import ListenerCounters
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.settings import Settings
+
+log = logging.getLogger(__name__)
 
 KEPT_BYTES = 64 << 20
 """Of all field sections, of all kinds of clients of all clusters: one with the token of a service
@@ -70,10 +75,12 @@ class ListenerContext:
     """What connections need before they know whose request it is, and what exists once.
 
     Attributes:
+        chance: A number from 0 up to 1, for what is done now and then.
         access_log: Gets what is refused before it is any cluster's request; None for no log.
         absences: Hears of clients that leave while nothing is read of them.
         audit_lines: Header lines of new Audit-IDs.
         connections: Clients' connections that are open, in the order in which they came.
+        floods: Of frames of HTTP/2 that bring nothing, a line of each kind a minute.
         held_bytes: Of a connection at most, before it is read no more.
         in_force: Limits and time-outs.
         is_draining: Whether answers say that their connection closes.
@@ -97,6 +104,8 @@ class ListenerContext:
         self.access_log: RequestLog | None = None
         self.absences = Absences(loop)
         self.audit_lines = made_audit_lines()
+        self.chance: Callable[[], float] = random.random
+        self.floods = RareLog(log, clock.now_ns)
         self.linger_ns = 2_000_000_000
         self.held_bytes = READ_BYTES // 2
         self.is_draining = False

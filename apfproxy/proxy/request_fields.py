@@ -31,10 +31,23 @@ if TYPE_CHECKING:
     from apfproxy.proxy.upgrade import Offer
     from apfproxy.settings import Network
 
+HTTP_1_0: Final = "HTTP/1.0"
+HTTP_1_1: Final = "HTTP/1.1"
+HTTP_2: Final = "HTTP/2.0"
+"""What a client speaks; written as Go and kube-apiserver write it."""
+
 VIA: Final = b"Via: 1.1 apfproxy\r\n"
-VIA_FOR: Final = VIA + b"X-Forwarded-For: "
+"""In answers: servers speak HTTP/1.1."""
+_FOR: Final = b"X-Forwarded-For: "
+VIA_FOR: Final = VIA + _FOR
+_VIAS_FOR: Final = {
+    HTTP_1_0: b"Via: 1.0 apfproxy\r\n" + _FOR,
+    HTTP_1_1: VIA_FOR,
+    HTTP_2: b"Via: 2.0 apfproxy\r\n" + _FOR,
+}
+"""By the protocol in which the request came; RFC 9110, section 7.6.3."""
 _PROTOS: Final = (b"X-Forwarded-Proto: http\r\n", b"X-Forwarded-Proto: https\r\n")
-_VERBATIM_ENDS: Final = tuple(proto + VIA_FOR for proto in _PROTOS)
+_VERBATIM_ENDS: Final = tuple(proto + via for proto in _PROTOS for via in _VIAS_FOR.values())
 
 HOST: Final = re.compile(rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
@@ -140,6 +153,7 @@ class FieldRules:
         forwards_credentials: Whether the client's own credentials go on to the origin.
         forwards_impersonation: Whether the origin is to judge whom the client may impersonate.
         is_tls: Whether such clients speak TLS.
+        is_http2: Whether they speak HTTP/2; their heads are written as those of HTTP/1.1.
         kinds: What has been found out about names of fields, in lower case; few are ever used, so
             that one look-up does for most.
     """
@@ -152,6 +166,7 @@ class FieldRules:
     forwards_credentials: bool = True
     forwards_impersonation: bool = True
     is_tls: bool = False
+    is_http2: bool = False
     kinds: dict[bytes, int] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -175,6 +190,7 @@ class RequestFields:
         credentials: What they say about who asks.
         address: The client's, as proxies name it that are believed; "" if none does.
         secret_names: Of fields that have secrets by the settings, in lower case.
+        protocol: What the client speaks.
     """
 
     is_http_10: bool
@@ -190,6 +206,7 @@ class RequestFields:
     credentials: Credentials = NO_CREDENTIALS
     address: str = ""
     secret_names: frozenset[str] = frozenset()
+    protocol: str = HTTP_1_1
 
 
 def read_fields(
@@ -206,8 +223,12 @@ def read_fields(
     Raises:
         HeadError: They are malformed, ambiguous, or not served.
     """
+    protocol = HTTP_2 if rules.is_http2 else HTTP_1_0 if is_http_10 else HTTP_1_1
     result = RequestFields(
-        is_http_10, keep_alive=not is_http_10, secret_names=rules.credentials.secret_names
+        is_http_10,
+        keep_alive=not is_http_10,
+        secret_names=rules.credentials.secret_names,
+        protocol=protocol,
     )
     return _Reader(result, lines, rules).read(section)
 
@@ -291,7 +312,7 @@ class _Reader:
             lines.append(b"Content-Length: 0\r\n")
         if not self._has_proto:
             lines.append(_PROTOS[rules.is_tls])
-        lines.append(VIA_FOR)
+        lines.append(_VIAS_FOR[result.protocol])
         lines += [value + b", " for value in self._forwarded_for if value]
         forward = b"".join(lines)
         # One object for the many whose fields go on verbatim.

@@ -123,7 +123,7 @@ class Failure(enum.StrEnum):
 
 NOBODY_KNOWN: Final = '"user":null,"groups":null'
 NOTHING_KNOWN = (
-    f'{NOBODY_KNOWN},"userAgent":null,"verb":null,"method":null,"path":null,'
+    f'{NOBODY_KNOWN},"userAgent":null,"protocol":null,"verb":null,"method":null,"path":null,'
     '"flowSchema":null,"priorityLevel":null,"flow":null'
 )
 
@@ -371,7 +371,8 @@ def text_of_sender(sender: Sender, user: User | None) -> str:
         user: Who asks; None if nobody knows.
     """
     who = NOBODY_KNOWN if user is None else text_of_user(user)
-    text = f'Z",{who}{text_of_traces(sender.forwarded_fields)}'
+    traces = text_of_traces(sender.forwarded_fields)
+    text = f'Z",{who}{traces},"protocol":"{sender.fields.protocol}"'
     if user is not None and len(text) <= MAX_KEPT_TEXT:
         sender.logged = (user, text)
     return text

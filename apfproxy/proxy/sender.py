@@ -50,9 +50,19 @@ class Sender:
         identity: As authenticated last; None before.
         logged: A user, and the access log's text of that user and these fields; None before.
         audit_line: The line of their Audit-ID; b"" if there is none, None before anybody asked.
+        traceparent: Theirs, if it is a proper one; "" if not, None before anybody asked.
     """
 
-    __slots__ = ("_after", "_before", "audit_line", "fields", "identity", "key", "logged")
+    __slots__ = (
+        "_after",
+        "_before",
+        "audit_line",
+        "fields",
+        "identity",
+        "key",
+        "logged",
+        "traceparent",
+    )
 
     def __init__(self, fields: RequestFields, key: SectionKey = (b"", b"")) -> None:
         self.fields = fields
@@ -61,6 +71,7 @@ class Sender:
         self.identity: Identity | None = None
         self.logged: tuple[User, str] | None = None
         self.audit_line: bytes | None = None
+        self.traceparent: str | None = None
 
     def match(self, data: bytes | bytearray, start: int) -> tuple[int, int]:
         """Where a head ends that has this section, and the length of its body; (0, 0) if not.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.identification import Identification
     from apfproxy.proxy.listener_context import ListenerContext, OpenConnection
     from apfproxy.proxy.request_log import RequestLog
+    from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import Settings
 
 
@@ -83,9 +84,15 @@ class ServedCluster:
             Part.CONNECTION, error, "an error of the proxy itself: a passage ends", loop=self._loop
         )
 
-    def observe(self, access_log: RequestLog | None, top_flows: FlowObserver | None) -> None:
+    def observe(
+        self,
+        access_log: RequestLog | None,
+        top_flows: FlowObserver | None,
+        tracer: Tracer | None,
+    ) -> None:
         """Tell of requests from now on."""
         self.context.access_log = access_log
+        self.context.tracer = tracer
         self.context.flow_control.top_flows = top_flows
 
     def configure(self, settings: Settings, identification: Identification) -> None:

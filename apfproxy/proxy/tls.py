@@ -48,7 +48,7 @@ GROUP = "apfproxy_group"
 
 Context = TypeVar("Context", bound=ssl.SSLContext)
 
-ALPN_PROTOCOLS = ("http/1.1",)
+HTTP_1, HTTP_2 = "http/1.1", "h2"
 CIPHERS = (
     "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256"
     ":ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384"
@@ -68,6 +68,7 @@ class ServerTls:
         settings: Which certificate; both files are set.
         client_cas: PEM files of the CAs of clients' certificates, of users and of front proxies;
             without any no client is asked for a certificate.
+        offers_http2: Whether clients may choose HTTP/2.
         choose: Says, by the host that a client names in its handshake, with which context that
             goes on, and for which clusters; None for this one's, and for all.  With it the CAs are
             those of several clusters, and what was in a file of no use stays in force.
@@ -83,8 +84,11 @@ class ServerTls:
         settings: DownstreamTlsSettings,
         client_cas: Iterable[TlsFile] = (),
         choose: Choose | None = None,
+        *,
+        offers_http2: bool = False,
     ) -> None:
         self.settings = settings
+        self._offers_http2 = offers_http2
         self._choose = choose
         self._own = _files(
             "downstream.tls",
@@ -120,6 +124,8 @@ class ServerTls:
         """
         settings = self.settings
         context = _prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        if self._offers_http2:
+            context.set_alpn_protocols([HTTP_2, HTTP_1])
         # As Go's servers.  Its key is the context's own: after a reload it is of no use.
         context.num_tickets = 1
         # All ciphers are good: the client knows which it has in hardware.
@@ -221,6 +227,12 @@ class ClientTls:
         self.context, self.expiries = context, tuple(expiries)
 
 
+def speaks_http2(transport: asyncio.BaseTransport) -> bool:
+    """Whether both sides have agreed on HTTP/2 in the handshake."""
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    return tls is not None and tls.selected_alpn_protocol() == HTTP_2
+
+
 def peer_certificates(
     transport: asyncio.BaseTransport,
 ) -> tuple[bytes | None, tuple[bytes, ...]]:
@@ -271,7 +283,7 @@ def handshake_of(transport: asyncio.BaseTransport) -> Handshake:
 def _prepared(context: Context) -> Context:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
-    context.set_alpn_protocols(list(ALPN_PROTOCOLS))
+    context.set_alpn_protocols([HTTP_1])
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     return context
 

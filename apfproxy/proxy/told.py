@@ -9,13 +9,13 @@ from apfproxy.settings import EVERYBODY
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.passage import Passage
     from apfproxy.request.user import User
-    from apfproxy.settings import ExplainAnswersSettings
+    from apfproxy.settings import AudienceSettings
 
 NS_PER_MS = 1_000_000
 
 
 class Audience:
-    """The users and groups whose answers tell more.
+    """Users and groups that settings name, such as those whose answers tell more.
 
     Attributes:
         is_empty: Whether there are none.
@@ -23,13 +23,13 @@ class Audience:
 
     __slots__ = ("_groups", "_users", "is_empty")
 
-    def __init__(self, settings: ExplainAnswersSettings) -> None:
+    def __init__(self, settings: AudienceSettings) -> None:
         self._users = frozenset(settings.users)
         self._groups = frozenset(settings.groups)
         self.is_empty = not self._users and not self._groups
 
     def has(self, user: User) -> bool:
-        """Whether a user is told."""
+        """Whether a user is one of them."""
         return (
             EVERYBODY in self._users
             or user.name in self._users

@@ -3,9 +3,9 @@
 1. What came with the heads goes first, and everything in its order.
 2. A side that takes nothing stops the other one: of each direction at most a read and the
    high-water mark are held.
-3. Over plain TCP one side's end is passed on after what it sent, and the other direction goes on.
-   TLS transports have no half-close, so where one is of TLS an end is the end of both, once what
-   was sent is through.
+3. Over plain TCP, and of a stream of HTTP/2, one side's end is passed on after what it sent, and
+   the other direction goes on.  TLS transports have no half-close, so where one is of TLS an end is
+   the end of both, once what was sent is through.
 4. A side that breaks resets the other one: no client takes what is cut short for the whole.
 5. Nothing either way for the settings' time cuts it; the server's sweep looks at that.
 """
@@ -13,11 +13,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 from apfproxy.faults import Part, contained
-from apfproxy.proxy.client_limits import reset_socket
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.read_buffer import READS
 from apfproxy.proxy.upgrade import PROTOCOLS
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.client import Client
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.read_buffer import Piece
+    from apfproxy.proxy.response_head import ResponseHead
     from apfproxy.proxy.upstream import UpstreamConnection
 
 
@@ -35,13 +34,12 @@ class TunnelEnd(asyncio.BufferedProtocol):
     """One side of a tunnel, in place of the HTTP connection that its transport had.
 
     Attributes:
-        transport: Of that connection.
         other: The other side; None before the tunnel starts, and once both sides are lost.
         has_ended: Whether it sends no more.
         is_lost: Whether its transport is gone.
     """
 
-    __slots__ = ("_connection", "_on_data", "_tunnel", "has_ended", "is_lost", "other", "transport")
+    __slots__ = ("_connection", "_on_data", "_tunnel", "has_ended", "is_lost", "other")
 
     def __init__(
         self,
@@ -52,7 +50,6 @@ class TunnelEnd(asyncio.BufferedProtocol):
         self._tunnel: Tunnel | None = tunnel
         self._connection = connection
         self._on_data = on_data
-        self.transport = connection.transport
         self.other: TunnelEnd | None = None
         self.has_ended = False
         self.is_lost = False
@@ -72,13 +69,17 @@ class TunnelEnd(asyncio.BufferedProtocol):
 
     def reset(self) -> None:
         """Break the connection, so that the peer can tell it from an end."""
-        if self.is_lost:
-            return
-        plain = self.transport.get_extra_info("socket")
-        if plain is not None:
-            with contextlib.suppress(OSError):
-                reset_socket(plain)
-        self._connection.abort()
+        if not self.is_lost:
+            self._connection.reset()
+
+    @property
+    def can_half_close(self) -> bool:
+        """Whether the peer can be told that no more comes, and go on itself."""
+        return self._connection.can_half_close
+
+    def half_close(self) -> None:
+        """Tell it so."""
+        self._connection.half_close()
 
     def fail(self, error: Exception) -> None:
         """End both sides after an error of the program; never raises."""
@@ -189,15 +190,15 @@ class Tunnel:
         self._origin = TunnelEnd(self, upstream, self._from_origin)
         self._client.other, self._origin.other = self._origin, self._client
 
-    def start(self, protocol: bytes, head: bytes, from_origin: bytes) -> None:
-        """Begin with the head of the answer 101, and what came behind it from either side."""
+    def start(self, head: ResponseHead, lines: bytes, protocol: bytes, from_origin: bytes) -> None:
+        """Begin with the answer 101, and what came behind it; arguments as of `send_switch`."""
         counters = self._context.counters
         counters.tunnels_open += 1
         counters.tunnels_by_protocol[PROTOCOLS[protocol.lower()].decode()] += 1
         from_client = self._downstream.hand_over(self._client)
         self._upstream.hand_over(self._origin)
         self.bytes_to_client = len(from_origin)
-        self._downstream.send(head + from_origin)
+        self._downstream.send_switch(head, lines, protocol, from_origin)
         if from_client:
             self._upstream.send_more(from_client)
         self._note_activity()
@@ -218,8 +219,9 @@ class Tunnel:
         self._downstream.abort_after_write()
         origin = self._origin
         if not origin.is_lost:
-            origin.transport.close()
-            if origin.transport.get_write_buffer_size():
+            transport = self._upstream.transport
+            transport.close()
+            if transport.get_write_buffer_size():
                 # Once the client is gone, no sweep looks at an origin that takes nothing.
                 self._flush_timer = self._context.loop.call_later(
                     self._context.in_force.idle_timeout_ns / 1e9, self._upstream.abort
@@ -240,10 +242,10 @@ class Tunnel:
             return False
         other = end.other
         assert other is not None  # one side at least is not lost
-        if not (end.transport.can_write_eof() and other.transport.can_write_eof()):
+        if not (end.can_half_close and other.can_half_close):
             self.close()
             return False
-        other.transport.write_eof()
+        other.half_close()
         if other.has_ended:
             self.close()
         return True
@@ -264,7 +266,7 @@ class Tunnel:
 
     def _from_client(self, data: Piece) -> None:
         if not self.is_over:
-            self._context.counters.listener.bytes_from_clients += len(data)
+            self._downstream.count_tunnelled(len(data))
             self._note_activity()
             self._upstream.send_pieces((data,))
 

@@ -11,8 +11,9 @@ believed only if it names one protocol that was offered.
 from __future__ import annotations
 
 import binascii
+import hashlib
 import re
-from base64 import urlsafe_b64decode
+from base64 import b64encode, urlsafe_b64decode
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,12 @@ SPDY_METHODS = frozenset({"GET", "POST"})
 WEBSOCKET_ONLY = frozenset({"log"})
 BEARER_PREFIX = b"base64url.bearer.authorization.k8s.io."
 
+UPGRADE_LINES = b"Connection: upgrade\r\nUpgrade: websocket\r\n"
+"""Of an answer 426."""
+
+_ACCEPT_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_CONTENT_LENGTH = b"content-length:"
+"""RFC 9110, section 8.6: there is none in a 1xx, and no length to what follows it."""
 _KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
 _VERSION = b"13"
 _BASE64_URL = re.compile(rb"[A-Za-z0-9_-]*")
@@ -131,7 +138,7 @@ def _check_handshake(offer: Offer, method: str) -> None:
         raise HeadError(
             426,
             "the only version of WebSocket that is served is 13",
-            b"Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
+            UPGRADE_LINES + b"Sec-WebSocket-Version: 13\r\n",
         )
     if len(offer.versions) != 1:
         raise HeadError(400, "a WebSocket handshake must have one Sec-WebSocket-Version")
@@ -172,14 +179,52 @@ def switched(head: bytes, offer: Offer | None) -> bytes:
 
 def switch_lines(lines: bytes, protocol: bytes) -> bytes:
     """The header lines of an answer 101 to the client."""
-    kept = [
-        line
-        for line in lines.splitlines(keepends=True)
-        # RFC 9110, section 8.6: there is none in a 1xx, and no length to what follows it.
-        if not line.lower().startswith(b"content-length:")
+    kept = _without(lines, _CONTENT_LENGTH)
+    return b"%bConnection: Upgrade\r\nUpgrade: %b\r\n" % (kept, protocol)
+
+
+def connect_lines(lines: bytes) -> bytes:
+    """The same for a client that has no handshake."""
+    return _without(lines, (_CONTENT_LENGTH, b"sec-websocket-accept:"))
+
+
+def _without(lines: bytes, starts: bytes | tuple[bytes, ...]) -> bytes:
+    kept = lines.splitlines(keepends=True)
+    return b"".join([line for line in kept if not line.lower().startswith(starts)])
+
+
+def check_declined(status: int, *, is_connect: bool) -> None:
+    """Judge a final answer to an upgrade.
+
+    Args:
+        status: Its status.
+        is_connect: Whether the client takes any success for a tunnel.
+
+    Raises:
+        ResponseError: The client must not get it.
+    """
+    if 300 <= status < 400:
+        # The client would follow it with the upgrade and its credentials to a place that the
+        # origin chose; kube-apiserver relays none since CVE-2018-1002102.
+        raise ResponseError(f"a redirect ({status}) in answer to an upgrade")
+    if is_connect and status < 300:
+        raise ResponseError(f"an answer {status} in place of a WebSocket")
+
+
+def check_accept(head: bytes, offer: Offer) -> None:
+    """See whether an answer 101 is to a handshake that the proxy made; RFC 6455, section 4.1.
+
+    Raises:
+        ResponseError: It is not.
+    """
+    digest = hashlib.sha1(offer.keys[0] + _ACCEPT_SUFFIX, usedforsecurity=False).digest()
+    accepts = [
+        value.strip(b" \t")
+        for name, _, value in (line.partition(b":") for line in head.split(b"\r\n")[1:-2])
+        if name.lower() == b"sec-websocket-accept"
     ]
-    kept.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % protocol)
-    return b"".join(kept)
+    if accepts != [b64encode(digest)]:
+        raise ResponseError("an answer 101 whose Sec-WebSocket-Accept is not that of the key")
 
 
 # The bearer token of clients that can set no Authorization field, such as browsers.

@@ -9,6 +9,7 @@ from mypy_extensions import mypyc_attr
 
 from apfproxy.faults import Part, contained, report
 from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError
+from apfproxy.proxy.client_limits import reset
 from apfproxy.proxy.endpoint_load import EndpointLoad
 from apfproxy.proxy.endpoint_state import UP
 from apfproxy.proxy.guarded import guarded
@@ -30,6 +31,7 @@ from apfproxy.proxy.response_head import (
     parse_response_head,
 )
 from apfproxy.proxy.tls import is_cut_off
+from apfproxy.proxy.upgrade import check_declined
 
 if TYPE_CHECKING:
     import asyncio
@@ -67,6 +69,11 @@ class EndpointBase(EndpointLoad):
         self.stale: set[UpstreamConnection] = set()
         self.state = UP
         self.is_drawn = False
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """Its address, as a URL."""
 
     @abstractmethod
     def forget(self, connection: UpstreamConnection) -> None:
@@ -197,6 +204,20 @@ class UpstreamConnection:
         if self.is_read_paused and not self.is_closed:
             self.is_read_paused = False
             self.transport.resume_reading()
+
+    @property
+    def can_half_close(self) -> bool:
+        """Whether the server of a tunnel can be told that no more comes: not by TLS."""
+        return self.transport.can_write_eof()
+
+    def half_close(self) -> None:
+        """Tell it so."""
+        self.transport.write_eof()
+
+    def reset(self) -> None:
+        """Give the connection up, and have the server see that it was cut."""
+        reset(self.transport)
+        self.abort()
 
     def abort(self) -> None:
         """Give the connection up, whatever is on its way; the sink hears no more."""
@@ -344,10 +365,8 @@ class UpstreamConnection:
             raw = data[:end]
             head = self._parse(raw, is_head=sink.head.is_head)
             if head.status >= _FIRST_FINAL:
-                if sink.head.upgrade is not None and 300 <= head.status < 400:
-                    # The client would follow it with the upgrade and its credentials to a place
-                    # that the origin chose; kube-apiserver relays none since CVE-2018-1002102.
-                    raise ResponseError(f"a redirect ({head.status}) in answer to an upgrade")
+                if sink.head.upgrade is not None:
+                    check_declined(head.status, is_connect=sink.is_connect)
                 break
             if head.status == _SWITCHING_PROTOCOLS:
                 sink.on_switch(head, raw, data[end:])

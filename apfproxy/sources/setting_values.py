@@ -292,6 +292,20 @@ def parse_url(text: str) -> str:
     return text
 
 
+def parse_collector_url(text: str) -> str:
+    """Check where spans are sent to, which logs and health pages name: so it holds no secret."""
+    url = split_url(text)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError(f"expected a URL such as http://127.0.0.1:4318, not {shown(text)}")
+    if url.query or url.fragment or "@" in url.netloc:
+        raise ValueError(
+            f"expected a URL without user, query and fragment, not {shown(text)};"
+            " the environment's OTEL_EXPORTER_OTLP_HEADERS may hold credentials"
+        )
+    parse_host(url.hostname)
+    return text
+
+
 def parse_network(text: str) -> Network:
     """Read an IP address or a network in CIDR form."""
     try:

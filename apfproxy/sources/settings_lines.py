@@ -13,7 +13,7 @@ from apfproxy.sources.settings_reader import CLUSTERS, MAX_FILE_BYTES, cluster_p
 if TYPE_CHECKING:
     from pathlib import Path
 
-SETTING = re.compile(r"[A-Za-z]+(?:\.[A-Za-z]+|\[[a-z0-9-]+\])*")
+SETTING = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:\.[A-Za-z][A-Za-z0-9]*|\[[a-z0-9-]+\])*")
 """A path such as `authentication.jwt[0].issuer` or `clusters[a].watch`, or a word."""
 
 

@@ -20,6 +20,7 @@ from apfproxy.sources.setting_values import (
     DNS_LABEL,
     format_duration,
     is_text,
+    parse_collector_url,
     parse_dns_origin,
     parse_duration,
     parse_header_name,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMS = {
+    "collector": parse_collector_url,
     "header": parse_header_name,
     "host": parse_host_header,
     "host-pattern": parse_host_pattern,
@@ -284,6 +286,8 @@ def read_item(field: dataclasses.Field[Any], expected: Any, node: yaml.Node) -> 
             raise ValueError(f"expected true or false, not {text!r}")
         return bool(yaml.SafeLoader.bool_values[text.lower()])
     if expected is float:
+        if not field.name.endswith("_s"):
+            return checked(field, parse_number(scalar(node, ("int", "float"), "a number")))
         number: float = parse_duration(scalar(node, ("str", "int", "float"), "a duration"))
         return checked(field, number)
     if expected is int and field.name.endswith("_bytes"):
@@ -307,6 +311,13 @@ def read_item(field: dataclasses.Field[Any], expected: Any, node: yaml.Node) -> 
     return read_text(field, scalar(node, kinds, "a text"))
 
 
+def parse_number(text: str) -> float:
+    """A number, with or without a fraction; ValueError for any other."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,9}(\.[0-9]{1,9})?", text):
+        raise ValueError(f"expected a number such as 0.02, not {text!r}")
+    return float(text)
+
+
 def read_text(field: dataclasses.Field[Any], text: str) -> str:
     """Check a text against the form or the choices that its field has."""
     choices = field.metadata.get("choices", ())
@@ -325,7 +336,7 @@ def checked(field: dataclasses.Field[Any], number: float) -> float:
     bounds = field.metadata.get("bounds", Bounds(minimum=0))
 
     def write(value: float) -> str:
-        return format_duration(value) if field.name.endswith("_s") else str(int(value))
+        return format_duration(value) if field.name.endswith("_s") else f"{value:.12g}"
 
     if number < bounds.minimum:
         raise ValueError(f"must be at least {write(bounds.minimum)}, not {write(number)}")

@@ -24,6 +24,7 @@ BASE: dict[str, Any] = {
     },
     "flowControl": {"hashSeed": 1, "objectCountsFrom": "http://127.0.0.1:9/metrics"},
     "accessLog": {"path": "log1"},
+    "tracing": {"endpoint": "http://127.0.0.1:9", "samplingRatePerMillion": 1},
     "admin": "127.0.0.1:0",
 }
 """Settings of a process that uses most of what it can; files lie in the directory of a test."""
@@ -45,6 +46,10 @@ OTHERS: dict[str, Any] = {
     "downstream.trustedProxies": ["11.0.0.0/8"],
     "downstream.explainAnswersTo.users": ["*"],
     "downstream.explainAnswersTo.groups": ["a"],
+    "downstream.http2.enabled": False,
+    "downstream.http2.cleartext": True,
+    "downstream.http2.maxConcurrentStreams": 7,
+    "downstream.http2.goawayChance": 0.01,
     "downstream.limits.maxConnections": 700,
     "downstream.limits.maxConnectionsPerAddress": 8,
     "downstream.limits.maxPipelinedRequests": 9,
@@ -152,6 +157,12 @@ OTHERS: dict[str, Any] = {
     "accessLog.sampledPercent": 29,
     "accessLog.maxQueued": 30,
     "accessLog.auditIds": False,
+    "tracing.endpoint": "http://127.0.0.1:10",
+    "tracing.samplingRatePerMillion": 29,
+    "tracing.parentsFrom.users": ["*"],
+    "tracing.parentsFrom.groups": ["a"],
+    "tracing.serviceName": "a",
+    "tracing.maxQueued": 30,
     "topFlows.enabled": False,
     "topFlows.capacity": 31,
     "admin": None,
@@ -197,6 +208,7 @@ UNSEEN = {
     *("drain.shutdownDelay", "drain.idleGrace", "drain.timeout"),  # read when it is time
     *("metrics", "logLevel", "logFormat"),  # of the process, not of the proxy; see below
     "adminTokenFile",  # the API's; see there
+    "tracing.serviceName",  # in an object of OpenTelemetry's; see there
 }
 """Settings that change nothing that the parts of a proxy keep."""
 

@@ -12,12 +12,15 @@ from apfproxy.errors import OperatorError
 from apfproxy.sources.settings_file import load_settings
 from loadtest.certificates import Authority
 from tests.end_to_end.gateway import WHOLE, Gateway, gateway, get
-from tests.end_to_end.scene import on_uvloop
+from tests.end_to_end.http2_peer import HTTP2, SPOKEN, Http2Peer
+from tests.end_to_end.scene import on_uvloop, over_both_protocols
 from tests.end_to_end.secure_peer import SecurePeer, client_context
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
+
+    from tests.end_to_end.peer import Peer
 
 SERVERS = Authority("servers")
 CLIENTS = {name: Authority(f"clients of {name}") for name in "ab"}
@@ -46,13 +49,20 @@ def settings(tmp_path: Path) -> tuple[str, dict[str, Any], dict[str, Any], dict[
 Clusters = tuple[str, "dict[str, Any]", "dict[str, Any]", "dict[str, Any]"]
 
 
-async def connect(
+async def handshake(
     scene: Gateway, host: str | None, own: tuple[str, str] | None = None
 ) -> SecurePeer:
     """A client that names a host in its handshake, with a certificate if it has one."""
     context = client_context(SERVERS, own)
     context.check_hostname = False
-    return await SecurePeer.of(await scene.connect(), context, host)
+    context.set_alpn_protocols([SPOKEN.get()])
+    return await SecurePeer.of(await scene.connect_socket(), context, host)
+
+
+async def connect(scene: Gateway, host: str | None, own: tuple[str, str] | None = None) -> Peer:
+    """The same, ready for requests."""
+    peer = await handshake(scene, host, own)
+    return Http2Peer.over_tls(peer) if SPOKEN.get() == HTTP2 else peer
 
 
 def certificate(folder: Path, name: str) -> tuple[str, str]:
@@ -68,13 +78,14 @@ async def test_certificates_by_the_host_of_the_handshake(
     whole, *clusters = settings
     async with gateway(tmp_path, *clusters, whole=whole) as scene:
         names = [
-            (await connect(scene, host)).server_name
+            (await handshake(scene, host)).server_name
             for host in ("a.test", "A.TEST", "b.test", "c.test", "unknown.test", None)
         ]
 
     assert ["a", "a", *["whole"] * 4] == names
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_certificate_of_another_clusters_ca_says_nothing(
     tmp_path: Path, settings: Clusters
@@ -94,6 +105,7 @@ async def test_a_certificate_of_another_clusters_ca_says_nothing(
             assert 200 == (await scene.ask(get(f"{name}.test"), named)).status
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_handshake_for_another_cluster(tmp_path: Path, settings: Clusters) -> None:
     """A request of a cluster with other certificates needs another connection."""
@@ -157,11 +169,12 @@ async def test_a_ca_that_breaks(tmp_path: Path, settings: Clusters) -> None:
         SERVERS.issue("renewed", usage="server").write(tmp_path, "whole")
         await scene.process.read_again()
 
-        client = await connect(scene, None, certificate(tmp_path, "b"))
+        client = await handshake(scene, None, certificate(tmp_path, "b"))
         assert "renewed" == client.server_name
         assert 200 == (await scene.ask(get("b.test"), client)).status
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_certificate_at_a_cluster_that_wants_none(
     tmp_path: Path, settings: Clusters
@@ -183,11 +196,11 @@ async def test_another_certificate(tmp_path: Path, settings: Clusters) -> None:
     async with gateway(tmp_path, a, b, c, whole=whole) as scene:
         await scene.reload(a, {**b, "tls": files}, c, whole=whole)
         assert ["new", "a"] == [
-            (await connect(scene, host)).server_name for host in ("b.test", "a.test")
+            (await handshake(scene, host)).server_name for host in ("b.test", "a.test")
         ]
         await scene.reload(a, b, c, whole=whole.replace("whole.", "new."))
         assert ["new", "a"] == [
-            (await connect(scene, host)).server_name for host in ("b.test", "a.test")
+            (await handshake(scene, host)).server_name for host in ("b.test", "a.test")
         ]
 
 

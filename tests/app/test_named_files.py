@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from apfproxy.settings import (
     KubernetesSettings,
     ServiceSettings,
     Settings,
+    TracingSettings,
     UpstreamSettings,
 )
 
@@ -92,6 +94,20 @@ async def test_store(tmp_path: Path, content: bytes, problems: int) -> None:
 
     found = await problems_of(settings_in(tmp_path, "store"))
     assert [f"{tmp_path / 'store'}: is no SQLite file; name another one"][:problems] == found
+
+
+async def test_tracing_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has to be installed is not."""
+    settings = replace(PLAIN, tracing=TracingSettings(endpoint="http://127.0.0.1:9"))
+    assert [] == await problems_of(settings)
+    monkeypatch.delitem(sys.modules, "apfproxy.app.otlp_exporter")
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+
+    (found,) = await problems_of(settings)
+    assert found == (
+        "tracing.endpoint: needs OpenTelemetry's SDK, of which opentelemetry.sdk.trace is not"
+        " installed: pip install 'apfproxy[otel]'"
+    )
 
 
 async def test_all_problems(tmp_path: Path) -> None:

@@ -8,15 +8,16 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from apfproxy.app.observation import ACCESS_LOG, Observation
+from apfproxy.app.observation import ACCESS_LOG, TRACING, Observation
 from apfproxy.observe.access_log import AccessLogError
 from apfproxy.observe.health import HealthRegistry
-from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings
+from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings, TracingSettings
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -32,10 +33,12 @@ class Told:
 
     def __init__(self) -> None:
         self.now: tuple[object, object] = (None, None)
+        self.tracer: object = None
 
-    def observe(self, access_log: object, top_flows: object) -> None:
+    def observe(self, access_log: object, top_flows: object, tracer: object) -> None:
         """Tell of requests from now on."""
         self.now = access_log, top_flows
+        self.tracer = tracer
 
 
 ANYBODY = Told()
@@ -105,6 +108,65 @@ async def test_log_and_flows_turned_off(tmp_path: Path) -> None:
     assert ["ping"] == [check.name for check in health]
 
 
+def tracing(**settings: Any) -> Settings:  # noqa: ANN401 - of the settings
+    """Settings of a process that traces requests; nobody listens there."""
+    return Settings(tracing=TracingSettings(**{"endpoint": "http://127.0.0.1:9", **settings}))
+
+
+async def test_traces_turned_on_and_off() -> None:
+    """Requests are traced from then on, and a check tells of the collector meanwhile."""
+    told, health = Told(), HealthRegistry()
+    observation = observation_of(Settings(), told, health)
+    (await observation.prepare(tracing())).commit()
+    on = told.tracer, observation.traces, [check.name for check in health]
+    (await observation.prepare(Settings())).commit()
+    off = told.tracer, observation.traces, [check.name for check in health]
+    await observation.close()
+
+    assert None not in on
+    assert TRACING in on[2]
+    assert (None, None, ["ping"]) == off
+
+
+async def test_other_requests_for_the_same_collector() -> None:
+    """What waits to be exported waits on; others are traced from then on."""
+    told = Told()
+    observation = observation_of(tracing(), told)
+    observation.open()
+    before = told.tracer, observation.traces
+    (await observation.prepare(tracing(sampling_rate_per_million=1))).commit()
+    after = told.tracer, observation.traces
+    await observation.close()
+
+    assert before[0] is not after[0]
+    assert before[1] is after[1]
+
+
+async def test_other_collector_that_is_given_up() -> None:
+    """Those before stay as they are."""
+    told = Told()
+    observation = observation_of(tracing(), told)
+    observation.open()
+    before = told.tracer, observation.traces
+    change = await observation.prepare(tracing(service_name="b"))
+    change.discard()
+    await observation.close()
+
+    assert before == (told.tracer, observation.traces)
+
+
+async def test_log_that_cannot_be_opened_beside_other_traces() -> None:
+    """Nothing of the change is left."""
+    told = Told()
+    observation = observation_of(Settings(), told)
+    settings = replace(tracing(), access_log=AccessLogSettings(path="/nowhere/log"))
+    with pytest.raises(AccessLogError, match="No such file or directory"):
+        await observation.prepare(settings)
+    await observation.close()
+
+    assert None is told.tracer
+
+
 async def test_other_lines_in_the_same_log(tmp_path: Path) -> None:
     """The file stays open, and the flows are gathered on."""
     observation = observation_of(logging_to(tmp_path / "a"))
@@ -165,8 +227,8 @@ def test_log_that_cannot_be_opened() -> None:
 
 
 def test_name_of_the_check() -> None:
-    """Operators exclude it by that."""
-    assert "access-log" == ACCESS_LOG
+    """Operators exclude them by that."""
+    assert ("access-log", "tracing") == (ACCESS_LOG, TRACING)
 
 
 def serve(*arguments: str) -> subprocess.Popen[str]:

@@ -131,6 +131,15 @@ def test_warnings(fail_on: str, code: int, capsys: pytest.CaptureFixture[str]) -
     assert ok == "f.yaml: ok"
 
 
+def test_http2_that_is_off(capsys: pytest.CaptureFixture[str]) -> None:
+    """What of it has no effect is said, with its line."""
+    http2 = "  http2: {enabled: false, cleartext: true}\n"
+
+    assert 0 == check(GOOD.replace("downstream:\n", f"downstream:\n{http2}"))
+    warning = capsys.readouterr().out.splitlines()[0]
+    assert warning.startswith("f.yaml:4: downstream.http2.cleartext has no effect")
+
+
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     """The same for programs."""
     assert 2 == check("admn: x\n", "-o", "json")

@@ -15,6 +15,7 @@ from apfproxy import build
 from apfproxy.cli import main as main_module
 from apfproxy.cli.commands import COMMANDS, cli
 from apfproxy.cli.main import main
+from apfproxy.proxy.http2 import available
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     """The version is that of the package."""
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"apfproxy {build.version()}\n"
+    assert capsys.readouterr().out == f"apfproxy {build.version(available.version())}\n"
 
 
 def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:

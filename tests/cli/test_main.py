@@ -15,6 +15,7 @@ from apfproxy import build
 from apfproxy.app.held_signals import INTERRUPTED
 from apfproxy.cli import commands
 from apfproxy.cli.main import main
+from apfproxy.proxy.http2 import available
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -27,7 +28,7 @@ def test_as_module(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
         runpy.run_module("apfproxy", run_name="__main__")
 
     assert end.value.code == 0
-    assert capsys.readouterr().out == f"apfproxy {build.version()}\n"
+    assert capsys.readouterr().out == f"apfproxy {build.version(available.version())}\n"
 
 
 def test_interrupted_import(

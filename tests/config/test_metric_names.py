@@ -22,6 +22,7 @@ from apfproxy.settings import (
     AuthenticationSettings,
     FlowControlSettings,
     ReviewSettings,
+    TracingSettings,
 )
 from tests.app.test_process import settings_for
 from tests.config.expressions import CONFIG, grouping_labels, selectors
@@ -106,6 +107,7 @@ async def metrics_page(tmp_path: Path) -> str:
     settings = dataclasses.replace(
         settings_for(9, FlowControlSettings(enforcement=OBSERVE)),
         access_log=AccessLogSettings(path=str(tmp_path / "access.log")),
+        tracing=TracingSettings(endpoint="http://127.0.0.1:9"),
         authentication=AuthenticationSettings(token_review=ReviewSettings(is_enabled=True)),
     )
     process = ProxyProcess(settings)

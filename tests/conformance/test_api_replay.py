@@ -1,18 +1,20 @@
-"""The embedded apiserver answers recorded requests as kube-apiserver does, direct and proxied."""
+"""The embedded apiserver answers as kube-apiserver did: direct, proxied, and over HTTP/2."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
 from tests.conformance.recording import exchanges
 from tests.conformance.replaying import compared, running
-from tests.conformance.steps import Server
+from tests.conformance.steps import Http2Server, Server
 
 pytestmark = pytest.mark.e2e
 
 APISERVER = ("apiserver", "--listen", "127.0.0.1:0", "--controllers=-disruption")
+WAYS = {"direct": Server, "proxied": Server, "proxied-http2": Http2Server}
 SERVE = ("serve", "--listen", "127.0.0.1:0", "--admin", "none", "--settings")
 MET = {
     "Invalid UTF-8 in a continue token is quoted as the character that it is decoded to.",
@@ -25,25 +27,23 @@ MET = {
 def differences(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, tuple[list[str], set[str]]]:
-    """What differs, by way: each has a server of its own, and both run at once."""
+    """What differs, by way: each has a server of its own, and all run at once."""
     answers = list(exchanges())
     settings = tmp_path_factory.mktemp("proxy") / "settings.yaml"
-    settings.write_text("downstream: {overload: {loopDelay: null}}\n")
-    with (
-        running(*APISERVER) as direct,
-        running(*APISERVER) as origin,
-        running(*SERVE, str(settings), "--upstream", f"http://127.0.0.1:{origin}") as proxied,
-        ThreadPoolExecutor() as threads,
-    ):
-        ports = {"direct": direct, "proxied": proxied}
-        found = {
-            way: threads.submit(compared, Server(f"http://127.0.0.1:{port}"), answers)
-            for way, port in ports.items()
-        }
+    settings.write_text("downstream: {overload: {loopDelay: null}, http2: {cleartext: true}}\n")
+    with ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor())
+        found = {}
+        for way, server in WAYS.items():
+            port = stack.enter_context(running(*APISERVER))
+            if way != "direct":
+                upstream = ("--upstream", f"http://127.0.0.1:{port}")
+                port = stack.enter_context(running(*SERVE, str(settings), *upstream))
+            found[way] = threads.submit(compared, server(f"http://127.0.0.1:{port}"), answers)
         return {way: result.result() for way, result in found.items()}
 
 
-@pytest.mark.parametrize("way", ["direct", "proxied"])
+@pytest.mark.parametrize("way", WAYS)
 def test_answers_are_as_recorded(
     way: str, differences: dict[str, tuple[list[str], set[str]]]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Hostile and awkward HTTP/1.1 through a whole proxy, judged by what comes out on both sides.
+"""Hostile and awkward HTTP through a whole proxy, judged by what comes out on both sides.
 
 Each case has a proxy and an origin of its own.  Cases about identity are in
 `test_hostile_identity`; those that take more than one connection and a script are in `ELSEWHERE`.
@@ -17,7 +17,14 @@ from tests.conformance import test_hostile_identity, vectors
 from tests.conformance.hostile.judgement import complaint
 from tests.conformance.hostile.play import QUIET_S, Play
 from tests.conformance.hostile.script import Case, expanded, steps, unknown_macro
-from tests.end_to_end.scene import NARROW, REJECTING, Setup, on_uvloop, running
+from tests.end_to_end.http2_peer import HTTP2
+from tests.end_to_end.scene import (
+    NARROW,
+    REJECTING,
+    Setup,
+    on_uvloop,
+    running,
+)
 
 TESTS = Path(__file__).parents[1]
 
@@ -39,6 +46,8 @@ ELSEWHERE = {
     "LI-13": "end_to_end/test_limits.py::test_li_13",
 }
 """Tests of cases that a script cannot play."""
+OF_HTTP_1 = {"HH-01", "HH-05", "HH-06", "RT-03", "RT-09", "RT-18", "RT-21", "RT-22", "RT-23"}
+"""Of those that are played over HTTP/2 as well, what it has no way to say, or refuses otherwise."""
 PLAYED_HERE = [
     case
     for case in vectors.load("hostile_http")
@@ -46,19 +55,40 @@ PLAYED_HERE = [
 ]
 
 
+OVER_HTTP2 = [
+    case
+    for case in PLAYED_HERE
+    if case["group"] in {"HH", "PC", "RS", "RT", "SE"} and case["id"] not in OF_HTTP_1
+]
+
+
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in PLAYED_HERE])
 @on_uvloop
 async def test_hostile_http(case: Case) -> None:
     """What a case sends has one of the outcomes that the case accepts."""
+    await play(case)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in OVER_HTTP2])
+@pytest.mark.parametrize("protocol", [HTTP2], indirect=True)
+@pytest.mark.usefixtures("protocol")
+@on_uvloop
+async def test_over_http2(case: Case) -> None:
+    """What is not about framing has the same outcome there."""
+    await play(case)
+
+
+async def play(case: Case) -> None:
+    """Play a case."""
     setup = replace(
         SCENARIOS[case.get("scenario", "upstream-idle-close")],
         drain=DrainSettings(shutdown_delay_s=2 * QUIET_S),
     )
     async with running(setup) as scene:
-        play = Play(case, scene)
-        await play.run()
+        played = Play(case, scene)
+        await played.run()
 
-    assert None is complaint(case, play.outcome), str(play.outcome)
+    assert None is complaint(case, played.outcome), str(played.outcome)
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in PLAYED_HERE])

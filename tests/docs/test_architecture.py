@@ -13,6 +13,8 @@ import uvloop
 from apfproxy.flowcontrol.passage import PassageState
 from apfproxy.proxy.endpoint_state import EndpointState
 from apfproxy.proxy.exchange_state import ExchangeState
+from apfproxy.proxy.http2.connection_state import ConnectionState
+from apfproxy.proxy.http2.stream_state import StreamState
 from tests.docs.pages import ROOT, SPAN, page, table
 from tests.docs.scenarios import USUAL, Calls, of_a_proxy, of_an_apiserver, of_commands
 from tests.test_layers import ARROWS
@@ -80,12 +82,11 @@ def test_drawing() -> None:
 
 
 def test_states() -> None:
-    """The page has the states of exchanges, passages and endpoints."""
+    """The page has the states of all objects that have some."""
     rows = table(page(PAGE), "| object | states | table |")
 
-    assert [list(ExchangeState), list(PassageState), list(EndpointState)] == [
-        SPAN.findall(row[1]) for row in rows
-    ]
+    states = (ExchangeState, PassageState, ConnectionState, StreamState, EndpointState)
+    assert [list(each) for each in states] == [SPAN.findall(row[1]) for row in rows]
 
 
 def test_packages() -> None:

@@ -16,6 +16,7 @@ FLAGS_OF_OTHERS = {
     "--disable-admission-plugins": "kube-apiserver",
     "--enable-priority-and-fairness": "kube-apiserver",
     "--goaway-chance": "kube-apiserver",
+    "--http2-max-streams-per-connection": "kube-apiserver",
     "--health-cmd": "docker",
     "--max-mutating-requests-inflight": "kube-apiserver",
     "--max-requests-inflight": "kube-apiserver",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"([a-z][A-Za-z]*(?:\.[a-z][A-Za-z]*)*)(?:: .+)?")
 CAMEL = re.compile(r"[a-z]+[A-Z]")
-METRIC = re.compile(r"((?:apfproxy|apiserver)_[a-z_]+\*?)(?:\{.*)?")
+METRIC = re.compile(r"((?:apfproxy|apiserver)_[a-z0-9_]+\*?)(?:\{.*)?")
 METRICS_PAGE = "docs/metrics.md"
 LOGGER = re.compile(r"\b(?:INFO|WARNING|ERROR) (apfproxy(?:\.\w+)+):")
 

@@ -21,12 +21,14 @@ from apfproxy.app.process import ProxyProcess
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
+    DownstreamTlsSettings,
     DrainSettings,
     FlowControlSettings,
     OverloadSettings,
     Settings,
     UpstreamSettings,
 )
+from loadtest.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -35,6 +37,7 @@ T = TypeVar("T")
 
 DIRECT = "direct"
 PROXIED = "proxied"
+PROXIED_HTTP2 = "proxied-http2"
 WITHIN_S = 100
 """For the servers to start, and to end."""
 
@@ -58,12 +61,14 @@ async def api_server() -> AsyncIterator[int]:
 
 
 @contextlib.asynccontextmanager
-async def proxy(upstream_port: int) -> AsyncIterator[int]:
-    """The proxy before a port: its own port."""
+async def proxy(upstream_port: int, tls: DownstreamTlsSettings | None = None) -> AsyncIterator[int]:
+    """The proxy before a port, with TLS or without: its own port."""
     process = ProxyProcess(
         Settings(
             downstream=DownstreamSettings(
-                listen=ANY_PORT, overload=OverloadSettings(loop_delay_s=None)
+                listen=ANY_PORT,
+                tls=tls or DownstreamTlsSettings(),
+                overload=OverloadSettings(loop_delay_s=None),
             ),
             upstream=UpstreamSettings(url=Address(host="127.0.0.1", port=upstream_port)),
             drain=DrainSettings(timeout_s=WITHIN_S),
@@ -109,10 +114,28 @@ def in_thread(running: contextlib.AbstractAsyncContextManager[T]) -> Iterator[T]
 
 
 @contextlib.asynccontextmanager
-async def api_servers() -> AsyncIterator[dict[str, str]]:
-    """Two servers, one of them behind the proxy: name to URL."""
-    async with api_server() as direct, api_server() as origin, proxy(origin) as proxied:
-        yield {DIRECT: url_of(direct), PROXIED: url_of(proxied)}
+async def api_servers(folder: Path | None = None) -> AsyncIterator[dict[str, str]]:
+    """Servers of their own, direct and behind proxies: name to URL.
+
+    All of them run in one loop: connections of one process share a buffer.
+
+    Args:
+        folder: For the certificate of a proxy with TLS, to which clients may speak HTTP/2, and for
+            `ca.crt`, which signs it; None for no such proxy.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        direct, origin = [await stack.enter_async_context(api_server()) for _ in range(2)]
+        proxied = await stack.enter_async_context(proxy(origin))
+        urls = {DIRECT: url_of(direct), PROXIED: url_of(proxied)}
+        if folder is not None:
+            authority = Authority("servers")
+            authority.write(folder)
+            files = authority.issue("a", usage="server").write(folder, "server")
+            tls = DownstreamTlsSettings(certificate_file=files[0], key_file=files[1])
+            origin = await stack.enter_async_context(api_server())
+            secure = await stack.enter_async_context(proxy(origin, tls))
+            urls[PROXIED_HTTP2] = f"https://127.0.0.1:{secure}"
+        yield urls
 
 
 class Restarted:

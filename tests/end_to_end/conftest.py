@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,15 +26,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def servers() -> Iterator[dict[str, str]]:
-    """Two API servers, one behind the proxy: name to URL."""
-    with in_thread(api_servers()) as urls:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with those of servers; `ca.crt` signs them."""
+    return tmp_path_factory.mktemp("certificates")
+
+
+@pytest.fixture(scope="session")
+def servers(certificates: Path) -> Iterator[dict[str, str]]:
+    """Three API servers, one behind the proxy, one behind it over HTTP/2: name to URL."""
+    with in_thread(api_servers(certificates)) as urls:
         yield urls
 
 
 @pytest.fixture(scope="session")
-def targets(servers: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Targets:
-    """Both, for kubectl."""
+def targets(
+    servers: dict[str, str], certificates: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Targets:
+    """All of them, for kubectl."""
     program = find_kubectl()
     homes = tmp_path_factory.mktemp("kubectl")
-    return Targets(program, minor_version(program, homes), servers, homes)
+    cluster = {"certificate-authority": str(certificates / "ca.crt")}
+    # Without a user kubectl asks for one where there is TLS.
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "it",
+        "clusters": [{"name": "it", "cluster": cluster}],
+        "users": [{"name": "it", "user": {"token": "a"}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    }
+    kubeconfig = homes / "kubeconfig"
+    kubeconfig.write_text(json.dumps(config))
+    variables = {"KUBECONFIG": str(kubeconfig)}
+    return Targets(program, minor_version(program, homes), servers, homes, variables)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import SettingsFile, reload
 from apfproxy.sources.settings_file import load_settings
+from tests.end_to_end.http2_peer import HTTP2, SPOKEN, Http2Peer
 from tests.end_to_end.origin import Arrival, Origin
 from tests.end_to_end.peer import Message, Peer
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 WHOLE = """
-downstream: {listen: "127.0.0.1:0", limits: {maxPipelinedRequests: 1000}}
+downstream: {listen: "127.0.0.1:0", limits: {maxPipelinedRequests: 1000}, http2: {cleartext: true}}
 drain: {timeout: 10s}
 admin: null
 """
@@ -86,6 +87,11 @@ class Gateway:
 
     async def connect(self) -> Peer:
         """A new client."""
+        peer = await self.connect_socket()
+        return Http2Peer(peer) if SPOKEN.get() == HTTP2 else peer
+
+    async def connect_socket(self) -> Peer:
+        """A new client that has said nothing, and sends what it is given."""
         peer = await Peer.connect(self.process.port)
         self._clients.append(peer)
         return peer

@@ -236,12 +236,14 @@ class Targets:
         minor: The second number of its version.
         urls: Name to URL of the servers, of which each has its own objects.
         homes: A directory for each of them.
+        variables: Of kubectl's environment, beside the usual ones.
     """
 
     program: str
     minor: int
     urls: dict[str, str]
     homes: Path
+    variables: dict[str, str]
 
     def play(self, scenario: Callable[[Kubectl], None], folder: Path) -> None:
         """Play a scenario against all servers at once, and compare what they answered.
@@ -251,7 +253,7 @@ class Targets:
             folder: Has the files that they read.
         """
         clients = [
-            Kubectl(self.program, self.minor, url, self._home(name), folder)
+            Kubectl(self.program, self.minor, url, self._home(name), folder, self.variables)
             for name, url in self.urls.items()
         ]
         with ThreadPoolExecutor(len(clients)) as pool:

@@ -232,6 +232,10 @@ class Peer:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
+    async def leave(self) -> None:
+        """Want no answer any more to what was asked: here that takes the connection."""
+        self.reset()
+
     def reset(self) -> None:
         """Close with a reset."""
         with contextlib.suppress(OSError):

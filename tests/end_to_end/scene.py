@@ -9,6 +9,7 @@ import ipaddress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+import pytest
 import uvloop
 
 from apfproxy.api.decode import decode_documents
@@ -24,13 +25,16 @@ from apfproxy.settings import (
     DrainSettings,
     FlowControlSettings,
     HealthCheckSettings,
+    Http2Settings,
     LimitSettings,
     OverloadSettings,
     Settings,
+    TracingSettings,
     TunnelSettings,
     UpstreamSettings,
     WatchSettings,
 )
+from tests.end_to_end.http2_peer import HTTP2, SPOKEN, Http2Peer
 from tests.end_to_end.origin import Arrival, Origin
 from tests.end_to_end.peer import WAIT_S, Message, Peer
 
@@ -41,6 +45,9 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.priority_level import PriorityLevel
 
 P = ParamSpec("P")
+
+over_both_protocols = pytest.mark.usefixtures("protocol")
+"""Runs a test with clients that speak HTTP/1.1, then with clients that speak HTTP/2."""
 
 TRUSTED = "127.0.0.2"
 """The address of clients that may assert identities."""
@@ -173,6 +180,7 @@ class Setup:
     watch: WatchSettings = field(default_factory=WatchSettings)
     drain: DrainSettings = field(default_factory=lambda: DrainSettings(timeout_s=WAIT_S))
     access_log: AccessLogSettings = field(default_factory=AccessLogSettings)
+    tracing: TracingSettings = field(default_factory=TracingSettings)
     admin: Address | None = None
 
     def with_downstream(self, **changes: Any) -> Setup:  # noqa: ANN401  settings by their names
@@ -190,17 +198,28 @@ class Scene:
     Attributes:
         process: The proxy.
         origin: What it forwards to.
+        protocol: What clients speak.
         expects_errors: Whether a test has put errors into the program, and looks at them itself.
     """
 
-    def __init__(self, process: ProxyProcess, origin: Origin) -> None:
+    def __init__(self, process: ProxyProcess, origin: Origin, protocol: str) -> None:
         self.expects_errors = False
         self.process = process
         self.origin = origin
+        self.protocol = protocol
         self._clients: list[Peer] = []
 
     async def connect(self, *, source: str = "127.0.0.1", buffer_bytes: int | None = None) -> Peer:
         """A new client."""
+        peer = await self.connect_socket(source=source, buffer_bytes=buffer_bytes)
+        if self.protocol == HTTP2:
+            peer = self._clients[-1] = Http2Peer(peer)
+        return peer
+
+    async def connect_socket(
+        self, *, source: str = "127.0.0.1", buffer_bytes: int | None = None
+    ) -> Peer:
+        """A new client that has said nothing, and sends what it is given."""
         peer = await Peer.connect(self.process.port, source=source, buffer_bytes=buffer_bytes)
         self._clients.append(peer)
         return peer
@@ -288,9 +307,12 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
     """
     setup = setup or Setup()
     origin = Origin(reads=setup.origin_reads, buffer_bytes=setup.buffer_bytes)
+    downstream, protocol = setup.downstream, SPOKEN.get()
+    if protocol == HTTP2:
+        downstream = replace(downstream, http2=Http2Settings(is_cleartext=True))
     process = ProxyProcess(
         Settings(
-            downstream=setup.downstream,
+            downstream=downstream,
             upstream=replace(
                 setup.upstream, url=Address(host="127.0.0.1", port=upstream_port or origin.port)
             ),
@@ -305,10 +327,11 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
                 hash_seed=1,
             ),
             access_log=setup.access_log,
+            tracing=setup.tracing,
             admin=setup.admin,
         )
     )
-    scene = Scene(process, origin)
+    scene = Scene(process, origin, protocol)
     origin.start()
     await process.start()
     if setup.objects is not None:

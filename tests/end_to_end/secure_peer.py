@@ -58,6 +58,11 @@ class SecurePeer(Peer):
         subject = certificate["subject"]
         return str(dict(each[0] for each in subject)["commonName"])  # type: ignore[misc]
 
+    @property
+    def protocol(self) -> str | None:
+        """What the handshake agreed on; None for nothing."""
+        return self._tls.selected_alpn_protocol()
+
     async def send(self, data: bytes) -> None:
         """Send all of it."""
         await self._run(lambda: self._tls.write(data))

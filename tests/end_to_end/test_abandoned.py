@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from apfproxy.settings import ENFORCE, OBSERVE
-from tests.end_to_end.scene import GET, NARROW, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import (
+    GET,
+    NARROW,
+    Setup,
+    on_uvloop,
+    over_both_protocols,
+    running,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,6 +105,7 @@ def _is_at_least(counted: object, name: str, number: int) -> bool:
     ("wait_s", "is_bounded"),
     [pytest.param(WAIT_S, True, id="wait"), pytest.param(0.0, False, id="close")],
 )
+@over_both_protocols
 @on_uvloop
 async def test_clients_that_reset(wait_s: float, *, is_bounded: bool) -> None:
     """With the wait it works on as many requests as there are seats, without it on all."""
@@ -113,7 +122,7 @@ async def test_clients_that_reset(wait_s: float, *, is_bounded: bool) -> None:
                     expected = queue_set.dispatched_total
                     await until(partial(_is_at_least, origin, "begun", expected))
                 aborts = scene.process.cluster.counters.client_aborts
-                client.reset()
+                await client.leave()
                 await until(
                     partial(
                         _is_at_least, scene.process.cluster.counters, "client_aborts", aborts + 1
@@ -128,6 +137,7 @@ async def test_clients_that_reset(wait_s: float, *, is_bounded: bool) -> None:
 
 
 @pytest.mark.parametrize("enforcement", [ENFORCE, OBSERVE])
+@over_both_protocols
 @on_uvloop
 async def test_stop(enforcement: str) -> None:
     """The end of the process waits for nobody, and gives all seats back, as `running` checks."""
@@ -142,18 +152,19 @@ async def test_stop(enforcement: str) -> None:
                 clients.append(await scene.connect())
                 await scene.deliver(clients[-1], GET.replace(b"/healthz", b"/x"))
             await until(lambda: origin.begun == 2)
-            clients[0].reset()
+            await clients[0].leave()
             await until(lambda: scene.process.cluster.counters.client_aborts == 1)
             assert 2 == queue_set.seats_in_use
 
 
+@over_both_protocols
 @on_uvloop
 async def test_an_origin_that_closes() -> None:
     """It has given up, too: the seats are back long before the wait is over."""
     setup = Setup(NARROW, seats=SEATS).with_upstream(abandoned_wait_s=WAIT_S)
     async with running(setup) as scene:
         hold = await scene.take_seat()
-        hold.client.reset()
+        await hold.client.leave()
         await until(lambda: scene.process.cluster.served.context.abandoned)
         assert 1 == scene.level().queue_set.seats_in_use
         hold.arrival.peer.close()

@@ -30,6 +30,7 @@ from tests.end_to_end.scene import (
     Scene,
     Setup,
     on_uvloop,
+    over_both_protocols,
     running,
     until,
 )
@@ -93,6 +94,7 @@ async def test_a_plain_answer(tmp_path: Path) -> None:
     assert re.fullmatch(r"[0-9a-f-]{36}", line.pop("auditId"))
     assert {
         "userAgent": None,
+        "protocol": "HTTP/1.1",
         "user": 'ann"\\',
         "groups": ["dev", "system:authenticated"],
         "verb": "list",
@@ -378,6 +380,7 @@ async def test_every_end_has_a_line(
     assert [expected] == [{name: line[name] for name in expected} for line in found]
 
 
+@over_both_protocols
 @on_uvloop
 async def test_the_wait_of_a_queued_request(tmp_path: Path) -> None:
     """The time in the queue and that at the origin are told apart."""
@@ -387,6 +390,7 @@ async def test_the_wait_of_a_queued_request(tmp_path: Path) -> None:
     assert [True, False] == [line["waitSeconds"] == 0 for line in lines]
 
 
+@over_both_protocols
 @on_uvloop
 async def test_an_origin_that_is_not_there(tmp_path: Path) -> None:
     """Nobody listens there."""
@@ -395,6 +399,7 @@ async def test_an_origin_that_is_not_there(tmp_path: Path) -> None:
     assert (502, None, "upstream") == (line["status"], line["upstreamStatus"], line["reason"])
 
 
+@over_both_protocols
 @on_uvloop
 async def test_which_server(tmp_path: Path) -> None:
     """Of several servers the line names the one that has had the request at last."""
@@ -423,6 +428,7 @@ async def test_which_server(tmp_path: Path) -> None:
     ],
     ids=["errors", "no sample", "all"],
 )
+@over_both_protocols
 @on_uvloop
 async def test_only_some(settings: Line, expected: list[int], tmp_path: Path) -> None:
     """Of requests without an error only a sample is logged; errors always are."""
@@ -436,6 +442,7 @@ async def test_only_some(settings: Line, expected: list[int], tmp_path: Path) ->
     assert expected == [line["status"] for line in lines]
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_full_disk() -> None:
     """Requests go on; the lines are counted as dropped, and the check of readiness says why."""
@@ -455,6 +462,7 @@ async def test_a_full_disk() -> None:
         await until(lambda: 2 == access_log.dropped)
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_rotation(tmp_path: Path) -> None:
     """What ends before the file is opened again is in the old one, the rest in the new one."""

@@ -7,7 +7,16 @@ import json
 import pytest
 
 from apfproxy.settings import WatchSettings
-from tests.end_to_end.scene import GET, NARROW, REJECTING, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import (
+    GET,
+    NARROW,
+    REJECTING,
+    Setup,
+    on_uvloop,
+    over_both_protocols,
+    running,
+    until,
+)
 
 SCHEMA = "metadata: {name: everybody, uid: 00000000-0000-0000-0000-00000000bbbb"
 LEVEL = "metadata: {name: narrow, uid: 00000000-0000-0000-0000-00000000aaaa"
@@ -27,6 +36,7 @@ def of_tenant(name: bytes) -> bytes:
     return GET.replace(b"Host", b"X-Tenant: " + name + b"\r\nHost")
 
 
+@over_both_protocols
 @on_uvloop
 async def test_rate_of_a_header() -> None:
     """Each tenant has its own rate, whoever else asks; who is over it is told when to return."""
@@ -48,6 +58,7 @@ async def test_rate_of_a_header() -> None:
 
 
 @pytest.mark.parametrize("request_", [WATCH, LOG], ids=["watch", "log"])
+@over_both_protocols
 @on_uvloop
 async def test_long_running_limit(request_: bytes) -> None:
     """The second one is refused until the first one ends, whatever ends it."""
@@ -62,13 +73,14 @@ async def test_long_running_limit(request_: bytes) -> None:
         refused = await (await scene.ask(request_)).read_answer()
         assert 429 == refused.status
         assert b"the flow has 1 long-running request under way" in refused.body
-        hold.client.close()
+        await hold.client.leave()
         counters = scene.process.cluster.counters
         await until(lambda: counters.client_aborts == 1)
         again = await scene.take_seat(request_)
         assert 200 == (await again.end()).status
 
 
+@over_both_protocols
 @on_uvloop
 async def test_ban() -> None:
     """A level that bans lets nothing through, idle as it is; and its connection goes on."""

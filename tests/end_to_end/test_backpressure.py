@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.proxy.counters import UpstreamFailure
-from tests.end_to_end.scene import GATHERED_BYTES, GET, NARROW, OK, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import (
+    GATHERED_BYTES,
+    GET,
+    NARROW,
+    OK,
+    Setup,
+    on_uvloop,
+    over_both_protocols,
+    running,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,6 +123,7 @@ async def test_a_slow_origin(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["sized", "chunked", "small-chunks", "until-close"])
+@over_both_protocols
 @on_uvloop
 async def test_a_slow_client(form: str) -> None:
     """An origin is stopped once the proxy holds enough for a client that takes little."""
@@ -190,6 +201,7 @@ async def test_pipelined_bytes_wait() -> None:
         client.close()
 
 
+@over_both_protocols
 @on_uvloop
 async def test_answers_that_nobody_reads() -> None:
     """A client that pipelines requests and reads no answer is not read from for ever."""

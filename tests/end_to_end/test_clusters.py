@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.end_to_end.gateway import WHOLE, gateway, get
-from tests.end_to_end.scene import on_uvloop
+from tests.end_to_end.scene import on_uvloop, over_both_protocols
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +20,7 @@ UPGRADE = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 
 KEY = "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg=="
 
 
+@over_both_protocols
 @on_uvloop
 async def test_by_host_and_prefix(tmp_path: Path) -> None:
     """Requests go where their host and path say; a prefix is taken off, and Host is kept."""
@@ -29,11 +30,18 @@ async def test_by_host_and_prefix(tmp_path: Path) -> None:
         assert (200, "w /x y.z.a.test:80") == await scene.asked("y.z.a.test:80", "/x")
         assert (200, "a /clusters/p/x a.test") == await scene.asked("a.test", "/clusters/p/x")
         assert (200, "p /x?y=1 other") == await scene.asked("other", "/clusters/p/x?y=1")
+
+
+@on_uvloop
+async def test_a_prefix_in_an_absolute_target(tmp_path: Path) -> None:
+    """It is taken off there, too."""
+    async with gateway(tmp_path, A, {"name": "p", "pathPrefix": "/clusters/p"}) as scene:
         assert (200, "p http://other/ other") == await scene.asked(
             "other", "http://other/clusters/p"
         )
 
 
+@over_both_protocols
 @on_uvloop
 async def test_unknown_clusters(tmp_path: Path) -> None:
     """They are told so in a Status, and counted; nobody is asked who they are."""
@@ -44,11 +52,12 @@ async def test_unknown_clusters(tmp_path: Path) -> None:
         assert (404, 1, 0) == (code, counters.unrouted_requests, counters.malformed_requests)
         assert "Status" == json.loads(text)["kind"]
         assert 401 == (await scene.asked("b.test"))[0]
-        for head in (b"GET / HTTP/1.1\r\n\r\n", get("a.test", "/", "Host: a.test"), get("a/b")):
+        for head in (b"GET / HTTP/1.1\r\n\r\n", get("a.test", "/", "Host: b.test"), get("a/b")):
             assert 400 == (await scene.ask(head)).status
 
 
 @pytest.mark.parametrize("is_pipelined", [False, True], ids=["in-turn", "pipelined"])
+@over_both_protocols
 @on_uvloop
 async def test_no_identity_goes_to_another_cluster(tmp_path: Path, is_pipelined: bool) -> None:
     """Each request of a connection is authenticated by the rules of its own cluster.
@@ -82,6 +91,7 @@ async def test_no_identity_goes_to_another_cluster(tmp_path: Path, is_pipelined:
     assert 8 == sum((line["cluster"], line["user"]) == ("b", None) for line in lines) + 4
 
 
+@over_both_protocols
 @on_uvloop
 async def test_repeated_heads_of_another_host(tmp_path: Path) -> None:
     """A head that a connection knows as a whole is not taken for one of another host."""
@@ -96,6 +106,7 @@ async def test_repeated_heads_of_another_host(tmp_path: Path) -> None:
     assert [f"{name} / {name}.test".encode() for name in "aaabbbaababb" for _ in "12"] == found
 
 
+@over_both_protocols
 @on_uvloop
 async def test_prefixes_on_one_connection(tmp_path: Path) -> None:
     """Where only the path differs it is looked at each time, whatever else is known."""

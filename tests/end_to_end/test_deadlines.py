@@ -13,6 +13,7 @@ from tests.end_to_end.scene import (
     OK,
     Setup,
     on_uvloop,
+    over_both_protocols,
     running,
     until,
 )
@@ -57,6 +58,7 @@ async def test_more_bytes_do_not_put_the_deadline_off() -> None:
         assert 408 == (await client.read_answer()).status
 
 
+@over_both_protocols
 @on_uvloop
 async def test_idle_connections_of_clients_are_closed() -> None:
     """A client that asks nothing more for the limit is closed without a word."""
@@ -68,6 +70,7 @@ async def test_idle_connections_of_clients_are_closed() -> None:
         assert await client.is_at_end()
 
 
+@over_both_protocols
 @on_uvloop
 async def test_the_origin_takes_too_long() -> None:
     """A request that is not answered in time is a 504, and is cancelled at the origin."""
@@ -82,6 +85,7 @@ async def test_the_origin_takes_too_long() -> None:
         assert 1 == scene.process.cluster.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
 
 
+@over_both_protocols
 @on_uvloop
 async def test_the_connection_goes_on_after_a_504() -> None:
     """A client whose request took too long may ask again."""
@@ -104,6 +108,7 @@ async def test_the_connection_goes_on_after_a_504() -> None:
         pytest.param(b"?timeout=0s", 60, id="zero"),
     ],
 )
+@over_both_protocols
 @on_uvloop
 async def test_the_timeout_parameter_shortens_the_wait(parameter: bytes, seconds: int) -> None:
     """A queued request waits for a quarter of its time at most."""
@@ -119,6 +124,7 @@ async def test_the_timeout_parameter_shortens_the_wait(parameter: bytes, seconds
         await hold.end()
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_wait_that_takes_too_long() -> None:
     """A request that waits in its queue for a quarter of its time gets a 429."""
@@ -135,6 +141,7 @@ async def test_a_wait_that_takes_too_long() -> None:
 
 
 @pytest.mark.parametrize("parameter", [b"x", b"10", b"-1"])
+@over_both_protocols
 @on_uvloop
 async def test_a_timeout_that_is_none(parameter: bytes) -> None:
     """A `timeout` that Kubernetes does not understand is a 400."""
@@ -144,6 +151,7 @@ async def test_a_timeout_that_is_none(parameter: bytes) -> None:
         assert (400, True) == (answer.status, scene.origin.is_quiet)
 
 
+@over_both_protocols
 @on_uvloop
 async def test_an_answer_that_takes_too_long() -> None:
     """An answer that has begun and does not end in time is cut, so that the client can tell."""
@@ -181,6 +189,7 @@ async def test_an_answer_to_http_10_that_takes_too_long() -> None:
         b"/api/v1/pods?watch=true",
     ],
 )
+@over_both_protocols
 @on_uvloop
 async def test_long_running_requests_have_no_deadline(target: bytes) -> None:
     """A watch, or a log that is followed, goes on for as long as both sides like."""

@@ -20,13 +20,15 @@ from apfproxy.settings import (
     DownstreamSettings,
     DownstreamTlsSettings,
     HealthCheckSettings,
+    Http2Settings,
     OverloadSettings,
     UpstreamSettings,
     WatchSettings,
 )
 from loadtest.certificates import Authority
 from loadtest.echo import EchoOrigin, Seen
-from loadtest.echo_clients import EchoClients, Habits
+from loadtest.echo_clients import EchoClients
+from loadtest.echo_habits import Habits
 from loadtest.faults import Faults
 from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
 from tests.end_to_end.scene import NARROW, Scene, Setup, on_uvloop, running, until
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 LIMIT_S = 60
 """A run that takes longer has failed."""
 CLIENTS = 40
+HTTP2_CLIENTS = 6
+"""As many requests are under way on their streams."""
 REQUESTS = 200
 RANDOM_REQUESTS = 2000
 SETUP = Setup(
@@ -48,6 +52,7 @@ SETUP = Setup(
         request_timeout_s=2.0,
         head_timeout_s=5.0,
         overload=OverloadSettings(loop_delay_s=None),
+        http2=Http2Settings(is_cleartext=True),
     ),
     upstream=UpstreamSettings(
         connect_timeout_s=0.3,
@@ -69,7 +74,9 @@ CASES = [
 ]
 
 
-async def suffer(choose: Callable[[Faults], Fault], count: int, seed: int) -> None:
+async def suffer(
+    choose: Callable[[Faults], Fault], count: int, seed: int, *, http2: bool = False
+) -> None:
     """Send requests over failing connections: none gets another's answer, and all is given back."""
     dice = random.Random(seed)  # noqa: S311  no secret
     seen = Seen()
@@ -81,9 +88,10 @@ async def suffer(choose: Callable[[Faults], Fault], count: int, seed: int) -> No
     link.choose = lambda: choose(faults)
     try:
         async with running(SETUP, upstream_port=link.port) as scene:
-            clients = EchoClients(scene.process.port, seed, Habits(abort_share=0.03))
+            habits = Habits(abort_share=0.03, http2=http2)
+            clients = EchoClients(scene.process.port, seed, habits)
             async with asyncio.timeout(LIMIT_S):
-                await clients.run(count, CLIENTS)
+                await clients.run(count, HTTP2_CLIENTS if http2 else CLIENTS)
             link.choose = lambda: GOOD
             await until(lambda: not scene.process.server.connection_count)
 
@@ -120,6 +128,12 @@ async def test_fault(choose: Callable[[Faults], Fault]) -> None:
 async def test_random_faults(seed: int) -> None:
     """Under all of them at random answers keep to their requests, and all is given back."""
     await suffer(Faults.anything, RANDOM_REQUESTS, seed)
+
+
+@on_uvloop
+async def test_random_faults_over_http2() -> None:
+    """Under all of them streams keep their answers, and all is given back."""
+    await suffer(Faults.anything, RANDOM_REQUESTS // 2, seed=3, http2=True)
 
 
 @pytest.mark.parametrize("fails", [FaultyLink.refuse, FaultyLink.swallow])
@@ -181,7 +195,7 @@ async def test_lost_connections_are_forgotten(tmp_path: Path) -> None:
         before = connections()  # that a failed test's traceback still holds
         gc.disable()
         try:
-            habits = Habits(abort_share=0.3, tls=[lambda: context])
+            habits = Habits(abort_share=0.3, tls=[context])
             await EchoClients(scene.process.port, 1, habits).run(200, 1)
             await use_tunnel(scene.process.port, context)
             await until(lambda: not scene.process.server.connection_count)

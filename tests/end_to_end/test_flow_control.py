@@ -17,6 +17,7 @@ from tests.end_to_end.scene import (
     Scene,
     Setup,
     on_uvloop,
+    over_both_protocols,
     running,
     until,
 )
@@ -51,6 +52,7 @@ async def expect_free_seat(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("objects", [NARROW, REJECTING], ids=["queue", "reject"])
+@over_both_protocols
 @on_uvloop
 async def test_observing_neither_delays_nor_rejects(objects: str) -> None:
     """All requests are at the origin at once; what would have become of them is counted."""
@@ -70,6 +72,7 @@ async def test_observing_neither_delays_nor_rejects(objects: str) -> None:
         assert 1 + waiting == queue_set.dispatched_total
 
 
+@over_both_protocols
 @on_uvloop
 async def test_requests_wait_for_seats() -> None:
     """With one seat the origin has one request at a time, in the order of their arrival."""
@@ -91,6 +94,7 @@ async def test_requests_wait_for_seats() -> None:
 
 
 @pytest.mark.parametrize("objects", [NARROW, REJECTING], ids=["queue-full", "concurrency-limit"])
+@over_both_protocols
 @on_uvloop
 async def test_a_rejection(objects: str) -> None:
     """What does not fit gets Kubernetes' 429, and its connection goes on."""
@@ -118,6 +122,7 @@ async def test_a_rejection(objects: str) -> None:
         assert hold.arrival.peer in scene.origin.ended
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_rejected_head_request() -> None:
     """A 429 to HEAD has no body, so that the next answer is not taken for it."""
@@ -133,6 +138,7 @@ async def test_a_rejected_head_request() -> None:
         assert 200 == (await client.read_answer()).status
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_rejected_body_is_thrown_away() -> None:
     """The body of a rejected request reaches nobody, and the next request is understood."""
@@ -152,6 +158,7 @@ async def test_a_rejected_body_is_thrown_away() -> None:
         assert 200 == (await client.read_answer()).status
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_watch_gives_its_seat_back_at_the_bookmark() -> None:
     """A watch that asked for initial events keeps its seat up to the bookmark that ends them."""
@@ -191,6 +198,7 @@ async def test_a_watch_gives_its_seat_back_at_the_bookmark() -> None:
         pytest.param(WATCH_LIST, STREAM + chunk(BOOKMARK), watching(), id="bookmark"),
     ],
 )
+@over_both_protocols
 @on_uvloop
 async def test_a_watch_gives_its_seat_back(request_: bytes, answer: bytes, setup: Setup) -> None:
     """A silence after the head, or the limit, ends the initial events; then the seat is free."""
@@ -205,6 +213,7 @@ async def test_a_watch_gives_its_seat_back(request_: bytes, answer: bytes, setup
         assert 200 == (await hold.client.read_answer()).status
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_watch_that_ends_early_gives_its_seat_back_once() -> None:
     """A watch that fails, or that ends within its initial events, frees its seat at its end."""
@@ -229,6 +238,7 @@ def estimates(scene: Scene) -> list[tuple[int, int]]:
     ]
 
 
+@over_both_protocols
 @on_uvloop
 async def test_large_lists_cost_more() -> None:
     """After a LIST of 1 MB the next one of its kind needs the seats of 1 MB, others do not."""
@@ -248,6 +258,7 @@ async def test_large_lists_cost_more() -> None:
         assert [[(1, 0)], [(10, 0)], [(1, 0)], [(1, 0)], [(1, 0)]] == found
 
 
+@over_both_protocols
 @on_uvloop
 async def test_watched_writes_cost_more() -> None:
     """A write that many open watches hear of keeps final seats; ended watches count no more."""
@@ -265,7 +276,7 @@ async def test_watched_writes_cost_more() -> None:
             found.append(estimates(scene))
             await hold.end()
             for watch in watches:
-                watch.client.close()
+                await watch.client.leave()
             await until(lambda: scene.process.cluster.counters.client_aborts == len(watches))
 
         assert [[(1, 2)], [(1, 0)]] == found

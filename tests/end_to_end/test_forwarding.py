@@ -6,7 +6,16 @@ import pytest
 
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.api.flowcontrol.types import kind_of, stable_uid
-from tests.end_to_end.scene import NARROW, OK, TRUSTED, Setup, on_uvloop, running
+from tests.end_to_end.http2_peer import HTTP1, HTTP2
+from tests.end_to_end.scene import (
+    NARROW,
+    OK,
+    TRUSTED,
+    Setup,
+    on_uvloop,
+    over_both_protocols,
+    running,
+)
 
 FLOW_SCHEMA_UID = b"x-kubernetes-pf-flowschema-uid"
 PRIORITY_LEVEL_UID = b"x-kubernetes-pf-prioritylevel-uid"
@@ -89,6 +98,7 @@ async def test_hop_by_hop_fields_of_a_request() -> None:
         }
 
 
+@over_both_protocols
 @on_uvloop
 async def test_hop_by_hop_fields_of_an_answer() -> None:
     """The same of an answer, and the flow control of the origin gives way to the proxy's."""
@@ -111,7 +121,7 @@ async def test_hop_by_hop_fields_of_an_answer() -> None:
 
 
 @on_uvloop
-async def test_who_forwarded() -> None:
+async def test_who_forwarded(protocol: str) -> None:
     """Via is added both ways; X-Forwarded-For gets the client's address behind earlier ones."""
     async with running() as scene:
         got, answer = await scene.exchange(
@@ -120,13 +130,15 @@ async def test_who_forwarded() -> None:
         )
 
         assert b"1.2.3.4, 5.6.7.8, 127.0.0.1" == got.value(b"x-forwarded-for")
-        assert [b"1.0 other", b"1.1 apfproxy"] == got.values(b"via")
+        version = {HTTP1: b"1.1", HTTP2: b"2.0"}[protocol]
+        assert [b"1.0 other", version + b" apfproxy"] == got.values(b"via")
         assert [b"1.1 theirs", b"1.1 apfproxy"] == answer.values(b"via")
 
 
 @pytest.mark.parametrize(
     ("source", "expected"), [("127.0.0.1", b"http"), (TRUSTED, b"https")], ids=["any", "trusted"]
 )
+@over_both_protocols
 @on_uvloop
 async def test_the_scheme(source: str, expected: bytes) -> None:
     """X-Forwarded-Proto says how the client came, and only a trusted one may say it itself."""
@@ -152,6 +164,7 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
+@over_both_protocols
 @on_uvloop
 async def test_nobody_makes_up_an_identity(name: bytes) -> None:
     """No spelling of an identity header passes from a client that is not trusted with them."""
@@ -162,6 +175,7 @@ async def test_nobody_makes_up_an_identity(name: bytes) -> None:
         assert UNKNOWN == answer.value(FLOW_SCHEMA_UID)
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_trusted_client_says_who_asks() -> None:
     """Its identity headers decide the class and go on to the origin; odd spellings do not."""
@@ -195,6 +209,7 @@ async def test_a_trusted_client_says_who_asks() -> None:
         pytest.param([b"X-Remote-Group: dev"], "UNKNOWN", id="a-group-without-a-user"),
     ],
 )
+@over_both_protocols
 @on_uvloop
 async def test_groups_of_a_trusted_client(lines: list[bytes], expected: str) -> None:
     """Who is named is authenticated, who is not is anonymous, also from a trusted address."""
@@ -206,6 +221,7 @@ async def test_groups_of_a_trusted_client(lines: list[bytes], expected: str) -> 
         )
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_nominated_identity_is_refused() -> None:
     """A client behind a front proxy could otherwise have a part of its identity taken out."""
@@ -260,6 +276,7 @@ async def test_stable_uids() -> None:
     assert {(uids["FlowSchema", "probes"], uids["PriorityLevelConfiguration", "exempt"])} == found
 
 
+@over_both_protocols
 @on_uvloop
 async def test_every_answer_names_its_class() -> None:
     """The headers are on answers of the origin and on 502 and 429 of the proxy."""

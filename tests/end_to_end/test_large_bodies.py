@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.scene import Setup, on_uvloop, running
+from tests.end_to_end.scene import Setup, on_uvloop, over_both_protocols, running
 
 if TYPE_CHECKING:
     from tests.end_to_end.peer import Peer
@@ -59,6 +59,7 @@ async def read_body(peer: Peer, *, is_chunked: bool) -> bytes:
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
+@over_both_protocols
 @on_uvloop
 async def test_answers(*, is_chunked: bool) -> None:
     """Each client gets its own answer, while the proxy reads those of others."""

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.end_to_end.peer import Message, Peer
-from tests.end_to_end.scene import GATHERED_BYTES, GET, NARROW, OK, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import (
+    GATHERED_BYTES,
+    GET,
+    NARROW,
+    OK,
+    Setup,
+    on_uvloop,
+    over_both_protocols,
+    running,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +40,7 @@ BAD_GATEWAY = ("Status", "v1", "Failure", "InternalError", 502)
 TIMEOUT = ("Status", "v1", "Failure", "Timeout", 504)
 
 
+@over_both_protocols
 @on_uvloop
 async def test_connections_are_used_again() -> None:
     """Clients one after the other share one connection to the origin."""
@@ -41,6 +52,7 @@ async def test_connections_are_used_again() -> None:
         assert 1 == scene.process.cluster.served.pool.idle_count
 
 
+@over_both_protocols
 @on_uvloop
 async def test_connections_are_bounded() -> None:
     """Requests that find all connections busy wait for one, in their order."""
@@ -64,6 +76,7 @@ async def test_connections_are_bounded() -> None:
         assert 2 == len(scene.origin.peers)
 
 
+@over_both_protocols
 @on_uvloop
 async def test_idle_connections_are_closed() -> None:
     """A connection to the origin that has been idle for the limit is closed."""
@@ -76,6 +89,7 @@ async def test_idle_connections_are_closed() -> None:
         assert 2 == len(scene.origin.peers)
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_connection_that_says_something_unasked_is_closed() -> None:
     """Bytes on an idle connection never become the answer to the next request."""
@@ -88,6 +102,7 @@ async def test_a_connection_that_says_something_unasked_is_closed() -> None:
         assert (b"ok", 2) == (answer.body, len(scene.origin.peers))
 
 
+@over_both_protocols
 @on_uvloop
 async def test_more_than_was_announced_is_not_passed_on() -> None:
     """What follows an answer's end reaches nobody, and its connection is not used again."""
@@ -98,6 +113,7 @@ async def test_more_than_was_announced_is_not_passed_on() -> None:
         assert (b"ok", b"ok", 2) == (first.body, second.body, len(scene.origin.peers))
 
 
+@over_both_protocols
 @on_uvloop
 async def test_an_origin_that_closes_is_not_used_again() -> None:
     """`Connection: close` and HTTP/1.0 answers end a connection to the origin, not the client's."""
@@ -120,6 +136,7 @@ async def test_an_origin_that_closes_is_not_used_again() -> None:
         assert 2 == len(scene.origin.peers)
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_stale_connection_is_retried_once() -> None:
     """A request without a body that a kept connection never answered is sent once more."""
@@ -138,6 +155,7 @@ async def test_a_stale_connection_is_retried_once() -> None:
         assert 1 == scene.process.cluster.counters.upstream_retries
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_second_failure_is_not_retried() -> None:
     """The second connection that breaks ends the request."""
@@ -170,6 +188,7 @@ async def test_a_second_failure_is_not_retried() -> None:
         pytest.param(GET, b"HTTP/1.1 103 Early Hints\r\n\r\n", True, id="an-interim-answer"),
     ],
 )
+@over_both_protocols
 @on_uvloop
 async def test_what_is_not_retried(request_: bytes, said: bytes, is_kept: bool) -> None:
     """Anything else that breaks is a 502, since the origin may have acted on it."""
@@ -189,6 +208,7 @@ async def test_what_is_not_retried(request_: bytes, said: bytes, is_kept: bool) 
         assert (1, True) == (len(scene.origin.peers), scene.origin.is_quiet)
 
 
+@over_both_protocols
 @on_uvloop
 async def test_connect_refused() -> None:
     """An origin that refuses connections is a 502, and the client's connection goes on."""
@@ -214,6 +234,7 @@ def deaf_port() -> Iterator[int]:
             yield listener.getsockname()[1]
 
 
+@over_both_protocols
 @on_uvloop
 async def test_no_connection_in_time(deaf_port: int) -> None:
     """An origin that does not take a connection in time is a 504."""
@@ -225,6 +246,7 @@ async def test_no_connection_in_time(deaf_port: int) -> None:
         assert "no connection to the origin within 0.02 s" in answer.body.decode()
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_client_that_leaves_before_there_is_a_connection(deaf_port: int) -> None:
     """Its request no longer waits for one, and the proxy can stop at once."""
@@ -232,7 +254,7 @@ async def test_a_client_that_leaves_before_there_is_a_connection(deaf_port: int)
         client = await scene.ask(GET)
         pool = scene.process.cluster.served.pool
         await until(lambda: pool.waiting_count)
-        client.close()
+        await client.leave()
         await until(lambda: not pool.waiting_count)
 
 
@@ -251,6 +273,7 @@ async def test_a_client_that_leaves_before_there_is_a_connection(deaf_port: int)
         pytest.param(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 300_000, id="an-endless-head"),
     ],
 )
+@over_both_protocols
 @on_uvloop
 async def test_an_answer_that_cannot_be_passed_on(answer: bytes) -> None:
     """An answer that is malformed in its head is a 502, and its connection is closed."""
@@ -269,6 +292,7 @@ async def test_an_answer_that_cannot_be_passed_on(answer: bytes) -> None:
         pytest.param(b"Transfer-Encoding: chunked", b"7\r\npartial\r\n", b"zz\r\n", id="malformed"),
     ],
 )
+@over_both_protocols
 @on_uvloop
 async def test_an_answer_that_breaks_off(framing: bytes, body: bytes, end: bytes | None) -> None:
     """The client gets what there is, and its connection ends so that it can tell."""
@@ -286,6 +310,7 @@ async def test_an_answer_that_breaks_off(framing: bytes, body: bytes, end: bytes
         assert got.endswith(body)
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_client_that_leaves_cancels_its_request() -> None:
     """The origin's connection is ended, the seats are free, before an answer and during one."""
@@ -295,7 +320,7 @@ async def test_a_client_that_leaves_cancels_its_request() -> None:
             hold = await scene.take_seat()
             await scene.deliver_answer(hold.arrival.peer, answer)
             assert 1 == queue_set.seats_in_use
-            hold.client.close()
+            await hold.client.leave()
             await until(lambda: not queue_set.requests_executing)
             await until(lambda: scene.origin.ended == scene.origin.peers)
 
@@ -303,6 +328,7 @@ async def test_a_client_that_leaves_cancels_its_request() -> None:
 
 
 @pytest.mark.parametrize("leave", [Peer.close, Peer.reset, Peer.end_sending])
+@over_both_protocols
 @on_uvloop
 async def test_a_queued_client_that_leaves_frees_its_place(leave: Callable[[Peer], None]) -> None:
     """Its request is never sent, and the next in line goes on."""
@@ -324,6 +350,7 @@ async def test_a_queued_client_that_leaves_frees_its_place(leave: Callable[[Peer
         assert 1 == queue_set.cancelled_total
 
 
+@over_both_protocols
 @on_uvloop
 async def test_a_client_that_leaves_in_its_body() -> None:
     """A request that will never be whole is not completed at the origin."""
@@ -335,11 +362,12 @@ async def test_a_client_that_leaves_in_its_body() -> None:
         origin = await scene.origin.next_connection()
         await origin.read_head()
         await origin.read_exactly(GATHERED_BYTES)
-        client.close()
+        await client.leave()
 
         assert await origin.is_at_end()
 
 
+@over_both_protocols
 @on_uvloop
 async def test_an_origin_that_resets() -> None:
     """A reset instead of an answer is a 502."""

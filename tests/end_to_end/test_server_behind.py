@@ -22,7 +22,7 @@ from apfproxy.settings import (
     UpstreamTlsSettings,
 )
 from loadtest.certificates import Authority
-from tests.end_to_end.scene import on_uvloop, until
+from tests.end_to_end.scene import on_uvloop, over_both_protocols, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -94,6 +94,7 @@ class Client:
 
 
 @pytest.mark.parametrize("is_needed", [False, True])
+@over_both_protocols
 @on_uvloop
 async def test_server_that_dies_and_comes_back(is_needed: bool) -> None:
     """With requests and without: by its death, and by its return."""
@@ -140,6 +141,7 @@ async def test_server_that_dies_and_comes_back(is_needed: bool) -> None:
     assert '\napfproxy_upstream_failures_total{reason="connect"} 1.0\n' in metrics
 
 
+@over_both_protocols
 @on_uvloop
 async def test_ca_that_does_not_fit(tmp_path: Path) -> None:
     """It is seen from the start, before anybody asks for anything, with the setting."""

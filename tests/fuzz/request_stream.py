@@ -166,7 +166,7 @@ class Play:
         if not request.is_whole:
             return False
         assert request.end == len(raw), ("more than one request", raw)
-        _check_by_llhttp(raw, request)
+        check_by_llhttp(raw, request)
         origin.take()
         number = len(self.forwarded)
         self.forwarded.append(request)
@@ -312,7 +312,7 @@ class _Counted:
         self.messages += 1
 
 
-def _check_by_llhttp(raw: bytes, request: Message) -> None:
+def check_by_llhttp(raw: bytes, request: Message) -> None:
     """The other reader finds the same."""
     found = _Counted()
     parser = httptools.HttpRequestParser(found)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CORPUS = Path(__file__).parent / "corpus"
-NAMES = ("request_stream", "answer_stream", "chunked_body", "attributes")
+NAMES = ("request_stream", "answer_stream", "chunked_body", "attributes", "frame_stream")
 
 
 class Target(Protocol):

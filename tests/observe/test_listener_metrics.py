@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.observe.listener_metrics import listener_families, unrouted_families
-from apfproxy.proxy.counters import ListenerCounters, Refusal
+from apfproxy.proxy.counters import Flood, GoAway, ListenerCounters, Refusal, ResetBy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +30,24 @@ def test_listener() -> None:
 
     assert 3 == found["apfproxy_downstream_connections",]
     assert 2 == found["apfproxy_connections_refused_total", "memory"]
+
+
+def test_http2() -> None:
+    """Connections, streams and requests; every reason is there from the start."""
+    counters = ListenerCounters()
+    counters.http2.connections_open, counters.http2.streams_open = 2, 30
+    counters.http2.connections, counters.http2.requests = 5, 70
+    counters.http2.resets[ResetBy.PROXY] = 3
+    counters.http2.goaways[GoAway.DRAIN] = 1
+    found = samples(listener_families(counters))
+
+    assert 2 == found["apfproxy_http2_connections",]
+    assert 30 == found["apfproxy_http2_streams",]
+    assert 5 == found["apfproxy_http2_connections_accepted_total",]
+    assert 70 == found["apfproxy_http2_requests_total",]
+    assert 3 == found["apfproxy_http2_resets_total", "proxy"]
+    assert 1 == found["apfproxy_http2_goaways_total", "drain"]
+    assert [0] * len(Flood) == [found["apfproxy_http2_floods_total", kind] for kind in Flood]
 
 
 def test_unrouted() -> None:

@@ -13,6 +13,7 @@ from apfproxy.observe.process_metrics import (
     certificate_families,
     fault_families,
     health_families,
+    trace_families,
     upstream_families,
 )
 from tests.virtual_clock import VirtualClock
@@ -92,6 +93,26 @@ def test_health() -> None:
         ("apfproxy_healthcheck", {"name": "store"}, 0),
     ] == failing
     assert [1, 1, 1] == [value for _, _, value in values()]
+
+
+class Traces:
+    """Traces on their way to a collector."""
+
+    exported, failed, dropped, queued = 5, 4, 3, 2
+
+
+def test_traces() -> None:
+    """What became of them, and how many wait."""
+    assert [
+        ("apfproxy_traces_total", {"result": "exported"}, 5),
+        ("apfproxy_traces_total", {"result": "failed"}, 4),
+        ("apfproxy_traces_total", {"result": "dropped"}, 3),
+        ("apfproxy_traces_queued", {}, 2),
+    ] == [
+        (sample.name, sample.labels, sample.value)
+        for family in trace_families(Traces())
+        for sample in family.samples
+    ]
 
 
 class Certificates:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apfproxy.observe.recent_refusals import RecentRefusals
-from apfproxy.proxy.counters import ProxyCounters, Refusal
+from apfproxy.proxy.counters import Flood, ProxyCounters, Refusal
 
 S = 1_000_000_000
 
@@ -16,10 +16,12 @@ def test_rates() -> None:
     for code in (401, 401, 400, 429, 502, 200):
         counters.count_own(code)
     counters.listener.connections_refused[Refusal.CONNECTIONS] += 3
+    counters.listener.http2.floods[Flood.RESETS] += 1
     refusals.look(2 * S)
 
-    assert {"connections": 1.5, "401": 1.0, "400": 0.5} == refusals.per_s()
-    assert "<RecentRefusals: {'connections': 1.5, '401': 1.0, '400': 0.5}>" == repr(refusals)
+    expected = {"connections": 1.5, "flood-of-resets": 0.5, "401": 1.0, "400": 0.5}
+    assert expected == refusals.per_s()
+    assert f"<RecentRefusals: {expected}>" == repr(refusals)
 
 
 def test_what_is_long_ago() -> None:

@@ -494,6 +494,12 @@ def test_worst_first() -> None:
             "the proxy refuses 0.2 connections/s: as many are open as may be",
             id="connections",
         ),
+        pytest.param(
+            state(proxy=proxy(refusedPerSecond={"flood-of-window-updates": 3.0})),
+            "warning",
+            "the proxy ends 3 HTTP/2 connections/s that flood it with window updates",
+            id="floods",
+        ),
     ],
 )
 def test_what_no_level_tells(judged: dict[str, Any], severity: str, expected: str) -> None:

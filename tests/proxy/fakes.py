@@ -30,6 +30,7 @@ from apfproxy.proxy.pool import Pool
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.proxy.targets import Targets
+from apfproxy.proxy.tracing import Tracer
 from apfproxy.settings import (
     ENFORCE,
     KUBERNETES_API,
@@ -40,6 +41,7 @@ from apfproxy.settings import (
     DownstreamSettings,
     FlowControlSettings,
     Settings,
+    TracingSettings,
     UpstreamSettings,
 )
 from apfproxy.tasks import spawn
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
 
+    from apfproxy.proxy.tracing import RequestTrace
     from apfproxy.proxy.upstream import UpstreamConnection
     from apfproxy.simulation.virtual_clock import VirtualTimer
 
@@ -309,6 +312,7 @@ class Bench:
         seats: Of the level that queues.
         connecting: Tasks of the pool that open connections; `connect` finishes them.
         log_lines: Of the access log, if there is one.
+        traces: Of requests that are over, if any are traced.
         identifying: Tasks that find out who asks; `run_tasks` lets them go on.
         origins: Transports of connections to the origin, in the order in which they came up.
     """
@@ -326,6 +330,7 @@ class Bench:
         enforcement: str = ENFORCE,
         preset: str = KUBERNETES_API,
         access_log: AccessLogSettings | None = None,
+        tracing: TracingSettings | None = None,
     ) -> None:
         # Of two benches at once the one that ends last would leave its `spawn` to all other tests.
         assert spawn is vars(pool_module)["spawn"], "another bench has not ended"
@@ -377,6 +382,9 @@ class Bench:
             self.context.access_log = RequestLog(
                 access_log, self.clock, lambda data, _: self.log_lines.extend(data.splitlines())
             )
+        self.traces: list[RequestTrace] = []
+        if tracing is not None:
+            self.context.tracer = Tracer(tracing, self.traces.append)
         self.context.in_force = replace(
             self.context.in_force, gathered_body_bytes=gathered_body_bytes
         )

@@ -90,10 +90,13 @@ def test_clients_of_different_kinds_share_nothing() -> None:
     """A head of one is none of another, though its bytes are the same."""
     with identified() as bench:
         heads = [
-            bench.context.client_kinds.heads_of(address, certificate, is_tls=is_tls)
+            bench.context.client_kinds.heads_of(
+                address, certificate, is_tls=is_tls, is_http2=is_http2
+            )
             for address in ("10.0.0.1", "10.1.0.1")
             for certificate in (None, *CERTIFICATES)
             for is_tls in (False, True)
+            for is_http2 in (False, True)
         ]
         found = [each.read(GET, []) for _ in range(2) for each in heads]
 

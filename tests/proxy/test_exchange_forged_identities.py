@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
+from tests.end_to_end.http2_peer import HTTP2, PROTOCOLS
 from tests.proxy.fakes import status
+from tests.proxy.spoken import BOTH_SPOKEN, client_of
 from tests.proxy.test_exchange_identification import Known, Tls, get
 
 if TYPE_CHECKING:
@@ -19,11 +22,12 @@ if TYPE_CHECKING:
 @pytest.fixture
 def bench() -> Iterator[Known]:
     """A data plane that says to the origin who asks."""
-    with Known() as result:
+    with Known(downstream=BOTH_SPOKEN) as result:
         yield result
 
 
 SPELLINGS = st.sampled_from(["-", "_", ".", "~", "!"])
+NOMINATES = re.compile(rb"^Connection:", re.MULTILINE)
 CLAIM_NAMES = (
     "X-Remote-User",
     "X-Remote-Group",
@@ -47,14 +51,20 @@ def forged(draw: st.DrawFn, names: Sequence[str] = CLAIM_NAMES) -> bytes:
 
 @given(lines=st.lists(forged(), min_size=1, max_size=3), is_tls=st.booleans())
 @pytest.mark.parametrize("assertion", [PASS_THROUGH, FRONT_PROXY])
-def test_no_spelling_forges_an_identity(assertion: str, lines: list[bytes], is_tls: bool) -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_no_spelling_forges_an_identity(
+    protocol: str, assertion: str, lines: list[bytes], is_tls: bool
+) -> None:
     """Of a client that is no front proxy nothing gets through that an origin could believe."""
-    with Known(assertion) as bench:
-        client = bench.client(tls=Tls(b"alice") if is_tls else None)
+    with Known(assertion, BOTH_SPOKEN) as bench:
+        client = client_of(bench, protocol, Tls(b"alice") if is_tls else None)
         bench.send(client, get("quick", *lines))
         sent = bench.origins[0].take().lower()
         assert b"forged" not in sent
-        if assertion == FRONT_PROXY:
+        is_malformed = protocol == HTTP2 and NOMINATES.search(b"".join(lines))
+        if is_malformed:
+            assert (b"", b"400") == (sent, status(client.take()))
+        elif assertion == FRONT_PROXY:
             assert 1 == sent.count(b"x-remote-user: " + (b"alice" if is_tls else b"quick"))
         bench.end(client)
         bench.assert_at_rest()
@@ -67,10 +77,12 @@ def test_no_spelling_forges_an_identity(assertion: str, lines: list[bytes], is_t
         max_size=3,
     )
 )
-def test_no_spelling_borrows_the_rights_of_the_proxy(lines: list[bytes]) -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_no_spelling_borrows_the_rights_of_the_proxy(protocol: str, lines: list[bytes]) -> None:
     """Where the proxy impersonates, nobody else does so in its name."""
-    with Known(IMPERSONATE) as bench:
-        client = bench.ask(get("quick", *lines))
+    with Known(IMPERSONATE, BOTH_SPOKEN) as bench:
+        client = client_of(bench, protocol)
+        bench.send(client, get("quick", *lines))
         sent = bench.origins[0].take().lower()
         assert b"forged" not in sent
         if sent:
@@ -98,19 +110,22 @@ def test_no_spelling_borrows_the_rights_of_the_proxy(lines: list[bytes]) -> None
         pytest.param(get("quick", b"Impersonate-User: \xff\r\n"), id="no-text"),
     ],
 )
-def test_malformed_identities(bench: Known, request_: bytes) -> None:
-    """What parsers read differently is refused, and its connection closed."""
-    client = bench.ask(request_)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_malformed_identities(bench: Known, protocol: str, request_: bytes) -> None:
+    """What parsers read differently is refused, and its connection closed, or its stream."""
+    client = client_of(bench, protocol)
+    bench.send(client, request_)
     answer = client.take()
 
     assert b"400" == status(answer)
-    assert b"\r\nConnection: close\r\n" in answer
+    assert protocol == HTTP2 or b"\r\nConnection: close\r\n" in answer
     assert b"" == bench.origins[0].take()
     bench.end(client)
     bench.assert_at_rest()
 
 
-def test_trailers_claim_nothing(bench: Known) -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_trailers_claim_nothing(bench: Known, protocol: str) -> None:
     """No trailer says who asks, in whatever spelling."""
     head = get("quick", b"Transfer-Encoding: chunked\r\n").replace(b"GET", b"POST", 1)
     trailers = (
@@ -118,10 +133,11 @@ def test_trailers_claim_nothing(bench: Known) -> None:
         b"X-My-User: forged\r\nX_MY_USER: forged\r\nAuthorization: forged\r\n"
         b"X.Remote.Extra-a: forged\r\nA: kept\r\n"
     )
-    client = bench.ask(head + b"0\r\n" + trailers + b"\r\n")
+    client = client_of(bench, protocol)
+    bench.send(client, head + b"0\r\n" + trailers + b"\r\n")
     sent = bench.origins[0].take()
 
-    assert sent.endswith(b"0\r\nA: kept\r\n\r\n")
+    assert sent.lower().endswith(b"0\r\na: kept\r\n\r\n")
     assert b"forged" not in sent
     bench.end(client)
     bench.assert_at_rest()

@@ -12,6 +12,7 @@ import pytest
 from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.settings import AccessLogSettings
 from tests.proxy.fakes import GET, OK, Bench, FakeTransport
+from tests.proxy.http2.peer import CLEARTEXT, Http2Peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,6 +102,19 @@ def test_long_audit_id(bench: Bench) -> None:
 
     assert ["i" * 64] == [line["auditId"] for line in logged(bench)]
     assert b"Audit-Id: %b\r\n" % long in client.take()
+
+
+def test_protocols() -> None:
+    """A line says what the client speaks."""
+    with Bench(access_log=LOG, downstream=CLEARTEXT) as bench:
+        bench.ask(GET.replace(b"1.1", b"1.0"))
+        bench.send(bench.origins[0], OK)
+        bench.ask(GET)
+        bench.send(bench.origins[0], OK)
+        Http2Peer(bench).ask()
+        bench.send(bench.origins[0], OK)
+
+        assert ["HTTP/1.0", "HTTP/1.1", "HTTP/2.0"] == [line["protocol"] for line in logged(bench)]
 
 
 @pytest.mark.parametrize("settings", [None, replace(LOG, audit_ids=False)], ids=["no-log", "off"])

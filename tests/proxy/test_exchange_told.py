@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.proxy.identification import NO_IDENTIFICATION
-from apfproxy.settings import OBSERVE, DownstreamSettings, ExplainAnswersSettings
+from apfproxy.settings import OBSERVE, AudienceSettings, DownstreamSettings
 from tests.proxy.fakes import GET, OK, Bench, FakeTransport, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-EVERYBODY = ExplainAnswersSettings(users=("*",))
+EVERYBODY = AudienceSettings(users=("*",))
 REFUSING = b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
 FIELD = re.compile(rb"^X-Apfproxy-([^:]*): (.*)\r$", re.MULTILINE)
 
@@ -107,7 +107,7 @@ def test_observed() -> None:
 @pytest.mark.parametrize("groups", [("system:authenticated",), ("system:unauthenticated",)])
 def test_groups(groups: tuple[str, ...]) -> None:
     """Those who are not named are told nothing but the UIDs."""
-    downstream = DownstreamSettings(explain_answers_to=ExplainAnswersSettings(groups=groups))
+    downstream = DownstreamSettings(explain_answers_to=AudienceSettings(groups=groups))
     with Bench(downstream=downstream) as bench:
         client = bench.client()
         answers = []
@@ -126,7 +126,7 @@ def test_reload(bench: Bench) -> None:
     client = bench.client()
     found = []
     for users in ((), ("*",), ()):
-        explained = ExplainAnswersSettings(users=users)
+        explained = AudienceSettings(users=users)
         downstream = replace(bench.settings.downstream, explain_answers_to=explained)
         settings = replace(bench.settings, downstream=downstream)
         bench.context.configure(settings, NO_IDENTIFICATION)

@@ -149,7 +149,8 @@ def test_host(
     """The client's Host goes on, unless the settings say another or it has none."""
     found = read(*lines, hosts=OriginHosts(b"origin:80", always), is_http_10=is_http_10)
 
-    assert b"Host: %b\r\n" % forwarded + END == found.forward
+    end = END.replace(b"1.1", b"1.0") if is_http_10 else END
+    assert b"Host: %b\r\n" % forwarded + end == found.forward
     assert host == found.host
 
 
@@ -181,6 +182,26 @@ def test_framing(lines: Lines, framing: int, body_bytes: int, forwarded: bytes) 
 
     assert (framing, body_bytes) == (found.framing, found.body_bytes)
     assert b"Host: h\r\n" + forwarded + END == found.forward
+
+
+@pytest.mark.parametrize(
+    ("is_http_10", "is_http2", "protocol", "version"),
+    [
+        pytest.param(True, False, "HTTP/1.0", b"1.0", id="1.0"),
+        pytest.param(False, False, "HTTP/1.1", b"1.1", id="1.1"),
+        pytest.param(False, True, "HTTP/2.0", b"2.0", id="2"),
+    ],
+)
+@pytest.mark.parametrize("section", [b"", b"Host: h\r\n"], ids=["anew", "verbatim"])
+def test_protocol(
+    is_http_10: bool, is_http2: bool, protocol: str, version: bytes, section: bytes
+) -> None:
+    """The server learns from Via how the request came."""
+    rules = FieldRules(HOSTS, NAMES, is_http2=is_http2)
+    found = read_fields([HOST], rules, section, is_http_10=is_http_10)
+
+    assert protocol == found.protocol
+    assert b"Via: %b apfproxy\r\nX-Forwarded-For: " % version in found.forward
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,8 @@ def test_what_is_no_request() -> None:
 
     assert {
         "time": "2027-01-15T08:00:00.000000Z",
-        **dict.fromkeys(("user", "groups", "userAgent", "verb", "method", "path")),
+        **dict.fromkeys(("user", "groups", "userAgent", "protocol")),
+        **dict.fromkeys(("verb", "method", "path")),
         **dict.fromkeys(("flowSchema", "priorityLevel", "flow", "upstreamStatus")),
         "seats": 0,
         "waitSeconds": 0.0,

@@ -6,7 +6,7 @@ import pytest
 
 from apfproxy.proxy.told import Audience
 from apfproxy.request.user import ANONYMOUS, User
-from apfproxy.settings import ExplainAnswersSettings
+from apfproxy.settings import AudienceSettings
 
 ANN = User("ann", ("dev", "system:authenticated"))
 
@@ -25,7 +25,7 @@ ANN = User("ann", ("dev", "system:authenticated"))
 )
 def test_audience(users: tuple[str, ...], groups: tuple[str, ...], told: list[bool]) -> None:
     """Users and groups are named; `*` stands for every user."""
-    audience = Audience(ExplainAnswersSettings(users=users, groups=groups))
+    audience = Audience(AudienceSettings(users=users, groups=groups))
 
     assert told == [audience.has(ANN), audience.has(ANONYMOUS)]
     assert (not users and not groups) == audience.is_empty

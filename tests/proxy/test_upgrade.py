@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from base64 import urlsafe_b64encode
 
@@ -13,6 +14,8 @@ from apfproxy.proxy.upgrade import (
     BEARER_PREFIX,
     Offer,
     bearer_token,
+    check_accept,
+    check_declined,
     elements,
     honoured,
     offered,
@@ -228,6 +231,38 @@ def test_answers_that_nobody_asked_for(head: bytes, offer: Offer | None, reason:
     """They are failures of the origin."""
     with pytest.raises(ResponseError, match=re.escape(reason)):
         switched(head, offer)
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_believed"),
+    [
+        (b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n", True),
+        (b"sec-websocket-accept:s3pPLMBiTxaQ9kYGzzhZRbK+xOo= \r\n", True),
+        (b"Sec-WebSocket-Accept: S3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n", False),
+        (b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" * 2, False),
+        (b"", False),
+    ],
+)
+def test_proof_that_the_key_was_read(lines: bytes, *, is_believed: bool) -> None:
+    """The example of RFC 6455, section 1.3, once; anything else is no answer to the handshake."""
+    offer = Offer((b"websocket",), keys=(b"dGhlIHNhbXBsZSBub25jZQ==",))
+    head = b"HTTP/1.1 101 Switching Protocols\r\nA: b\r\n" + lines + b"\r\n"
+    if is_believed:
+        check_accept(head, offer)
+    else:
+        with pytest.raises(ResponseError, match="Sec-WebSocket-Accept is not"):
+            check_accept(head, offer)
+
+
+@pytest.mark.parametrize(
+    ("status", "of_upgrade", "of_connect"),
+    [(200, True, False), (204, True, False), (302, False, False), (403, True, True)],
+)
+def test_other_answers(status: int, *, of_upgrade: bool, of_connect: bool) -> None:
+    """No redirect is passed on, and no success to who would take it for a tunnel."""
+    for is_connect, is_passed in ((False, of_upgrade), (True, of_connect)):
+        with contextlib.nullcontext() if is_passed else pytest.raises(ResponseError):
+            check_declined(status, is_connect=is_connect)
 
 
 def test_lines_of_the_answer() -> None:

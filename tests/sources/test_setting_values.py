@@ -12,6 +12,7 @@ from apfproxy.settings import Address
 from apfproxy.sources.setting_values import (
     format_duration,
     parse_address,
+    parse_collector_url,
     parse_dns_origin,
     parse_duration,
     parse_header_name,
@@ -231,6 +232,30 @@ def test_url_of_no_host() -> None:
     """A page's host is a name, or an address."""
     with pytest.raises(ValueError, match=r"a host name or an IP address, not 'a\.\.b'"):
         parse_url("http://a..b/metrics")
+
+
+@pytest.mark.parametrize("text", ["http://127.0.0.1:4318", "https://otel.example/v1/traces"])
+def test_collectors(text: str) -> None:
+    """A collector is an address, or all of the URL that takes spans."""
+    assert text == parse_collector_url(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("localhost:4318", "such as http://127.0.0.1:4318, not"),
+        ("grpc://localhost:4317", "such as http://127.0.0.1:4318, not"),
+        ("http://me:s3cret@localhost:4318", "without user.*OTEL_EXPORTER_OTLP_HEADERS"),
+        ("http://localhost:4318?token=s3cret", "without user"),
+        ("http://localhost:4318#spans", "without user"),
+        ("http://a..b:4318", "a host name or an IP address"),
+    ],
+)
+def test_bad_collectors(text: str, problem: str) -> None:
+    """Logs name a collector, so its URL has no credentials; neither has the message."""
+    with pytest.raises(ValueError, match=problem) as caught:
+        parse_collector_url(text)
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["10.0.0.0/8", "::1/128", "192.0.2.7"])

@@ -109,9 +109,8 @@ upstream:
         pytest.param(
             "head_timeout: 1s",
             "f:1: head_timeout: unknown key; known at the top: preset, downstream, upstream,"
-            " authentication, tunnel, watch, drain,"
-            " flowControl, accessLog, topFlows, admin, adminSocketMode, adminTokenFile, metrics,"
-            " logLevel, logFormat, clusters",
+            " authentication, tunnel, watch, drain, flowControl, accessLog, tracing, topFlows,"
+            " admin, adminSocketMode, adminTokenFile, metrics, logLevel, logFormat, clusters",
             id="nothing-like-it",
         ),
         pytest.param(
@@ -128,9 +127,8 @@ upstream:
         pytest.param(
             "? [a]\n: 1",
             "f:1: ?: unknown key; known at the top: preset, downstream, upstream,"
-            " authentication, tunnel, watch, drain,"
-            " flowControl, accessLog, topFlows, admin, adminSocketMode, adminTokenFile, metrics,"
-            " logLevel, logFormat, clusters",
+            " authentication, tunnel, watch, drain, flowControl, accessLog, tracing, topFlows,"
+            " admin, adminSocketMode, adminTokenFile, metrics, logLevel, logFormat, clusters",
             id="key-is-a-list",
         ),
         pytest.param(
@@ -178,6 +176,14 @@ upstream:
             "downstream: {maxHeadBytes: 1GiB}",
             "f:1: downstream.maxHeadBytes: must be at most 16777216, not 1073741824",
             id="too-large",
+        ),
+        (
+            "downstream: {http2: {goawayChance: 0.5}}",
+            "f:1: downstream.http2.goawayChance: must be at most 0.02, not 0.5",
+        ),
+        (
+            "downstream: {http2: {goawayChance: 1e-3}}",
+            "f:1: downstream.http2.goawayChance: expected a number, not '1e-3'",
         ),
         pytest.param(
             "downstream: {maxHeaderFields: many}",

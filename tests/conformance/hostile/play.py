@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.conformance.hostile.script import steps
+from tests.end_to_end.http2_peer import HTTP2
 from tests.end_to_end.peer import begin
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Outcome:
 
     Attributes:
         received: What the client got.
-        is_closed: Whether the proxy closed the client's connection.
+        is_closed: Whether the proxy closed the client's connection, or its stream.
         has_left: Whether the client closed it.
         requests: What the origin got whole, without what the scenario needs.
         is_origin_left: Whether the proxy ended its connections to the origin.
@@ -98,6 +99,8 @@ class Play:
             await asyncio.gather(self._reader, return_exceptions=True)
         origin = scene.origin
         outcome.is_origin_left = len(origin.ended) == len(origin.peers)
+        # A stream ends with its answer; the connection, which others share, goes on.
+        outcome.is_closed |= scene.protocol == HTTP2
         client.close()
 
     async def _prepare(self) -> None:

@@ -13,6 +13,7 @@ from apfproxy.settings import (
     ImpersonationSettings,
 )
 from loadtest.certificates import DAY, Authority
+from tests.end_to_end.http2_peer import HTTP2, Http2Peer
 from tests.end_to_end.scene import NARROW, Scene, Setup
 from tests.end_to_end.secure_peer import SecurePeer, client_context
 
@@ -108,7 +109,11 @@ class Site:
     async def connect(self, scene: Scene, client: str) -> Peer:
         """A client with a certificate, by the name that the cases have for it."""
         own = self._clients[client]().write(self._folder, "client")
-        return await SecurePeer.of(await scene.connect(), client_context(self.authority, own))
+        context = client_context(self.authority, own)
+        if scene.protocol == HTTP2:
+            context.set_alpn_protocols([HTTP2])
+        peer = await SecurePeer.of(await scene.connect_socket(), context)
+        return Http2Peer.over_tls(peer) if scene.protocol == HTTP2 else peer
 
     def _write(self, name: str, text: str) -> str:
         path = self._folder / name

@@ -13,6 +13,7 @@ from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.exchange_base import ExchangeBase
 from apfproxy.proxy.forwarding import Forwarding
 from apfproxy.proxy.request_log import Failure
+from apfproxy.proxy.request_reader import RequestReader
 from apfproxy.proxy.server import ProxyServer
 
 if TYPE_CHECKING:
@@ -106,10 +107,10 @@ def _not_of_those_who_leave(log: Callable[..., None]) -> Callable[..., None]:
 
 
 def _forgets_half(forget: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: ClientConnection) -> None:
-        known, request = self._known[:], self._last_request
+    def mutated(self: RequestReader) -> None:
+        known, request = self._known[:], self.last_request
         forget(self)
-        self._known[:], self._last_request = known, request
+        self._known[:], self.last_request = known, request
 
     return mutated
 
@@ -141,9 +142,7 @@ MUTATIONS: dict[str, Mutation] = {
     "an answer's first part loses a byte": Mutation(
         Forwarding, "on_answer", _says_less_of_an_answer
     ),
-    "heads of those forgotten stay": Mutation(
-        ClientConnection, "forget_peer", _forgets_half, seed=15
-    ),
+    "heads of those forgotten stay": Mutation(RequestReader, "forget_peer", _forgets_half, seed=15),
     "the origin's pause is for ever": Mutation(
         Forwarding, "on_upstream_writable", _nothing, seed=58
     ),

@@ -277,7 +277,7 @@ class Origin:
         request = BY_LINE[method, target]
         assert version == b"HTTP/1.1"
         assert request.is_good, ("what must not be forwarded", head)
-        address = fields.rpartition(b"X-Forwarded-For: ")[2].strip()
+        address = fields.rpartition(b"X-Forwarded-For: ")[2].partition(b"\r\n")[0]
         has_certificate = address.startswith(b"10.0.1.")
         assert has_certificate or request.token not in self.refused, ("a request of nobody", head)
         if b"X-Remote-User" in head:

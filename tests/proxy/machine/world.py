@@ -29,6 +29,8 @@ from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.proxy.served_cluster import ServedCluster
 from apfproxy.proxy.server import ProxyServer
+from apfproxy.proxy.spans import spans_of
+from apfproxy.proxy.tracing import Tracer
 from apfproxy.request.user import User
 from apfproxy.settings import (
     ENFORCE,
@@ -43,6 +45,7 @@ from apfproxy.settings import (
     LimitSettings,
     OverloadSettings,
     Settings,
+    TracingSettings,
     TunnelSettings,
     UpstreamSettings,
     WatchSettings,
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
 
     from apfproxy.authn.credentials import Credentials
     from apfproxy.proxy.context import Context
+    from apfproxy.proxy.spans import Span
 
 S = 1_000_000_000
 SLOTS = 5
@@ -66,6 +70,8 @@ LATE_NS = S // 2
 REQUEST_S, ANSWER_S, ABANDONED_S, HEAD_S, IDLE_S = 4.0, 2.0, 1.5, 1.5, 2.5
 WAIT, COOPERATE, STOP = "wait", "cooperate", "stop"
 """What the peers do at the end of a run: nothing, all that is asked, or see the server stop."""
+
+TRACING = TracingSettings(sampling_rate_per_million=1_000_000)
 
 Thing = TypeVar("Thing")
 
@@ -225,6 +231,11 @@ class Choices:
         return self.pick(33, True, True, False)
 
     @property
+    def has_traces(self) -> bool:
+        """Whether every request is traced."""
+        return self.pick(61, True, False)
+
+    @property
     def has_top_flows(self) -> bool:
         """Whether flows are watched."""
         return self.pick(36, True, False)
@@ -336,7 +347,11 @@ class World:
         self._watch_exchanges()
         self.lines = Lines(loop) if choices.has_access_log else None
         flows = TopFlows(16, loop.clock) if choices.has_top_flows else None
-        self.served.observe(None if self.lines is None else self.lines.log, flows)
+        self.traces: list[list[Span]] = []
+        tracer = None
+        if choices.has_traces:
+            tracer = Tracer(TRACING, lambda trace: self.traces.append(spans_of(trace)))
+        self.served.observe(None if self.lines is None else self.lines.log, flows, tracer)
 
     def _identification(self) -> Identification:
         """Who asks, if anybody wants to know."""
@@ -608,6 +623,11 @@ class World:
         if self.lines is not None and build.kind() == build.INTERPRETED:
             counts = len(self.exchanges), self.lines.count()
             assert counts[0] == counts[1], ("requests, lines of the access log", counts)
+        if self.choices.has_traces and build.kind() == build.INTERPRETED:
+            counts = len(self.exchanges), len(self.traces)
+            assert counts[0] == counts[1], ("requests, traces", counts)
+        for spans in self.traces:
+            assert all(0 < span.begun_ns <= span.ended_ns for span in spans), spans
 
     def close(self) -> None:
         """End it all."""

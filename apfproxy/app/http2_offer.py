@@ -1,0 +1,43 @@
+"""What the log and `apfproxy check` say of HTTP/2: whether clients may speak it, and why not."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from apfproxy.proxy.http2.available import WHY_NOT
+
+if TYPE_CHECKING:
+    from apfproxy.settings import DownstreamSettings
+
+logger = logging.getLogger(__name__)
+
+
+def spoken(downstream: DownstreamSettings) -> str:
+    """What clients may speak beside plain HTTP/1.1, as the log's first line has it."""
+    has_tls = downstream.tls.certificate_file is not None
+    if not downstream.http2.is_enabled or WHY_NOT:
+        return " with TLS" if has_tls else ""
+    if has_tls:
+        return " with TLS and HTTP/2"
+    return ", with HTTP/2 by prior knowledge" if downstream.http2.is_cleartext else ""
+
+
+def warning(downstream: DownstreamSettings) -> str:
+    """Why what the settings ask for has no effect; "" if it has, or if they ask for nothing."""
+    http2 = downstream.http2
+    if not http2.is_cleartext:
+        return ""
+    if not http2.is_enabled:
+        return "downstream.http2.cleartext has no effect: downstream.http2.enabled is false"
+    if WHY_NOT:
+        return f"downstream.http2.cleartext has no effect: {WHY_NOT}"
+    return ""
+
+
+def say_why_not(downstream: DownstreamSettings) -> None:
+    """Log why clients cannot speak HTTP/2, where they might expect it."""
+    if text := warning(downstream):
+        logger.warning("%s", text)
+    elif WHY_NOT and downstream.http2.is_enabled and downstream.tls.certificate_file is not None:
+        logger.info("clients are offered HTTP/1.1 only: %s", WHY_NOT)

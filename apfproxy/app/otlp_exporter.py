@@ -1,0 +1,153 @@
+"""Traces as spans of OpenTelemetry's SDK, sent by its exporter for OTLP over HTTP.
+
+Which requests are traced, and the IDs of their spans, were decided when they came; so of the SDK
+only the form of spans is used, and what sends them.  That reads environment variables of its own,
+such as OTEL_EXPORTER_OTLP_HEADERS and OTEL_RESOURCE_ATTRIBUTES.  All of this runs in the thread
+that exports.  Only `app.tracing` imports this module, and only where requests are traced: the SDK
+need not be installed, and takes half a second to import.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from opentelemetry.exporter.otlp.proto.http import trace_exporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags, TraceState
+from opentelemetry.trace.status import Status, StatusCode
+
+from apfproxy import __version__
+from apfproxy.proxy.spans import CLIENT, INTERNAL, SERVER, spans_of, trace_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from apfproxy.proxy.spans import Span
+    from apfproxy.proxy.tracing import RequestTrace
+
+KINDS = {SERVER: SpanKind.SERVER, CLIENT: SpanKind.CLIENT, INTERNAL: SpanKind.INTERNAL}
+SCOPE = InstrumentationScope("apfproxy", __version__)
+SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+NO_PROBLEM = Status(StatusCode.UNSET)
+MAX_PROBLEM = 400
+UNKNOWN = "no reason is known"
+
+LOGGER = logging.getLogger(trace_exporter.__name__)
+"""Where the exporter says what went wrong: of each batch, which would fill the log."""
+LOGGER.propagate = False
+LOGGER.addHandler(logging.NullHandler())
+
+Traced = tuple["RequestTrace", str]
+"""A request, and the cluster that it was of; "" where there are not several."""
+
+
+class OtlpExporter:
+    """Sends spans to one collector.
+
+    Args:
+        endpoint: Its URL, with the path.
+        service_name: What the spans are of.
+        now_ns: The clock by which the requests' times are.
+    """
+
+    def __init__(self, endpoint: str, service_name: str, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._resource = Resource.create(
+            {
+                "service.name": service_name,
+                "service.version": __version__,
+                "service.instance.id": str(uuid.uuid4()),
+            }
+        )
+        self._exporter = trace_exporter.OTLPSpanExporter(endpoint=endpoint)
+
+    def export(self, traces: Sequence[Traced]) -> str:
+        """Send traces: what went wrong, or ""."""
+        # The wall clock may have been set since the last time.
+        offset_ns = time.time_ns() - self._now_ns()
+        spans = [
+            span for trace, cluster in traces for span in self._spans(trace, cluster, offset_ns)
+        ]
+        words = Words()
+        LOGGER.addHandler(words)
+        try:
+            result = self._exporter.export(spans)
+        finally:
+            LOGGER.removeHandler(words)
+        return "" if result is SpanExportResult.SUCCESS else words.first[:MAX_PROBLEM] or UNKNOWN
+
+    def _spans(self, trace: RequestTrace, cluster: str, offset_ns: int) -> list[ReadableSpan]:
+        state = TraceState.from_header(trace_state(trace))
+
+        def context(span_id: int, *, is_remote: bool = False) -> SpanContext:
+            return SpanContext(trace.trace_id, span_id, is_remote, SAMPLED, state)
+
+        def made(span: Span) -> ReadableSpan:
+            is_own = span.span_id == trace.span_id
+            parent = context(span.parent_id, is_remote=is_own) if span.parent_id else None
+            return ReadableSpan(
+                span.name,
+                context(span.span_id),
+                parent,
+                self._resource,
+                span.attributes,
+                [Event(name, timestamp=at_ns + offset_ns) for name, at_ns in span.events],
+                links_of(trace) if is_own else (),
+                KINDS[span.kind],
+                status=status_of(span.problem),
+                start_time=span.begun_ns + offset_ns,
+                end_time=span.ended_ns + offset_ns,
+                instrumentation_scope=SCOPE,
+            )
+
+        return [made(span) for span in spans_of(trace, cluster)]
+
+    def shutdown(self) -> None:
+        """Give up what is under way."""
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]  # it has no annotations
+
+
+class Words(logging.Handler):
+    """Keeps the first that the exporter says of a failure, which has the most in it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.first = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line; of an error in it what it began with, as `connection refused`."""
+        self.first = self.first or next(
+            (cause(each) for each in record.args or () if isinstance(each, BaseException)),
+            record.getMessage(),
+        )
+
+
+def cause(error: BaseException) -> str:
+    """The words of the first of a chain of errors; each later one repeats those before it."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]  # one is there
+    reason = isinstance(error, OSError) and error.strerror
+    text = reason or str(error) or type(error).__name__
+    return text[:1].lower() + text[1:]
+
+
+def links_of(trace: RequestTrace) -> tuple[Link, ...]:
+    """The client's own trace, where it is not believed."""
+    if not trace.link:
+        return ()
+    _, trace_id, span_id, flags = trace.link.split("-")
+    context = SpanContext(
+        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
+    )
+    return (Link(context),)
+
+
+def status_of(problem: str | None) -> Status:
+    """The status of a span; an error has what went wrong in words, if anything is known."""
+    return NO_PROBLEM if problem is None else Status(StatusCode.ERROR, problem or None)

@@ -1,0 +1,156 @@
+"""Traces on their way to a collector: the event loop gathers them, and one thread exports them.
+
+1. Nobody waits: if too many traces are queued, new ones are dropped.
+2. The thread gets them every second or 64 traces.  To send some takes 1.5 ms however few they are;
+   to encode so many takes 5 ms, which is as long as the interpreter keeps the event loop waiting.
+3. A failure is logged once, until exporting works again; what cannot be exported is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.clock import Clock, Timer
+
+log = logging.getLogger(__name__)
+
+Trace = TypeVar("Trace")
+Exported_contra = TypeVar("Exported_contra", contravariant=True)
+
+FLUSH_PERIOD_NS = 1_000_000_000
+MAX_GATHERED = 64
+"""Traces; the queue can exceed its bound by so many."""
+CLOSE_TIMEOUT_S = 5.0
+"""For a collector that does not answer."""
+
+
+class Exporter(Protocol[Exported_contra]):
+    """Sends traces."""
+
+    def export(self, traces: Sequence[Exported_contra]) -> str:
+        """Send some, in the thread: what went wrong, or ""."""
+
+    def shutdown(self) -> None:
+        """Give up what is under way; called by any thread."""
+
+
+class TraceQueue(Generic[Trace]):
+    """Traces that wait for a collector, of which some may wait at most.
+
+    Attributes:
+        exported, failed: Traces that were sent; that could not be.
+    """
+
+    def __init__(
+        self, collector: str, max_queued: int, clock: Clock, exporter: Exporter[Trace]
+    ) -> None:
+        """`collector` is its name in the log."""
+        self._collector = collector
+        self._max_queued = max_queued
+        self._clock = clock
+        self._exporter = exporter
+        self._orders: queue.SimpleQueue[list[Trace] | None] = queue.SimpleQueue()
+        """Traces to export; None to end."""
+        self._gathered: list[Trace] = []
+        self._timer: Timer | None = None
+        self._thread: threading.Thread | None = None
+        self._taken = 0
+        self._refused = 0
+        # Written by the thread only:
+        self.exported = 0
+        self.failed = 0
+        self._failure: str | None = None
+
+    @property
+    def queued(self) -> int:
+        """Traces that wait to be exported."""
+        return self._taken - self.exported - self.failed
+
+    @property
+    def dropped(self) -> int:
+        """Traces that were not taken, since too many waited."""
+        return self._refused
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong now; None while all is well."""
+        return self._failure
+
+    def open(self) -> None:
+        """Start exporting."""
+        self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
+        self._thread.start()
+
+    def take(self, trace: Trace) -> None:
+        """Queue a trace."""
+        if self.queued >= self._max_queued:
+            self._refused += 1
+            return
+        self._taken += 1
+        self._gathered.append(trace)
+        if len(self._gathered) >= MAX_GATHERED:
+            self._hand_over()
+        elif self._timer is None:
+            self._timer = self._clock.call_at(
+                self._clock.now_ns() + FLUSH_PERIOD_NS, self._on_timer
+            )
+
+    async def close(self) -> None:
+        """Export what is left, and end; harmless if it never was opened."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._hand_over()
+        self._orders.put(None)
+        await asyncio.to_thread(thread.join, CLOSE_TIMEOUT_S)
+        if thread.is_alive():
+            log.warning("%d traces are lost: %s takes no more", self.queued, self._collector)
+        self._exporter.shutdown()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._gathered:
+            self._orders.put(self._gathered)
+            self._gathered = []
+
+    # In the thread.
+
+    def _run(self) -> None:
+        while (traces := self._orders.get()) is not None:
+            try:
+                problem = self._exporter.export(traces)
+            except Exception as error:  # noqa: BLE001  later traces may be exported
+                problem = repr(error)
+            if problem:
+                self._fail(problem)
+                self.failed += len(traces)
+            else:
+                self._recover()
+                self.exported += len(traces)
+
+    def _fail(self, problem: str) -> None:
+        if self._failure is None:
+            log.error(
+                "traces cannot be exported to %s: %s; they are lost until it works",
+                self._collector,
+                problem,
+            )
+        self._failure = f"traces cannot be exported to {self._collector}: {problem}"
+
+    def _recover(self) -> None:
+        if self._failure is not None:
+            self._failure = None
+            log.warning("traces are exported to %s again", self._collector)

@@ -1,0 +1,125 @@
+"""What a client's frames may cost that bring nothing.
+
+Each kind of frame that a client may send without end has a bucket of its own.  It fills by time,
+and by what the client does that is of use: requests that are answered, and parts of answers, for
+which a client has to say that it has room again.  Who empties one has its connection closed.
+
+1. A stream that is reset before its answer begins costs a request and brings nothing (rapid
+   reset, CVE-2023-44487), whoever resets it: a client can have the proxy do so by breaking a rule
+   (MadeYouReset, CVE-2025-8671).  Who breaks a watch or a long answer off later has had its use.
+2. Frames about the connection, and of streams that are gone (SETTINGS, PING, PRIORITY, GOAWAY,
+   RST_STREAM, unknown ones; CVE-2019-9512, 9513, 9515).
+3. WINDOW_UPDATE frames, of which an answer needs some for each of its parts, unless they have it
+   sent byte by byte (CVE-2019-9511, 9517).
+4. Frames of no length: DATA, and CONTINUATION of any length (CVE-2019-9518, CVE-2024-27316).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from apfproxy.proxy.counters import Flood
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NS_PER_S: Final = 1_000_000_000
+
+# Of each kind: how many at once, and how many a second from then on; a client that works is far
+# below.  The library itself allows 1000 resets, then 33 a second, and 1000 unsent answers to PING.
+_RESETS: Final = (500, 50)
+_CONTROL: Final = (1000, 100)
+_WINDOWS: Final = (2000, 200)
+_EMPTY: Final = (200, 20)
+
+# How many more each answer earns, and each part of one.
+_CONTROL_PER_ANSWER: Final = 4
+_WINDOWS_PER_ANSWER: Final = 2
+_WINDOWS_PER_PART: Final = 8
+"""Envoy allows 10; most clients send one for the stream, and one for the connection."""
+_EMPTY_PER_ANSWER: Final = 4
+
+
+class FrameCounts(Protocol):
+    """Frames of a connection so far, by kind, as `nghttp2.Session` counts them."""
+
+    requests: int
+    resets: int
+    own_resets: int
+    window_updates: int
+    empty_data: int
+    continuations: int
+    data_sent: int
+    nuisances: int
+
+
+class _Bucket:
+    """Tokens for frames of one kind.
+
+    Attributes:
+        kind: Of the frames.
+    """
+
+    __slots__ = ("_filled_ns", "_most", "_per_s", "_seen", "_tokens", "kind")
+
+    def __init__(self, kind: Flood, bounds: tuple[int, int], now_ns: int) -> None:
+        self.kind = kind
+        self._most, self._per_s = bounds
+        self._tokens = float(self._most)
+        self._filled_ns = now_ns
+        self._seen = 0
+
+    def take(self, seen: int, earned: int, now_ns: int) -> bool:
+        """Pay for the frames that came since the last call; whether there was enough.
+
+        Args:
+            seen: Frames so far.
+            earned: Tokens for what was of use since the last call.
+            now_ns: The time.
+        """
+        self._tokens += earned + (now_ns - self._filled_ns) * self._per_s / _NS_PER_S
+        self._tokens = min(self._tokens, float(self._most)) - (seen - self._seen)
+        self._filled_ns = now_ns
+        self._seen = seen
+        return self._tokens >= 0
+
+
+class FrameBudget:
+    """The buckets of one connection."""
+
+    __slots__ = ("_control", "_data_sent", "_empty", "_requests", "_resets", "_windows")
+
+    def __init__(self, now_ns: int) -> None:
+        self._resets = _Bucket(Flood.RESETS, _RESETS, now_ns)
+        self._control = _Bucket(Flood.CONTROL, _CONTROL, now_ns)
+        self._windows = _Bucket(Flood.WINDOW_UPDATES, _WINDOWS, now_ns)
+        self._empty = _Bucket(Flood.EMPTY_FRAMES, _EMPTY, now_ns)
+        self._requests = 0
+        self._data_sent = 0
+
+    def take(self, counts: FrameCounts, now_ns: int) -> Flood | None:
+        """Pay for what came since the last call; the kind that is a flood, if one is."""
+        resets = counts.resets + counts.own_resets
+        requests, data_sent = counts.requests - resets, counts.data_sent
+        answered, parts = max(0, requests - self._requests), data_sent - self._data_sent
+        self._requests, self._data_sent = max(requests, self._requests), data_sent
+        empty = counts.empty_data + counts.continuations
+        control = counts.nuisances - resets - counts.window_updates - empty
+        floods: Iterable[tuple[_Bucket, int, int]] = (
+            (self._resets, resets, answered),
+            (self._control, control, _CONTROL_PER_ANSWER * answered + parts),
+            (
+                self._windows,
+                counts.window_updates,
+                _WINDOWS_PER_ANSWER * answered + _WINDOWS_PER_PART * parts,
+            ),
+            (self._empty, empty, _EMPTY_PER_ANSWER * answered),
+        )
+        found: Flood | None = None
+        for bucket, seen, earned in floods:
+            if not bucket.take(seen, earned, now_ns):
+                found = found or bucket.kind
+        return found
+
+    def __repr__(self) -> str:
+        return f"<FrameBudget after {self._requests} requests>"

@@ -1,0 +1,61 @@
+"""The answer to what is no request, or none that a cluster takes: it is counted and logged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from apfproxy.proxy import answers
+from apfproxy.proxy.request_log import Failure
+
+if TYPE_CHECKING:
+    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.head_error import HeadError
+    from apfproxy.proxy.listener_context import ListenerContext
+
+_REASONS: Final = {
+    404: Failure.NO_CLUSTER,
+    408: Failure.CLIENT_TIMEOUT,
+    421: Failure.NO_CLUSTER,
+    503: Failure.NO_CLUSTER,
+}
+
+
+def refused(
+    shared: ListenerContext,
+    context: Context | None,
+    address: str,
+    error: HeadError,
+    *,
+    is_head: bool = False,
+    is_logged: bool = False,
+) -> bytes:
+    """The whole answer, after which an HTTP/1.1 connection closes.
+
+    Args:
+        shared: The listener's.
+        context: Of the cluster that the client was at last; None if of none.
+        address: The client's.
+        error: What is wrong.
+        is_head: Whether the request's method was HEAD.
+        is_logged: Whether the access log has it already.
+    """
+    if error.code == 400:
+        shared.counters.malformed_requests += 1
+    elif error.code == 404:
+        shared.counters.unrouted_requests += 1
+    shared.counters.count_own(error.code)
+    is_plain = shared.is_plain if context is None else context.is_plain
+    build = answers.plain_answer if is_plain else answers.status_answer
+    answer = build(
+        error.code,
+        str(error),
+        is_head=is_head,
+        extra=error.lines,
+        connection=b"Connection: close\r\n",
+    )
+    access_log = shared.access_log if context is None else context.access_log
+    if access_log is not None and not is_logged:
+        reason = _REASONS.get(error.code, Failure.MALFORMED)
+        size = answers.body_bytes(answer)
+        access_log.on_refused(address, error.code, size, reason, str(error))
+    return answer

@@ -1,0 +1,204 @@
+"""Reads the heads of the requests that come on one connection, by the rules of their clusters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from apfproxy.proxy.client_limits import written
+from apfproxy.proxy.head_error import HeadError
+from apfproxy.proxy.read_buffer import NOWHERE
+from apfproxy.proxy.tls import group_of, peer_certificates
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Hashable
+
+    from apfproxy.authn.credentials import Peer
+    from apfproxy.proxy.client_kinds import Heads
+    from apfproxy.proxy.cluster_router import ClusterRouter, Route
+    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.request import Request
+    from apfproxy.proxy.sender import Sender
+
+MAX_REPEATED_BYTES: Final = 512
+"""Of a head that a connection knows again as a whole: longer ones cost too much memory."""
+
+
+class RequestReader:
+    """What is known of one connection's client, and of the requests that it has made.
+
+    Attributes:
+        address: The client's; "" until the connection has come about.
+        context: Of the cluster that the last request was of; None before that is known.
+        last_head: The last head that came alone, if it was short.
+        last_request: The request of that head, if it came twice.
+    """
+
+    __slots__ = (
+        "_heads",
+        "_is_http2",
+        "_known",
+        "_router",
+        "_tls_group",
+        "_transport",
+        "address",
+        "context",
+        "last_head",
+        "last_request",
+    )
+
+    def __init__(self, router: ClusterRouter, *, is_http2: bool = False) -> None:
+        """Know nothing yet.
+
+        Args:
+            router: Says which cluster a request is of.
+            is_http2: Whether the client speaks HTTP/2.
+        """
+        self._router = router
+        self._is_http2 = is_http2
+        self._transport = NOWHERE
+        self.address = ""
+        self.context: Context | None = router.only
+        self._tls_group: Hashable = None
+        """Of the clusters that the handshake was for; None if it was for any."""
+        self._heads: Heads | None = None
+        self._known: list[Sender] = []
+        """By what the connection is known: the senders of its last requests."""
+        self.last_head = b""
+        self.last_request: Request | None = None
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        """The connection has come about."""
+        self._transport = transport
+        self.address = written(transport.get_extra_info("peername"))
+        if self._router.only is None:
+            self._tls_group = group_of(transport)
+        if self.context is not None:
+            self.context.connection_count += 1
+            self._learn_peer(self.context)
+
+    def end(self) -> None:
+        """The connection is gone, or at no cluster any more."""
+        self._enter(None)
+
+    def forget_peer(self) -> None:
+        """Find out anew what kind of client this is, when its next request comes.
+
+        Not at once: for many connections, each with a certificate of its own, that takes seconds.
+        """
+        self._heads = None
+        self.forget_senders()
+
+    def forget_senders(self) -> None:
+        """Forget by what the connection is known."""
+        self._known.clear()
+        self.last_request = None
+
+    def match(self, data: bytes | bytearray) -> tuple[Sender | None, int, int]:
+        """Which sender the connection is known by, if it is, where the head ends, and its length.
+
+        The fields of a request are mostly those of one before, so that there is no search for
+        their end either.
+        """
+        start = data.find(b"\r\n") + 2
+        for sender in self._known:
+            end, body_bytes = sender.match(data, start)
+            if end:
+                return sender, end, body_bytes
+        return None, 0, 0
+
+    def read(self, raw: bytes, sender: Sender | None, body_bytes: int) -> Request:
+        """Read a head by the rules of its cluster, which `context` is from now on.
+
+        Args:
+            raw: The head, from its first byte to the empty line.
+            sender: Whose fields it has, and
+            body_bytes: the length of its body, both as `match` found them.
+
+        Raises:
+            HeadError: As of `Heads.read` and `ClusterRouter.route`.
+        """
+        router, context = self._router, self.context
+        if context is not None and (
+            context is router.only
+            # With its fields the host is that of a request before, too.
+            or (sender is not None and not router.has_prefixes)
+        ):
+            return self._heads_of_peer(context).read(raw, self._known, sender, body_bytes)
+        try:
+            route, host, head = router.route(
+                raw, None if sender is None else sender.fields.host or b""
+            )
+        except HeadError:
+            self._enter(None)
+            raise
+        if context is None or route.context is not context:
+            self._enter(route)
+            context, sender = route.context, None
+            assert context is not None
+        request = self._heads_of_peer(context).read(head, self._known, sender, body_bytes)
+        if (request.head.fields.host or b"") != host:
+            # The proxy's two ways to read a head must not differ in where it goes.
+            self.forget_senders()
+            raise HeadError(400, "malformed request: its Host field is ambiguous")
+        return request
+
+    def remember(self, raw: bytes, request: Request) -> None:
+        """Know this head as a whole, once it has come twice: there is no body behind it."""
+        if len(raw) <= MAX_REPEATED_BYTES:
+            self.last_request = request if raw == self.last_head else None
+            self.last_head = raw
+
+    def peer_at(self, context: Context) -> Peer:
+        """What is known of the client, by the rules of a cluster."""
+        if context is self.context:
+            return self._heads_of_peer(context).peer
+        return self._kind_at(context).peer
+
+    def _enter(self, route: Route | None) -> None:
+        """Be a connection to another cluster, or to none, and know nothing of the one before.
+
+        Raises:
+            HeadError: The cluster has no room for it, or wants a connection of its own.
+        """
+        if self.context is not None:
+            self.context.connection_count -= 1
+            self.context = None
+        self.forget_peer()
+        if route is None:
+            return
+        context = route.context
+        assert context is not None
+        if self._tls_group is not None and route.tls_group != self._tls_group:
+            # Its client was asked for a certificate of other CAs, and may have another one here.
+            raise HeadError(
+                421,
+                f"the cluster {route.name} has another certificate, or other clients', than the"
+                " host of the TLS handshake: open another connection for it",
+            )
+        if route.max_connections is not None and context.connection_count >= route.max_connections:
+            raise HeadError(
+                503,
+                f"the cluster {route.name} has {context.connection_count} connections, the most"
+                " that it takes (maxConnections); use one of them, or try again later",
+                b"Retry-After: 1\r\n",
+            )
+        context.connection_count += 1
+        self.context = context
+
+    def _heads_of_peer(self, context: Context) -> Heads:
+        return self._heads or self._learn_peer(context)
+
+    def _learn_peer(self, context: Context) -> Heads:
+        self._heads = self._kind_at(context)
+        return self._heads
+
+    def _kind_at(self, context: Context) -> Heads:
+        """Find out what kind of client this is, and how its requests are to be read."""
+        is_tls = self._transport.get_extra_info("ssl_object") is not None
+        leaf, chain = peer_certificates(self._transport) if is_tls else (None, ())
+        kinds, is_http2 = context.client_kinds, self._is_http2
+        return kinds.heads_of(self.address, leaf, chain, is_tls=is_tls, is_http2=is_http2)
+
+    def __repr__(self) -> str:
+        return f"<RequestReader of {self.address}>"

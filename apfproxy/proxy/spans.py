@@ -1,0 +1,282 @@
+"""The spans of a traced request, by OpenTelemetry's semantic conventions of HTTP.
+
+    GET /api/v1/namespaces/{:namespace}/pods    all of it, named as in kube-apiserver
+      receive       its body, or who asks, was waited for
+      queue         it waited for seats
+      upstream      it had its seats: a connection to a server behind, and the answer
+
+Never in a span: credentials, cookies, bodies, and of the query anything but what Kubernetes' API
+gives a meaning.  Every text is cut to a bound.  Times are those of the process's clock.
+
+Sources: OpenTelemetry's semantic conventions 1.37, HTTP spans; kubernetes/apiserver,
+`endpoints/filters/traces.go`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+from apfproxy.proxy.request_fields import HTTP_1_0, HTTP_1_1, HTTP_2
+from apfproxy.proxy.request_log import CUT, MAX_PATH, MAX_TEXT, PARAMETERS, Failure
+from apfproxy.proxy.traces import MAX_AUDIT_ID, made_id, read_traces
+from apfproxy.proxy.tracing import SPAN_BITS, Attempt, new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from apfproxy.proxy.request import Request
+    from apfproxy.proxy.tracing import RequestTrace
+    from apfproxy.request.attributes import RequestAttributes
+
+SERVER, CLIENT, INTERNAL = "server", "client", "internal"
+"""Kinds of spans."""
+
+RECEIVE, QUEUE, UPSTREAM = "receive", "queue", "upstream"
+"""Their names, but for that of the request's own."""
+
+SENT, ANSWERED = "request sent", "answer begun"
+"""Events of the last of these."""
+
+MAX_WHY: Final = 1024
+
+_METHODS: Final = frozenset(
+    ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
+)
+_FIRST_ERROR: Final = 400
+_FIRST_SERVER_ERROR: Final = 500
+_VERSIONS: Final = {HTTP_1_0: "1.0", HTTP_1_1: "1.1", HTTP_2: "2"}
+_STATE: Final = re.compile(rb"^tracestate:[ \t]*([^\r\n]*)", re.MULTILINE | re.IGNORECASE)
+_PROTO: Final = re.compile(
+    rb"^x-forwarded-proto:[ \t]*(https?)[ \t]*\r", re.MULTILINE | re.IGNORECASE
+)
+_AUTHORITY: Final = re.compile(
+    r"(?:\[(?P<address>[^]]*)\]|(?P<name>[^:]*))(?::(?P<port>[0-9]{0,5}))?"
+)
+
+Value = str | int
+
+
+class Span(NamedTuple):
+    """One span of a trace.
+
+    Attributes:
+        name, kind: As above.
+        span_id, parent_id: Its own ID, and that of the span that it is a part of; 0 for none.
+        begun_ns, ended_ns: By the process's clock.
+        attributes: By their names in the conventions.
+        events: Names and times.
+        problem: What went wrong, in words; None if nothing did.
+    """
+
+    name: str
+    kind: str
+    span_id: int
+    parent_id: int
+    begun_ns: int
+    ended_ns: int
+    attributes: Mapping[str, Value]
+    events: tuple[tuple[str, int], ...] = ()
+    problem: str | None = None
+
+
+def spans_of(trace: RequestTrace, cluster: str = "") -> list[Span]:
+    """All spans of a request that is over, its own first.
+
+    Args:
+        trace: The request.
+        cluster: Whose request it is; "" where there are not several.
+    """
+    begun_ns = trace.begun_ns or trace.asked_ns
+    own = Span(
+        name=_name(trace.request),
+        kind=SERVER,
+        span_id=trace.span_id,
+        parent_id=trace.parent_id,
+        begun_ns=begun_ns,
+        ended_ns=trace.ended_ns,
+        attributes=_attributes(trace, cluster),
+        problem=_problem(trace),
+    )
+    steps = (
+        (RECEIVE, begun_ns, trace.asked_ns),
+        (QUEUE, trace.asked_ns, trace.sent_ns or trace.ended_ns),
+    )
+    waits = [
+        Span(name, INTERNAL, new_id(SPAN_BITS), trace.span_id, start_ns, end_ns, {})
+        for name, start_ns, end_ns in steps
+        if end_ns > start_ns
+    ]
+    return [own, *waits, *_upstream_spans(trace)]
+
+
+def trace_state(trace: RequestTrace) -> list[str]:
+    """The values of the client's tracestate, if its trace goes on."""
+    if not trace.parent_id:
+        return []
+    lines = trace.request.head.sender.forwarded_fields
+    return [value.decode(errors="replace") for value in _STATE.findall(lines)]
+
+
+def _name(request: Request) -> str:
+    method, attributes = _method(request), request.attributes
+    return f"{method} {_route(attributes)}" if attributes.is_resource_request else method
+
+
+def _method(request: Request) -> str:
+    return request.head.method if request.head.method in _METHODS else "HTTP"
+
+
+def _route(attributes: RequestAttributes) -> str:
+    """The path of a request for a resource, without the names in it."""
+    parts = [
+        attributes.api_prefix,
+        attributes.api_group,
+        attributes.api_version,
+        "namespaces/{:namespace}" if attributes.namespace else "",
+        attributes.resource,
+        "{:name}" if attributes.name else "",
+        attributes.subresource,
+    ]
+    return text(f"/{'/'.join(filter(None, parts))}")
+
+
+def _attributes(trace: RequestTrace, cluster: str) -> dict[str, Value]:
+    request, found = trace.request, trace.found
+    head, asked = request.head, request.attributes
+    fields = head.sender.forwarded_fields
+    traces, proto = read_traces(fields), _PROTO.search(fields)
+    host, port = _split_authority((head.fields.host or b"").decode(errors="replace"))
+    audit_id = traces.audit_id or (made_id(trace.made_line) if trace.made_line else "")
+    is_known = found is not None or request.identity_until_ns > 0
+    attributes: dict[str, Value] = {
+        **_method_attributes(head.method),
+        "url.scheme": "http" if proto is None else proto[1].decode().lower(),
+        "url.path": text(asked.path, MAX_PATH),
+        "url.query": _query(asked.query),
+        "http.route": _route(asked) if asked.is_resource_request else "",
+        "http.response.status_code": trace.status,
+        "http.response.body.size": trace.body_bytes,
+        "error.type": _error_type(trace),
+        "server.address": text(host),
+        "server.port": port,
+        "client.address": trace.address,
+        "network.protocol.version": _VERSIONS[head.fields.protocol],
+        "user_agent.original": text(traces.user_agent),
+        "enduser.id": text(request.user.name) if is_known else "",
+        "audit-id": text(audit_id, MAX_AUDIT_ID),
+        "apf.cluster": cluster,
+        "apf.verb": text(asked.verb),
+        "apf.seats": trace.seats,
+        "apf.reason": str(trace.reason),
+        "apf.why": text(trace.why, MAX_WHY),
+    }
+    if found is not None:
+        attributes["apf.flow_schema"] = found.flow.counters.flow_schema
+        attributes["apf.priority_level"] = found.level.name
+        attributes["apf.flow"] = text(found.flow.distinguisher)
+    return _said(attributes)
+
+
+def _method_attributes(method: str) -> dict[str, Value]:
+    if method in _METHODS:
+        return {"http.request.method": method}
+    return {"http.request.method": "_OTHER", "http.request.method_original": text(method)}
+
+
+def _problem(trace: RequestTrace) -> str | None:
+    """What went wrong with the request as a whole; a client's error is none."""
+    is_broken = trace.status < _FIRST_ERROR and isinstance(trace.reason, Failure)
+    if is_broken or trace.status >= _FIRST_SERVER_ERROR:
+        return text(trace.why, MAX_WHY)
+    return None
+
+
+def _error_type(trace: RequestTrace) -> str:
+    if _problem(trace) is None:
+        return ""
+    return str(trace.reason) or str(trace.status)
+
+
+def _upstream_spans(trace: RequestTrace) -> list[Span]:
+    """Those of the attempts to have it answered, of which the last may have found no server."""
+    if not trace.sent_ns:
+        return []
+    attempts = list(trace.attempts)
+    if not attempts or attempts[-1].ended_ns:
+        attempts.append(Attempt("", 0))
+    spans, begun_ns = [], trace.sent_ns
+    for number, attempt in enumerate(attempts):
+        ended_ns = attempt.ended_ns or trace.ended_ns
+        error_type, problem = _outcome(attempt, trace)
+        attributes = _upstream_attributes(trace.request, attempt)
+        attributes["http.request.resend_count"] = number
+        attributes["error.type"] = error_type
+        events = ((SENT, attempt.sent_ns), (ANSWERED, attempt.answered_ns))
+        spans.append(
+            Span(
+                name=UPSTREAM,
+                kind=CLIENT,
+                span_id=attempt.span_id,
+                parent_id=trace.span_id,
+                begun_ns=begun_ns,
+                ended_ns=ended_ns,
+                attributes=_said(attributes),
+                events=tuple(each for each in events if each[1]),
+                problem=problem,
+            )
+        )
+        begun_ns = ended_ns
+    return spans
+
+
+def _outcome(attempt: Attempt, trace: RequestTrace) -> tuple[str, str | None]:
+    """What became of an attempt: the type of the error, and the error in words; None for none."""
+    if attempt.ended_ns:
+        return str(Failure.UPSTREAM), text(attempt.problem, MAX_WHY)
+    if attempt.status >= _FIRST_ERROR:
+        return str(attempt.status), ""
+    if not attempt.answered_ns or _problem(trace) is not None:
+        return str(trace.reason), text(trace.why, MAX_WHY)
+    return "", None
+
+
+def _upstream_attributes(request: Request, attempt: Attempt) -> dict[str, Value]:
+    attributes = _method_attributes(request.head.method)
+    host, port = _split_authority(urlsplit(attempt.server).netloc)
+    attributes["server.address"] = host or attempt.server.removeprefix("unix:")
+    attributes["server.port"] = port
+    if host:
+        path = quote(request.attributes.path, safe="/:@!$&'()*+,;=~", errors="replace")
+        attributes["url.full"] = text(attempt.server + path, MAX_PATH)
+    attributes["http.response.status_code"] = attempt.status
+    return attributes
+
+
+def _query(query: Mapping[str, tuple[str, ...]]) -> str:
+    """As the access log has it: the first values of parameters that have no secrets."""
+    shown = [
+        (name, text(values[0], most)) for name, most in PARAMETERS if (values := query.get(name))
+    ]
+    return urlencode(shown)
+
+
+def _split_authority(authority: str) -> tuple[str, int]:
+    """The host, without brackets, and the port of an authority; 0 for none."""
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None:
+        return authority, 0
+    return found["address"] or found["name"], int(found["port"] or 0)
+
+
+def _said(attributes: Mapping[str, Value]) -> dict[str, Value]:
+    """Those that say anything."""
+    return {name: value for name, value in attributes.items() if value}
+
+
+def text(value: str, most: int = MAX_TEXT) -> str:
+    """The text, cut to so many characters; U+FFFD for what is no Unicode."""
+    if len(value) > most:
+        value = value[: most - len(CUT)] + CUT
+    return value.encode(errors="surrogatepass").decode(errors="replace")

@@ -1,0 +1,81 @@
+"""What is said of HTTP/2: whether clients may speak it, and why not."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from apfproxy.app import http2_offer
+from apfproxy.settings import DownstreamSettings, DownstreamTlsSettings, Http2Settings
+
+TLS = DownstreamTlsSettings(certificate_file="a.crt", key_file="a.key")
+OFF = Http2Settings(is_enabled=False)
+CLEARTEXT = Http2Settings(is_cleartext=True)
+USELESS = Http2Settings(is_enabled=False, is_cleartext=True)
+NOT_BUILT = "this build has no HTTP/2; install it"
+
+
+@pytest.mark.parametrize(
+    ("downstream", "why_not", "spoken", "level", "said"),
+    [
+        pytest.param(DownstreamSettings(), "", "", 0, "", id="plain"),
+        pytest.param(
+            DownstreamSettings(http2=CLEARTEXT),
+            "",
+            ", with HTTP/2 by prior knowledge",
+            0,
+            "",
+            id="cleartext",
+        ),
+        pytest.param(DownstreamSettings(tls=TLS), "", " with TLS and HTTP/2", 0, "", id="tls"),
+        pytest.param(DownstreamSettings(tls=TLS, http2=OFF), "", " with TLS", 0, "", id="off"),
+        pytest.param(
+            DownstreamSettings(tls=TLS, http2=USELESS),
+            "",
+            " with TLS",
+            logging.WARNING,
+            "downstream.http2.cleartext has no effect: downstream.http2.enabled is false",
+            id="useless",
+        ),
+        pytest.param(DownstreamSettings(), NOT_BUILT, "", 0, "", id="not-built-plain"),
+        pytest.param(
+            DownstreamSettings(tls=TLS),
+            NOT_BUILT,
+            " with TLS",
+            logging.INFO,
+            f"clients are offered HTTP/1.1 only: {NOT_BUILT}",
+            id="not-built-tls",
+        ),
+        pytest.param(
+            DownstreamSettings(tls=TLS, http2=OFF), NOT_BUILT, " with TLS", 0, "", id="not-wanted"
+        ),
+        pytest.param(
+            DownstreamSettings(http2=CLEARTEXT),
+            NOT_BUILT,
+            "",
+            logging.WARNING,
+            f"downstream.http2.cleartext has no effect: {NOT_BUILT}",
+            id="not-built-cleartext",
+        ),
+    ],
+)
+def test_what_is_said(
+    downstream: DownstreamSettings,
+    why_not: str,
+    spoken: str,
+    level: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A line says why clients cannot speak it, where they might expect it; `check` warns alike."""
+    monkeypatch.setattr(http2_offer, "WHY_NOT", why_not)
+    caplog.set_level(logging.INFO)
+    http2_offer.say_why_not(downstream)
+
+    assert spoken == http2_offer.spoken(downstream)
+    assert [(level, said)] * bool(said) == [
+        (record.levelno, record.getMessage()) for record in caplog.records
+    ]
+    assert (said if level == logging.WARNING else "") == http2_offer.warning(downstream)

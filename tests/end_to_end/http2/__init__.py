@@ -1,0 +1,1 @@
+"""The proxy towards clients that speak HTTP/2."""

@@ -1,0 +1,99 @@
+"""A browser's WebSockets over HTTP/2, to a server that knows of HTTP/1.1 only."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import WSMsgType, web
+
+from loadtest.browser import Tab, chromium
+from tests.end_to_end.http2.site import Site
+from tests.end_to_end.scene import Setup, on_uvloop, running, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.e2e
+
+PATH = "/api/v1/namespaces/a/pods/b/exec"
+BIG_BYTES = 1_000_000
+PAGE = """<!doctype html><title>WebSockets</title><script>
+const heard = [];
+const url = `wss://${location.host}PATH?command=cat`;
+const socket = new WebSocket(url, ["v4.channel.k8s.io", "v5.channel.k8s.io"]);
+socket.binaryType = "arraybuffer";
+socket.onopen = () => { socket.send("hello"); socket.send(new Uint8Array(BYTES).fill(7)); };
+socket.onmessage = (event) => {
+  if (typeof event.data === "string") { heard.push(event.data); return; }
+  const bytes = new Uint8Array(event.data);
+  heard.push(`${bytes.length} of ${bytes.every((each) => each === 7)}`);
+};
+socket.onclose = (event) => heard.push(`${event.code} ${event.reason} ${event.wasClean}`);
+</script>"""
+"""Says hello and something large, and keeps what it hears."""
+
+
+async def page(_: web.Request) -> web.Response:
+    """What the browser opens."""
+    return web.Response(
+        text=PAGE.replace("PATH", PATH).replace("BYTES", str(BIG_BYTES)), content_type="text/html"
+    )
+
+
+async def echo(request: web.Request) -> web.WebSocketResponse:
+    """Send back what comes, until a message says the end."""
+    socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",), max_msg_size=2 * BIG_BYTES)
+    await socket.prepare(request)
+    async for message in socket:
+        if message.type is WSMsgType.BINARY:
+            await socket.send_bytes(message.data)
+        elif message.data == "end":
+            await socket.close(code=4000, message=b"as asked")
+        else:
+            await socket.send_str(message.data)
+    return socket
+
+
+@contextlib.asynccontextmanager
+async def server() -> AsyncIterator[int]:
+    """A server of the page and of WebSockets: its port."""
+    application = web.Application()
+    application.add_routes([web.get("/page", page), web.get(PATH, echo)])
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("who", ["server", "browser"])
+@on_uvloop
+async def test_browser(tmp_path: Path, who: str) -> None:
+    """Messages, compressed and large, go both ways on the page's connection; either side closes."""
+    setup = Site(tmp_path).setup(Setup(), is_tls=True)
+    async with server() as port, running(setup, upstream_port=port) as scene:
+        counters = scene.process.cluster.counters
+        with chromium(tmp_path / "profile", is_trusting=True) as driver:
+            tab = Tab(driver)
+            await tab.open(f"https://localhost:{scene.process.port}/page")
+            await tab.until("heard.length === 2")
+            assert ["hello", f"{BIG_BYTES} of true"] == await tab.run("heard")
+            assert "v5.channel.k8s.io" == await tab.run("socket.protocol")
+            assert await tab.run("socket.extensions.startsWith('permessage-deflate')")
+            assert (1, 1) == (counters.tunnels_open, counters.tunnels_by_protocol["websocket"])
+            listener = counters.listener
+            assert listener.connections_open == listener.http2.connections_open
+            if who == "server":
+                await tab.run("socket.send('end')")
+                closed = "4000 as asked true"
+            else:
+                await tab.run("socket.close(4001, 'enough')")
+                closed = "1000  true"  # aiohttp's own answer to any close
+            await tab.until("heard.length === 3")
+            assert closed == await tab.run("heard[2]")
+            await until(lambda: not counters.tunnels_open)

@@ -1,0 +1,250 @@
+"""Spans of a running proxy, as a collector of OTLP over HTTP gets them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from apfproxy.app.tracing import PATH
+from apfproxy.settings import AudienceSettings, TracingSettings
+from tests.end_to_end.scene import GET, NARROW, OK, Setup, on_uvloop, over_both_protocols, running
+from tests.end_to_end.test_access_log import ENDS, ONE_SEAT, queued
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.end_to_end.test_access_log import Line, Steps
+
+EVERYBODY = AudienceSettings(users=("*",))
+ALWAYS = 1_000_000
+TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+POD = (
+    b"GET /api/v1/namespaces/a/pods/b?token=s3cret HTTP/1.1\r\nHost: api.test:8443\r\n"
+    b"Authorization: Bearer s3cret\r\nTraceparent: 00-%b-%b-01\r\ntracestate: k=v\r\n\r\n"
+) % (TRACE_ID.encode(), PARENT_ID.encode())
+
+
+@dataclass
+class Collector:
+    """What a collector has got.
+
+    Attributes:
+        url: Its own.
+        status: What it answers.
+        paths: Where it was asked.
+        resources: Attributes of what sent spans.
+        spans: All of them.
+    """
+
+    url: str = ""
+    status: int = 200
+    paths: list[str] = field(default_factory=list)
+    resources: list[dict[str, Any]] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+
+    async def take(self, request: web.Request) -> web.Response:
+        """Take what is sent."""
+        self.paths.append(request.path)
+        sent = ExportTraceServiceRequest.FromString(await request.read())
+        for each in sent.resource_spans:
+            self.resources.append(values_of(each.resource.attributes))
+            self.spans += [span for scope in each.scope_spans for span in scope.spans]
+        return web.Response(status=self.status)
+
+    def named(self, name: str) -> Span:
+        """The one span of a name."""
+        (found,) = (span for span in self.spans if span.name == name)
+        return found
+
+
+def values_of(attributes: Any) -> dict[str, Any]:  # noqa: ANN401 - of protobuf
+    """The attributes by their names."""
+    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
+
+
+@contextlib.asynccontextmanager
+async def collecting() -> AsyncIterator[Collector]:
+    """A collector."""
+    collector = Collector()
+    app = web.Application()
+    app.router.add_post("/{path:.*}", collector.take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    collector.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield collector
+    finally:
+        await runner.cleanup()
+
+
+def traced(setup: Setup, url: str, **settings: Any) -> Setup:  # noqa: ANN401 - of tracing
+    """A scene whose requests are traced."""
+    given = {"sampling_rate_per_million": ALWAYS, **settings}
+    return dataclasses.replace(setup, tracing=TracingSettings(endpoint=url, **given))
+
+
+@over_both_protocols
+@on_uvloop
+async def test_trace_that_goes_on() -> None:
+    """From the client's span to the server's, with all that a span has of its own."""
+    async with (
+        collecting() as collector,
+        running(
+            traced(
+                Setup(objects=NARROW),
+                collector.url,
+                sampling_rate_per_million=0,
+                parents_from=EVERYBODY,
+                service_name="gate",
+            )
+        ) as scene,
+    ):
+        request, _ = await scene.exchange(POD)
+        port = scene.origin.port
+        await scene.exchange(GET)  # which nobody traces
+    own = collector.named("GET /api/v1/namespaces/{:namespace}/pods/{:name}")
+    upstream = collector.named("upstream")
+
+    assert {PATH} == set(collector.paths)
+    assert "gate" == collector.resources[0]["service.name"]
+    assert {TRACE_ID} == {span.trace_id.hex() for span in collector.spans}
+    assert (PARENT_ID, own.span_id) == (own.parent_span_id.hex(), upstream.parent_span_id)
+    assert (Span.SPAN_KIND_SERVER, Span.SPAN_KIND_CLIENT) == (own.kind, upstream.kind)
+    assert own.start_time_unix_nano <= upstream.start_time_unix_nano
+    assert upstream.end_time_unix_nano <= own.end_time_unix_nano
+    assert ["k=v"] * 2 == [span.trace_state for span in (own, upstream)]
+    assert ["request sent", "answer begun"] == [event.name for event in upstream.events]
+    assert [f"00-{TRACE_ID}-{upstream.span_id.hex()}-01".encode()] == request.values(b"traceparent")
+    assert [b"k=v"] == request.values(b"tracestate")
+    attributes = values_of(own.attributes)
+    assert {
+        "http.response.status_code": 200,
+        "server.address": "api.test",
+        "apf.flow_schema": "everybody",
+        "apf.priority_level": "narrow",
+    }.items() <= attributes.items()
+    assert port == values_of(upstream.attributes)["server.port"]
+    assert "s3cret" not in repr(collector)
+
+
+@over_both_protocols
+@on_uvloop
+async def test_wait_in_the_queue() -> None:
+    """It is a span between the request's begin and the server's."""
+    async with (
+        collecting() as collector,
+        running(traced(ONE_SEAT, f"{collector.url}/own/path")) as scene,
+    ):
+        await queued(scene)
+    queue = collector.named("queue")
+    (upstream,) = (
+        each
+        for each in collector.spans
+        if (each.name, each.parent_span_id) == ("upstream", queue.parent_span_id)
+    )
+
+    assert {"/own/path"} == set(collector.paths)
+    assert 0 < queue.start_time_unix_nano < queue.end_time_unix_nano
+    assert queue.end_time_unix_nano == upstream.start_time_unix_nano
+    assert Counter({"GET": 2, "upstream": 2, "queue": 1}) == Counter(
+        span.name for span in collector.spans
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "setup", "expected"), [each for each in ENDS if "malformed" != each.id]
+)
+@on_uvloop
+async def test_every_end_has_a_trace(steps: Steps, setup: Setup, expected: Line) -> None:
+    """However a request ends, exactly one span says so, with its reason."""
+    async with collecting() as collector, running(traced(setup, collector.url)) as scene:
+        await steps(scene)
+    own = [
+        values_of(span.attributes) for span in collector.spans if span.kind == Span.SPAN_KIND_SERVER
+    ]
+    (found,) = (each for each in own if each["url.path"] not in {"/first", "/waiting"})
+
+    assert expected["status"] == found.get("http.response.status_code")
+    assert expected.get("reason", "") == found.get("apf.reason", "")
+
+
+@on_uvloop
+async def test_trace_that_is_not_believed() -> None:
+    """It is linked, and the proxy's own begins."""
+    async with (
+        collecting() as collector,
+        running(traced(Setup(objects=NARROW), collector.url)) as scene,
+    ):
+        await scene.exchange(POD)
+    own = next(span for span in collector.spans if span.kind == Span.SPAN_KIND_SERVER)
+    (link,) = own.links
+
+    assert (TRACE_ID, PARENT_ID) == (link.trace_id.hex(), link.span_id.hex())
+    assert TRACE_ID != own.trace_id.hex()
+    assert b"" == own.parent_span_id
+
+
+@on_uvloop
+async def test_error_of_the_server() -> None:
+    """The spans say so by their status."""
+    async with (
+        collecting() as collector,
+        running(traced(Setup(objects=NARROW), collector.url)) as scene,
+    ):
+        await scene.exchange(GET, OK.replace(b"200 OK", b"500 Oh"))
+
+    assert {Status.STATUS_CODE_ERROR} == {span.status.code for span in collector.spans}
+
+
+@on_uvloop
+async def test_collector_that_refuses(caplog: pytest.LogCaptureFixture) -> None:
+    """Requests do not notice; the log has one line."""
+    async with collecting() as collector:
+        collector.status = 400
+        async with running(traced(Setup(objects=NARROW), collector.url)) as scene:
+            _, answer = await scene.exchange(GET)
+            traces = scene.process.observation.traces
+    lines = [text for text in caplog.messages if "traces" in text]
+
+    assert 200 == answer.status
+    assert traces is not None
+    assert (0, 1, 0) == (traces.exported, traces.failed, traces.queued)
+    assert 1 == len(lines)
+    assert "code: 400, reason: Bad Request" in lines[0]
+
+
+@on_uvloop
+async def test_tracing_that_comes_and_goes() -> None:
+    """It may be turned on, changed and turned off while requests are under way."""
+    async with (
+        collecting() as one,
+        collecting() as other,
+        running(Setup(objects=NARROW)) as scene,
+    ):
+
+        async def configure(url: str | None) -> None:
+            tracing = TracingSettings(endpoint=url, sampling_rate_per_million=ALWAYS)
+            await scene.process.renew(dataclasses.replace(scene.process.settings, tracing=tracing))
+
+        before = await scene.take_seat()
+        await configure(one.url)
+        across = await scene.take_seat()
+        await before.end()
+        await configure(other.url)
+        await across.end()
+        last = await scene.take_seat()
+        await configure(None)
+        await last.end()
+        await scene.exchange(GET)
+
+    assert (0, 2) == (len(one.spans), len(other.spans))

@@ -1,0 +1,294 @@
+"""Any frames of HTTP/2 from a client, through a whole data plane on transports that are not real.
+
+What the proxy forwards is read by two readers that it does not share: it must be a request that a
+stream has brought, as a third one reads its frames (the library `hpack`), with its body, and
+without a field of a connection or of an identity.  What the client gets must be frames in an order
+that RFC 9113 allows.  However the bytes are split, the same comes of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hpack import Decoder, HPACKError
+
+from apfproxy.settings import DownstreamSettings, Http2Settings
+from tests.end_to_end.http2.cases_accepted import CASES as ACCEPTED
+from tests.end_to_end.http2.cases_of_connections import CASES as OF_CONNECTIONS_ALONE
+from tests.end_to_end.http2.cases_refused import CASES as REFUSED
+from tests.end_to_end.http2.frames import (
+    END_HEADERS,
+    PADDED,
+    PREFACE,
+    PRIORITIZED,
+    Frame,
+    FrameReader,
+    Kind,
+    block,
+    frame,
+    request,
+    settings,
+)
+from tests.fuzz.messages import CHUNKED, read_request
+from tests.fuzz.request_stream import ASSERTED, OF_CONNECTIONS, Stage, check_by_llhttp
+from tests.fuzz.splitting import splits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.fuzz.messages import Message
+    from tests.proxy.fakes import FakeTransport
+
+STAGE = Stage(
+    DownstreamSettings(
+        max_head_bytes=1024,
+        max_header_fields=16,
+        max_target_bytes=256,
+        http2=Http2Settings(is_cleartext=True, max_concurrent_streams=5),
+    )
+)
+"""With limits that short inputs reach."""
+
+FRAME_HEAD_BYTES = 9
+BLOCKS = (
+    request(),
+    request(b"POST"),
+    request(b"POST", b"/a", (b"content-length", b"4")),
+    request(b"GET", b"/api/v1/pods?watch=1", (b"x-remote-user", b"root")),
+    request(b"PUT", b"/b", (b"host", b"localhost"), (b"cookie", b"a=b"), (b"cookie", b"c=d")),
+    block((b"x-more", b"more")),
+    b"\x20",
+    b"",
+)
+"""Blocks of fields that an input names by a number."""
+OWN = frozenset(b"host content-length transfer-encoding via connection".split())
+"""Fields that the proxy may say in a way of its own."""
+OF_PROXIES = (b"x-forwarded-", b"x-remote-", b"forwarded")
+
+
+def run_one(data: bytes) -> None:
+    """Play one input: a byte that says how it is split, and whether frames are written out."""
+    choice, rest = data[0] if data else 0, data[1:]
+    stream = PREFACE + settings() + (rest if choice & 0x80 else framed(rest))
+    try:
+        plays = [Play(pieces) for pieces in splits(stream, choice & 0x3F)]
+        asked = Asked(stream)
+        for play in plays:
+            play.check(asked)
+            _check_alike(plays[0], play)
+    except BaseException:
+        STAGE.drop()
+        raise
+
+
+def framed(data: bytes) -> bytes:
+    """Frames of records: kind, flags, stream, which block begins it, the length of the rest."""
+    made = []
+    at = 0
+    while at + 5 <= len(data):
+        kind, flags, stream_id, begin, size = data[at : at + 5]
+        at += 5
+        payload = data[at : at + size]
+        at += size
+        if kind % 12 in (Kind.HEADERS, Kind.CONTINUATION):
+            payload = BLOCKS[begin % len(BLOCKS)] + payload
+        made.append(frame(kind % 12, flags, stream_id % 16, payload))
+    return b"".join(made)
+
+
+@dataclass
+class AskedStream:
+    """What the frames of a stream say, in the order in which they came."""
+
+    fields: list[tuple[bytes, bytes]] = field(default_factory=list)
+    body: bytes = b""
+
+
+class Asked:
+    """What a plain reader finds in the frames of a client.
+
+    Attributes:
+        is_readable: Whether it read all blocks; another reader may read on.
+        streams: By their numbers.
+    """
+
+    def __init__(self, stream: bytes) -> None:
+        self.is_readable = True
+        self.streams: defaultdict[int, AskedStream] = defaultdict(AskedStream)
+        decoder = Decoder(max_header_list_size=1 << 24)
+        reader = FrameReader()
+        pending = b""
+        frames = reader.feed(stream[len(PREFACE) :])
+        if len(reader.pending) >= FRAME_HEAD_BYTES and reader.pending[3] == Kind.DATA:
+            # What came of it is passed on at once; padding would come last.
+            missing = int.from_bytes(reader.pending[:3], "big") + FRAME_HEAD_BYTES
+            frames += reader.feed(bytes(missing - len(reader.pending)))
+        for each in frames:
+            if each.kind == Kind.DATA:
+                self.streams[each.number].body += _content(each)
+            elif each.kind in (Kind.HEADERS, Kind.CONTINUATION):
+                pending += _content(each)
+                if not each.flags & END_HEADERS:
+                    continue
+                try:
+                    found = decoder.decode(pending, raw=True)
+                except (HPACKError, IndexError):
+                    self.is_readable = False
+                    return
+                pending = b""
+                self.streams[each.number].fields += [(bytes(n), bytes(v)) for n, v in found]
+
+    def has(self, got: Message) -> bool:
+        """Whether a stream has brought a request."""
+        return any(_brought(each, got) for each in self.streams.values())
+
+
+def _content(each: Frame) -> bytes:
+    """Of DATA, HEADERS or CONTINUATION: without padding and priority; b"" if they are wrong."""
+    payload = each.payload
+    if each.kind != Kind.CONTINUATION:
+        if each.flags & PADDED:
+            size = payload[0] if payload else 0
+            payload = payload[1 : len(payload) - size]
+        if each.kind == Kind.HEADERS and each.flags & PRIORITIZED:
+            payload = payload[5:]
+    return payload
+
+
+def _brought(asked: AskedStream, got: Message) -> bool:
+    known = {(name, value.strip(b" \t")) for name, value in asked.fields}
+    cookie = b"; ".join(value for name, value in asked.fields if name == b"cookie")
+    return (
+        {(b":method", got.method), (b":path", got.target)} <= known
+        and asked.body.startswith(got.body)
+        and all(
+            name in OWN
+            or name.startswith(OF_PROXIES)
+            or (name, value) in known
+            or (name, value) == (b"cookie", cookie)
+            for name, value in got.fields
+        )
+    )
+
+
+class Play:
+    """One connection and what came of it.
+
+    Attributes:
+        forwarded: Requests that the origin got whole.
+        is_plain: Whether no stream was reset, and the connection not ended.
+        answered: Status of each stream's answer.
+    """
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._bench = bench = STAGE.bench()
+        self.forwarded: list[Message] = []
+        self.answered: dict[int, int] = {}
+        counts = bench.counters.listener.http2
+        ends = self._ends()
+        client = bench.client()
+        received = b""
+        for piece in pieces:
+            bench.send(client, piece)
+            self._answer()
+            received += client.take()
+        self._answer()
+        received += client.take()
+        self.is_plain = ends == self._ends() and not client.ended_by
+        self._read(received)
+        bench.end(client)
+        bench.end(client)
+        bench.loop.run_ready()
+        assert (0, 0) == (counts.connections_open, counts.streams_open)
+        bench.assert_at_rest()
+        for origin in [each for each in bench.origins if each.ended_by]:
+            bench.origins.remove(origin)
+
+    def _ends(self) -> int:
+        counts = self._bench.counters.listener.http2
+        return sum(counts.goaways.values()) + sum(counts.resets.values())
+
+    def _answer(self) -> None:
+        """Be the origin, until nothing more comes of it."""
+        bench = self._bench
+        is_busy = True
+        while is_busy:
+            is_busy = False
+            while bench.connecting:
+                bench.connect()
+            for origin in list(bench.origins):
+                if not origin.ended_by and origin.written and self._serve(origin):
+                    is_busy = True
+            bench.loop.run_ready()
+
+    def _serve(self, origin: FakeTransport) -> bool:
+        """Answer the request that the origin has got, if it is whole."""
+        raw = bytes(origin.written)
+        got = read_request(raw)  # whatever it raises, the proxy has sent it
+        if not got.is_whole:
+            return False
+        assert got.end == len(raw), ("more than one request", raw)
+        check_by_llhttp(raw, got)
+        origin.take()
+        self.forwarded.append(got)
+        body = b"" if got.method == b"HEAD" else b"ok"
+        self._bench.send(origin, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + body)
+        return True
+
+    def _read(self, received: bytes) -> None:
+        """See that frames come in an order that is allowed."""
+        reader, decoder = FrameReader(), Decoder()
+        ended: set[int] = set()
+        for each in reader.feed(received):
+            assert each.kind in list(Kind), each
+            if each.kind in (Kind.HEADERS, Kind.DATA):
+                assert each.number not in ended, ("a frame behind the end", each)
+            if each.kind == Kind.HEADERS:
+                fields = dict(decoder.decode(each.payload, raw=True))
+                status = int(fields.get(b":status", b"0"))
+                if status >= 200:
+                    assert each.number not in self.answered, ("a second answer", each)
+                    self.answered[each.number] = status
+            elif each.kind == Kind.DATA:
+                assert each.number in self.answered, ("data before an answer", each)
+            if each.ends or each.kind == Kind.RST_STREAM:
+                ended.add(each.number)
+            self.is_plain &= each.kind != Kind.RST_STREAM
+        assert b"" == reader.pending, "a frame is cut short"
+
+    def check(self, asked: Asked) -> None:
+        """Compare with what the client sent."""
+        for got in self.forwarded:
+            assert 1 == len(got.values(b"host")), got
+            assert [] == got.values(b"transfer-encoding") or got.framing == CHUNKED, got
+            for name, _ in got.fields:
+                assert name not in OF_CONNECTIONS, (name, got)
+                assert not name.startswith(ASSERTED), (name, got)
+            assert not asked.is_readable or asked.has(got), ("nobody asked for it", got)
+
+    def __repr__(self) -> str:
+        return f"<Play {self.answered}, plain {self.is_plain}, {self.forwarded}>"
+
+
+def _check_alike(whole: Play, split: Play) -> None:
+    """Unless a stream or the connection was ended, which may be sooner or later than a request."""
+    if whole.is_plain and split.is_plain:
+        assert whole.answered == split.answered, (whole, split)
+        assert len(whole.forwarded) == len(split.forwarded), (whole, split)
+
+
+def seeds() -> list[bytes]:
+    """The cases of conformance, as they are; records of each kind."""
+    written = [
+        b"".join(step for step in each.steps if isinstance(step, bytes))[:2000]
+        for each in (*ACCEPTED, *REFUSED, *OF_CONNECTIONS_ALONE)
+        if each.begins
+    ]
+    asking = bytes((Kind.HEADERS, 5, 1, 0, 0))
+    records = [
+        asking + bytes((kind, 4, 1, number % 8, 4)) + bytes(4)
+        for number, kind in enumerate(range(12))
+    ]
+    return [b"\x87" + each for each in written] + [b"\x03" + each for each in records]

@@ -1,0 +1,267 @@
+"""How connections of HTTP/2 write, and how they end, whoever ends them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from h2.settings import SettingCodes
+
+from apfproxy.proxy.counters import Flood, GoAway
+from apfproxy.proxy.read_buffer import ANSWER_READ_BYTES
+from apfproxy.settings import Http2Settings
+from tests.proxy.fakes import OK, Bench
+from tests.proxy.http2.peer import CLEARTEXT, Http2Peer, http2_bench
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from apfproxy.proxy.http2.connection import Http2Connection
+
+PING = b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + b"12345678"
+LAST = 2**31 - 1
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """A data plane with one seat and one idle connection to its origin."""
+    with http2_bench() as result:
+        yield result
+
+
+def test_client_that_half_closes_and_does_not_read(bench: Bench) -> None:
+    """Its requests end at once, and its connection after a time: it would last for ever."""
+    client = Http2Peer(bench)
+    client.ask()
+    client.ask()
+    client.transport.is_stuck = True
+    bench.end(client.transport)
+    assert "close" == client.transport.ended_by
+    assert 2 == bench.counters.client_aborts
+    bench.assert_at_rest()
+
+    bench.wait(91)
+    assert "abort" == client.transport.ended_by
+    assert {} == bench.listener.connections
+
+
+def test_client_ends_the_connection(bench: Bench) -> None:
+    """All of its requests have lost their client."""
+    client = Http2Peer(bench)
+    for _ in range(3):
+        client.ask()
+    bench.end(client.transport)
+
+    assert 3 == bench.counters.client_aborts
+    assert 0 == bench.counters.listener.http2.connections_open
+    assert 0 == bench.counters.listener.http2.streams_open
+    assert {} == bench.listener.connections
+    bench.assert_at_rest()
+
+
+def test_idle(bench: Bench) -> None:
+    """Its end is announced, then said, then there; a request of that moment is still served."""
+    client = Http2Peer(bench)
+    client.ask()
+    bench.send(bench.origins[0], OK)
+    bench.wait(91)
+    client.take()
+    assert [(LAST, 0)] == client.goaways
+    late = client.h2.get_next_available_stream_id()
+    assert 3 == late
+    bench.wait(3)
+    client.take()
+
+    assert [(LAST, 0), (1, 0)] == client.goaways
+    assert client.transport.has_eof
+    assert 1 == bench.counters.listener.http2.goaways[GoAway.IDLE]
+
+
+def test_drain(bench: Bench) -> None:
+    """Requests that are under way, or come before the client knows, are answered."""
+    client = Http2Peer(bench)
+    first = client.ask()
+    drain(bench)
+    bench.wait(3)
+    assert "" == client.transport.ended_by
+    bench.send(bench.origins[0], OK)
+    client.take()
+
+    assert [(LAST, 0), (first, 0)] == client.goaways
+    assert client.answers[first].is_whole
+    assert client.transport.has_eof
+    assert 1 == bench.counters.listener.http2.goaways[GoAway.DRAIN]
+    bench.assert_at_rest()
+
+
+def test_request_before_the_goaway_is_sent(bench: Bench) -> None:
+    """It is not taken: the GOAWAY that waits says so, and the client will send it elsewhere."""
+    client = Http2Peer(bench)
+    first = client.ask(b"/x", b"POST")
+    connection = cast("Http2Connection", client.transport.protocol)
+    drain(bench)
+    connection.pause_writing()
+    bench.wait(3)
+    late = client.ask(b"/late", b"POST")
+    connection.resume_writing()
+    client.take()
+    assert [(LAST, 0), (first, 0)] == client.goaways
+    bench.send(bench.origins[0], OK)
+    client.take()
+
+    assert client.answers[first].is_whole
+    assert late not in client.answers
+    assert 1 == bench.counters.listener.http2.requests
+    assert client.transport.has_eof
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_client_sends_on_while_it_gets_the_last_answer(bench: Bench, *, closes: bool) -> None:
+    """What it sends is read and thrown away: unread, it would have the answer cut by a reset."""
+    client = Http2Peer(bench)
+    client.ask()
+    drain(bench)
+    bench.wait(3)
+    bench.send(bench.origins[0], OK)
+    assert client.transport.has_eof
+    bench.send(client.transport, PING)
+    assert ("", True) == (client.transport.ended_by, client.transport.reads)
+    if closes:
+        bench.end(client.transport)
+    else:
+        bench.wait(3)
+
+    assert "close" == client.transport.ended_by
+    assert {} == bench.listener.connections
+    assert b"12345678" not in client.transport.take()
+
+
+def test_end_with_tls(bench: Bench) -> None:
+    """Its own end does the same."""
+    client = Http2Peer(bench)
+    client.transport.is_tls = True
+    drain(bench)
+    bench.wait(3)
+
+    assert "close" == client.transport.ended_by
+
+
+@pytest.mark.parametrize("when", ["announced", "leaving"])
+def test_drain_of_a_client_that_takes_nothing(bench: Bench, when: str) -> None:
+    """What is written has its time to get through, then the connection is cut."""
+    client = Http2Peer(bench)
+    client.ask()
+    drain(bench)
+    if when == "leaving":
+        bench.wait(3)
+    connection = cast("Http2Connection", client.transport.protocol)
+    write = connection.write
+
+    def fill(data: bytes | bytearray | memoryview) -> None:
+        write(data)
+        connection.pause_writing()
+
+    connection.write = fill
+    bench.send(bench.origins[0], OK)
+    bench.wait(3)
+    assert "" == client.transport.ended_by
+    assert [connection] == list(bench.listener.connections)
+    bench.wait(91)
+    assert "abort" == client.transport.ended_by
+    assert {} == bench.listener.connections
+
+
+def drain(bench: Bench) -> None:
+    """Have the proxy stop."""
+    bench.listener.is_draining = True
+    for connection in list(bench.listener.connections):
+        connection.hasten(bench.clock.now_ns())
+    bench.loop.run_ready()
+
+
+def test_goaway_by_chance() -> None:
+    """Now and then a request ends its connection, once it is answered."""
+    http2 = Http2Settings(is_cleartext=True, goaway_chance=0.02)
+    with http2_bench(downstream=replace(CLEARTEXT, http2=http2)) as bench:
+        bench.listener.chance = iter((0.5, 0.02, 0.019)).__next__
+        client = Http2Peer(bench)
+        for expected in (0, 0, 1):
+            client.ask()
+            bench.send(bench.origins[0], OK)
+            client.take()
+            assert expected == len(client.goaways)
+        bench.wait(3)
+        assert client.transport.has_eof
+        assert 1 == bench.counters.listener.http2.goaways[GoAway.CHANCE]
+
+
+def test_flood(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Frames that bring nothing end the connection, and say why; others are served."""
+    client, other = Http2Peer(bench), Http2Peer(bench)
+    client.transport.feed(PING * 1500)
+    bench.loop.run_ready()
+    client.take()
+
+    assert (0, 11) == client.goaways[-1]
+    assert "close" == client.transport.ended_by
+    assert 1 == bench.counters.listener.http2.floods[Flood.CONTROL]
+    assert ["a flood of control-frames from 10.0.0.1: the connection is closed"] == caplog.messages
+    stream = other.ask()
+    bench.send(bench.origins[0], OK)
+    other.take()
+    assert 200 == other.answers[stream].status
+    bench.assert_at_rest()
+
+
+def test_broken_protocol(bench: Bench) -> None:
+    """The client is told, and its requests have lost it."""
+    client = Http2Peer(bench)
+    client.ask()
+    client.send(b"\x00\x00\x01\x04\x00\x00\x00\x00\x00x")
+
+    assert 6 == client.goaways[-1][1]
+    assert "close" == client.transport.ended_by
+    assert 1 == bench.counters.listener.http2.goaways[GoAway.PROTOCOL]
+    bench.assert_at_rest()
+
+
+def test_transport_is_full(bench: Bench) -> None:
+    """What is to be sent waits in the streams, and goes on when there is room."""
+    client = Http2Peer(bench)
+    connection = cast("Http2Connection", client.transport.protocol)
+    connection.pause_writing()
+    streams = []
+    for _ in range(3):
+        streams.append(client.ask())
+        bench.send(bench.origins[0], OK)
+    assert b"" == client.transport.take()
+    connection.resume_writing()
+    client.take()
+
+    assert [200] * 3 == [client.answers[each].status for each in streams]
+    bench.assert_at_rest()
+
+
+def test_windows_are_open_and_nothing_is_read() -> None:
+    """Internal data buffering, CVE-2019-9517: of each answer no more than a read waits here."""
+    streams, piece = 4, b"x" * 16384
+    with http2_bench(seats=streams, idle_origins=streams) as bench:
+        client = Http2Peer(bench)
+        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: LAST})
+        client.h2.increment_flow_control_window(LAST - 65535)
+        client.send()
+        connection = cast("Http2Connection", client.transport.protocol)
+        connection.pause_writing()
+        for _ in range(streams):
+            client.ask()
+        for origin in bench.origins:
+            bench.send(origin, b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n")
+            while origin.reads:
+                bench.send(origin, piece)
+
+        assert b"" == client.transport.take()
+        assert bench.counters.bytes_from_origins <= streams * (ANSWER_READ_BYTES + len(piece))
+        bench.end(client.transport)
+        bench.assert_at_rest()

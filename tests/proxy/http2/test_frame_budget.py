@@ -1,0 +1,99 @@
+"""Frames that bring nothing: how many a client may send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from apfproxy.proxy.counters import Flood
+from apfproxy.proxy.http2.frame_budget import FrameBudget
+
+S = 1_000_000_000
+
+
+@dataclass
+class Counts:
+    """Frames so far."""
+
+    requests: int = 0
+    resets: int = 0
+    own_resets: int = 0
+    window_updates: int = 0
+    empty_data: int = 0
+    continuations: int = 0
+    data_sent: int = 0
+    others: int = 0
+    nuisances: int = 0
+
+    def add(self, kind: str, number: int = 1) -> None:
+        """More frames of a kind came."""
+        setattr(self, kind, getattr(self, kind) + number)
+        self.nuisances += number
+
+
+KINDS = [
+    ("resets", Flood.RESETS),
+    ("own_resets", Flood.RESETS),
+    ("others", Flood.CONTROL),
+    ("window_updates", Flood.WINDOW_UPDATES),
+    ("empty_data", Flood.EMPTY_FRAMES),
+    ("continuations", Flood.EMPTY_FRAMES),
+]
+
+
+def frames_until_flood(kind: str, per_s: int, most: int = 100_000) -> tuple[int, Flood | None]:
+    """How many frames of a kind are taken that come at a rate, and what the next one is."""
+    budget, counts = FrameBudget(0), Counts()
+    for number in range(most):
+        counts.add(kind)
+        if kind.endswith("resets"):
+            counts.requests = number + 1
+        flood = budget.take(counts, number * S // per_s)
+        if flood is not None:
+            return number, flood
+    return most, None
+
+
+@pytest.mark.parametrize(("kind", "flood"), KINDS)
+def test_each_kind_has_an_end(kind: str, flood: Flood) -> None:
+    """At once, or many more than any client sends: it is a flood, and says of what."""
+    taken, found = frames_until_flood(kind, 1_000_000)
+
+    assert found is flood
+    assert 100 <= taken <= 2100
+
+
+@pytest.mark.parametrize(("kind", "flood"), KINDS)
+def test_a_few_each_second_are_none(kind: str, flood: Flood) -> None:  # noqa: ARG001  of the kind
+    """However long it goes on."""
+    assert (5000, None) == frames_until_flood(kind, 20, 5000)
+
+
+def test_window_updates_for_what_was_sent() -> None:
+    """A download takes two for each of its parts."""
+    budget, counts = FrameBudget(0), Counts()
+    for _ in range(100_000):
+        counts.data_sent += 1
+        counts.add("window_updates", 2)
+
+        assert budget.take(counts, 0) is None
+
+
+def test_resets_beside_answers() -> None:
+    """A client may break off every other request."""
+    budget, counts = FrameBudget(0), Counts()
+    for _ in range(100_000):
+        counts.requests += 2
+        counts.add("resets")
+
+        assert budget.take(counts, 0) is None
+
+
+def test_what_was_saved_is_bounded() -> None:
+    """A day of good behaviour buys no flood."""
+    budget, counts = FrameBudget(0), Counts(requests=1_000_000)
+    assert budget.take(counts, 86_400 * S) is None
+    counts.add("others", 1001)
+
+    assert Flood.CONTROL is budget.take(counts, 86_400 * S)

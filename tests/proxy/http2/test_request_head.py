@@ -1,0 +1,99 @@
+"""Heads of HTTP/2, written as HTTP/1.1 writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.proxy.head_error import HeadError
+from apfproxy.proxy.http2.request_head import head_of
+
+
+def head(
+    fields: bytes = b"",
+    method: bytes = b"GET",
+    path: bytes = b"/a?b=c",
+    authority: bytes = b"api.example",
+    *,
+    is_whole: bool = True,
+) -> bytes:
+    """The head of a request."""
+    return head_of((method, b"https", authority, path, b"", fields), is_whole=is_whole)
+
+
+def test_plain() -> None:
+    """The fields stand as they came."""
+    assert (
+        b"GET /a?b=c HTTP/1.1\r\nHost: api.example\r\naccept: */*\r\nuser-agent: x\r\n\r\n"
+        == head(b"accept: */*\r\nuser-agent: x\r\n")
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_whole", "is_chunked"),
+    [
+        (b"", True, False),
+        (b"", False, True),
+        (b"content-length: 7\r\n", False, False),
+        (b"a: b\r\ncontent-length: 7\r\n", False, False),
+        (b"x-content-length: 7\r\n", False, True),
+        (b"a: content-length: 7\r\n", False, True),
+    ],
+)
+def test_framing(fields: bytes, *, is_whole: bool, is_chunked: bool) -> None:
+    """A body without a length is chunked."""
+    found = head(fields, is_whole=is_whole)
+
+    assert is_chunked == found.endswith(b"\r\ntransfer-encoding: chunked\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"host: API.example\r\na: b\r\n",
+        b"a: b\r\nhost: api.example\r\n",
+        b"a: b\r\nhost:  api.example \r\n",
+    ],
+)
+def test_host_beside_authority(fields: bytes) -> None:
+    """It goes where both say the same."""
+    assert b"GET /a?b=c HTTP/1.1\r\nHost: api.example\r\na: b\r\n\r\n" == head(fields)
+
+
+def test_host_alone() -> None:
+    """As a proxy of HTTP/1.1 makes it, without an authority."""
+    assert b"GET /a?b=c HTTP/1.1\r\nHost: x\r\na: b\r\n\r\n" == head(
+        b"a: b\r\nhost: x\r\n", authority=b""
+    )
+
+
+def test_neither() -> None:
+    """The reader of heads refuses it, as in HTTP/1.1."""
+    assert b"GET /a?b=c HTTP/1.1\r\n\r\n" == head(authority=b"")
+
+
+def test_cookies() -> None:
+    """Crumbs are one field again; another field's value is no cookie."""
+    found = head(b"cookie: a=1\r\nx: cookie: z\r\ncookie: b=2\r\nset-cookie: c\r\ncookie: d=3\r\n")
+
+    assert b"Host: api.example\r\nx: cookie: z\r\nset-cookie: c\r\n" in found
+    assert found.endswith(b"\r\ncookie: a=1; b=2; d=3\r\n\r\n")
+    assert 1 == head(b"cookie: a=1; b=2\r\n").count(b"cookie: a=1; b=2\r\n")
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        ((b"GET", b"https", b"a", b"/ HTTP/1.1\r\nX: y", b"", b""), 400),
+        ((b"GET /x", b"https", b"a", b"/", b"", b""), 400),
+        ((b"GET", b"https", b"a\r\nX: y", b"/", b"", b""), 400),
+        ((b"GET", b"https", b"a", b"/\x00", b"", b""), 400),
+        ((b"GET", b"https", b"a", b"/", b"", b"host: b\r\n"), 400),
+        ((b"GET", b"https", b"", b"/", b"", b"host: a\r\nhost: a\r\n"), 400),
+    ],
+)
+def test_refused(request_: tuple[bytes, bytes, bytes, bytes, bytes, bytes], code: int) -> None:
+    """Nothing can end a line of the head, or name two hosts."""
+    with pytest.raises(HeadError) as caught:
+        head_of(request_, is_whole=True)
+
+    assert code == caught.value.code

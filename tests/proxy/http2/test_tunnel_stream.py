@@ -1,0 +1,403 @@
+"""WebSockets on streams of HTTP/2, from the request to the end of the tunnel."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b64encode
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.proxy.read_buffer import READ_BYTES, WRITE_HIGH_WATER_BYTES
+from apfproxy.proxy.tunnel import TunnelEnd
+from tests.proxy.fakes import CHUNKED_OK, OK, FakeTransport
+from tests.proxy.http2.peer import Answer, Http2Peer, http2_bench
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.proxy.fakes import Bench
+
+EXEC = b"/api/v1/namespaces/a/pods/b/exec?command=ls"
+HANDSHAKE = [
+    (b"sec-websocket-version", b"13"),
+    (b"sec-websocket-protocol", b"v5.channel.k8s.io, v4.channel.k8s.io"),
+    (b"sec-websocket-extensions", b"permessage-deflate"),
+]
+AGREED = (
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Protocol: v5.channel.k8s.io\r\nContent-Length: 0\r\n"
+)
+NO_ERROR, PROTOCOL_ERROR, CANCEL = 0, 1, 8
+IDLE_S = 14400.0
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """A data plane with one seat and one idle connection to its origin."""
+    with http2_bench() as result:
+        yield result
+
+
+class Site:
+    """A client that has asked for a WebSocket, and the server's side of it.
+
+    Attributes:
+        client: The client.
+        stream: The stream.
+        origin: The connection to the server, newly opened.
+        request: What the server got.
+    """
+
+    def __init__(self, bench: Bench, path: bytes = EXEC) -> None:
+        self._bench = bench
+        self.client = Http2Peer(bench)
+        self.stream = self.client.ask(path, b"CONNECT", HANDSHAKE, b"", b"websocket")
+        bench.connect()
+        self.origin: FakeTransport = bench.origins[-1]
+        self.request = self.origin.take()
+
+    @property
+    def answer(self) -> Answer:
+        """What the client has got."""
+        self.client.take()
+        return self.client.answers[self.stream]
+
+    def agree(self, behind: bytes = b"") -> None:
+        """Answer as a server of WebSockets does, and send something behind it."""
+        found = re.search(rb"\r\nsec-websocket-key: (\S+)\r\n", self.request)
+        assert found is not None
+        digest = hashlib.sha1(found[1] + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()  # noqa: S324  the protocol's
+        accept = b"Sec-WebSocket-Accept: %b\r\n\r\n" % b64encode(digest)
+        self.say(AGREED + accept + behind)
+
+    def say(self, data: bytes) -> None:
+        """Send bytes as the server."""
+        self._bench.send(self.origin, data)
+
+    def send(self, data: bytes, *, is_last: bool = False) -> None:
+        """Send bytes as the client."""
+        self.client.h2.send_data(self.stream, data, end_stream=is_last)
+        self.client.send()
+
+
+def assert_over(bench: Bench) -> None:
+    """Nothing is left of any tunnel."""
+    bench.assert_at_rest()
+    http2 = bench.counters.listener.http2
+    assert (0, 0) == (bench.counters.tunnels_open, http2.streams_open)
+    assert bench.pool.open_count == bench.pool.idle_count
+
+
+def test_tunnel(bench: Bench) -> None:
+    """The server gets an upgrade, the client 200 without what is HTTP/1.1's; bytes go both ways."""
+    site = Site(bench)
+    assert site.request.startswith(b"GET " + EXEC + b" HTTP/1.1\r\nConnection: Upgrade\r\n")
+    assert b"\r\nUpgrade: websocket\r\n" in site.request
+    assert b"\r\nsec-websocket-extensions: permessage-deflate\r\n" in site.request
+    assert 2 == len(bench.origins)
+    site.agree(b"first")
+
+    answer = site.answer
+    assert (200, b"first", False) == (answer.status, answer.body, answer.is_whole)
+    assert b"v5.channel.k8s.io" == answer.fields[b"sec-websocket-protocol"]
+    absent = {b"connection", b"upgrade", b"sec-websocket-accept", b"content-length"}
+    assert not absent & answer.fields.keys()
+    assert 1 == bench.counters.tunnels_open
+    assert {"SPDY/3.1": 0, "websocket": 1} == bench.counters.tunnels_by_protocol
+    assert (0, 0, 0) == bench.use()
+    before = bench.counters.listener.bytes_from_clients
+    site.send(b"ping")
+    site.say(b"pong")
+    assert (b"ping", b"firstpong") == (site.origin.take(), site.answer.body)
+    assert 9 + 4 == bench.counters.listener.bytes_from_clients - before
+    site.send(b"", is_last=True)
+    assert site.origin.has_eof
+    bench.end(site.origin)
+    assert (True, None) == (site.answer.is_whole, site.answer.reset_by)
+    assert 0 == bench.counters.client_aborts
+    assert_over(bench)
+
+
+def test_another_request_beside_it(bench: Bench) -> None:
+    """The connection goes on to serve others, while the tunnel is open and after."""
+    site = Site(bench)
+    site.agree()
+    for _ in range(2):
+        stream = site.client.ask()
+        bench.send(bench.origins[0], OK)
+        site.client.take()
+        assert 200 == site.client.answers[stream].status
+        if bench.counters.tunnels_open:
+            site.client.reset(site.stream)
+
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_early_bytes(bench: Bench, *, is_last: bool) -> None:
+    """They wait for the answer, no more of them than a window; then the client gets it back."""
+    site = Site(bench)
+    early = bytes(range(256)) * (READ_BYTES // 256)
+    for start in range(0, READ_BYTES, 16384):
+        part = early[start : start + 16384]
+        site.send(part, is_last=is_last and start + len(part) == READ_BYTES)
+    assert 0 == site.client.h2.local_flow_control_window(site.stream)
+    assert b"" == site.origin.take()
+    site.agree()
+    site.client.take()
+
+    assert (early, is_last) == (site.origin.take(), site.origin.has_eof)
+    if not is_last:
+        assert READ_BYTES == site.client.h2.local_flow_control_window(site.stream)
+        site.send(b"", is_last=True)
+    bench.end(site.origin)
+    assert site.answer.is_whole
+    assert_over(bench)
+
+
+def test_bytes_with_the_request(bench: Bench) -> None:
+    """Those of the same read are none of a body."""
+    client = Http2Peer(bench)
+    stream = client.h2.get_next_available_stream_id()
+    pseudo = [(b":method", b"CONNECT"), (b":protocol", b"websocket"), (b":scheme", b"http")]
+    pseudo += [(b":authority", b"h"), (b":path", EXEC)]
+    client.h2.send_headers(stream, pseudo + HANDSHAKE)
+    client.h2.send_data(stream, b"early", end_stream=True)
+    client.send()
+    bench.connect()
+
+    origin = bench.origins[-1]
+    assert origin.take().endswith(b"\r\n\r\n")
+    bench.end(origin)
+    client.take()
+    assert 502 == client.answers[stream].status
+    assert_over(bench)
+
+
+def test_half_close_of_the_server(bench: Bench) -> None:
+    """The client gets END_STREAM, and goes on."""
+    site = Site(bench)
+    site.agree(b"last")
+    bench.end(site.origin)
+
+    answer = site.answer
+    assert (b"last", True, None) == (answer.body, answer.is_whole, answer.reset_by)
+    site.send(b"more")
+    assert (b"more", 1) == (site.origin.take(), bench.counters.tunnels_open)
+    site.send(b"", is_last=True)
+    assert "close" == site.origin.ended_by
+    assert site.answer.reset_by is None
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_client_resets(bench: Bench, *, has_ended: bool) -> None:
+    """It is a break of the server's connection, whether or not the server sends any more."""
+    site = Site(bench)
+    site.agree()
+    if has_ended:
+        bench.end(site.origin)
+    site.client.reset(site.stream)
+
+    assert "abort" == site.origin.ended_by
+    assert 1 == bench.counters.client_aborts
+    assert_over(bench)
+
+
+def test_client_loses_its_connection(bench: Bench) -> None:
+    """So do the tunnels on it break."""
+    site = Site(bench)
+    site.agree()
+    bench.end(site.client.transport)
+
+    assert "abort" == site.origin.ended_by
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_server_breaks(bench: Bench, *, has_ended: bool) -> None:
+    """The client gets a reset, for the stream alone."""
+    site = Site(bench)
+    site.agree()
+    if has_ended:
+        site.send(b"", is_last=True)
+    bench.end(site.origin, ConnectionResetError())
+
+    assert (False, CANCEL) == (site.answer.is_whole, site.answer.reset_by)
+    assert "" == site.client.transport.ended_by
+    assert_over(bench)
+
+
+def test_server_takes_nothing(bench: Bench) -> None:
+    """The client may send a window's worth, and goes on once the server takes it."""
+    site = Site(bench)
+    site.agree()
+    assert isinstance(site.origin.protocol, TunnelEnd)
+    site.origin.protocol.pause_writing()
+    for _ in range(4):
+        site.send(b"x" * (READ_BYTES // 4))
+    assert 0 == site.client.h2.local_flow_control_window(site.stream)
+    site.origin.protocol.resume_writing()
+    bench.loop.run_ready()
+    site.client.take()
+
+    assert READ_BYTES == site.client.h2.local_flow_control_window(site.stream)
+    site.client.reset(site.stream)
+    assert_over(bench)
+
+
+def test_client_takes_nothing(bench: Bench) -> None:
+    """Past its window and the mark the server is not read, until the client goes on."""
+    site = Site(bench)
+    site.agree()
+    site.client._acknowledges = False  # noqa: SLF001
+    window = 65535
+    sent = 0
+    while site.origin.reads:
+        site.say(b"x" * 10000)
+        sent += 10000
+        assert sent <= window + WRITE_HIGH_WATER_BYTES + 10000
+    assert window == len(site.answer.body)
+    site.client.h2.increment_flow_control_window(sent)
+    site.client.h2.increment_flow_control_window(sent, site.stream)
+    site.client.send()
+
+    assert sent == len(site.answer.body)
+    assert site.origin.reads
+    site.client.reset(site.stream)
+    assert_over(bench)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        pytest.param(OK, 502, id="ok"),
+        pytest.param(CHUNKED_OK + b"2\r\nok\r\n0\r\nA: b\r\n\r\n", 502, id="chunked"),
+        pytest.param(OK.replace(b"200 OK", b"403 Forbidden"), 403, id="forbidden"),
+        pytest.param(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", 502, id="redirect"),
+        pytest.param(AGREED + b"\r\n", 502, id="no-accept"),
+        pytest.param(AGREED + b"Sec-WebSocket-Accept: YWJj\r\n\r\n", 502, id="another-accept"),
+    ],
+)
+def test_refused_by_the_server(bench: Bench, said: bytes, code: int) -> None:
+    """The client sees no success that is no WebSocket; what it goes on to send is nobody's."""
+    site = Site(bench)
+    site.send(b"early")
+    site.say(said)
+
+    answer = site.answer
+    assert (code, True, NO_ERROR) == (answer.status, answer.is_whole, answer.reset_by)
+    assert (b"", "abort") == (site.origin.take(), site.origin.ended_by)
+    assert 0 == bench.counters.tunnels_open
+    assert_over(bench)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "path", "fields", "code"),
+    [
+        pytest.param(b"connect-udp", EXEC, HANDSHAKE, 501, id="protocol"),
+        pytest.param(b"websocket", b"/api/v1/pods", HANDSHAKE, 405, id="list"),
+        pytest.param(b"websocket", EXEC, HANDSHAKE[1:], 400, id="no-version"),
+        pytest.param(b"websocket", EXEC, [(b"sec-websocket-version", b"8")], 426, id="version"),
+        pytest.param(
+            *(b"websocket", EXEC, [*HANDSHAKE, (b"sec-websocket-key", b"YWJj")], 400), id="key"
+        ),
+        pytest.param(
+            *(b"websocket", EXEC, [*HANDSHAKE, (b"content-length", b"3")], 400), id="length"
+        ),
+    ],
+)
+def test_refused(
+    bench: Bench, protocol: bytes, path: bytes, fields: list[tuple[bytes, bytes]], code: int
+) -> None:
+    """The same as an upgrade of HTTP/1.1, and what would be a normal request there."""
+    client = Http2Peer(bench)
+    stream = client.ask(path, b"CONNECT", fields, b"", protocol)
+
+    answer = client.answers[stream]
+    assert (code, NO_ERROR) == (answer.status, answer.reset_by)
+    assert not {b"connection", b"upgrade"} & answer.fields.keys()
+    assert (b"13" if code == 426 else None) == answer.fields.get(b"sec-websocket-version")
+    assert b"" == bench.origins[0].take()
+    assert_over(bench)
+
+
+def test_trailers(bench: Bench) -> None:
+    """There are none in a tunnel: RFC 9113, section 8.5."""
+    site = Site(bench)
+    site.agree()
+    site.client.h2.send_headers(site.stream, [(b"a", b"b")], end_stream=True)
+    site.client.send()
+
+    assert PROTOCOL_ERROR == site.answer.reset_by
+    assert "abort" == site.origin.ended_by
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("is_agreed", [False, True])
+def test_time(bench: Bench, *, is_agreed: bool) -> None:
+    """A server has its time to answer, and a tunnel of which nothing comes its own."""
+    site = Site(bench)
+    if is_agreed:
+        site.agree()
+        bench.wait(IDLE_S - 1)
+        site.send(b"x")
+        bench.wait(IDLE_S - 1)
+        assert "" == site.origin.ended_by
+        bench.wait(2)
+        assert CANCEL == site.answer.reset_by
+    else:
+        bench.wait(61)
+        assert 504 == site.answer.status
+
+    assert "abort" == site.origin.ended_by
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_drain(bench: Bench, *, has_ended: bool) -> None:
+    """It ends in order: END_STREAM behind what was sent, and nothing more is taken."""
+    site = Site(bench)
+    site.agree(b"last")
+    if has_ended:
+        bench.end(site.origin)
+    for each in [each for each in bench.listener.connections if each.has_long_answer]:
+        each.end_long_answer()
+    bench.loop.run_ready()
+
+    answer = site.answer
+    assert (b"last", True, NO_ERROR) == (answer.body, answer.is_whole, answer.reset_by)
+    assert "close" == site.origin.ended_by
+    assert_over(bench)
+
+
+def test_client_that_never_takes_the_rest(bench: Bench) -> None:
+    """The stream of a tunnel that is over ends after the idle timeout."""
+    site = Site(bench)
+    site.client._acknowledges = False  # noqa: SLF001
+    site.agree()
+    site.say(b"x" * 70000)
+    site.send(b"", is_last=True)
+    bench.end(site.origin)
+    assert (0, 1) == (bench.counters.tunnels_open, bench.counters.listener.http2.streams_open)
+    bench.wait(100)
+
+    assert CANCEL == site.answer.reset_by
+    assert_over(bench)
+
+
+def test_error_ends_the_tunnel_alone(bench: Bench) -> None:
+    """Both of its sides; the connection goes on."""
+    site = Site(bench)
+    site.agree()
+    assert isinstance(site.origin.protocol, TunnelEnd)
+    bench.loop.errors = []
+    site.origin.protocol.fail(RuntimeError("on purpose"))
+    bench.loop.run_ready()
+
+    assert 2 == site.answer.reset_by
+    assert "abort" == site.origin.ended_by
+    assert "" == site.client.transport.ended_by
+    assert_over(bench)

@@ -1,0 +1,483 @@
+"""The spans of requests, however they end."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.proxy.request_log import CUT, MAX_PATH, MAX_TEXT
+from apfproxy.proxy.spans import (
+    ANSWERED,
+    CLIENT,
+    INTERNAL,
+    QUEUE,
+    RECEIVE,
+    SENT,
+    SERVER,
+    UPSTREAM,
+    Span,
+    spans_of,
+    trace_state,
+)
+from apfproxy.settings import AudienceSettings, DownstreamSettings, TracingSettings
+from tests.proxy.fakes import (
+    CHUNKED_OK,
+    CHUNKED_POST,
+    GET,
+    LOG,
+    OK,
+    POST,
+    WATCH,
+    Bench,
+    FakeTransport,
+    S,
+)
+from tests.proxy.http2.peer import CLEARTEXT, Http2Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ALL = TracingSettings(
+    sampling_rate_per_million=1_000_000, parents_from=AudienceSettings(users=("*",))
+)
+PARENT = b"\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n"
+REFUSING = b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
+ORIGIN: dict[str, str | int] = {"server.address": "origin", "server.port": 80}
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """A data plane with one seat, where all is traced."""
+    with Bench(tracing=ALL) as result:
+        yield result
+
+
+def spans(bench: Bench) -> list[Span]:
+    """Those of the request that ended last."""
+    return spans_of(bench.traces[-1])
+
+
+def answered(bench: Bench, request: bytes, answer: bytes = OK) -> list[Span]:
+    """The spans of a request that is answered."""
+    bench.ask(request)
+    bench.send(bench.origins[0], answer)
+    return spans(bench)
+
+
+def held(bench: Bench, request: bytes = GET) -> tuple[FakeTransport, FakeTransport]:
+    """A request that has the seat, and another one behind it."""
+    first = bench.ask(GET)
+    return first, bench.ask(request)
+
+
+def test_plain_request(bench: Bench) -> None:
+    """Its spans are two, named as kube-apiserver's are, with the times of their steps."""
+    request = (
+        b"GET /api/v1/namespaces/a/pods/b?timeoutSeconds=9&token=s3cret&continue=s3cret"
+        b" HTTP/1.1\r\nHost: api.example:8443\r\nAuthorization: Bearer s3cret\r\n"
+        b"Cookie: s3cret\r\nUser-Agent: kubectl/v1.36\r\nAudit-ID: x\r\n\r\n"
+    )
+    begun_ns = bench.clock.now_ns()
+    bench.ask(request)
+    bench.wait(1)
+    answered_ns = bench.clock.now_ns()
+    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.wait(2)
+    ended_ns = bench.clock.now_ns()
+    bench.send(bench.origins[0], b"1\r\na\r\n0\r\n\r\n")
+    own, upstream = spans(bench)
+
+    assert own == Span(
+        name="GET /api/v1/namespaces/{:namespace}/pods/{:name}",
+        kind=SERVER,
+        span_id=bench.traces[0].span_id,
+        parent_id=0,
+        begun_ns=begun_ns,
+        ended_ns=ended_ns,
+        attributes={
+            "http.request.method": "GET",
+            "url.scheme": "http",
+            "url.path": "/api/v1/namespaces/a/pods/b",
+            "url.query": "timeoutSeconds=9",
+            "http.route": "/api/v1/namespaces/{:namespace}/pods/{:name}",
+            "http.response.status_code": 200,
+            "http.response.body.size": 1,
+            "server.address": "api.example",
+            "server.port": 8443,
+            "client.address": "10.0.0.1",
+            "network.protocol.version": "1.1",
+            "user_agent.original": "kubectl/v1.36",
+            "enduser.id": "system:anonymous",
+            "audit-id": "x",
+            "apf.verb": "get",
+            "apf.seats": 1,
+            "apf.flow_schema": "queued",
+            "apf.priority_level": "queued",
+        },
+    )
+    assert upstream == Span(
+        name=UPSTREAM,
+        kind=CLIENT,
+        span_id=bench.traces[0].attempts[0].span_id,
+        parent_id=own.span_id,
+        begun_ns=begun_ns,
+        ended_ns=ended_ns,
+        attributes={
+            "http.request.method": "GET",
+            **ORIGIN,
+            "url.full": "http://origin:80/api/v1/namespaces/a/pods/b",
+            "http.response.status_code": 200,
+        },
+        events=((SENT, begun_ns), (ANSWERED, answered_ns)),
+    )
+    assert "s3cret" not in repr((own, upstream))
+
+
+def test_request_that_waited(bench: Bench) -> None:
+    """The wait has a span of its own, and the request's own says what was met."""
+    held(bench)
+    begun_ns = bench.clock.now_ns()
+    bench.wait(3)
+    bench.send(bench.origins[0], OK)
+    bench.send(bench.origins[0], OK)
+    own, queue, upstream = spans(bench)
+
+    assert (QUEUE, INTERNAL, own.span_id) == (queue.name, queue.kind, queue.parent_id)
+    assert (begun_ns, begun_ns + 3 * S) == (queue.begun_ns, queue.ended_ns)
+    assert upstream.begun_ns == queue.ended_ns
+    assert own.attributes["apf.why"] == (
+        "when it came, 1 of 1 seats were in use and 0 requests waited"
+    )
+    assert None is own.problem
+
+
+def test_body_that_was_waited_for() -> None:
+    """That has a span of its own, too, in which nobody is asked for seats."""
+    with Bench(tracing=ALL, gathered_body_bytes=100) as bench:
+        begun_ns = bench.clock.now_ns()
+        client = bench.ask(POST + b"\r\nbo")
+        bench.wait(2)
+        bench.send(client, b"dy")
+        bench.send(bench.origins[0], OK)
+        own, receive, upstream = spans(bench)
+
+    assert "POST /api/v1/namespaces/{:namespace}/pods" == own.name
+    assert (RECEIVE, INTERNAL, own.span_id) == (receive.name, receive.kind, receive.parent_id)
+    assert (begun_ns, begun_ns + 2 * S) == (receive.begun_ns, receive.ended_ns)
+    assert begun_ns == own.begun_ns
+    assert upstream.begun_ns == receive.ended_ns
+
+
+def test_parent_and_state(bench: Bench) -> None:
+    """The client's span is the parent, and its state is that of the trace."""
+    request = GET.replace(b"\r\n\r\n", PARENT + b"tracestate: a=b\r\nTraceState: c=d\r\n\r\n")
+    own, _ = answered(bench, request)
+    (trace,) = bench.traces
+
+    assert 0x00F067AA0BA902B7 == own.parent_id
+    assert ["a=b", "c=d"] == trace_state(trace)
+
+
+def test_no_state_without_parent(bench: Bench) -> None:
+    """It would be of another trace."""
+    answered(bench, GET.replace(b"\r\n\r\n", b"\r\ntracestate: a=b\r\n\r\n"))
+
+    assert [] == trace_state(bench.traces[0])
+
+
+def test_cluster(bench: Bench) -> None:
+    """It is named where there are several."""
+    answered(bench, GET)
+    own, _ = spans_of(bench.traces[0], "blue")
+
+    assert "blue" == own.attributes["apf.cluster"]
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (b"GET /healthz", "GET"),
+        (b"GET /apis/apps/v1/deployments", "GET /apis/apps/v1/deployments"),
+        (
+            b"PUT /apis/apps/v1/namespaces/a/deployments/b/scale",
+            "PUT /apis/apps/v1/namespaces/{:namespace}/deployments/{:name}/scale",
+        ),
+        (b"REPORT /a", "HTTP"),
+    ],
+)
+def test_names(bench: Bench, line: bytes, name: str) -> None:
+    """There are few of them: names of objects, and paths of no resource, are in attributes."""
+    own, _ = answered(bench, line + b" HTTP/1.1\r\nHost: h\r\n\r\n")
+
+    assert name == own.name
+
+
+def test_unknown_method(bench: Bench) -> None:
+    """As the conventions want, anybody's methods do not become values."""
+    own, upstream = answered(bench, b"REPORT /a HTTP/1.1\r\nHost: h\r\n\r\n")
+
+    for each in (own, upstream):
+        assert "_OTHER" == each.attributes["http.request.method"]
+        assert "REPORT" == each.attributes["http.request.method_original"]
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        (b"h", ("h", None)),
+        (b"h:1", ("h", 1)),
+        (b"h:", ("h", None)),
+        (b"[::1]", ("::1", None)),
+        (b"[::1]:8443", ("::1", 8443)),
+        (b"h:123456", ("h:123456", None)),
+    ],
+)
+def test_host(bench: Bench, host: bytes, expected: tuple[str, int | None]) -> None:
+    """Host and port are told apart."""
+    own, _ = answered(bench, GET.replace(b"Host: h", b"Host: " + host))
+
+    assert expected == (own.attributes["server.address"], own.attributes.get("server.port"))
+
+
+def test_http_10_without_host(bench: Bench) -> None:
+    """There is no host to tell."""
+    own, _ = answered(bench, b"GET /healthz HTTP/1.0\r\n\r\n")
+
+    assert "server.address" not in own.attributes
+    assert "1.0" == own.attributes["network.protocol.version"]
+
+
+def test_http_2() -> None:
+    """Its spans are those of HTTP/1.1, and say what the client speaks."""
+    with Bench(tracing=ALL, downstream=CLEARTEXT) as bench:
+        Http2Peer(bench).ask()
+        bench.send(bench.origins[0], OK)
+        own, upstream = spans(bench)
+
+    assert ("2", 200) == (
+        own.attributes["network.protocol.version"],
+        own.attributes["http.response.status_code"],
+    )
+    assert upstream.parent_id == own.span_id
+
+
+def test_scheme_that_a_front_tells() -> None:
+    """It is the client's, if the front is believed."""
+    trusted = DownstreamSettings(trusted_proxies=(ipaddress.ip_network("10.0.0.0/8"),))
+    lines = b"\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n"
+    with Bench(tracing=ALL, downstream=trusted) as bench:
+        own, _ = answered(bench, GET.replace(b"\r\n\r\n", lines))
+
+    assert ("https", "192.0.2.7") == tuple(
+        own.attributes[name] for name in ("url.scheme", "client.address")
+    )
+
+
+def test_bounds(bench: Bench) -> None:
+    """Every text is cut, and is Unicode."""
+    request = (
+        b"GET /%b%%ff?labelSelector=%b HTTP/1.1\r\nHost: %b\r\nUser-Agent: \xff%b\r\n"
+        b"Audit-ID: %b\r\n\r\n"
+    ) % ((b"x" * 5000,) * 5)
+    own, upstream = answered(bench, request)
+    values = {**upstream.attributes, **own.attributes}
+
+    assert str(values["url.path"]).startswith("/xxx")
+    assert str(values["url.full"]).endswith(CUT)
+    assert str(values["user_agent.original"]).startswith("\N{REPLACEMENT CHARACTER}x")
+    assert MAX_TEXT == len(str(values["user_agent.original"])) == len(str(values["server.address"]))
+    assert MAX_PATH == len(str(values["url.path"])) == len(str(values["url.full"]))
+    assert all(len(str(value).encode()) < 2 * MAX_PATH for value in values.values())
+
+
+def rejected(bench: Bench) -> None:
+    """A level without queues has no seat."""
+    bench.ask(REFUSING)
+    bench.ask(REFUSING)
+
+
+def overdue(bench: Bench) -> None:
+    """It waits for a quarter of its time in vain."""
+    held(bench)
+    bench.wait(16)
+
+
+def left_the_queue(bench: Bench) -> None:
+    """The client leaves while it waits."""
+    _, client = held(bench)
+    bench.wait(1)
+    bench.end(client)
+
+
+def left_the_server(bench: Bench) -> None:
+    """The client leaves while the server works."""
+    client = bench.ask(GET)
+    bench.wait(1)
+    bench.end(client)
+
+
+def left_the_answer(bench: Bench) -> None:
+    """The client leaves within the answer."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.end(client)
+
+
+def not_answered(bench: Bench) -> None:
+    """The server closes, and the request may not be sent again."""
+    bench.ask(GET.replace(b"GET", b"PATCH"))
+    bench.end(bench.origins[0])
+
+
+def too_late(bench: Bench) -> None:
+    """The server takes too long."""
+    bench.ask(GET)
+    bench.wait(61)
+
+
+def broken_off(bench: Bench) -> None:
+    """The server breaks off within the answer."""
+    bench.ask(GET)
+    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.end(bench.origins[0])
+
+
+def failed(bench: Bench) -> None:
+    """The server answers with an error."""
+    answered(bench, GET, OK.replace(b"200 OK", b"500 Oh"))
+
+
+def not_found(bench: Bench) -> None:
+    """The server has no such thing."""
+    answered(bench, GET, OK.replace(b"200 OK", b"404 No"))
+
+
+def malformed(bench: Bench) -> None:
+    """The body is none."""
+    client = bench.ask(CHUNKED_POST + b"\r\n1\r\na\r\n")
+    bench.send(client, b"no chunk\r\n")
+
+
+OVER = "apf.reason", "http.response.status_code", "error.type"
+
+
+@pytest.mark.parametrize(
+    ("steps", "names", "own", "is_error", "upstream"),
+    [
+        (rejected, "", ("concurrency-limit", 429, None), False, None),
+        (overdue, QUEUE, ("time-out", 429, None), False, None),
+        (left_the_queue, QUEUE, ("cancelled", None, "cancelled"), True, None),
+        (left_the_server, UPSTREAM, ("cancelled", None, "cancelled"), True, (None, "cancelled")),
+        (left_the_answer, UPSTREAM, ("cancelled", 200, "cancelled"), True, (200, "cancelled")),
+        (not_answered, UPSTREAM, ("upstream", 502, "upstream"), True, (None, "upstream")),
+        (
+            too_late,
+            UPSTREAM,
+            ("upstream-timeout", 504, "upstream-timeout"),
+            True,
+            (None, "upstream-timeout"),
+        ),
+        (broken_off, UPSTREAM, ("upstream", 200, "upstream"), True, (200, "upstream")),
+        (failed, UPSTREAM, (None, 500, "500"), True, (500, "500")),
+        (not_found, UPSTREAM, (None, 404, None), False, (404, "404")),
+        (malformed, UPSTREAM, ("malformed", 400, None), False, (None, "malformed")),
+    ],
+)
+def test_ends(
+    bench: Bench,
+    steps: Callable[[Bench], None],
+    names: str,
+    own: tuple[str | None, int | None, str | None],
+    is_error: bool,
+    upstream: tuple[int | None, str] | None,
+) -> None:
+    """Exactly one trace says how it ended; a client's error is none of the proxy's."""
+    steps(bench)
+    found = {span.name: span for span in spans(bench)[1:]}
+    first = spans(bench)[0]
+
+    assert names == ",".join(found)
+    assert own == tuple(first.attributes.get(name) for name in OVER)
+    assert is_error is (first.problem is not None)
+    if upstream is not None:
+        span = found[UPSTREAM]
+        assert upstream == tuple(span.attributes.get(name) for name in OVER[1:])
+        assert None is not span.problem
+        assert ORIGIN.items() <= span.attributes.items()
+
+
+def test_no_connection() -> None:
+    """The wait for one is the server's part, though there is none to name."""
+    with Bench(tracing=ALL, idle_origins=0) as bench:
+        bench.ask(GET)
+        bench.wait(1)
+        bench.connect(ConnectionRefusedError(111, "Connection refused"))
+        own, upstream = spans(bench)
+
+    assert (502, "upstream") == tuple(own.attributes[name] for name in OVER[1:])
+    assert "upstream" == upstream.attributes["error.type"]
+    assert not {"server.address", "url.full"} & upstream.attributes.keys()
+    assert S == upstream.ended_ns - upstream.begun_ns
+
+
+def test_retry(bench: Bench) -> None:
+    """Two attempts, one after the other."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], OK)
+    bench.send(client, GET)
+    bench.end(bench.origins[0])
+    bench.wait(1)
+    bench.connect()
+    bench.send(bench.origins[-1], OK)
+    own, first, second = spans(bench)
+
+    assert "the connection was closed early" == first.problem
+    assert ("upstream", None) == (
+        first.attributes["error.type"],
+        first.attributes.get("http.request.resend_count"),
+    )
+    assert 1 == second.attributes["http.request.resend_count"]
+    assert first.ended_ns == second.begun_ns
+    assert second.ended_ns == own.ended_ns
+    assert (None, None) == (own.problem, second.problem)
+
+
+def test_retry_without_a_connection(bench: Bench) -> None:
+    """The second attempt finds no server."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], OK)
+    bench.send(client, GET)
+    bench.end(bench.origins[0])
+    bench.connect(ConnectionRefusedError(111, "Connection refused"))
+    _, first, second = spans(bench)
+
+    assert {"server.address"} <= first.attributes.keys()
+    assert "server.address" not in second.attributes
+    assert None is not second.problem
+
+
+@pytest.mark.parametrize(("request_", "verb"), [(WATCH, "watch"), (LOG, "get")])
+def test_long_running(bench: Bench, request_: bytes, verb: str) -> None:
+    """Its spans come once it has ended."""
+    client = bench.ask(request_)
+    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.wait(600)
+    assert [] == bench.traces
+    bench.end(client)
+    own, upstream = spans(bench)
+
+    assert (verb, 600 * S) == (own.attributes["apf.verb"], own.ended_ns - own.begun_ns)
+    assert ANSWERED in dict(upstream.events)
+
+
+def test_unix_socket(bench: Bench) -> None:
+    """A server there has a path for an address."""
+    answered(bench, GET)
+    trace = bench.traces[0]
+    trace.attempts[0].server = "unix:/run/server.sock"
+    _, upstream = spans_of(trace)
+
+    assert "/run/server.sock" == upstream.attributes["server.address"]
+    assert not {"server.port", "url.full"} & upstream.attributes.keys()

@@ -1,0 +1,207 @@
+"""Which requests are traced, and what the server behind learns of it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.proxy.tracing import new_id
+from apfproxy.settings import AudienceSettings, TracingSettings
+from tests.proxy.fakes import GET, OK, Bench
+
+if TYPE_CHECKING:
+    from apfproxy.proxy.tracing import RequestTrace
+
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+PARENT_ID = "00f067aa0ba902b7"
+SAMPLED = f"00-{TRACE_ID}-{PARENT_ID}-01"
+UNSAMPLED = f"00-{TRACE_ID}-{PARENT_ID}-00"
+
+NOBODY = AudienceSettings()
+EVERYBODY = AudienceSettings(users=("*",))
+ALWAYS = 1_000_000
+
+SENT = re.compile(rb"^Traceparent: 00-([0-9a-f]{32})-([0-9a-f]{16})-01\r$", re.MULTILINE)
+
+
+def asked_with(*lines: str) -> bytes:
+    """A request with more fields."""
+    return GET.replace(b"\r\n\r\n", "\r\n".join(("", *lines, "", "")).encode())
+
+
+def traced(request: bytes, settings: TracingSettings | None) -> tuple[bytes, list[RequestTrace]]:
+    """What the server gets of a request, and the traces once it is answered."""
+    with Bench(tracing=settings) as bench:
+        bench.ask(request)
+        forwarded = bench.origins[0].take()
+        bench.send(bench.origins[0], OK)
+        bench.assert_at_rest()
+        return forwarded, bench.traces
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(None, id="off"),
+        pytest.param(TracingSettings(), id="not-believed"),
+        pytest.param(TracingSettings(parents_from=EVERYBODY), id="not-sampled"),
+    ],
+)
+@pytest.mark.parametrize("spelling", ["traceparent", "Traceparent"])
+def test_untraced_request(settings: TracingSettings | None, spelling: str) -> None:
+    """It goes on as it came, with whatever it says of traces."""
+    lines = (f"{spelling}: {UNSAMPLED}", "tracestate: a=b", "baggage: c=d")
+    forwarded, traces = traced(asked_with(*lines), settings)
+
+    assert all(f"\r\n{line}\r\n".encode() in forwarded for line in lines)
+    assert forwarded.lower().count(b"traceparent") == 1
+    assert [] == traces
+
+
+@pytest.mark.parametrize("rate", [0, ALWAYS])
+@pytest.mark.parametrize("spelling", ["traceparent", "TraceParent"])
+def test_believed_parent(rate: int, spelling: str) -> None:
+    """The trace goes on: the server's parent is a span of the proxy, with the client's state."""
+    request = asked_with(f"{spelling}: {SAMPLED}", "tracestate: a=b", "X-Other: c")
+    settings = TracingSettings(parents_from=EVERYBODY, sampling_rate_per_million=rate)
+    forwarded, (trace,) = traced(request, settings)
+    (attempt,) = trace.attempts
+
+    assert [(TRACE_ID.encode(), b"%016x" % attempt.span_id)] == SENT.findall(forwarded)
+    assert forwarded.lower().count(b"traceparent") == 1
+    assert b"\r\ntracestate: a=b\r\n" in forwarded
+    assert b"\r\nX-Other: c\r\n" in forwarded
+    assert forwarded.count(b"\r\n\r\n") == 1
+    assert (TRACE_ID, PARENT_ID) == (f"{trace.trace_id:032x}", f"{trace.parent_id:016x}")
+    assert "" == trace.link
+
+
+def test_believed_parent_that_is_not_sampled() -> None:
+    """Nothing is drawn: the client has decided for the whole trace."""
+    settings = TracingSettings(parents_from=EVERYBODY, sampling_rate_per_million=ALWAYS)
+    forwarded, traces = traced(asked_with(f"traceparent: {UNSAMPLED}"), settings)
+
+    assert UNSAMPLED.encode() in forwarded
+    assert [] == traces
+
+
+@pytest.mark.parametrize("flags", ["01", "00"])
+def test_parent_of_anybody(flags: str) -> None:
+    """A trace begins here, with a link to the client's, whose state does not belong to it."""
+    theirs = f"00-{TRACE_ID}-{PARENT_ID}-{flags}"
+    request = asked_with(f"traceparent: {theirs}", "TraceState: a=b", "baggage: c=d")
+    forwarded, (trace,) = traced(request, TracingSettings(sampling_rate_per_million=ALWAYS))
+    ((trace_id, _),) = SENT.findall(forwarded)
+
+    assert trace_id == b"%032x" % trace.trace_id != TRACE_ID.encode()
+    assert (0, theirs) == (trace.parent_id, trace.link)
+    assert b"tracestate" not in forwarded.lower()
+    assert b"\r\nbaggage: c=d\r\n" in forwarded
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (),
+        ("traceparent: nonsense",),
+        (f"traceparent: {SAMPLED.upper()}",),
+        (f"traceparent: 00-{'0' * 32}-{PARENT_ID}-01",),
+        (f"traceparent: {SAMPLED}", f"traceparent: {SAMPLED}"),
+    ],
+    ids=["none", "malformed", "upper-case", "no-trace", "two"],
+)
+def test_no_parent(lines: tuple[str, ...]) -> None:
+    """A trace begins here, and nothing of what was no parent goes on."""
+    settings = TracingSettings(parents_from=EVERYBODY, sampling_rate_per_million=ALWAYS)
+    forwarded, (trace,) = traced(asked_with(*lines, "tracestate: a=b"), settings)
+
+    assert 1 == len(SENT.findall(forwarded)) == forwarded.lower().count(b"traceparent")
+    assert b"tracestate" not in forwarded
+    assert (0, "") == (trace.parent_id, trace.link)
+
+
+@pytest.mark.parametrize(
+    ("parents", "is_traced"),
+    [
+        (NOBODY, False),
+        (AudienceSettings(groups=("system:masters",)), False),
+        (AudienceSettings(groups=("system:unauthenticated",)), True),
+        (AudienceSettings(users=("system:anonymous",)), True),
+        (EVERYBODY, True),
+    ],
+)
+def test_who_is_believed(parents: AudienceSettings, is_traced: bool) -> None:
+    """Those whom the settings name."""
+    _, traces = traced(asked_with(f"traceparent: {SAMPLED}"), TracingSettings(parents_from=parents))
+
+    assert is_traced is bool(traces)
+
+
+def test_later_version() -> None:
+    """What is known of it is as in version 0, and version 0 goes on."""
+    request = asked_with(f"traceparent: 01{SAMPLED[2:]}-more")
+    forwarded, (trace,) = traced(request, TracingSettings(parents_from=EVERYBODY))
+
+    assert int(TRACE_ID, 16) == trace.trace_id
+    assert 1 == len(SENT.findall(forwarded))
+
+
+@pytest.mark.parametrize(
+    ("drawn", "is_traced"), [(0.0, True), (0.2499, True), (0.25, False), (0.9999, False)]
+)
+def test_part_that_is_drawn(drawn: float, is_traced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of requests without a parent that counts so many per million."""
+    monkeypatch.setattr("random.random", lambda: drawn)
+    _, traces = traced(GET, TracingSettings(sampling_rate_per_million=250_000))
+
+    assert is_traced is bool(traces)
+
+
+def test_retried_request() -> None:
+    """Each attempt has a span of its own, of the same trace."""
+    with Bench(tracing=TracingSettings(sampling_rate_per_million=ALWAYS)) as bench:
+        client = bench.ask(GET)
+        bench.send(bench.origins[0], OK)
+        bench.origins[0].take()
+        bench.send(client, GET)
+        first = bench.origins[0].take()
+        bench.end(bench.origins[0])
+        bench.connect()
+        second = bench.origins[-1].take()
+        bench.send(bench.origins[-1], OK)
+        trace = bench.traces[-1]
+
+    sent = [(b"%032x" % trace.trace_id, b"%016x" % each.span_id) for each in trace.attempts]
+    assert sent == SENT.findall(first + second)
+    assert 2 == len(set(sent))
+    assert ["the connection was closed early", ""] == [each.problem for each in trace.attempts]
+
+
+def test_same_sender() -> None:
+    """What a connection's fields say is read once; each request is decided about by itself."""
+    with Bench(tracing=TracingSettings(parents_from=EVERYBODY)) as bench:
+        client = bench.client()
+        for _ in range(3):
+            bench.send(client, asked_with(f"traceparent: {SAMPLED}"))
+            bench.send(bench.origins[0], OK)
+
+    assert {int(TRACE_ID, 16)} == {trace.trace_id for trace in bench.traces}
+    assert 3 == len({trace.span_id for trace in bench.traces})
+
+
+def test_request_body() -> None:
+    """It goes on behind the head as it came."""
+    post = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 18\r\n\r\ntraceparent: 1\r\nok"
+    forwarded, traces = traced(post, TracingSettings(sampling_rate_per_million=ALWAYS))
+
+    assert forwarded.endswith(b"\r\n\r\ntraceparent: 1\r\nok")
+    assert 1 == len(traces)
+
+
+def test_ids() -> None:
+    """None is 0, which stands for no span."""
+    ids = [new_id(1) for _ in range(64)]
+
+    assert {1} == set(ids)
