@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from apfproxy.app.change import Change
-from apfproxy.app.tracing import is_exported_alike, trace_queue, tracer_of
+from apfproxy.app.tracing import is_exported_alike, trace_queue, tracer_of, warning
 from apfproxy.observe.access_log import AccessLog
 from apfproxy.observe.health import READYZ
 from apfproxy.observe.top_flows import TopFlows
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 ACCESS_LOG = "access-log"
 TRACING = "tracing"
+
+logger = logging.getLogger(__name__)
 
 
 class Observed(Protocol):
@@ -102,6 +105,7 @@ class Observation:
             self.access_log.open()
         if self.traces is not None:
             self.traces.open()
+        say_why_not(self._settings)
 
     def begin(self, served: Observed, cluster: str = "") -> None:
         """See the requests of a cluster, too; with its name where there are several."""
@@ -174,6 +178,8 @@ class Observation:
             if settings.top_flows != before.top_flows:
                 seen.end_flows()
                 seen.top_flows = self._top_flows_of(settings)
+        if settings.tracing != before.tracing:
+            say_why_not(settings)
         self._health.discard(ACCESS_LOG)
         self._health.discard(TRACING)
         self._attach()
@@ -245,3 +251,9 @@ class Observation:
         if not settings.top_flows.is_enabled or settings.admin is None:
             return None
         return TopFlows(settings.top_flows.capacity, self._clock)
+
+
+def say_why_not(settings: Settings) -> None:
+    """Log why no request is traced, where the settings look as if some were."""
+    if text := warning(settings.tracing):
+        logger.warning("%s", text)

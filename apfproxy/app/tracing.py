@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 from apfproxy.errors import OperatorError
 from apfproxy.observe.trace_queue import TraceQueue
 from apfproxy.proxy.tracing import Tracer
+from apfproxy.settings import TracingSettings
 
 if TYPE_CHECKING:
     from apfproxy.app.otlp_exporter import Traced
     from apfproxy.clock import Clock
-    from apfproxy.settings import TracingSettings
 
 PATH = "/v1/traces"
 """Where collectors take spans."""
@@ -36,6 +36,26 @@ def trace_queue(settings: TracingSettings, clock: Clock) -> TraceQueue[Traced] |
     url = url_of(settings.endpoint)
     exporter = OtlpExporter(url, settings.service_name, clock.now_ns)
     return TraceQueue(url, settings.max_queued, clock, exporter)
+
+
+def warning(settings: TracingSettings) -> str:
+    """Why what the settings ask for has no effect; "" if it has, or if they ask for nothing.
+
+    No collector is taken for granted: kube-apiserver's, localhost:4317, is for OTLP over gRPC.
+    """
+    if settings.endpoint is not None:
+        return ""
+    nothing = TracingSettings()
+    if settings.sampling_rate_per_million:
+        name = "samplingRatePerMillion"
+    elif settings.parents_from != nothing.parents_from:
+        name = "parentsFrom"
+    else:
+        return ""
+    return (
+        f"tracing.{name} has no effect: no request is traced without tracing.endpoint; name there"
+        " a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318"
+    )
 
 
 def is_exported_alike(one: TracingSettings, other: TracingSettings) -> bool:

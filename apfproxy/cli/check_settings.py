@@ -16,6 +16,7 @@ from apfproxy.app.http2_offer import warning as http2_warning
 from apfproxy.app.log import CONTROLS, escaped
 from apfproxy.app.named_files import problems_of
 from apfproxy.app.settings_checks import contradictions, verifies_users
+from apfproxy.app.tracing import warning as tracing_warning
 from apfproxy.cli.errors import FAILED, OK, USAGE
 from apfproxy.cli.offline import offline_controller
 from apfproxy.flowcontrol.level_summary import kept_for_nobody, summarize_levels
@@ -79,8 +80,8 @@ def findings_of(path: Path) -> Findings:
     unusable, warnings = Texts(lines), Texts(lines)
     whole = look_at(whole_proxy(settings) if settings.clusters else settings)
     unusable.add("", whole.unusable)
-    if of_http2 := http2_warning(settings.downstream):
-        warnings.add("", [of_http2])
+    of_parts = (http2_warning(settings.downstream), tracing_warning(settings.tracing))
+    warnings.add("", [text for text in of_parts if text])
     if not settings.clusters:
         warnings.add("", whole.warnings)
     for cluster in settings.clusters:

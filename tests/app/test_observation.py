@@ -128,6 +128,21 @@ async def test_traces_turned_on_and_off() -> None:
     assert (None, None, ["ping"]) == off
 
 
+async def test_traced_requests_without_a_collector(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says so at the start, and when the settings change, but not with other changes."""
+    before, after = (tracing(endpoint=None, sampling_rate_per_million=rate) for rate in (1, 2))
+    observation = observation_of(before)
+    observation.open()
+    at_start = len(caplog.messages)
+    (await observation.prepare(replace(before, metrics="full"))).commit()
+    unchanged = len(caplog.messages)
+    (await observation.prepare(after)).commit()
+    await observation.close()
+
+    assert (1, 1, 2) == (at_start, unchanged, len(caplog.messages))
+    assert caplog.messages[-1].startswith("tracing.samplingRatePerMillion has no effect")
+
+
 async def test_other_requests_for_the_same_collector() -> None:
     """What waits to be exported waits on; others are traced from then on."""
     told = Told()

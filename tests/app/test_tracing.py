@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from apfproxy.app.tracing import is_exported_alike, trace_queue, tracer_of, url_of
+from apfproxy.app.tracing import is_exported_alike, trace_queue, tracer_of, url_of, warning
 from apfproxy.errors import OperatorError
 from apfproxy.settings import AudienceSettings, TracingSettings
 from tests.virtual_clock import VirtualClock
@@ -18,6 +18,29 @@ def test_nothing_to_export() -> None:
     """Without a collector there is no queue, and nobody decides."""
     assert None is trace_queue(TracingSettings(), VirtualClock())
     assert None is tracer_of(ON, None, "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "begin"),
+    [
+        (TracingSettings(), ""),
+        (TracingSettings(service_name="a", max_queued=1), ""),
+        (
+            TracingSettings(sampling_rate_per_million=1),
+            "tracing.samplingRatePerMillion has no effect",
+        ),
+        (
+            TracingSettings(parents_from=AudienceSettings(users=("*",))),
+            "tracing.parentsFrom has no effect",
+        ),
+        (TracingSettings(endpoint=ON.endpoint, sampling_rate_per_million=1), ""),
+    ],
+)
+def test_settings_without_effect(settings: TracingSettings, begin: str) -> None:
+    """Settings that say which requests are traced do nothing without a collector."""
+    text = warning(settings)
+
+    assert (begin, bool(begin)) == (text.partition(":")[0], "name there a collector" in text)
 
 
 def test_tracer() -> None:

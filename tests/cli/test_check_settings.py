@@ -140,6 +140,14 @@ def test_http2_that_is_off(capsys: pytest.CaptureFixture[str]) -> None:
     assert warning.startswith("f.yaml:4: downstream.http2.cleartext has no effect")
 
 
+def test_tracing_without_a_collector(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is said that no request is traced, with the line of the setting and what is missing."""
+    assert 0 == check(GOOD + "tracing:\n  samplingRatePerMillion: 100\n")
+    warning = capsys.readouterr().out.splitlines()[0]
+    assert warning.startswith("f.yaml:8: tracing.samplingRatePerMillion has no effect")
+    assert "tracing.endpoint" in warning
+
+
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     """The same for programs."""
     assert 2 == check("admn: x\n", "-o", "json")
