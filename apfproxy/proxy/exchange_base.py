@@ -29,7 +29,7 @@ from apfproxy.proxy.exchange_state import (
     TUNNELLING,
     ExchangeEvent,
 )
-from apfproxy.proxy.request_log import Failure
+from apfproxy.proxy.request_log import Failure, text_of_trace
 from apfproxy.proxy.told import told_lines
 from apfproxy.proxy.traces import audit_line
 
@@ -390,6 +390,9 @@ class ExchangeBase(AnswerSink):
         address = self.head.fields.address or self._client.address
         why = "; ".join(filter(None, (why, self._why)))
         if access_log is not None:
+            members = self._endpoint_text
+            if trace is not None:
+                members += text_of_trace(trace.trace_id)
             access_log.take(
                 self.request,
                 passage.classification,
@@ -405,7 +408,7 @@ class ExchangeBase(AnswerSink):
                 reason,
                 self._made_line,
                 why,
-                self._endpoint_text,
+                members,
             )
         if trace is not None and tracer is not None:
             trace.end(

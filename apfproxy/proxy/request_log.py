@@ -173,7 +173,7 @@ class RequestLog:
         reason: str,
         made_line: bytes = b"",
         why: str = "",
-        server_text: str = "",
+        members: str = "",
     ) -> None:
         """Take a request that is over.
 
@@ -192,7 +192,8 @@ class RequestLog:
             reason: Why it was rejected or failed; "" if it was not.
             made_line: The header line of the Audit-ID that the proxy gave it; b"" for none.
             why: Why it waited, was rejected or failed, in words; "" if it did not.
-            server_text: Of `text_of_server`: the last one that it was sent to; "" for none.
+            members: Further ones, of `text_of_server` for the last one that it was sent to, and of
+                `text_of_trace`; "" for none.
         """
         if (
             self._sampled < 1
@@ -223,7 +224,7 @@ class RequestLog:
                 reason,
                 made_line,
                 why,
-                server_text,
+                members,
             )
         )
         if len(records) >= MAX_RECORDS:
@@ -305,7 +306,7 @@ class RequestLog:
             reason,
             made_line,
             why,
-            server_text,
+            members,
         ) in records:
             begun_us = ((begun_ns or asked_ns) - second_ns) // 1000
             if not 0 <= begun_us < _US_PER_S:
@@ -334,7 +335,7 @@ class RequestLog:
                 f"{second_text}{digits[begun_us // 1000]}{digits[begun_us % 1000]}{who}"
                 f"{text_of_target(method, target, attributes)}{where}{waited}{took_s}."
                 f"{digits[took_us // 1000]}{digits[took_us % 1000]}{answer}{body_bytes}"
-                f'{server_text},"reason":"{reason}"{told},"client":"{address}{found_by}"}}\n'
+                f'{members},"reason":"{reason}"{told},"client":"{address}{found_by}"}}\n'
             )
         return "".join(lines).encode()
 
@@ -472,6 +473,11 @@ def query_text(query: Mapping[str, tuple[str, ...]]) -> str:
 def text_of_server(address: str) -> str:
     """The member of a line that says which of several servers behind had a request."""
     return f',"upstream":{quoted(address)}'
+
+
+def text_of_trace(trace_id: int) -> str:
+    """The member of a line that says as which trace a request was sampled."""
+    return f',"traceId":"{trace_id:032x}"'
 
 
 def waited_text(seats: int, wait_ns: int) -> str:

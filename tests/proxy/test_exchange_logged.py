@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.proxy.identification import NO_IDENTIFICATION
-from apfproxy.settings import AccessLogSettings
+from apfproxy.settings import AccessLogSettings, AudienceSettings, TracingSettings
 from tests.proxy.fakes import GET, OK, Bench, FakeTransport
 from tests.proxy.http2.peer import CLEARTEXT, Http2Peer
 
@@ -21,6 +21,8 @@ LOG = AccessLogSettings(path="-")
 MADE = re.compile(rb"^Audit-I[dD]: ([0-9a-f-]{36})\r$", re.MULTILINE)
 NAMED = GET.replace(b"\r\n\r\n", b"\r\nUser-Agent: kubectl\r\nAudit-ID: mine\r\n\r\n")
 POST = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody"
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+PARENT = f"traceparent: 00-{TRACE_ID}-00f067aa0ba902b7-%s\r\n"
 CROWD = "when it came, 1 of 1 seats were in use and 0 requests waited"
 
 
@@ -115,6 +117,57 @@ def test_protocols() -> None:
         bench.send(bench.origins[0], OK)
 
         assert ["HTTP/1.0", "HTTP/1.1", "HTTP/2.0"] == [line["protocol"] for line in logged(bench)]
+
+
+@pytest.mark.parametrize(
+    ("parent", "users", "rate"),
+    [
+        pytest.param("X-Any: a\r\n", (), 1_000_000, id="of-the-proxy"),
+        pytest.param(PARENT % "01", (), 1_000_000, id="of-the-proxy-with-a-link"),
+        pytest.param(PARENT % "01", ("*",), 0, id="of-the-client"),
+    ],
+)
+def test_trace_id(parent: str, users: tuple[str, ...], rate: int) -> None:
+    """The line of a sampled request has its trace, whoever began that."""
+    settings = TracingSettings(
+        parents_from=AudienceSettings(users=users), sampling_rate_per_million=rate
+    )
+    with Bench(access_log=LOG, tracing=settings) as bench:
+        bench.ask(GET.replace(b"\r\n\r\n", f"\r\n{parent}\r\n".encode()))
+        bench.send(bench.origins[0], OK)
+        (line,) = logged(bench)
+        (trace,) = bench.traces
+
+    assert f"{trace.trace_id:032x}" == line["traceId"]
+    assert (TRACE_ID == line["traceId"]) == (rate == 0)
+
+
+def test_trace_id_of_a_request_without_seats() -> None:
+    """It is there as well, though sampling waits until it is known that there are none."""
+    with Bench(
+        access_log=LOG, tracing=TracingSettings(sampling_rate_per_million=1_000_000)
+    ) as bench:
+        bench.end(bench.ask(POST.removesuffix(b"body")))
+        (line,) = logged(bench)
+        (trace,) = bench.traces
+
+    assert (0, f"{trace.trace_id:032x}") == (line["executionSeconds"], line["traceId"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "users"), [("01", ()), ("00", ("*",))], ids=["not-believed", "not-sampled"]
+)
+def test_request_that_is_not_sampled(flags: str, users: tuple[str, ...]) -> None:
+    """Its line has what the client said, and no trace."""
+    settings = TracingSettings(parents_from=AudienceSettings(users=users))
+    request = GET.replace(b"\r\n\r\n", f"\r\n{PARENT % flags}\r\n".encode())
+    with Bench(access_log=LOG, tracing=settings) as bench:
+        bench.ask(request)
+        bench.send(bench.origins[0], OK)
+        (line,) = logged(bench)
+
+    assert TRACE_ID in line["traceparent"]
+    assert "traceId" not in line
 
 
 @pytest.mark.parametrize("settings", [None, replace(LOG, audit_ids=False)], ids=["no-log", "off"])

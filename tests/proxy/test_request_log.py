@@ -33,6 +33,7 @@ from apfproxy.proxy.request_log import (
     quoted,
     text_of_server,
     text_of_target,
+    text_of_trace,
     text_of_user,
 )
 from apfproxy.proxy.sender import Sender
@@ -376,3 +377,14 @@ def test_server() -> None:
     (made,) = recorder.lines
 
     assert ('unix:/a"b', "") == (made["upstream"], made["reason"])
+
+
+def test_trace() -> None:
+    """The ID of a sampled trace stands in hexadecimal digits, as in a traceparent."""
+    recorder = Recorder()
+    text = text_of_trace(0xAF92F3577B34DA6A3CE929D0E0E4736)
+    recorder.log.take(request_of(), None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "", b"", "", text)
+    recorder.log.flush()
+    (made,) = recorder.lines
+
+    assert "0af92f3577b34da6a3ce929d0e0e4736" == made["traceId"]
