@@ -19,6 +19,7 @@ from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
 from apfproxy.proxy.read_buffer import (
     LARGE_BYTES,
+    MAX_LINGER_BYTES,
     NOBODY,
     READS,
     WRITE_HIGH_WATER_BYTES,
@@ -40,8 +41,6 @@ _EMPTY_LINES: Final = re.compile(rb"\A(?:\r\n)+")
 
 MIN_PREFACE_BYTES: Final = 3
 """Of the preface of HTTP/2: no method of HTTP/1.1 begins so."""
-MAX_LINGER_BYTES: Final = 1 << 20
-"""Read after the last answer, so that the client sees it before a reset."""
 
 
 class DownstreamConnection(ClientConnection):

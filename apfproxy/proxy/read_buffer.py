@@ -59,6 +59,9 @@ WRITE_HIGH_WATER_BYTES: Final = 4096
 """Together with one read, and its chunk's frame, below 128 KiB.  More would speed up nothing: what
 waits here waits behind what the kernel holds."""
 
+MAX_LINGER_BYTES: Final = 1 << 20
+"""Read after an early answer, and thrown away, so that the client sees it before a reset."""
+
 NOWHERE: Final = asyncio.Transport()
 """The transport of a connection that has not come about: whatever is asked of it, it raises
 NotImplementedError."""

@@ -11,17 +11,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.faults import Part, report
-from apfproxy.proxy.chunked import ChunkedError
 from apfproxy.proxy.counters import Flood, GoAway
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection_base import ConnectionBase
 from apfproxy.proxy.http2.connection_state import LEAVING, OPEN
+from apfproxy.proxy.http2.error_code import ENHANCE_YOUR_CALM, NO_ERROR
 from apfproxy.proxy.http2.extended_connect import as_upgrade, new_key
 from apfproxy.proxy.http2.frame_budget import FrameBudget
 from apfproxy.proxy.http2.request_head import RequestFields, head_of
-from apfproxy.proxy.http2.stream import ENHANCE_YOUR_CALM, Http2Stream, fields_of
+from apfproxy.proxy.http2.stream import Http2Stream, fields_of
 from apfproxy.proxy.http2.tunnel_stream import TunnelStream
 from apfproxy.proxy.read_buffer import READS
 from apfproxy.proxy.refused import refused
@@ -46,6 +46,7 @@ _TRAILERS: Final = 4
 _END: Final = 5
 _CLOSED: Final = 6
 _ROOM: Final = 7
+_ANSWERED: Final = 8
 
 
 class Http2Connection(ConnectionBase):
@@ -115,14 +116,17 @@ class Http2Connection(ConnectionBase):
             if kind == _TOO_LARGE:
                 most = self._shared.in_force.max_head_bytes
                 error = HeadError(431, f"the request head is longer than {most} bytes")
-                self.refuse(stream_id, error, self._reader.context)
+                self.refuse(stream_id, error, self._reader.context, is_head=what == b"HEAD")
                 continue
             if kind == _CLOSED:
                 at = self._take_closed(events, at - 1)
                 continue
             stream = self._streams.get(stream_id)
-            if stream is None:
-                continue  # it was refused
+            if stream is None:  # it was refused
+                if kind == _ANSWERED:
+                    self._session.reset(stream_id, NO_ERROR)
+                    self.flush_soon()
+                continue
             try:
                 if kind == _DATA:
                     at, body, is_whole = _body_behind(events, at - 1, stream_id)
@@ -133,6 +137,8 @@ class Http2Connection(ConnectionBase):
                     stream.take_body(b"", is_last=True, trailers=what)
                 elif kind == _ROOM:
                     stream.on_room()
+                elif kind == _ANSWERED:
+                    stream.linger()
             except Exception as bug:  # noqa: BLE001  whatever it is, the other streams go on
                 stream.fail(bug)
 
@@ -174,32 +180,40 @@ class Http2Connection(ConnectionBase):
                 )
             else:
                 stream = Http2Stream(self, self._session, stream_id, context, request.head)
-                if len(body) >= context.held_bytes:
-                    stream.pause_reading()  # until there is a connection to pass it on to
-            framed = stream.frame(body, is_last=is_whole) if request.head.framing else []
-            is_whole = is_whole or not request.head.framing
-            exchange = Exchange(context, stream, request, b"".join(framed), is_whole)
+            self._add(stream)
+            framed = b""
+            if request.head.framing:
+                framed = stream.begin(request.head, body, is_last=is_whole)
+            else:
+                is_whole = True
+            exchange = Exchange(context, stream, request, framed, is_whole)
             stream.exchange = exchange
-            self._streams[stream_id] = stream
-            shared.connections[stream] = None
-            self._counts.streams_open += 1
-            if self._state is OPEN:
-                self.deadline_ns = 0
-                chance = shared.in_force.goaway_chance
-                if chance and shared.chance() < chance:
-                    self._announce(GoAway.CHANCE)
             exchange.start()
             if not is_whole:
                 stream.credit(len(body))
-        except (HeadError, ChunkedError) as error:
-            refusal = error if isinstance(error, HeadError) else HeadError(400, str(error))
-            self.refuse(stream_id, refusal, reader.context, is_head=fields[0] == b"HEAD")
+        except HeadError as error:
+            if stream is None:
+                self.refuse(stream_id, error, reader.context, is_head=fields[0] == b"HEAD")
+            else:
+                stream.refuse(error, is_head=fields[0] == b"HEAD")
+                stream.credit(len(body))
         except Exception as bug:  # noqa: BLE001  whatever it is, the other streams go on
             if stream is not None:
                 stream.fail(bug)
             else:
                 report(Part.CONNECTION, bug, "an error of the proxy itself", loop=shared.loop)
                 self.reset_after_error(stream_id)
+
+    def _add(self, stream: Http2Stream) -> None:
+        shared = self._shared
+        self._streams[stream.stream_id] = stream
+        shared.connections[stream] = None
+        self._counts.streams_open += 1
+        if self._state is OPEN:
+            self.deadline_ns = 0
+            chance = shared.in_force.goaway_chance
+            if chance and shared.chance() < chance:
+                self._announce(GoAway.CHANCE)
 
     # What streams ask.
 

@@ -27,8 +27,8 @@ from apfproxy.proxy.http2.connection_state import (
     OPEN,
     ConnectionState,
 )
+from apfproxy.proxy.http2.error_code import INTERNAL_ERROR, NO_ERROR
 from apfproxy.proxy.http2.multiplexer import Multiplexer
-from apfproxy.proxy.http2.stream import CANCEL, INTERNAL_ERROR, NO_ERROR, Http2Stream
 from apfproxy.proxy.read_buffer import NOBODY, NOWHERE, READ_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.request_reader import RequestReader
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from apfproxy.proxy.cluster_router import ClusterRouter
+    from apfproxy.proxy.http2.stream import Http2Stream
     from apfproxy.proxy.listener_context import ListenerContext
 
 log = logging.getLogger(__name__)
@@ -197,12 +198,12 @@ class ConnectionBase(Multiplexer):
         ):
             self._linger()  # we say so, or the client has
 
-    def give_up(self, stream_id: int) -> None:
-        """Reset a stream whose client does not take the rest of an answer."""
+    def give_up(self, stream_id: int, code: int) -> None:
+        """Reset a stream whose client does not take the rest of an answer, or end its request."""
         if self._is_write_paused and self.now_ns() - self._paused_ns >= self.idle_timeout_ns:
             self._transport.abort()  # it does not take anything
             return
-        self._session.reset(stream_id, CANCEL)
+        self._session.reset(stream_id, code)
         self.flush_soon()
 
     def reset_after_error(self, stream_id: int) -> None:
@@ -221,6 +222,11 @@ class ConnectionBase(Multiplexer):
     def idle_timeout_ns(self) -> int:
         """Until a client must have taken an answer."""
         return self._shared.in_force.idle_timeout_ns
+
+    @property
+    def linger_ns(self) -> int:
+        """For how long the rest of a request is taken that has its answer."""
+        return self._shared.linger_ns
 
     def _count_resets(self) -> None:
         """Count the streams that were reset since the last call."""

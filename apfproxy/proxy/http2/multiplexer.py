@@ -37,6 +37,11 @@ class Multiplexer(ABC):
     def idle_timeout_ns(self) -> int:
         """Until a client must have taken an answer that is through."""
 
+    @property
+    @abstractmethod
+    def linger_ns(self) -> int:
+        """For how long the rest of a request is taken that has its answer."""
+
     @abstractmethod
     def peer_at(self, context: Context) -> Peer:
         """What is known of the client, by the rules of a cluster."""
@@ -66,8 +71,8 @@ class Multiplexer(ABC):
         """Send what streams have to send, all of it at once when this turn of the loop is over."""
 
     @abstractmethod
-    def give_up(self, stream_id: int) -> None:
-        """Reset a stream whose client does not take the rest of an answer."""
+    def give_up(self, stream_id: int, code: int) -> None:
+        """Reset a stream whose client does not take the rest of an answer, or end its request."""
 
     @abstractmethod
     def reset_after_error(self, stream_id: int) -> None:

@@ -12,7 +12,7 @@ All six are bytes; a pseudo field that did not come is empty, and `fields` are l
 unless there are more than 64.
 """
 TOO_LARGE: Final = 2
-"""`(TOO_LARGE, stream, None, is_last)`: a request whose fields are over the bound."""
+"""`(TOO_LARGE, stream, method, is_last)`: a request whose fields are over the bound."""
 DATA: Final = 3
 """`(DATA, stream, data, False)`: some of its body; all of its length waits for `consume`."""
 TRAILERS: Final = 4
@@ -23,6 +23,8 @@ CLOSED: Final = 6
 """`(CLOSED, stream, None, code)`: gone, whichever side ended it; 0 if both did as they should."""
 ROOM: Final = 7
 """`(ROOM, stream, None, 0)`: what `want_room` asked for."""
+ANSWERED: Final = 8
+"""`(ANSWERED, stream, None, 0)`: the answer went out whole, before the end of its request."""
 
 class SessionError(Exception):
     """The connection is over; `output` still has its GOAWAY."""
@@ -35,9 +37,8 @@ class Session:
     r"""The server's side of one connection.
 
     Lines are `name: value\r\n` each, as HTTP/1.1 writes them.  Calls for a stream that is gone do
-    nothing.  An answer that ends before its request is followed by RST_STREAM with NO_ERROR.
-    A field with a byte that none may have, and any other breach of RFC 9113's rules, ends its
-    stream or the connection without a word here but the counts.
+    nothing.  A field with a byte that none may have, and any other breach of RFC 9113's rules, ends
+    its stream or the connection without a word here but the counts.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Session:
         """
 
     def events(self) -> list[tuple[int, int, Any, int]]:
-        """What came up in other calls: `CLOSED` and `ROOM`."""
+        """What came up in other calls: `CLOSED`, `ROOM` and `ANSWERED`."""
 
     def output(self, max_bytes: int) -> bytes:
         """What is to be written now, up to a frame more than `max_bytes`; empty for nothing.
@@ -91,7 +92,7 @@ class Session:
         """End the answer, by trailers if there are lines of them."""
 
     def half_close(self, stream_id: int) -> None:
-        """End the answer, though the client may go on: else RST_STREAM follows an early end."""
+        """End the answer, though the client may go on: no `ANSWERED` follows."""
 
     def break_off(self, stream_id: int, code: int) -> None:
         """End the stream by RST_STREAM behind what is unsent; after `half_close` behind its end."""

@@ -31,6 +31,7 @@ TRAILERS = 4
 END = 5
 CLOSED = 6
 ROOM = 7
+ANSWERED = 8
 
 cdef enum:
     _REQUEST = 1
@@ -40,6 +41,7 @@ cdef enum:
     _END = 5
     _CLOSED = 6
     _ROOM = 7
+    _ANSWERED = 8
 
     _MAX_WINDOW = 0x7FFFFFFF
     _PREFACE_SIZE = 24
@@ -243,7 +245,9 @@ cdef class Session(FrameHeads):
         if stream.is_last:
             if stream.may_go_on and stream.is_sent:
                 self._reset(stream_id, stream, code)
-            stream.may_go_on = False
+            elif stream.may_go_on:
+                stream.is_broken = True
+                stream.break_code = code
             return
         if not stream.is_answered:
             self._reset(stream_id, stream, code)

@@ -101,7 +101,7 @@ cdef int on_fields(Session session, const nghttp2_frame *frame, bint is_last) ex
         check(nghttp2_session_change_extpri_stream_priority(
             session._session, stream_id, &turns, 1))
         if is_too_large:
-            session._events.append((_TOO_LARGE, stream_id, None, is_last))
+            session._events.append((_TOO_LARGE, stream_id, session._method, is_last))
         else:
             fields = in_order(session._fields.start, session._fields.size)
             session._events.append((
@@ -214,10 +214,14 @@ cdef int on_frame_send(
         if stream is None:
             return 0
         stream.is_sent = True
-        if not (stream.is_received or stream.may_go_on):
+        if stream.is_received:
+            return 0
+        if stream.is_broken:
             stream.is_ended = True
             check(nghttp2_submit_rst_stream(
-                library, NGHTTP2_FLAG_NONE, frame.hd.stream_id, NGHTTP2_NO_ERROR))
+                library, NGHTTP2_FLAG_NONE, frame.hd.stream_id, stream.break_code))
+        elif not stream.may_go_on:
+            session._events.append((_ANSWERED, frame.hd.stream_id, None, 0))
     return 0
 
 

@@ -9,8 +9,9 @@ from apfproxy.proxy.chunked import ChunkedError, encode_chunk, last_chunk, passa
 from apfproxy.proxy.client import Client
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.head_error import HeadError
-from apfproxy.proxy.http2.stream_state import CLOSE, FINISH, OPEN, StreamState
-from apfproxy.proxy.read_buffer import WRITE_HIGH_WATER_BYTES
+from apfproxy.proxy.http2.error_code import CANCEL, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR
+from apfproxy.proxy.http2.stream_state import CLOSE, FINISH, LINGER, LINGERING, OPEN, StreamState
+from apfproxy.proxy.read_buffer import MAX_LINGER_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.request_body import too_long
 from apfproxy.proxy.request_fields import CHUNKED, SIZED, VIA
 from apfproxy.proxy.response_head import SIZED as SIZED_ANSWER
@@ -28,13 +29,6 @@ if TYPE_CHECKING:
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.proxy.response_head import ResponseHead
 
-# Codes of RST_STREAM and GOAWAY; RFC 9113, section 7.
-NO_ERROR: Final = 0
-PROTOCOL_ERROR: Final = 1
-INTERNAL_ERROR: Final = 2
-CANCEL: Final = 8
-ENHANCE_YOUR_CALM: Final = 11
-
 _CONTINUE_STATUS: Final = 100
 
 
@@ -51,6 +45,7 @@ class Http2Stream(Client):
         "_body_left",
         "_connection",
         "_context",
+        "_discarded",
         "_framing",
         "_is_read_paused",
         "_is_sized_answer",
@@ -77,9 +72,6 @@ class Http2Stream(Client):
             stream_id: The stream's number.
             context: Of the request's cluster.
             head: The request's.
-
-        Raises:
-            HeadError: Its body is too long.
         """
         super().__init__()
         self.address = connection.address
@@ -91,14 +83,13 @@ class Http2Stream(Client):
         self.exchange: Exchange | None = None
         self.state: StreamState = OPEN
         self._framing = head.framing
-        self._body_left = max_bytes = context.in_force.max_body_bytes
-        if head.framing == SIZED:
-            if head.body_bytes > max_bytes:
-                raise too_long(max_bytes)
-            self._body_left = head.body_bytes
+        is_sized = head.framing == SIZED
+        self._body_left = head.body_bytes if is_sized else context.in_force.max_body_bytes
         self._is_read_paused = False
         self._unconsumed = 0
         """Bytes of the body for which the client has not been given room again."""
+        self._discarded = 0
+        """Bytes of the body that came when there was an answer already."""
         self._is_sized_answer = False
 
     @property
@@ -108,12 +99,24 @@ class Http2Stream(Client):
 
     # The request.
 
+    def begin(self, head: RequestHead, body: bytes, *, is_last: bool) -> bytes:
+        """The first of the body, as it is forwarded.
+
+        Raises:
+            HeadError: As of `frame`.
+        """
+        most = self._context.in_force.max_body_bytes
+        if head.body_bytes > most:
+            raise too_long(most)
+        if len(body) >= self._context.held_bytes:
+            self.pause_reading()  # until there is a connection to pass it on to
+        return b"".join(self.frame(body, is_last=is_last))
+
     def frame(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> list[Piece]:
         """A part of the body as it is forwarded.
 
         Raises:
-            HeadError: It is too long, or not as long as the head says.
-            ChunkedError: A trailer field is malformed.
+            HeadError: It is too long, not as long as the head says, or has a malformed trailer.
         """
         left = self._body_left = self._body_left - len(data)
         if self._framing == CHUNKED:
@@ -122,7 +125,10 @@ class Http2Stream(Client):
             pieces = encode_chunk([data], len(data))
             if is_last:
                 says_who = self._context.client_kinds.says_who
-                pieces.append(last_chunk(passable_trailers(trailers, says_who)))
+                try:
+                    pieces.append(last_chunk(passable_trailers(trailers, says_who)))
+                except ChunkedError as error:
+                    raise HeadError(400, str(error)) from error
             return pieces
         if self._framing == SIZED:
             if left < 0 or (is_last and left):
@@ -134,40 +140,55 @@ class Http2Stream(Client):
         """Take a further part of the body."""
         exchange = self.exchange
         if exchange is None:
-            return  # its stream will be reset
+            self._discard(len(data))
+            return
         try:
             pieces = self.frame(data, is_last=is_last, trailers=trailers)
-        except (HeadError, ChunkedError) as error:
-            self._refuse(exchange, error)
-            return
-        exchange.on_request_body(pieces, is_last=is_last)
+        except HeadError as error:
+            self.refuse(error, is_head=exchange.head.is_head)
+        else:
+            exchange.on_request_body(pieces, is_last=is_last)
         if not is_last:
             self.credit(len(data))
 
     def credit(self, size: int) -> None:
-        """Let the client send as much again, once somebody wants it."""
-        if self._is_read_paused:
+        """Let the client send as much again, once somebody wants it, or nobody will."""
+        if self.exchange is None:
+            self._discard(size)
+        elif self._is_read_paused:
             self._unconsumed += size
         elif size:
             self._session.consume(self.stream_id, size)
             self._connection.flush_soon()
 
-    def _refuse(self, exchange: Exchange, error: HeadError | ChunkedError) -> None:
-        """Answer a body that cannot be passed on."""
-        refused = error if isinstance(error, HeadError) else HeadError(400, str(error))
-        has_answered, is_head = exchange.has_answered, exchange.head.is_head
+    def _discard(self, size: int) -> None:
+        """Let the client send the rest of what nobody wants, so far as that is not too much."""
+        self._discarded += size
+        if size and self._discarded <= MAX_LINGER_BYTES:
+            self._session.consume(self.stream_id, size)
+            self._connection.flush_soon()
+
+    def refuse(self, error: HeadError, *, is_head: bool) -> None:
+        """Answer a request whose body cannot be passed on."""
+        exchange = self.exchange
+        has_answered = exchange is not None and exchange.has_answered
         self._finish(self._connection.now_ns())
-        try:
-            exchange.on_malformed(refused.code)
-        except Exception as bug:  # noqa: BLE001  as `guarded`
-            self.fail(bug, exchange)
-            return
+        if exchange is not None:
+            try:
+                exchange.on_malformed(error.code)
+            except Exception as bug:  # noqa: BLE001  as `guarded`
+                self.fail(bug, exchange)
+                return
         if has_answered:
             self._session.reset(self.stream_id, PROTOCOL_ERROR)
             self._connection.flush_soon()
         else:
             self._connection.refuse(
-                self.stream_id, refused, self._context, is_head=is_head, is_logged=True
+                self.stream_id,
+                error,
+                self._context,
+                is_head=is_head,
+                is_logged=exchange is not None,
             )
 
     def pause_reading(self) -> None:
@@ -264,6 +285,14 @@ class Http2Stream(Client):
         self.exchange = None
         self.state = FINISH[self.state]
         self.deadline_ns = now_ns + self._connection.idle_timeout_ns
+        if self._unconsumed:
+            size, self._unconsumed = self._unconsumed, 0
+            self._discard(size)
+
+    def linger(self) -> None:
+        """The answer has gone out, before all of its request came: take the rest for a while."""
+        self.state = LINGER[self.state]
+        self.deadline_ns = self._connection.now_ns() + self._connection.linger_ns
 
     def on_closed(self) -> None:
         """The stream is gone: the client has reset it, or both sides are through."""
@@ -320,7 +349,8 @@ class Http2Stream(Client):
         else:
             # Again, where not even the reset can be sent.
             self.deadline_ns = self._connection.now_ns() + self._connection.idle_timeout_ns
-            self._connection.give_up(self.stream_id)
+            code = NO_ERROR if self.state is LINGERING else CANCEL
+            self._connection.give_up(self.stream_id, code)
 
     def forget_peer(self) -> None:
         """The connection does."""

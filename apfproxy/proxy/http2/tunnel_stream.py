@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.proxy.head_error import HeadError
-from apfproxy.proxy.http2.stream import CANCEL, NO_ERROR, PROTOCOL_ERROR, Http2Stream, fields_of
+from apfproxy.proxy.http2.error_code import CANCEL, NO_ERROR, PROTOCOL_ERROR
+from apfproxy.proxy.http2.stream import Http2Stream, fields_of
 from apfproxy.proxy.http2.stream_state import OPEN
 from apfproxy.proxy.read_buffer import READS
 from apfproxy.proxy.request_fields import VIA
@@ -155,6 +156,11 @@ class TunnelStream(Http2Stream):
         self._connection.flush_soon()
 
     # The end.
+
+    def linger(self) -> None:
+        """Tell the client at once that nobody takes what it sends any more."""
+        self._session.reset(self.stream_id, NO_ERROR)
+        self._connection.flush_soon()
 
     def abort_after_write(self) -> None:
         """End the tunnel behind what is unsent; an answer in its place breaks off."""

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.settings import LimitSettings
 from tests.end_to_end.http2.counterpart import BIG_BYTES, COOKIES, PIECE, ZIPPED, answer
 from tests.end_to_end.http2.site import Site
 from tests.end_to_end.peer import WAIT_S
 from tests.end_to_end.programs import installed
-from tests.end_to_end.scene import on_uvloop
+from tests.end_to_end.scene import Setup, on_uvloop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +95,7 @@ async def transfer(folder: Path, url: str, *arguments: str) -> Transfer:
     heads.write_text("")
     body.write_bytes(b"")
     path, *others = (str(file) if each == "FILE" else each for each in arguments)
+    data = file.read_bytes() if "-" in others else None
     process = await asyncio.create_subprocess_exec(
         installed("curl"),
         *("--silent", "--show-error", "--max-time", f"{WAIT_S:.0f}", "--path-as-is"),
@@ -101,11 +103,11 @@ async def transfer(folder: Path, url: str, *arguments: str) -> Transfer:
         *("--dump-header", str(heads), "--output", str(body)),
         *others,
         url + path,
-        stdin=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.DEVNULL if data is None else asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    said, complaint = await process.communicate(file.read_bytes() if "-" in others else b"")
+    said, complaint = await process.communicate(data)
     assert 0 == process.returncode, complaint.decode()
     got = b"" if "--head" in others else body.read_bytes()  # curl shows the head there
     return Transfer(said.decode(), heads_of(heads.read_text()), got)
@@ -153,3 +155,18 @@ async def test_streams_of_one_connection(tmp_path: Path) -> None:
     assert 1 == sum(map(int, said.split()))
     for number in range(1, 51):
         assert b"number=%d " % number in (tmp_path / f"got-{number}").read_bytes()
+
+
+@pytest.mark.parametrize("is_tls", [True, False], ids=["tls", "cleartext"])
+@on_uvloop
+async def test_early_answers(tmp_path: Path, is_tls: bool) -> None:
+    """Each upload that is refused at its head gets to know why."""
+    site = Site(tmp_path)
+    limited = Setup().with_downstream(limits=LimitSettings(max_body_bytes=1000))
+    way = "--http2" if is_tls else "--http2-prior-knowledge"
+    async with site.running(limited, is_tls=is_tls) as scene:
+        for _ in range(5):
+            answered = await transfer(tmp_path, site.url(scene), "/echo", "-T", "FILE", way)
+
+            assert ("2", "413") == (answered.version, answered.heads[-1][0])
+            assert b"maxBodyBytes" in answered.body

@@ -98,12 +98,14 @@ def test_only_where_it_is_on() -> None:
         ([(b"expect", b"a miracle")], 417),
     ],
 )
-def test_refused(bench: Bench, fields: list[tuple[bytes, bytes]], code: int) -> None:
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+def test_refused(bench: Bench, fields: list[tuple[bytes, bytes]], code: int, method: bytes) -> None:
     """By the rules of HTTP/1.1; the connection goes on."""
     client = Http2Peer(bench)
-    stream = client.ask(fields=fields)
+    stream = client.ask(b"/x", method, fields=fields)
     answer = client.answers[stream]
     assert (code, True) == (answer.status, answer.is_whole)
+    assert bool(answer.body) == (method == b"GET")
     assert b"connection" not in answer.fields
 
     other = client.ask()

@@ -244,7 +244,7 @@ def test_too_many_fields() -> None:
 
     first, second = pair.pump()
 
-    assert (nghttp2.TOO_LARGE, too_large, None, 0) == first
+    assert (nghttp2.TOO_LARGE, too_large, b"POST", 0) == first
     assert (nghttp2.REQUEST, stays) == second[:2]
     assert second[2][5].endswith(b"x-short: v\r\n")
     pair.session.answer(too_large, 431, b"", b"", True)

@@ -124,17 +124,21 @@ def test_end_without_trailers() -> None:
 
 
 def test_answer_before_the_end_of_its_request() -> None:
-    """The client is told that the rest of its body is not wanted."""
+    """It is told of, and the rest of the body can be taken or refused."""
     pair = Pair()
     stream_id = pair.request(POST, is_last=False)
     pair.pump()
 
     pair.session.answer(stream_id, 413, b"", b"too much", True)
 
+    assert [(nghttp2.ANSWERED, stream_id, None, 0)] == pair.pump()
+    assert b"too much" == pair.body(stream_id)
+    pair.client.send_data(stream_id, b"more")
+    assert [(nghttp2.DATA, stream_id, b"more", False)] == pair.pump()
+    pair.session.reset(stream_id, ErrorCodes.NO_ERROR)
     assert [(nghttp2.CLOSED, stream_id, None, 0)] == pair.pump()
     [reset] = pair.of(StreamReset)
     assert ErrorCodes.NO_ERROR == reset.error_code
-    assert b"too much" == pair.body(stream_id)
     assert 0 == pair.session.own_resets
 
 

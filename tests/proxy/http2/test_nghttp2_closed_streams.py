@@ -77,6 +77,8 @@ def test_an_answer_before_the_end_of_its_request() -> None:
     session.receive(raw(headers(1, is_last=False)))
     session.answer(1, 413, b"", b"", True)
     session.output(1 << 20)
+    session.reset(1, ErrorCodes.NO_ERROR)
+    session.output(1 << 20)
     session.events()
 
     assert [] == session.receive(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from apfproxy.proxy.read_buffer import READ_BYTES
+from apfproxy.proxy.read_buffer import MAX_LINGER_BYTES, READ_BYTES
 from apfproxy.settings import LimitSettings
 from tests.proxy.fakes import CHUNKED_OK, OK
 from tests.proxy.http2.peer import CLEARTEXT, Http2Peer, http2_bench
@@ -316,17 +316,89 @@ def test_cluster_is_gone(bench: Bench, path: bytes) -> None:
     bench.assert_at_rest()
 
 
+def answered_early(bench: Bench) -> tuple[Http2Peer, int]:
+    """A client that has its answer, and some of 2 MiB left to say; the stream lingers."""
+    client = Http2Peer(bench)
+    stream = client.ask(b"/x", b"POST", [(b"content-length", b"%d" % (1 << 21))], b"")
+    client.h2.send_data(stream, b"body")
+    client.send()
+    bench.send(bench.origins[0], OK)
+    client.take()
+    assert (200, True) == (client.answers[stream].status, client.answers[stream].is_whole)
+    bench.assert_at_rest()
+    return client, stream
+
+
+def send_as_much_as_it_may(client: Http2Peer, stream: int, most: int) -> int:
+    """How many bytes the client may send, up to `most`."""
+    sent = 0
+    while sent < most and (room := client.h2.local_flow_control_window(stream)):
+        size = min(room, 16384, most - sent)
+        client.h2.send_data(stream, bytes(size))
+        client.send()
+        sent += size
+    return sent
+
+
 def test_answer_before_the_end_of_the_request(bench: Bench) -> None:
-    """The client is told to send no more."""
+    """The client may say the rest: a reset that comes at once costs some clients the answer."""
+    client, stream = answered_early(bench)
+    rest = (1 << 20) - 4
+
+    assert rest == send_as_much_as_it_may(client, stream, rest)
+    assert client.answers[stream].reset_by is None
+    bench.wait(2.1)
+    client.take()
+    assert 0 == client.answers[stream].reset_by
+    assert 1 == len(bench.listener.connections)
+
+
+def test_rest_of_a_request_that_ends(bench: Bench) -> None:
+    """Nothing is reset where the client has said all."""
     client = Http2Peer(bench)
     stream = client.ask(b"/x", b"POST", [(b"content-length", b"9")], b"")
     client.h2.send_data(stream, b"body")
     client.send()
     bench.send(bench.origins[0], OK)
     client.take()
+    client.h2.send_data(stream, b"whole", end_stream=True)
+    client.send()
+    bench.wait(3)
+    client.take()
 
-    assert (200, 0) == (client.answers[stream].status, client.answers[stream].reset_by)
+    assert client.answers[stream].reset_by is None
+    assert 1 == len(bench.listener.connections)
     bench.assert_at_rest()
+
+
+def test_rest_of_a_request_that_is_too_long(bench: Bench) -> None:
+    """Of what nobody wants no more than 1 MiB, and what has room already, is taken."""
+    client, stream = answered_early(bench)
+
+    sent = send_as_much_as_it_may(client, stream, (1 << 21) - 4)
+
+    assert MAX_LINGER_BYTES <= sent <= MAX_LINGER_BYTES + READ_BYTES
+    bench.wait(2.1)
+    client.take()
+    assert 0 == client.answers[stream].reset_by
+
+
+def test_refused_body_is_taken_for_a_while() -> None:
+    """A client that is told that its body is too long gets to hear it."""
+    limits = LimitSettings(max_body_bytes=3)
+    with http2_bench(downstream=replace(CLEARTEXT, limits=limits)) as bench:
+        client = Http2Peer(bench)
+        stream = client.ask(b"/x", b"POST", [(b"content-length", b"200000")], b"")
+        assert (413, None) == (client.answers[stream].status, client.answers[stream].reset_by)
+        assert 200_000 == send_as_much_as_it_may(client, stream, 200_000)
+        client.h2.end_stream(stream)
+        client.send()
+        bench.wait(3)
+        client.take()
+
+        assert client.answers[stream].reset_by is None
+        assert 1 == len(bench.listener.connections)
+        bench.assert_at_rest()
 
 
 def test_client_that_never_takes_the_rest(bench: Bench) -> None:
