@@ -12,8 +12,10 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from typing import TYPE_CHECKING
+from http.client import BadStatusLine, RemoteDisconnected
+from typing import TYPE_CHECKING, Any
 
+import requests
 from opentelemetry.exporter.otlp.proto.http import trace_exporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
@@ -36,7 +38,9 @@ SCOPE = InstrumentationScope("apfproxy", __version__)
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 NO_PROBLEM = Status(StatusCode.UNSET)
 MAX_PROBLEM = 400
+FIRST_REDIRECTION = 300
 UNKNOWN = "no reason is known"
+NO_HTTP = "it does not answer by HTTP/1.1; port 4317 is usually for OTLP over gRPC, 4318 over HTTP"
 
 LOGGER = logging.getLogger(trace_exporter.__name__)
 """Where the exporter says what went wrong: of each batch, which would fill the log."""
@@ -65,22 +69,31 @@ class OtlpExporter:
                 "service.instance.id": str(uuid.uuid4()),
             }
         )
-        self._exporter = trace_exporter.OTLPSpanExporter(endpoint=endpoint)
+        self._attempts = Attempts()
+        self._exporter = trace_exporter.OTLPSpanExporter(endpoint=endpoint, session=self._attempts)
 
-    def export(self, traces: Sequence[Traced]) -> str:
-        """Send traces: what went wrong, or ""."""
+    def export(self, traces: Sequence[Traced], on_retry: Callable[[str], None]) -> str:
+        """Send traces: what went wrong, or "".
+
+        `on_retry` is told at once what goes wrong with each attempt after the first, which may fail
+        by a connection that the collector closed, or in a moment in which it is busy.
+        """
         # The wall clock may have been set since the last time.
         offset_ns = time.time_ns() - self._now_ns()
         spans = [
             span for trace, cluster in traces for span in self._spans(trace, cluster, offset_ns)
         ]
         words = Words()
+        self._attempts.begin(on_retry)
         LOGGER.addHandler(words)
         try:
             result = self._exporter.export(spans)
         finally:
             LOGGER.removeHandler(words)
-        return "" if result is SpanExportResult.SUCCESS else words.first[:MAX_PROBLEM] or UNKNOWN
+        # The exporter takes a redirection, which it does not follow, for a success.
+        if result is SpanExportResult.SUCCESS and not self._attempts.problem:
+            return ""
+        return (self._attempts.problem or words.first or UNKNOWN)[:MAX_PROBLEM]
 
     def _spans(self, trace: RequestTrace, cluster: str, offset_ns: int) -> list[ReadableSpan]:
         state = TraceState.from_header(trace_state(trace))
@@ -113,25 +126,61 @@ class OtlpExporter:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # it has no annotations
 
 
+class Attempts(requests.Session):
+    """Sends requests for the exporter, which does not say what went wrong before it gives up.
+
+    Attributes:
+        problem: What went wrong with the last attempt; "" if nothing did.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problem = ""
+        self._on_retry: Callable[[str], None] = lambda _: None
+
+    def begin(self, on_retry: Callable[[str], None]) -> None:
+        """Begin another export."""
+        self.problem = ""
+        self._on_retry = on_retry
+
+    def request(self, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - as there
+        """Send one."""
+        is_retry = bool(self.problem)
+        try:
+            response = super().request(*args, **kwargs)
+        except Exception as error:
+            self._note(cause(error), is_retry=is_retry)
+            raise
+        if response.status_code < FIRST_REDIRECTION:
+            self.problem = ""
+        else:
+            self._note(f"{response.status_code} {response.reason}", is_retry=is_retry)
+        return response
+
+    def _note(self, problem: str, *, is_retry: bool) -> None:
+        self.problem = problem[:MAX_PROBLEM]
+        if is_retry:
+            self._on_retry(self.problem)
+
+
 class Words(logging.Handler):
-    """Keeps the first that the exporter says of a failure, which has the most in it."""
+    """Keeps the first that the exporter says of a failure that is of no attempt."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.first = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line; of an error in it what it began with, as `connection refused`."""
-        self.first = self.first or next(
-            (cause(each) for each in record.args or () if isinstance(each, BaseException)),
-            record.getMessage(),
-        )
+        """Keep a line."""
+        self.first = self.first or record.getMessage()
 
 
 def cause(error: BaseException) -> str:
-    """The words of the first of a chain of errors; each later one repeats those before it."""
+    """The first of a chain of errors, as `connection refused`; each later one repeats it."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]  # one is there
+    if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
+        return NO_HTTP
     reason = isinstance(error, OSError) and error.strerror
     text = reason or str(error) or type(error).__name__
     return text[:1].lower() + text[1:]

@@ -3,7 +3,9 @@
 1. Nobody waits: if too many traces are queued, new ones are dropped.
 2. The thread gets them every second or 64 traces.  To send some takes 1.5 ms however few they are;
    to encode so many takes 5 ms, which is as long as the interpreter keeps the event loop waiting.
-3. A failure is logged once, until exporting works again; what cannot be exported is lost.
+3. A failure is logged once, until exporting works again; what cannot be exported is lost.  It is
+   logged while an export is still tried again, which may take ten seconds.
+4. At the end a collector that failed last is waited for only shortly.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import threading
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from apfproxy.clock import Clock, Timer
 
@@ -29,13 +31,18 @@ MAX_GATHERED = 64
 """Traces; the queue can exceed its bound by so many."""
 CLOSE_TIMEOUT_S = 5.0
 """For a collector that does not answer."""
+FAILING_CLOSE_TIMEOUT_S = 0.5
+"""For one that failed last, in case that it works again."""
 
 
 class Exporter(Protocol[Exported_contra]):
     """Sends traces."""
 
-    def export(self, traces: Sequence[Exported_contra]) -> str:
-        """Send some, in the thread: what went wrong, or ""."""
+    def export(self, traces: Sequence[Exported_contra], on_retry: Callable[[str], None]) -> str:
+        """Send some, in the thread: what went wrong, or "".
+
+        `on_retry` is told at once what goes wrong with each attempt after the first.
+        """
 
     def shutdown(self) -> None:
         """Give up what is under way; called by any thread."""
@@ -66,6 +73,7 @@ class TraceQueue(Generic[Trace]):
         # Written by the thread only:
         self.exported = 0
         self.failed = 0
+        # And once it is given up, by the loop:
         self._failure: str | None = None
 
     @property
@@ -112,9 +120,12 @@ class TraceQueue(Generic[Trace]):
             return
         self._hand_over()
         self._orders.put(None)
-        await asyncio.to_thread(thread.join, CLOSE_TIMEOUT_S)
+        timeout_s = CLOSE_TIMEOUT_S if self._failure is None else FAILING_CLOSE_TIMEOUT_S
+        await asyncio.to_thread(thread.join, timeout_s)
         if thread.is_alive():
-            log.warning("%d traces are lost: %s takes no more", self.queued, self._collector)
+            # What the thread finds out later is no news.
+            self._failure = f"{self.queued} traces are lost: {self._collector} takes no more"
+            log.warning("%s", self._failure)
         self._exporter.shutdown()
 
     def _on_timer(self) -> None:
@@ -131,7 +142,7 @@ class TraceQueue(Generic[Trace]):
     def _run(self) -> None:
         while (traces := self._orders.get()) is not None:
             try:
-                problem = self._exporter.export(traces)
+                problem = self._exporter.export(traces, self._fail)
             except Exception as error:  # noqa: BLE001  later traces may be exported
                 problem = repr(error)
             if problem:
@@ -144,7 +155,7 @@ class TraceQueue(Generic[Trace]):
     def _fail(self, problem: str) -> None:
         if self._failure is None:
             log.error(
-                "traces cannot be exported to %s: %s; they are lost until it works",
+                "traces cannot be exported to %s: %s; some may be lost until it works",
                 self._collector,
                 problem,
             )

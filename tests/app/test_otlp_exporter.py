@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import http.server
 import logging
+import queue
 import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.client import BadStatusLine, RemoteDisconnected
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from apfproxy import __version__
-from apfproxy.app.otlp_exporter import LOGGER, UNKNOWN, OtlpExporter, cause
+from apfproxy.app.otlp_exporter import NO_HTTP, UNKNOWN, OtlpExporter, cause
 from tests.proxy.fakes import GET, OK, Bench, S
 from tests.proxy.test_spans import ALL, PARENT
 
@@ -45,7 +47,7 @@ def exported(
     memory = InMemorySpanExporter()
     exporter = OtlpExporter(NOWHERE, "gate", lambda: now_ns)
     monkeypatch.setattr(exporter, "_exporter", memory)
-    assert "" == exporter.export(traces)
+    assert "" == exporter.export(traces, pytest.fail)
     return memory.get_finished_spans()
 
 
@@ -121,13 +123,18 @@ def test_text_that_is_no_unicode(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
     assert all(each.to_json().encode() for each in spans)
 
 
-class Refusal(http.server.BaseHTTPRequestHandler):
-    """Takes no spans."""
+class Answers(http.server.BaseHTTPRequestHandler):
+    """Answers with one status after the other, and with the last one from then on."""
+
+    statuses: list[int]
 
     def do_POST(self) -> None:
-        """Refuse."""
+        """Take spans, or refuse them."""
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(415)
+        self.send_response(self.statuses[0])
+        if len(self.statuses) > 1:
+            del self.statuses[0]
+        self.send_header("Retry-After", "0")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -136,9 +143,10 @@ class Refusal(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def refusing() -> Iterator[str]:
-    """A server that refuses all spans: its URL."""
-    with http.server.HTTPServer(("127.0.0.1", 0), Refusal) as server:
+def answering(*statuses: int) -> Iterator[str]:
+    """A server that answers so: its URL."""
+    handler = type("Handler", (Answers,), {"statuses": list(statuses)})
+    with http.server.HTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -148,37 +156,61 @@ def refusing() -> Iterator[str]:
             thread.join()
 
 
-def test_refusal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told in words, and by nobody else."""
+@pytest.mark.parametrize(
+    ("statuses", "problem", "retried"),
+    [
+        pytest.param([200], "", [], id="taken"),
+        pytest.param([415], "415 Unsupported Media Type", [], id="refused"),
+        pytest.param([308], "308 Permanent Redirect", [], id="elsewhere"),
+        pytest.param([429, 200], "", [], id="busy"),
+        pytest.param(
+            [429, 503, 502, 200],
+            "",
+            ["503 Service Unavailable", "502 Bad Gateway"],
+            id="busy-for-long",
+        ),
+        pytest.param(
+            [503, 429, 400],
+            "400 Bad Request",
+            ["429 Too Many Requests", "400 Bad Request"],
+            id="in-vain",
+        ),
+    ],
+)
+def test_answers(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    statuses: list[int],
+    problem: str,
+    retried: list[str],
+) -> None:
+    """What went wrong is told in words, from the second attempt on at once; by nobody else."""
     traces = answered(bench)
     root = logging.Handler()
     monkeypatch.setattr(root, "emit", lambda record: pytest.fail(record.getMessage()))
     monkeypatch.setattr(logging.getLogger(), "handlers", [root])
-    with refusing() as url:
+    told: list[str] = []
+    with answering(*statuses) as url:
         exporter = OtlpExporter(url, "gate", bench.clock.now_ns)
-        problem = exporter.export(traces)
+        found = exporter.export(traces, told.append)
         exporter.shutdown()
 
-    assert "Failed to export spans batch code: 415, reason: Unsupported Media Type" == problem
+    assert problem == found
+    assert retried == told
 
 
-def test_collector_that_is_not_there(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told is why, without the errors that each layer of the client made of it."""
+def test_collector_that_is_not_there(bench: Bench) -> None:
+    """Why is told while it is tried again, without the errors that the client made of it."""
     traces = answered(bench)
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/v1/traces"
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "2")
     exporter = OtlpExporter(url, "gate", bench.clock.now_ns)
-    said = threading.Event()
-    exporter_said = logging.Handler(logging.WARNING)
-    monkeypatch.setattr(exporter_said, "emit", lambda _: said.set())
-    LOGGER.addHandler(exporter_said)
+    told: queue.SimpleQueue[str] = queue.SimpleQueue()
     with ThreadPoolExecutor(1) as threads:
-        problem = threads.submit(exporter.export, traces)
-        assert said.wait(30)
-        exporter.shutdown()  # it would try again
+        problem = threads.submit(exporter.export, traces, told.put)
+        assert "connection refused" == told.get(timeout=30)
+        exporter.shutdown()  # it would try again for seconds
         assert "connection refused" == problem.result()
-    LOGGER.removeHandler(exporter_said)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +219,8 @@ def test_collector_that_is_not_there(bench: Bench, monkeypatch: pytest.MonkeyPat
         (TimeoutError("timed out"), "timed out"),
         (ConnectionRefusedError(111, "Connection refused"), "connection refused"),
         (ConnectionResetError(), "ConnectionResetError"),
+        (BadStatusLine("\0\0\6\4"), NO_HTTP),
+        (RemoteDisconnected("no answer"), "no answer"),
     ],
 )
 def test_cause(error: Exception, words: str) -> None:
@@ -206,7 +240,7 @@ def test_failure_without_words(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
         lambda _: SpanExportResult.FAILURE,
     )
 
-    assert UNKNOWN == exporter.export(answered(bench))
+    assert UNKNOWN == exporter.export(answered(bench), pytest.fail)
 
 
 def test_end(bench: Bench) -> None:
@@ -214,4 +248,5 @@ def test_end(bench: Bench) -> None:
     exporter = OtlpExporter(NOWHERE, "gate", bench.clock.now_ns)
     exporter.shutdown()
 
-    assert "Exporter already shutdown, ignoring batch" == exporter.export(answered(bench))
+    problem = exporter.export(answered(bench), pytest.fail)
+    assert "Exporter already shutdown, ignoring batch" == problem

@@ -220,7 +220,7 @@ async def test_collector_that_refuses(caplog: pytest.LogCaptureFixture) -> None:
     assert traces is not None
     assert (0, 1, 0) == (traces.exported, traces.failed, traces.queued)
     assert 1 == len(lines)
-    assert "code: 400, reason: Bad Request" in lines[0]
+    assert ": 400 Bad Request;" in lines[0]
 
 
 @on_uvloop

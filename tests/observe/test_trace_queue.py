@@ -12,7 +12,7 @@ from apfproxy.observe.trace_queue import FLUSH_PERIOD_NS, MAX_GATHERED, TraceQue
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pytest
 
@@ -25,6 +25,7 @@ class Collector:
     Attributes:
         batches: Those that arrived.
         problem: What it answers; "" for nothing.
+        retried: What went wrong before; "" for nothing.
         error: What it raises; None for nothing.
         may_go_on: Set while it takes any.
         has_begun: Set once it has got one.
@@ -34,14 +35,17 @@ class Collector:
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
         self.problem = ""
+        self.retried = ""
         self.error: Exception | None = None
         self.may_go_on = threading.Event()
         self.may_go_on.set()
         self.has_begun = threading.Event()
         self.is_over = False
 
-    def export(self, traces: Sequence[int]) -> str:
+    def export(self, traces: Sequence[int], on_retry: Callable[[str], None]) -> str:
         """Take a batch."""
+        if self.retried:
+            on_retry(self.retried)
         self.has_begun.set()
         assert self.may_go_on.wait(WAIT_S)
         if self.error is not None:
@@ -132,7 +136,7 @@ async def test_failures(caplog: pytest.LogCaptureFixture) -> None:
     assert (1, 2 * MAX_GATHERED, 0, 0) == way.counts
     assert None is way.queue.problem
     assert [
-        "traces cannot be exported to http://c/v1/traces: 503; they are lost until it works",
+        "traces cannot be exported to http://c/v1/traces: 503; some may be lost until it works",
         "traces are exported to http://c/v1/traces again",
     ] == caplog.messages
 
@@ -152,18 +156,62 @@ async def test_error_of_the_program(caplog: pytest.LogCaptureFixture) -> None:
 async def test_collector_that_hangs(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end does not wait for it for long, and says what is lost."""
+    """The end does not wait for it for long, and says what is lost; once, if that fails later."""
     monkeypatch.setattr(trace_queue, "CLOSE_TIMEOUT_S", 0.0)
     way = Way()
+    way.collector.problem = "timed out"
     way.collector.may_go_on.clear()
     way.queue.open()
     way.take(MAX_GATHERED + 1)
     await way.queue.close()
+    async with asyncio.timeout(WAIT_S):
+        while way.queue.queued:  # noqa: ASYNC110  the thread gives no event
+            await asyncio.sleep(0)
 
     assert way.collector.is_over
     assert [f"{MAX_GATHERED + 1} traces are lost: http://c/v1/traces takes no more"] == (
         caplog.messages
     )
+
+
+async def test_export_that_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """What went wrong is logged before it is known how the export ends."""
+    way = Way()
+    way.collector.retried = "connection refused"
+    way.collector.may_go_on.clear()
+    way.queue.open()
+    way.take(MAX_GATHERED)
+    assert await asyncio.to_thread(way.collector.has_begun.wait, WAIT_S)
+    said, problem = list(caplog.messages), way.queue.problem
+    way.collector.may_go_on.set()
+    way.collector.retried = ""
+    await way.queue.close()
+
+    assert ["connection refused" in text for text in said] == [True]
+    assert "traces cannot be exported to http://c/v1/traces: connection refused" == problem
+    assert (MAX_GATHERED, 0, 0, 0) == way.counts
+    assert "traces are exported to http://c/v1/traces again" == caplog.messages[-1]
+
+
+async def test_end_while_the_collector_fails(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is waited for less long, and what the thread finds out then is no news."""
+    monkeypatch.setattr(trace_queue, "FAILING_CLOSE_TIMEOUT_S", 0.0)
+    way = Way()
+    way.collector.retried = way.collector.problem = "connection refused"
+    way.collector.may_go_on.clear()
+    way.queue.open()
+    way.take(MAX_GATHERED)
+    assert await asyncio.to_thread(way.collector.has_begun.wait, WAIT_S)
+    await way.queue.close()
+    async with asyncio.timeout(WAIT_S):
+        while not way.queue.failed:  # noqa: ASYNC110  the thread gives no event
+            await asyncio.sleep(0)
+
+    first, second = caplog.messages
+    assert first.startswith("traces cannot be exported to http://c/v1/traces: connection refused;")
+    assert f"{MAX_GATHERED} traces are lost: http://c/v1/traces takes no more" == second
 
 
 async def test_queue_that_was_never_opened() -> None:
