@@ -13,19 +13,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
-import queue
 import stat
-import threading
 from typing import TYPE_CHECKING
 
 from apfproxy.errors import OperatorError
+from apfproxy.observe.batch_thread import BatchThread
 
 if TYPE_CHECKING:
-    from apfproxy.clock import Clock, Timer
+    from collections.abc import Iterator
+
+    from apfproxy.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -60,13 +60,10 @@ class AccessLog:
         self._max_queued = max_queued
         self._clock = clock
         self._descriptor = -1
-        self._thread: threading.Thread | None = None
-        self._orders: queue.SimpleQueue[list[Chunk] | None] = queue.SimpleQueue()
-        """Lines to write; an empty list to open the file again, None to end."""
-        self._chunks: list[Chunk] = []
-        self._gathered = 0
-        """Lines in the chunks."""
-        self._timer: Timer | None = None
+        self._thread: BatchThread[Chunk] = BatchThread(
+            "access log", FLUSH_PERIOD_NS, MAX_GATHERED, clock
+        )
+        """A batch without lines is to open the file again."""
         self._taken = 0
         # Written by the thread only:
         self._done = 0
@@ -77,7 +74,7 @@ class AccessLog:
         """Writes and openings that failed."""
         self._failure: str | None = None
         self._progress_ns = 0
-        """When the thread last finished an order, or got the first after a pause."""
+        """When the thread last finished a batch, or there was a line for it after a pause."""
         # Written by the loop only:
         self._refused = 0
 
@@ -92,8 +89,7 @@ class AccessLog:
         if self._failure is not None:
             return self._failure
         stalled_ns = self._clock.now_ns() - self._progress_ns
-        handed_over = self.queued - self._gathered
-        if handed_over and stalled_ns >= STALLED_NS:
+        if self.queued and stalled_ns >= STALLED_NS:
             return f"{self._path}: no line was written for {stalled_ns / 1e9:.0f} s"
         return None
 
@@ -110,41 +106,26 @@ class AccessLog:
             raise AccessLogError(
                 f"the access log {self._path} cannot be opened: {error.strerror}"
             ) from error
-        self._thread = threading.Thread(target=self._run, name="access log", daemon=True)
-        self._thread.start()
+        self._thread.open(self._run)
 
     def write(self, data: bytes, lines: int = 1) -> None:
         """Queue so many lines, each with its line feed."""
-        if self._taken - self._done >= self._max_queued:
+        queued = self._taken - self._done
+        if queued >= self._max_queued:
             self._refused += lines
             return
+        if not queued:
+            self._progress_ns = self._clock.now_ns()
         self._taken += lines
-        self._gathered += lines
-        self._chunks.append((data, lines))
-        if self._timer is None:
-            self._timer = self._clock.call_at(
-                self._clock.now_ns() + FLUSH_PERIOD_NS, self._on_timer
-            )
-        elif self._gathered >= MAX_GATHERED:
-            self._hand_over()
+        self._thread.put((data, lines), lines)
 
     def reopen(self) -> None:
         """Write all later lines to the file that is now at the path."""
-        self._hand_over()
-        self._orders.put([])
+        self._thread.put_mark()
 
     async def close(self) -> None:
         """Write what is left, and end; harmless if it never was opened."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        self._hand_over()
-        self._orders.put(None)
-        await asyncio.to_thread(thread.join, CLOSE_TIMEOUT_S)
-        if thread.is_alive():
+        if not await self._thread.close(CLOSE_TIMEOUT_S):
             log.warning(
                 "access log %s: %d lines are lost: it takes no more", self._path, self.queued
             )
@@ -154,22 +135,10 @@ class AccessLog:
         """Lines that wait to be written."""
         return self._taken - self._done
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._hand_over()
-
-    def _hand_over(self) -> None:
-        if self._chunks:
-            if self.queued == self._gathered:  # nothing else is on its way
-                self._progress_ns = self._clock.now_ns()
-            self._orders.put(self._chunks)
-            self._chunks = []
-            self._gathered = 0
-
     # In the thread.
 
-    def _run(self) -> None:
-        while (chunks := self._orders.get()) is not None:
+    def _run(self, batches: Iterator[list[Chunk]]) -> None:
+        for chunks in batches:
             done = self._done + sum(number for _, number in chunks)
             try:
                 if chunks:

@@ -10,16 +10,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import queue
-import threading
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from apfproxy.observe.batch_thread import BatchThread
 
-    from apfproxy.clock import Clock, Timer
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from apfproxy.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +60,10 @@ class TraceQueue(Generic[Trace]):
         """`collector` is its name in the log."""
         self._collector = collector
         self._max_queued = max_queued
-        self._clock = clock
         self._exporter = exporter
-        self._orders: queue.SimpleQueue[list[Trace] | None] = queue.SimpleQueue()
-        """Traces to export; None to end."""
-        self._gathered: list[Trace] = []
-        self._timer: Timer | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: BatchThread[Trace] = BatchThread(
+            "traces", FLUSH_PERIOD_NS, MAX_GATHERED, clock
+        )
         self._taken = 0
         self._refused = 0
         # Written by the thread only:
@@ -93,8 +89,7 @@ class TraceQueue(Generic[Trace]):
 
     def open(self) -> None:
         """Start exporting."""
-        self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
-        self._thread.start()
+        self._thread.open(self._run)
 
     def take(self, trace: Trace) -> None:
         """Queue a trace."""
@@ -102,45 +97,21 @@ class TraceQueue(Generic[Trace]):
             self._refused += 1
             return
         self._taken += 1
-        self._gathered.append(trace)
-        if len(self._gathered) >= MAX_GATHERED:
-            self._hand_over()
-        elif self._timer is None:
-            self._timer = self._clock.call_at(
-                self._clock.now_ns() + FLUSH_PERIOD_NS, self._on_timer
-            )
+        self._thread.put(trace)
 
     async def close(self) -> None:
         """Export what is left, and end; harmless if it never was opened."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        self._hand_over()
-        self._orders.put(None)
         timeout_s = CLOSE_TIMEOUT_S if self._failure is None else FAILING_CLOSE_TIMEOUT_S
-        await asyncio.to_thread(thread.join, timeout_s)
-        if thread.is_alive():
+        if not await self._thread.close(timeout_s):
             # What the thread finds out later is no news.
             self._failure = f"{self.queued} traces are lost: {self._collector} takes no more"
             log.warning("%s", self._failure)
         self._exporter.shutdown()
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._hand_over()
-
-    def _hand_over(self) -> None:
-        if self._gathered:
-            self._orders.put(self._gathered)
-            self._gathered = []
-
     # In the thread.
 
-    def _run(self) -> None:
-        while (traces := self._orders.get()) is not None:
+    def _run(self, batches: Iterator[list[Trace]]) -> None:
+        for traces in batches:
             try:
                 problem = self._exporter.export(traces, self._fail)
             except Exception as error:  # noqa: BLE001  later traces may be exported

@@ -325,7 +325,7 @@ async def test_a_thread_that_stands_still(tmp_path: Path, monkeypatch: pytest.Mo
     bench.write("a")
     gathered = bench.log.problem
     bench.clock.run()  # hands it over
-    bench.clock.run_until(bench.clock.now_ns() + STALLED_NS - 1)
+    bench.clock.run_until(2 * STALLED_NS - 1)
     early = bench.log.problem
     bench.clock.run_until(bench.clock.now_ns() + 1)
     late = bench.log.problem
