@@ -39,8 +39,9 @@ CHANGING = (
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
     (re.compile(r"\b\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}\b"), "TIME"),
     (re.compile(r"^([WIE])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ", re.MULTILINE), r"\1 "),
-    (re.compile(r"((?:resourceVersion|Resource Version)\"?: +\"?)\d+"), r"\1VERSION"),
-    (re.compile(r"(?<=\s)\d+[smh](?=\s|$)"), "AGE"),
+    # What comes as the server sent it, by --raw, has no space there.
+    (re.compile(r"((?:resourceVersion|Resource Version)\"?: *\"?)\d+"), r"\1VERSION"),
+    (re.compile(r"(?<=\s)(?:\d+[smhdy]){1,2}(?=\s|$)"), "AGE"),
     (re.compile(r"((?:LIVE|MERGED)-)\d+"), r"\1N"),
     (re.compile(r"((?:LIVE|MERGED)-N\S*\s)\d{4}-\d\d-\d\d .*"), r"\1TIME"),
     # Columns are as wide as the ages in them; what follows + or - is indented.
@@ -216,7 +217,13 @@ class Kubectl:
             is_shown = self.minor < HIDES_OWNERS and OWNERS.search(text)
             return "(with the owners of fields)" if is_shown else text
         if isinstance(obj, dict) and "managedFields" in obj.get("metadata", {}):
-            obj["metadata"]["managedFields"].sort(key=lambda owner: owner["manager"])
+            obj["metadata"]["managedFields"].sort(
+                key=lambda owner: [
+                    owner["manager"],
+                    owner["operation"],
+                    owner.get("subresource", ""),
+                ]
+            )
             return json.dumps(obj)
         return text
 
@@ -245,6 +252,13 @@ class Targets:
     homes: Path
     variables: dict[str, str]
 
+    def clients(self, folder: Path) -> list[Kubectl]:
+        """A client of each server, with files from a folder."""
+        return [
+            Kubectl(self.program, self.minor, url, self._home(name), folder, self.variables)
+            for name, url in self.urls.items()
+        ]
+
     def play(self, scenario: Callable[[Kubectl], None], folder: Path) -> None:
         """Play a scenario against all servers at once, and compare what they answered.
 
@@ -252,10 +266,7 @@ class Targets:
             scenario: The commands; checks what they write.
             folder: Has the files that they read.
         """
-        clients = [
-            Kubectl(self.program, self.minor, url, self._home(name), folder, self.variables)
-            for name, url in self.urls.items()
-        ]
+        clients = self.clients(folder)
         with ThreadPoolExecutor(len(clients)) as pool:
             for done in [pool.submit(scenario, client) for client in clients]:
                 done.result()

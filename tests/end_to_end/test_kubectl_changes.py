@@ -51,6 +51,37 @@ def changed(obj: Object, **spec: object) -> Object:
     return {**obj, "spec": {key: value for key, value in fields.items() if value is not None}}
 
 
+def test_transcripts_of_servers_that_count_for_themselves(targets: Targets, tmp_path: Path) -> None:
+    """Servers with more writes behind them answer alike, those with other objects do not."""
+    path = "/api/v1/namespaces/counted"
+    first, *others = targets.clients(tmp_path)
+    first.create(namespace("more"))
+    first("delete", "namespace", "more")
+    versions = set()
+
+    def create(kubectl: Kubectl) -> None:
+        kubectl.create(namespace("counted"))
+        versions.add(kubectl.read(path)["metadata"]["resourceVersion"])
+        for form in ("json", "yaml"):
+            kubectl("get", "namespace", "counted", "-o", form)
+
+    def get(kubectl: Kubectl) -> None:
+        kubectl("get", "--raw", path)
+
+    def delete(kubectl: Kubectl) -> None:
+        kubectl("delete", "namespace", "counted")
+
+    targets.play(create, tmp_path)
+    targets.play(get, tmp_path)
+    for client in others:
+        client("label", "namespace", "counted", "a=b")
+    with pytest.raises(AssertionError, match='"a": "b"'):
+        targets.play(get, tmp_path)
+    targets.play(delete, tmp_path)
+
+    assert len(versions) > 1
+
+
 def test_create_and_delete(targets: Targets, tmp_path: Path) -> None:
     """Objects of all kinds are created once, and deleted by name, by file and by label."""
     created = [
