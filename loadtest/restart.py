@@ -16,6 +16,7 @@ as systemd does; `stop-start` is the same without.  The exit status is 2 if a re
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import re
@@ -232,11 +233,22 @@ async def gone(pid: int) -> None:
         os.close(descriptor)
 
 
+async def more(tally: Tally, requests: int) -> None:
+    """Wait until so many requests more have come to an end."""
+    end = tally.asked + requests
+    while tally.asked < end:  # noqa: ASYNC110 - they are many
+        await asyncio.sleep(PAUSE_S / 10)
+
+
 async def measure(
     by: str, restarts: int, requests: int, clients: int, directory: Path
 ) -> tuple[Tally, float]:
-    """Restart a proxy under load: what came of the requests, and for how many seconds."""
+    """Restart a proxy under load: what came of the requests, and for how many seconds.
+
+    Before, between and after the restarts are as many requests, beside those during a restart.
+    """
     tally, end = Tally(), asyncio.Event()
+    share = math.ceil(requests / (restarts + 1))
     with start_origin(directory=directory, arguments=("--delay-ms", "2")) as origin:
         proxy = Proxy(by, origin.port, directory)
         await proxy.start()
@@ -247,13 +259,11 @@ async def measure(
             for _ in range(clients)
         ]
         for done in range(restarts):
-            while tally.asked < requests * done / restarts:  # noqa: ASYNC110 - they are many
-                await asyncio.sleep(PAUSE_S / 10)
+            await more(tally, share)
             await asyncio.sleep(PAUSE_S)
             await proxy.restart()
             print(f"\rrestart {done + 1} of {restarts}: {tally}", end="", flush=True)
-        while tally.asked < requests:  # noqa: ASYNC110 - as above
-            await asyncio.sleep(PAUSE_S)
+        await more(tally, share)
         print()
         end.set()
         await asyncio.gather(*asking)
