@@ -147,7 +147,8 @@ class Attempts(requests.Session):
         """Send one."""
         is_retry = bool(self.problem)
         try:
-            response = super().request(*args, **kwargs)
+            # Without this REQUESTS_CA_BUNDLE would win over OTEL_EXPORTER_OTLP_CERTIFICATE.
+            response = super().request(*args, **{"verify": self.verify, **kwargs})
         except Exception as error:
             self._note(cause(error), is_retry=is_retry)
             raise

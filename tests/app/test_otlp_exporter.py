@@ -213,6 +213,17 @@ def test_collector_that_is_not_there(bench: Bench) -> None:
         assert "connection refused" == problem.result()
 
 
+def test_certificates_of_the_collector(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that is named for the collector counts, not that for all programs."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/others.crt")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/collector.crt")
+    exporter = OtlpExporter("https://127.0.0.1:9/v1/traces", "gate", bench.clock.now_ns)
+    problem = exporter.export(answered(bench), pytest.fail)
+    exporter.shutdown()
+
+    assert problem.endswith("invalid path: /collector.crt")
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
