@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class DeadlineError(ValueError):
     """The `timeout` parameter is not a duration."""
 
 
+@lru_cache(maxsize=256)  # clients have a few; long ones raise
 def parse_duration_ns(text: str) -> int:
     """Nanoseconds of a duration in the notation of Go's `time.ParseDuration`, such as `1m30s`."""
     sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))

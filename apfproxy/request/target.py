@@ -38,6 +38,11 @@ KNOWN_PARAMETERS = (
 
 MAX_ESCAPED_KEY_BYTES: Final = 3 * max(map(len, KNOWN_PARAMETERS))
 
+MAX_KNOWN_QUERIES: Final = 512
+MAX_KNOWN_QUERY_BYTES: Final = 64
+known_queries: Final[dict[bytes, Mapping[str, tuple[str, ...]]]] = {}
+"""What short queries say: clients send a few of them, such as `timeout=10s`, with most requests."""
+
 PLAIN_KEYS: Final = {name.encode(): name for name in KNOWN_PARAMETERS}
 
 NO_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
@@ -174,8 +179,12 @@ def parse_query(query: bytes) -> Mapping[str, tuple[str, ...]]:
 def known_parameters(query: bytes) -> Mapping[str, tuple[str, ...]]:
     """Decode the parameters of a query that are known, and of each the first value only.
 
-    Others are not looked at: a query is anybody's, and may have thousands of them.
+    Others are not looked at: a query is anybody's, and may have thousands of them.  What it returns
+    is shared.
     """
+    known = known_queries.get(query)
+    if known is not None:
+        return known
     if not query or query.count(b"&") >= MAX_QUERY_PARAMETERS:
         return NO_PARAMETERS
     parameters: dict[str, tuple[str, ...]] = {}
@@ -193,6 +202,10 @@ def known_parameters(query: bytes) -> Mapping[str, tuple[str, ...]]:
         if b"%" in raw_value and INVALID_ESCAPE.search(raw_value):
             continue
         parameters[key] = (_decode(raw_value),)
+    if len(query) <= MAX_KNOWN_QUERY_BYTES:
+        if len(known_queries) >= MAX_KNOWN_QUERIES:
+            known_queries.clear()
+        known_queries[query] = parameters
     return parameters
 
 

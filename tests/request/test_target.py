@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.request import target
 from apfproxy.request.target import (
     KNOWN_PARAMETERS,
+    MAX_KNOWN_QUERIES,
+    MAX_KNOWN_QUERY_BYTES,
     MAX_QUERY_PARAMETERS,
     TargetError,
     decode_text,
@@ -116,6 +119,16 @@ def test_known_parameters(query: str) -> None:
     assert known_parameters(query.encode()) == {
         name: parsed[name][:1] for name in KNOWN_PARAMETERS if name in parsed
     }
+
+
+def test_what_is_kept_of_queries_is_bounded() -> None:
+    """Neither many queries nor a long one fill the memory; each is read as the first time."""
+    for number in [*range(2 * MAX_KNOWN_QUERIES), *range(10)]:
+        assert known_parameters(b"limit=%d&a=b" % number) == {"limit": (str(number),)}
+    before = len(target.known_queries)
+    assert before <= MAX_KNOWN_QUERIES
+    known_parameters(b"limit=7&a=" + b"b" * MAX_KNOWN_QUERY_BYTES)
+    assert before == len(target.known_queries)
 
 
 def test_known_parameters_are_bounded() -> None:

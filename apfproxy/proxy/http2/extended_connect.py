@@ -34,10 +34,10 @@ def as_upgrade(request: RequestFields, key: bytes) -> RequestFields:
     Raises:
         HeadError: No such tunnel is served.
     """
-    _, scheme, authority, path, protocol, fields = request
+    _, scheme, authority, path, protocol, fields, marks = request
     if not protocol:
         raise HeadError(405, "CONNECT is not served")
     if protocol.lower() != WEBSOCKET:
         raise HeadError(501, "the only :protocol of CONNECT that is served is websocket")
     lines = b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: %b\r\n%b"
-    return b"GET", scheme, authority, path, b"", lines % (key, fields)
+    return b"GET", scheme, authority, path, b"", lines % (key, fields), marks

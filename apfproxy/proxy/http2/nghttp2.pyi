@@ -6,11 +6,17 @@ VERSION: Final[str]
 """Of the library that is loaded, such as `1.52.0`."""
 
 REQUEST: Final = 1
-"""`(REQUEST, stream, (method, scheme, authority, path, protocol, fields), is_last)`.
+"""`(REQUEST, stream, (method, scheme, authority, path, protocol, fields, marks), is_last)`.
 
-All six are bytes; a pseudo field that did not come is empty, and `fields` are lines, by their names
-unless there are more than 64.
+The first six are bytes; a pseudo field that did not come is empty, and `fields` are lines, by their
+names unless there are more than 64.  `marks` are bits, whether some fields are among them.
 """
+HAS_LENGTH: Final = 1
+"""A content-length."""
+HAS_HOST: Final = 2
+"""A host."""
+HAS_COOKIES: Final = 4
+"""More than one cookie."""
 TOO_LARGE: Final = 2
 """`(TOO_LARGE, stream, method, is_last)`: a request whose fields are over the bound."""
 DATA: Final = 3

@@ -32,6 +32,9 @@ END = 5
 CLOSED = 6
 ROOM = 7
 ANSWERED = 8
+HAS_LENGTH = 1
+HAS_HOST = 2
+HAS_COOKIES = 4
 
 cdef enum:
     _REQUEST = 1
@@ -42,6 +45,11 @@ cdef enum:
     _CLOSED = 6
     _ROOM = 7
     _ANSWERED = 8
+
+    _HAS_LENGTH = 1
+    _HAS_HOST = 2
+    _HAS_COOKIE = 8  # one, so far
+    _HAS_COOKIES = 4
 
     _MAX_WINDOW = 0x7FFFFFFF
     _PREFACE_SIZE = 24
@@ -94,6 +102,7 @@ cdef class Session(FrameHeads):
     cdef size_t _fields_size  # as RFC 9113 counts
     cdef Buffer _fields
     cdef bytes _method, _scheme, _authority, _path, _protocol
+    cdef int _marks
 
     # What `output` has until now.
     cdef Buffer _out
@@ -123,7 +132,8 @@ cdef class Session(FrameHeads):
         self._max_fields_bytes = max_fields_bytes
         self._low_water_bytes = low_water_bytes
         self._max_disowned = max_streams
-        self._check(nghttp2_session_server_new2(&self._session, callbacks, <void *>self, options))
+        self._check(nghttp2_session_server_new3(
+            &self._session, callbacks, <void *>self, options, &memory))
         entries[0] = nghttp2_settings_entry(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, max_streams)
         entries[1] = nghttp2_settings_entry(NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, window_bytes)
         entries[2] = nghttp2_settings_entry(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, max_fields_bytes)
@@ -442,6 +452,7 @@ cdef int check(int result) except -1:
     return 0
 
 
+include "nghttp2_memory.pxi"
 include "nghttp2_fields.pxi"
 include "nghttp2_callbacks.pxi"
 

@@ -10,6 +10,7 @@ cdef int on_begin_headers(
         session.own(frame.hd.stream_id)
         session._method = session._scheme = session._authority = b""
         session._path = session._protocol = b""
+        session._marks = 0
     else:
         stream = session._streams[frame.hd.stream_id]
     session._read_stream = stream
@@ -50,6 +51,12 @@ cdef int on_header(
         else:
             session._scheme = text
         return 0
+    if name_size == 14 and memcmp(name, b"content-length", 14) == 0:
+        session._marks |= _HAS_LENGTH
+    elif name_size == 4 and memcmp(name, b"host", 4) == 0:
+        session._marks |= _HAS_HOST
+    elif name_size == 6 and memcmp(name, b"cookie", 6) == 0:
+        session._marks |= _HAS_COOKIES if session._marks & _HAS_COOKIE else _HAS_COOKIE
     append(&session._fields, name, name_size)
     append(&session._fields, b": ", 2)
     append(&session._fields, value, value_size)
@@ -107,7 +114,7 @@ cdef int on_fields(Session session, const nghttp2_frame *frame, bint is_last) ex
             session._events.append((
                 _REQUEST, stream_id,
                 (session._method, session._scheme, session._authority, session._path,
-                 session._protocol, fields),
+                 session._protocol, fields, session._marks & ~_HAS_COOKIE),
                 is_last))
     elif is_too_large:
         check(nghttp2_submit_rst_stream(

@@ -51,6 +51,13 @@ cdef extern from "nghttp2/nghttp2.h":
         NGHTTP2_ERR_CALLBACK_FAILURE
         NGHTTP2_ERR_BAD_CLIENT_MAGIC
 
+    ctypedef struct nghttp2_mem:
+        void *mem_user_data
+        void *(*malloc)(size_t size, void *) noexcept
+        void (*free)(void *, void *) noexcept
+        void *(*calloc)(size_t count, size_t size, void *) noexcept
+        void *(*realloc)(void *, size_t size, void *) noexcept
+
     ctypedef struct nghttp2_session
     ctypedef struct nghttp2_session_callbacks
     ctypedef struct nghttp2_option
@@ -163,9 +170,9 @@ cdef extern from "nghttp2/nghttp2.h":
     void nghttp2_option_set_no_auto_window_update(nghttp2_option *, int)
     void nghttp2_option_set_max_send_header_block_length(nghttp2_option *, size_t)
 
-    int nghttp2_session_server_new2(
+    int nghttp2_session_server_new3(
         nghttp2_session **, const nghttp2_session_callbacks *, void *user_data,
-        const nghttp2_option *)
+        const nghttp2_option *, nghttp2_mem *)
     void nghttp2_session_del(nghttp2_session *)
     ssize_t nghttp2_session_mem_recv(
         nghttp2_session *, const uint8_t *data, size_t length) except? -902

@@ -20,9 +20,14 @@ _UNFIT: Final = bytes((*range(0x21), 0x7F))
 _HOST: Final = re.compile(rb"(?:\A|(?<=\r\n))host: ([^\r\n]*)\r\n")
 _COOKIE: Final = re.compile(rb"(?:\A|(?<=\r\n))cookie: ([^\r\n]*)\r\n")
 
-RequestFields = tuple[bytes, bytes, bytes, bytes, bytes, bytes]
+# Which fields are among the others, as `nghttp2` says it; so they are not searched for.
+HAS_LENGTH: Final = 1
+HAS_HOST: Final = 2
+HAS_COOKIES: Final = 4
+
+RequestFields = tuple[bytes, bytes, bytes, bytes, bytes, bytes, int]
 """Method, scheme, authority, path, protocol, and the other fields as lines; b"" for what is not
-there."""
+there; and which fields are among those lines."""
 
 
 def head_of(request: RequestFields, *, is_whole: bool) -> bytes:
@@ -35,22 +40,18 @@ def head_of(request: RequestFields, *, is_whole: bool) -> bytes:
     Raises:
         HeadError: It cannot be written.
     """
-    method, _, authority, path, _, fields = request
+    method, _, authority, path, _, fields, marks = request
     parts = b"".join((method, authority, path))
     # A regular expression takes five times as long.
     if len(parts.translate(None, _UNFIT)) != len(parts):
         raise HeadError(400, "malformed request: a character in :method, :authority or :path")
-    if fields.startswith(b"host: ") or b"\r\nhost: " in fields:
+    if marks & HAS_HOST:
         authority, fields = _one_host(authority, fields)
-    if b"cookie: " in fields and len(_COOKIE.findall(fields)) > 1:
+    if marks & HAS_COOKIES:
         fields = _with_one_cookie(fields)
-    host = b"".join((b"Host: ", authority, b"\r\n")) if authority else b""
-    framing = b""
-    if not is_whole and not (
-        fields.startswith(b"content-length: ") or b"\r\ncontent-length: " in fields
-    ):
-        framing = b"transfer-encoding: chunked\r\n"
-    return b"".join((method, b" ", path, b" HTTP/1.1\r\n", host, fields, framing, b"\r\n"))
+    before_host = b" HTTP/1.1\r\nHost: " if authority else b" HTTP/1.1"
+    end = b"\r\n" if is_whole or marks & HAS_LENGTH else b"transfer-encoding: chunked\r\n\r\n"
+    return b"".join((method, b" ", path, before_host, authority, b"\r\n", fields, end))
 
 
 def _one_host(authority: bytes, fields: bytes) -> tuple[bytes, bytes]:

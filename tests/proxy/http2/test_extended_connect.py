@@ -15,7 +15,7 @@ from apfproxy.proxy.http2.request_head import head_of
 def test_handshake(protocol: bytes) -> None:
     """It has what a handshake of HTTP/1.1 must have, and the client's fields."""
     fields = b"sec-websocket-version: 13\r\norigin: https://a\r\n"
-    request = (b"CONNECT", b"https", b"a", b"/chat?b=c", protocol, fields)
+    request = (b"CONNECT", b"https", b"a", b"/chat?b=c", protocol, fields, 0)
 
     assert head_of(as_upgrade(request, b"KEY"), is_whole=True) == (
         b"GET /chat?b=c HTTP/1.1\r\nHost: a\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
@@ -27,7 +27,7 @@ def test_handshake(protocol: bytes) -> None:
 def test_refused(protocol: bytes, code: int) -> None:
     """A tunnel to any place, and protocols that nobody here speaks."""
     with pytest.raises(HeadError) as caught:
-        as_upgrade((b"CONNECT", b"https", b"a", b"/", protocol, b""), b"KEY")
+        as_upgrade((b"CONNECT", b"https", b"a", b"/", protocol, b"", 0), b"KEY")
 
     assert code == caught.value.code
 

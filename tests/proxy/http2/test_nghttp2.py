@@ -60,6 +60,30 @@ def test_connection_window() -> None:
     assert 10 * WINDOW == pair.client.outbound_flow_control_window
 
 
+@pytest.mark.parametrize(
+    ("fields", "marks"),
+    [
+        ([("x", "y"), ("set-cookie", "a"), ("x-host", "b")], 0),
+        ([("cookie", "a=b")], 0),
+        (
+            [("cookie", "a=b"), ("x", "y"), ("cookie", "c=d"), ("cookie", "e=f")],
+            nghttp2.HAS_COOKIES,
+        ),
+        ([("content-length", "0")], nghttp2.HAS_LENGTH),
+        ([("host", "api:6443"), ("content-length", "0")], nghttp2.HAS_LENGTH | nghttp2.HAS_HOST),
+    ],
+)
+def test_marks(fields: list[tuple[str, str]], marks: int) -> None:
+    """They say which fields there are, of one request each."""
+    pair = Pair()
+    pair.request([*POST, ("cookie", "x=y"), ("cookie", "z=y")])
+    pair.pump()
+    pair.request([*GET, *fields])
+
+    [(_, _, head, _)] = pair.pump()
+    assert marks == head[6]
+
+
 def test_request() -> None:
     """Its fields come as bytes; host and cookies as they are."""
     pair = Pair()
@@ -68,7 +92,8 @@ def test_request() -> None:
 
     fields = b"accept: application/json\r\ncookie: a=b\r\nhost: api:6443\r\n"
     head = (b"GET", b"https", b"api:6443", b"/api/v1/pods?limit=5", b"", fields)
-    assert [(nghttp2.REQUEST, stream_id, head, True)] == pair.pump()
+    marked = (*head, nghttp2.HAS_HOST)
+    assert [(nghttp2.REQUEST, stream_id, marked, True)] == pair.pump()
     assert 1 == pair.session.requests
 
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.proxy.head_error import HeadError
-from apfproxy.proxy.http2.request_head import head_of
+from apfproxy.proxy.http2 import nghttp2
+from apfproxy.proxy.http2.request_head import HAS_COOKIES, HAS_HOST, HAS_LENGTH, head_of
+
+
+def marks_of(fields: bytes) -> int:
+    """What the library says of these lines."""
+    names = [line.partition(b":")[0] for line in fields.split(b"\r\n")]
+    return (
+        HAS_LENGTH * (b"content-length" in names)
+        | HAS_HOST * (b"host" in names)
+        | HAS_COOKIES * (names.count(b"cookie") > 1)
+    )
 
 
 def head(
@@ -17,7 +28,9 @@ def head(
     is_whole: bool = True,
 ) -> bytes:
     """The head of a request."""
-    return head_of((method, b"https", authority, path, b"", fields), is_whole=is_whole)
+    return head_of(
+        (method, b"https", authority, path, b"", fields, marks_of(fields)), is_whole=is_whole
+    )
 
 
 def test_plain() -> None:
@@ -94,6 +107,15 @@ def test_cookies() -> None:
 def test_refused(request_: tuple[bytes, bytes, bytes, bytes, bytes, bytes], code: int) -> None:
     """Nothing can end a line of the head, or name two hosts."""
     with pytest.raises(HeadError) as caught:
-        head_of(request_, is_whole=True)
+        head_of((*request_, marks_of(request_[5])), is_whole=True)
 
     assert code == caught.value.code
+
+
+def test_marks() -> None:
+    """They are the library's."""
+    assert (nghttp2.HAS_LENGTH, nghttp2.HAS_HOST, nghttp2.HAS_COOKIES) == (
+        HAS_LENGTH,
+        HAS_HOST,
+        HAS_COOKIES,
+    )
