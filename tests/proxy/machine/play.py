@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
+from tests.proxy.machine.choices import ABANDONED_S, COOPERATE, STOP, Choices
 from tests.proxy.machine.peers import OF_CERTIFICATE
 from tests.proxy.machine.requests import BAD_CHUNKS, GARBAGE, REQUESTS
 from tests.proxy.machine.wires import Tls
-from tests.proxy.machine.world import ABANDONED_S, COOPERATE, SLOTS, STOP, Choices, S, World
+from tests.proxy.machine.world import SLOTS, S, World
 
 if TYPE_CHECKING:
     import random
