@@ -226,7 +226,6 @@ def test_samples_of_other_threads_do_not_count() -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(90)
 def test_a_comparison_writes_and_checks_ratios(tmp_path: Path) -> None:
     """HAProxy and two builds, here the same twice, with a ratio for each of these."""
     installed("nginx")
@@ -263,7 +262,6 @@ def test_a_comparison_writes_and_checks_ratios(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(90)
 def test_a_profile_has_all_of_the_cpu(tmp_path: Path) -> None:
     """The steps' shares are the whole."""
     installed("wrk")
@@ -287,7 +285,6 @@ def test_a_profile_has_all_of_the_cpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("rate", [pytest.param(0, id="full"), pytest.param(200, id="rate")])
 def test_the_clients_of_a_cluster_send_their_requests(tmp_path: Path, rate: int) -> None:
     """Each connection has the heads of one user, with bodies where they are due."""
@@ -316,7 +313,6 @@ def test_the_clients_of_a_cluster_send_their_requests(tmp_path: Path, rate: int)
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -149,7 +149,6 @@ class Server(asyncio.Protocol):
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("rate", [pytest.param(0, id="full"), pytest.param(200, id="rate")])
 def test_the_clients_of_a_cluster_send_their_requests(tmp_path: Path, rate: int) -> None:
     """Each connection has the fields of one user, and bodies as long as they say."""
@@ -167,7 +166,6 @@ def test_the_clients_of_a_cluster_send_their_requests(tmp_path: Path, rate: int)
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(60)
 def test_an_answer_that_is_no_success_ends_the_measurement(tmp_path: Path) -> None:
     """What was wrong is said."""
     with pytest.raises(LoadTestError, match="no success: 429"):

@@ -15,6 +15,7 @@ from apfproxy.app import listening
 from apfproxy.app.listening import LOOKS, Listener, StalledClients
 from apfproxy.app.places import Places
 from apfproxy.app.web_runner import WebRunner
+from tests.end_to_end.peer import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -130,7 +131,7 @@ async def test_an_error_does_not_end_the_looks(
         again.set()
 
     monkeypatch.setattr(owner, name, look)
-    async with listening_with(web.Application()), asyncio.timeout(10):
+    async with listening_with(web.Application()), asyncio.timeout(WAIT_S):
         await again.wait()
 
     assert 1 == caplog.text.count("ValueError: a bug")

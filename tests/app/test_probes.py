@@ -16,6 +16,7 @@ from apfproxy.app.listening import Listener
 from apfproxy.app.places import Place, Places
 from apfproxy.app.probes import Probes
 from apfproxy.observe.health import READYZ, HealthRegistry
+from tests.end_to_end.peer import WAIT_S
 from tests.end_to_end.scene import until
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Site:
 
     async def answer(self, *pieces: bytes) -> bytes:
         """What comes until the connection ends, for data that is sent in pieces."""
-        async with self.connected() as (reader, writer), asyncio.timeout(10):
+        async with self.connected() as (reader, writer), asyncio.timeout(WAIT_S):
             for piece in pieces:
                 writer.write(piece)
                 await asyncio.sleep(0.001 if len(pieces) > 1 else 0)
@@ -262,7 +263,7 @@ async def test_passed_on(data: bytes) -> None:
 async def test_bare_lf() -> None:
     """What cannot become a request here is passed on, though no empty line comes."""
     site = Site()
-    async with site.connected() as (reader, writer), asyncio.timeout(10):
+    async with site.connected() as (reader, writer), asyncio.timeout(WAIT_S):
         writer.write(b"GET /livez HTTP/1.1\n\n")
 
         assert b"other:GET /livez HTTP/1.1\n\n" == await reader.readuntil(b"\n\n")

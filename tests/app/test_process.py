@@ -34,6 +34,7 @@ from apfproxy.sources.files import ObjectFiles, ObjectsError
 from apfproxy.sources.in_force import InForce
 from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.stored_objects import StoredObjects
+from tests.end_to_end.peer import WAIT_S
 from tests.end_to_end.scene import on_uvloop, until
 from tests.sources.test_object_files import SCHEMA, level
 
@@ -327,7 +328,7 @@ async def test_an_error_of_object_counts_does_not_end_them(
 
         monkeypatch.setattr(counts, "_fetch", fail_once)
         await process.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             await read.wait()
         problem = process.health.problem("object-counts")
         await process.stop()

@@ -12,6 +12,7 @@ import pytest
 
 from apfproxy.app.held_signals import held
 from apfproxy.app.signals import Hangup, Signals
+from tests.end_to_end.scene import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,19 +51,19 @@ async def test_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_hangup(caplog: pytest.LogCaptureFixture) -> None:
     """SIGHUP asks for a reload until the end begins, where there is anything to reload."""
     caplog.set_level(logging.INFO)
+    ignored = "means nothing here, and is ignored"
     for hangup in (Hangup.RELOAD, Hangup.NOTHING):
         with Signals(hangup) as signals:
             signal.raise_signal(signal.SIGHUP)
             signal.raise_signal(signal.SIGRTMIN + 1)
             signal.raise_signal(signal.SIGUSR2)
-            await asyncio.wait_for(asyncio.sleep(0.01), 1)
+            await until(lambda: caplog.messages[-1:] == [f"SIGUSR2 {ignored}"])
             assert (hangup is Hangup.RELOAD) == signals.hangup.is_set()
             signal.raise_signal(signal.SIGTERM)
             await signals.first.wait()
             signal.raise_signal(signal.SIGHUP)
-            await asyncio.wait_for(asyncio.sleep(0.01), 1)
+            await until(lambda: caplog.messages[-1].startswith("SIGHUP"))
 
-    ignored = "means nothing here, and is ignored"
     assert [
         f"SIGRTMIN+1 {ignored}",
         f"SIGUSR2 {ignored}",

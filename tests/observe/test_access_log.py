@@ -19,6 +19,7 @@ from apfproxy.observe.access_log import (
     AccessLog,
     AccessLogError,
 )
+from tests.end_to_end.peer import WAIT_S
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Bench:
     async def flush(self) -> None:
         """Let the thread write what waits."""
         self.clock.run()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             while self.log.queued:  # noqa: ASYNC110  the thread has no event to give for a test
                 await asyncio.sleep(0)
 

@@ -15,6 +15,7 @@ from apfproxy.apiserver.controllers.control import (
 )
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from tests.apiserver.controllers.scene import Scene
+from tests.end_to_end.peer import WAIT_S
 
 ALL = frozenset(CONTROLLERS)
 
@@ -62,7 +63,7 @@ async def test_everything_is_there_at_the_start() -> None:
     names = scene.names(FLOW_SCHEMA)
     assert "exempt" in names
     changes = 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         while changes < 2 * len(names) and await watcher.wait():
             changes += len(watcher.read(100))
 

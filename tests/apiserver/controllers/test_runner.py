@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.controllers.queue import Key
     from apfproxy.apiserver.store.entries import Change
 
-LIMIT_S = 10
+LIMIT_S = 60
 
 
 class Recorder:

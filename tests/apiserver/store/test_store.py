@@ -15,6 +15,7 @@ from apfproxy.apiserver.store.collection import Collection
 from apfproxy.apiserver.store.entries import ObjectTooLargeError, StoreError
 from apfproxy.apiserver.store.store import Loaded, Store
 from tests.apiserver.store.backends import GatedBackend, ListBackend
+from tests.end_to_end.peer import WAIT_S
 
 if TYPE_CHECKING:
     from apfproxy.apiserver.store.entries import Entry
@@ -281,7 +282,7 @@ async def test_an_error_after_a_write_does_not_stop_the_store(
         with contextlib.suppress(StoreError):
             await first
     second = await put(store, "b")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         await store.close()
 
     assert "b" == second.name
@@ -299,7 +300,7 @@ async def test_a_write_that_cannot_be_begun(
         with pytest.raises(StoreError):
             await put(store, "a")
     second = await put(store, "b")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         await store.close()
 
     assert "b" == second.name

@@ -61,7 +61,7 @@ ACCOUNT_USER = User(
 )
 
 LISTENS = re.compile(r"listens on 127\.0\.0\.1:(\d+) with TLS and HTTP/2,")
-START_S = 20
+START_S = 100
 DRAIN_S = 5
 
 
