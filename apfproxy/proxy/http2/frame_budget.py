@@ -37,6 +37,9 @@ _CONTROL_PER_ANSWER: Final = 4
 _WINDOWS_PER_ANSWER: Final = 2
 _WINDOWS_PER_PART: Final = 8
 """Envoy allows 10; most clients send one for the stream, and one for the connection."""
+_MAX_WINDOWS_KEPT: Final = _WINDOWS_PER_PART * (1 << 31) // (1 << 14)
+"""A client that was busy reads what came meanwhile, and says so at once: of the largest window that
+there is, in parts of 16 KiB.  So many frames at once take the library a sixteenth of a second."""
 _EMPTY_PER_ANSWER: Final = 4
 
 
@@ -56,16 +59,26 @@ class FrameCounts(Protocol):
 class _Bucket:
     """Tokens for frames of one kind.
 
+    Args:
+        kind: Of the frames.
+        bounds: How many tokens it takes, and how many a second fill it.
+        now_ns: The time.
+        max_kept: How many that were earned are kept while it is full.
+
     Attributes:
         kind: Of the frames.
     """
 
-    __slots__ = ("_filled_ns", "_most", "_per_s", "_seen", "_tokens", "kind")
+    __slots__ = ("_filled_ns", "_kept", "_max_kept", "_most", "_per_s", "_seen", "_tokens", "kind")
 
-    def __init__(self, kind: Flood, bounds: tuple[int, int], now_ns: int) -> None:
+    def __init__(
+        self, kind: Flood, bounds: tuple[int, int], now_ns: int, max_kept: int = 0
+    ) -> None:
         self.kind = kind
         self._most, self._per_s = bounds
+        self._max_kept = max_kept
         self._tokens = float(self._most)
+        self._kept = 0.0
         self._filled_ns = now_ns
         self._seen = 0
 
@@ -77,11 +90,20 @@ class _Bucket:
             earned: Tokens for what was of use since the last call.
             now_ns: The time.
         """
-        self._tokens += earned + (now_ns - self._filled_ns) * self._per_s / _NS_PER_S
-        self._tokens = min(self._tokens, float(self._most)) - (seen - self._seen)
+        most = float(self._most)
+        filled = self._tokens + (now_ns - self._filled_ns) * self._per_s / _NS_PER_S
+        filled = min(filled, most) + earned
+        kept = min(self._kept + max(filled - most, 0.0), float(self._max_kept))
+        left = min(filled, most) - (seen - self._seen)
+        if left < 0.0:
+            taken = min(-left, kept)
+            left += taken
+            kept -= taken
+        self._tokens = left
+        self._kept = kept
         self._filled_ns = now_ns
         self._seen = seen
-        return self._tokens >= 0
+        return left >= 0.0
 
 
 class FrameBudget:
@@ -92,7 +114,7 @@ class FrameBudget:
     def __init__(self, now_ns: int) -> None:
         self._resets = _Bucket(Flood.RESETS, _RESETS, now_ns)
         self._control = _Bucket(Flood.CONTROL, _CONTROL, now_ns)
-        self._windows = _Bucket(Flood.WINDOW_UPDATES, _WINDOWS, now_ns)
+        self._windows = _Bucket(Flood.WINDOW_UPDATES, _WINDOWS, now_ns, _MAX_WINDOWS_KEPT)
         self._empty = _Bucket(Flood.EMPTY_FRAMES, _EMPTY, now_ns)
         self._requests = 0
         self._data_sent = 0

@@ -6,6 +6,7 @@ import pytest
 
 from apfproxy.proxy.counters import GoAway
 from tests.end_to_end.http2.frames import (
+    END_STREAM,
     GET,
     PREFACE,
     Code,
@@ -47,6 +48,23 @@ def test_a_long_answer_that_is_not_taken() -> None:
         assert b"hello worl" == client.until(Kind.DATA, 3).payload
         client.send(window_update(3, 1))
         assert b"d" == client.until(Kind.DATA, 3).payload
+
+
+def test_windows_that_open_late() -> None:
+    """A client that was busy may say at once that it has read all that came meanwhile."""
+    with cleartext() as server, server.connect() as client:
+        client.begin((Setting.INITIAL_WINDOW_SIZE, 1 << 20))
+        client.send(window_update(0, 1 << 30))
+        for stream_id in range(1, 201, 2):
+            client.send(headers(stream_id, request(b"GET", LARGE)), window_update(0, 1))
+            assert 200 == client.status(stream_id)
+            client.until(Kind.DATA, stream_id, flags=END_STREAM)
+        client.send(window_update(0, 1 << 14) * 4000)
+        client.send(ping())
+        client.until(Kind.PING)
+        client.send(headers(201, GET))
+
+        assert 200 == client.status(201)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,32 @@ def test_window_updates_for_what_was_sent() -> None:
         assert budget.take(counts, 0) is None
 
 
+def test_window_updates_that_come_late() -> None:
+    """A client that was busy reads what came meanwhile, and says so at once."""
+    budget, counts = FrameBudget(0), Counts()
+    for _ in range(30):  # answers of 4 MiB each
+        counts.requests += 1
+        counts.data_sent += 256
+        counts.add("others")
+        assert budget.take(counts, 0) is None
+    counts.add("window_updates", 30 * 256 * 8)
+
+    assert budget.take(counts, 0) is None
+    counts.add("window_updates", 2 * 30 + 2001)
+    assert Flood.WINDOW_UPDATES is budget.take(counts, 0)
+
+
+def test_window_updates_that_are_kept_are_bounded() -> None:
+    """As many as a client needs that has read nothing for as long as its window lets it."""
+    budget, counts = FrameBudget(0), Counts(data_sent=1_000_000_000)
+    assert budget.take(counts, 0) is None
+    counts.add("window_updates", (1 << 20) + 2000)
+
+    assert budget.take(counts, 0) is None
+    counts.add("window_updates")
+    assert Flood.WINDOW_UPDATES is budget.take(counts, 0)
+
+
 def test_resets_beside_answers() -> None:
     """A client may break off every other request."""
     budget, counts = FrameBudget(0), Counts()
