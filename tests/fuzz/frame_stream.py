@@ -159,7 +159,8 @@ def _content(each: Frame) -> bytes:
 
 def _brought(asked: AskedStream, got: Message) -> bool:
     known = {(name, value.strip(b" \t")) for name, value in asked.fields}
-    cookie = b"; ".join(value for name, value in asked.fields if name == b"cookie")
+    cookies = (value for name, value in asked.fields if name == b"cookie")
+    cookie = b"; ".join(cookies).strip(b" \t")
     return (
         {(b":method", got.method), (b":path", got.target)} <= known
         and asked.body.startswith(got.body)
