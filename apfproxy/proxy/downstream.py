@@ -203,6 +203,8 @@ class DownstreamConnection(ClientConnection):
         elif self._is_reading_idly and has_unread(self._transport):
             # A request that came in this moment: closing would reset the connection instead.
             self.deadline_ns = self._shared.clock.now_ns() + self._shared.linger_ns
+        elif self._is_lingering and self._is_read_paused:
+            self.abort()  # the client sends on and on
         elif self._is_lingering or self.is_idle or self.is_write_paused:
             self.abort_after_write()
         else:
@@ -220,7 +222,8 @@ class DownstreamConnection(ClientConnection):
         if self._is_lingering:
             self._linger_bytes += len(data)
             if self._linger_bytes > MAX_LINGER_BYTES:
-                self.abort()
+                # Unread bytes make closing a reset, so not before the client could read the answer.
+                self.pause_reading()
             return
         try:
             body = self._body
