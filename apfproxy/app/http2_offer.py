@@ -32,6 +32,11 @@ def warning(downstream: DownstreamSettings) -> str:
         return "downstream.http2.cleartext has no effect: downstream.http2.enabled is false"
     if WHY_NOT:
         return f"downstream.http2.cleartext has no effect: {WHY_NOT}"
+    if downstream.tls.certificate_file is not None:
+        return (
+            "downstream.http2.cleartext has no effect: downstream.tls is on; clients speak HTTP/2"
+            " over TLS without it"
+        )
     return ""
 
 

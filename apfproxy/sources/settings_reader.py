@@ -237,9 +237,11 @@ def suggestion(key: str, known: list[str], path: str) -> str:
         return " of a cluster; it is of the whole proxy, so set it at the top"
     if close := closest(key, known, likeness=0.6):
         return f"; did you mean {close}?"
-    for other in setting_paths():
-        if other.rpartition(".")[2].lower() == key.lower():
-            return f"; did you mean {other}?"
+    named_so = [each for each in setting_paths() if each.rpartition(".")[2].lower() == key.lower()]
+    below = [each for each in named_so if each.startswith(f"{path}." if path else "")]
+    # One of several in other sections would be a guess: many have `enabled`.
+    if below or len(named_so) == 1:
+        return f"; did you mean {(below or named_so)[0]}?"
     where = f"in {path}" if path else "at the top"
     return f"; known {where}: {', '.join(known)}"
 

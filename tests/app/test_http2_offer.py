@@ -31,6 +31,15 @@ NOT_BUILT = "this build has no HTTP/2; install it"
         pytest.param(DownstreamSettings(tls=TLS), "", " with TLS and HTTP/2", 0, "", id="tls"),
         pytest.param(DownstreamSettings(tls=TLS, http2=OFF), "", " with TLS", 0, "", id="off"),
         pytest.param(
+            DownstreamSettings(tls=TLS, http2=CLEARTEXT),
+            "",
+            " with TLS and HTTP/2",
+            logging.WARNING,
+            "downstream.http2.cleartext has no effect: downstream.tls is on; clients speak HTTP/2"
+            " over TLS without it",
+            id="cleartext-and-tls",
+        ),
+        pytest.param(
             DownstreamSettings(tls=TLS, http2=USELESS),
             "",
             " with TLS",

@@ -125,6 +125,17 @@ upstream:
             id="in-the-wrong-section",
         ),
         pytest.param(
+            "downstream: {certificateFile: a.crt}",
+            "f:1: downstream.certificateFile: unknown key; did you mean"
+            " downstream.tls.certificateFile?",
+            id="in-a-section-below",
+        ),
+        pytest.param(
+            "watch: {enabled: true}",
+            "f:1: watch.enabled: unknown key; known in watch: silence, limit, bookmarkLimit",
+            id="of-several-other-sections",
+        ),
+        pytest.param(
             "? [a]\n: 1",
             "f:1: ?: unknown key; known at the top: preset, downstream, upstream,"
             " authentication, tunnel, watch, drain, flowControl, accessLog, tracing, topFlows,"
