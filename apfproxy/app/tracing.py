@@ -30,8 +30,8 @@ def trace_queue(settings: TracingSettings, clock: Clock) -> TraceQueue[Traced] |
         from apfproxy.app.otlp_exporter import OtlpExporter  # noqa: PLC0415
     except ImportError as error:
         raise OperatorError(
-            f"tracing.endpoint: needs OpenTelemetry's SDK, of which {error.name} is not installed:"
-            " pip install 'apfproxy[otel]'"
+            f"tracing.endpoint: needs OpenTelemetry's SDK, but the module {error.name} is not"
+            " installed: pip install 'apfproxy[otel]' adds what is missing (docs/tracing.md)"
         ) from error
     url = url_of(settings.endpoint)
     exporter = OtlpExporter(url, settings.service_name, clock.now_ns)

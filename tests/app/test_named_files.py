@@ -105,8 +105,8 @@ async def test_tracing_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> Non
 
     (found,) = await problems_of(settings)
     assert found == (
-        "tracing.endpoint: needs OpenTelemetry's SDK, of which opentelemetry.sdk.trace is not"
-        " installed: pip install 'apfproxy[otel]'"
+        "tracing.endpoint: needs OpenTelemetry's SDK, but the module opentelemetry.sdk.trace is not"
+        " installed: pip install 'apfproxy[otel]' adds what is missing (docs/tracing.md)"
     )
 
 
