@@ -63,6 +63,9 @@ cdef enum:
     _UNPACKED_SIZE = 3 * 4096  # what references to different fields may come to: a table has 4 KiB
     _FEW_FIELDS = 64
     _SLIVER_SIZE = 1024
+    # That clients open at once before they know the limit: Go's take it for 100, others for none.
+    # Beyond 500 that are refused, `frame_budget` ends their connection.
+    _STREAMS_AT_FIRST = 1000
     _KEPT_BYTES = 1 << 18
     _ALL = 1 << 30
 
@@ -131,7 +134,7 @@ cdef class Session(FrameHeads):
         self._hidden = None
         self._max_fields_bytes = max_fields_bytes
         self._low_water_bytes = low_water_bytes
-        self._max_disowned = max_streams
+        self._max_disowned = max(<Py_ssize_t>max_streams, _STREAMS_AT_FIRST)
         self._check(nghttp2_session_server_new3(
             &self._session, callbacks, <void *>self, options, &memory))
         entries[0] = nghttp2_settings_entry(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, max_streams)

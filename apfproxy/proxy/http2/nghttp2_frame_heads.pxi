@@ -99,7 +99,8 @@ cdef class FrameHeads(FrameCounts):
         """Have what may still come for a stream ignored.
 
         A client that sends it does not know of the stream's end, nor of that of any stream after
-        it.  So all these streams are open for the client: they are no more than may be open.
+        it.  So all these streams are open for the client: they are no more than may be open, or
+        than it opens before it knows how many those are.
         """
         self._disowned[stream_id] = None
         if len(self._disowned) > self._max_disowned:

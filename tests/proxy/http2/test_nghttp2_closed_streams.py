@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from h2.errors import ErrorCodes
-from hyperframe.frame import DataFrame, HeadersFrame, PriorityFrame, RstStreamFrame
+from hyperframe.frame import DataFrame, HeadersFrame, PriorityFrame, RstStreamFrame, SettingsFrame
 
-from tests.proxy.http2.pair import GET, POST, block, nghttp2, opened, raw
+from tests.proxy.http2.pair import GET, POST, PREFACE, WINDOW, block, nghttp2, opened, raw
 
 if TYPE_CHECKING:
     from hyperframe.frame import Frame
@@ -97,6 +97,19 @@ def test_all_streams_of_a_client_that_were_reset_here() -> None:
     session.events()
 
     assert [] == session.receive(raw(*(DataFrame(each, b"late") for each in numbers)))
+
+
+def test_streams_that_were_refused() -> None:
+    """A client that does not know the limit yet opens many, and sends their bodies behind them."""
+    session = nghttp2.Session(10, WINDOW, 65536, 4096, False)
+    session.receive(PREFACE + raw(SettingsFrame()))
+    numbers = [1 + 2 * each for each in range(MAX_STREAMS)]
+    begun = session.receive(raw(*(headers(each, is_last=False) for each in numbers)))
+
+    events = session.receive(raw(*(DataFrame(each, b"more") for each in numbers)))
+
+    assert numbers[:10] == [stream_id for _, stream_id, _, _ in begun]
+    assert numbers[:10] == [stream_id for _, stream_id, _, _ in events]
 
 
 def test_streams_after_the_last_one() -> None:
