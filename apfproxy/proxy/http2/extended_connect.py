@@ -11,6 +11,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.proxy.head_error import HeadError
+from apfproxy.proxy.http2.request_head import HAS_LENGTH
 from apfproxy.proxy.upgrade import WEBSOCKET
 
 if TYPE_CHECKING:
@@ -39,5 +40,7 @@ def as_upgrade(request: RequestFields, key: bytes) -> RequestFields:
         raise HeadError(405, "CONNECT is not served")
     if protocol.lower() != WEBSOCKET:
         raise HeadError(501, "the only :protocol of CONNECT that is served is websocket")
+    if marks & HAS_LENGTH:  # though it be 0: no byte could go through the tunnel then
+        raise HeadError(400, "CONNECT must not have a Content-Length")
     lines = b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: %b\r\n%b"
     return b"GET", scheme, authority, path, b"", lines % (key, fields), marks

@@ -8,7 +8,7 @@ import pytest
 
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.http2.extended_connect import as_upgrade, new_key
-from apfproxy.proxy.http2.request_head import head_of
+from apfproxy.proxy.http2.request_head import HAS_LENGTH, head_of
 
 
 @pytest.mark.parametrize("protocol", [b"websocket", b"WebSocket"])
@@ -23,11 +23,14 @@ def test_handshake(protocol: bytes) -> None:
     )
 
 
-@pytest.mark.parametrize(("protocol", "code"), [(b"", 405), (b"connect-udp", 501)])
-def test_refused(protocol: bytes, code: int) -> None:
-    """A tunnel to any place, and protocols that nobody here speaks."""
+@pytest.mark.parametrize(
+    ("protocol", "marks", "code"),
+    [(b"", 0, 405), (b"connect-udp", 0, 501), (b"websocket", HAS_LENGTH, 400)],
+)
+def test_refused(protocol: bytes, marks: int, code: int) -> None:
+    """A tunnel to any place, protocols that nobody here speaks, and tunnels of a length."""
     with pytest.raises(HeadError) as caught:
-        as_upgrade((b"CONNECT", b"https", b"a", b"/", protocol, b"", 0), b"KEY")
+        as_upgrade((b"CONNECT", b"https", b"a", b"/", protocol, b"", marks), b"KEY")
 
     assert code == caught.value.code
 

@@ -307,6 +307,9 @@ def test_refused_by_the_server(bench: Bench, said: bytes, code: int) -> None:
         pytest.param(
             *(b"websocket", EXEC, [*HANDSHAKE, (b"content-length", b"3")], 400), id="length"
         ),
+        pytest.param(
+            *(b"websocket", EXEC, [*HANDSHAKE, (b"content-length", b"0")], 400), id="no-length"
+        ),
     ],
 )
 def test_refused(
