@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags, TraceState
 from opentelemetry.trace.status import Status, StatusCode
+from opentelemetry.util import re as env_headers
 
 from apfproxy import __version__
 from apfproxy.proxy.spans import CLIENT, INTERNAL, SERVER, spans_of, trace_state
@@ -46,6 +47,16 @@ LOGGER = logging.getLogger(trace_exporter.__name__)
 """Where the exporter says what went wrong: of each batch, which would fill the log."""
 LOGGER.propagate = False
 LOGGER.addHandler(logging.NullHandler())
+
+
+def hide_values(record: logging.LogRecord) -> bool:
+    """Leave out what the SDK cannot read, which may be a token; what is wrong with it stays."""
+    record.args = ("(not shown: it may be a credential)",) * len(record.args or ())
+    return True
+
+
+# It quotes a malformed OTEL_EXPORTER_OTLP_HEADERS, such as one with a colon in place of the "=".
+logging.getLogger(env_headers.__name__).addFilter(hide_values)
 
 Traced = tuple["RequestTrace", str]
 """A request, and the cluster that it was of; "" where there are not several."""

@@ -261,3 +261,14 @@ def test_end(bench: Bench) -> None:
 
     problem = exporter.export(answered(bench), pytest.fail)
     assert "Exporter already shutdown, ignoring batch" == problem
+
+
+def test_malformed_fields_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says that they are malformed, and not what they have: that may be a token."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization: Bearer secret")
+    OtlpExporter(NOWHERE, "gate", lambda: 0)
+    [said] = caplog.messages
+    assert "Header format invalid" in said
+    assert said.endswith("(not shown: it may be a credential)")
