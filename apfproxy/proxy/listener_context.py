@@ -79,7 +79,8 @@ class ListenerContext:
         access_log: Gets what is refused before it is any cluster's request; None for no log.
         absences: Hears of clients that leave while nothing is read of them.
         audit_lines: Header lines of new Audit-IDs.
-        connections: Clients' connections that are open, in the order in which they came.
+        connections: Clients' connections that are open, and streams of HTTP/2, in the order in
+            which they came.
         floods: Of frames of HTTP/2 that bring nothing, a line of each kind a minute.
         held_bytes: Of a connection at most, before it is read no more.
         in_force: Limits and time-outs.

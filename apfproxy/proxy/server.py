@@ -115,7 +115,8 @@ class ProxyServer:
     def connection_count(self) -> int:
         """Clients' connections that are open, those in their TLS handshake included."""
         handshakes = self._tls.handshake_count if self._tls is not None else 0
-        return len(self._shared.connections) + handshakes
+        shared = self._shared
+        return len(shared.connections) - shared.counters.http2.streams_open + handshakes
 
     async def start(self, listeners: Sequence[socket.socket]) -> None:
         """Accept what comes to listening sockets, which are closed at the end."""
@@ -177,7 +178,8 @@ class ProxyServer:
             if 0 < connection.deadline_ns <= now_ns:
                 connection.on_deadline()  # which raises nothing
         with contained(Part.SWEEP, loop):
-            self._memory_trimmer.on_sweep(self.connection_count)
+            # Streams of HTTP/2 count, too: one holds as much as a connection.
+            self._memory_trimmer.on_sweep(len(shared.connections))
 
     async def drain(self, *, is_succeeded: bool = False) -> None:
         """Stop without losing a request.

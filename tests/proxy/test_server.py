@@ -33,6 +33,7 @@ from tests.end_to_end.scene import (
     Scene,
     Setup,
     on_uvloop,
+    over_both_protocols,
     running,
     until,
 )
@@ -297,6 +298,7 @@ async def test_drain_that_fails_still_stops(monkeypatch: pytest.MonkeyPatch) -> 
         assert await client.is_at_end()
 
 
+@over_both_protocols
 @on_uvloop
 async def test_drain_cuts_what_takes_too_long(caplog: pytest.LogCaptureFixture) -> None:
     """After its time it is a stop, and the log says how many connections that hit."""
