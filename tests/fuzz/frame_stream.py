@@ -100,10 +100,19 @@ def framed(data: bytes) -> bytes:
 
 @dataclass
 class AskedStream:
-    """What the frames of a stream say, in the order in which they came."""
+    """What the frames of a stream say up to its end, in the order in which they came."""
 
     fields: list[tuple[bytes, bytes]] = field(default_factory=list)
+    trailers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytes = b""
+    has_ended: bool = False
+
+    def add(self, frame: Frame, fields: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Add what a frame brought; nothing counts behind the end."""
+        if not self.has_ended:
+            (self.trailers if self.fields else self.fields).extend(fields)
+            self.body += body
+            self.has_ended = frame.ends
 
 
 class Asked:
@@ -120,6 +129,7 @@ class Asked:
         decoder = Decoder(max_header_list_size=1 << 24)
         reader = FrameReader()
         pending = b""
+        beginning = Frame(0, 0, 0, b"")
         frames = reader.feed(stream[len(PREFACE) :])
         if len(reader.pending) >= FRAME_HEAD_BYTES and reader.pending[3] == Kind.DATA:
             # What came of it is passed on at once; padding would come last.
@@ -127,8 +137,9 @@ class Asked:
             frames += reader.feed(bytes(missing - len(reader.pending)))
         for each in frames:
             if each.kind == Kind.DATA:
-                self.streams[each.number].body += _content(each)
+                self.streams[each.number].add(each, [], _content(each))
             elif each.kind in (Kind.HEADERS, Kind.CONTINUATION):
+                beginning = each if each.kind == Kind.HEADERS else beginning
                 pending += _content(each)
                 if not each.flags & END_HEADERS:
                     continue
@@ -138,7 +149,8 @@ class Asked:
                     self.is_readable = False
                     return
                 pending = b""
-                self.streams[each.number].fields += [(bytes(n), bytes(v)) for n, v in found]
+                fields = [(bytes(n), bytes(v)) for n, v in found]
+                self.streams[each.number].add(beginning, fields, b"")
 
     def has(self, got: Message) -> bool:
         """Whether a stream has brought a request."""
@@ -158,7 +170,7 @@ def _content(each: Frame) -> bytes:
 
 
 def _brought(asked: AskedStream, got: Message) -> bool:
-    known = {(name, value.strip(b" \t")) for name, value in asked.fields}
+    known = {(name, value.strip(b" \t")) for name, value in asked.fields + asked.trailers}
     cookies = (value for name, value in asked.fields if name == b"cookie")
     cookie = b"; ".join(cookies).strip(b" \t")
     return (
