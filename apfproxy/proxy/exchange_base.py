@@ -157,6 +157,12 @@ class ExchangeBase(AnswerSink):
         return self.state in (ANSWERING, TUNNELLING)
 
     @property
+    def asked_ns(self) -> int:
+        """When it asked for seats, or went on without; 0 before."""
+        ticket = self.passage.ticket
+        return self._sent_ns if ticket is None else ticket.arrived_ns
+
+    @property
     def is_long_running(self) -> bool:
         """Whether it may go on for as long as client and origin like.
 
@@ -168,11 +174,10 @@ class ExchangeBase(AnswerSink):
 
     def _set_deadline(self, now_ns: int) -> None:
         """Give the origin its time to answer in, once it can have all of the request."""
-        request, ticket = self.request, self.passage.ticket
+        request = self.request
         deadline_ns = 0
         if request.takes_seats and not (request.is_watch and self._is_whole):
-            asked_ns = self._sent_ns if ticket is None else ticket.arrived_ns
-            deadline_ns = asked_ns + request.timeout_ns
+            deadline_ns = self.asked_ns + request.timeout_ns
         if self._is_whole:
             answer_ns = now_ns + self._context.in_force.answer_timeout_ns
             deadline_ns = min(deadline_ns, answer_ns) if deadline_ns else answer_ns

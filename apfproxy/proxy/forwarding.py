@@ -149,9 +149,7 @@ class Forwarding(ExchangeBase):
         elif self.request.attributes.is_plain and is_event_stream(head.lines):
             self._go_on_as_long_as_it_likes(now_ns)
         elif self.request.takes_seats:
-            ticket = self.passage.ticket
-            asked_ns = self._sent_ns if ticket is None else ticket.arrived_ns
-            client.deadline_ns = asked_ns + self.request.timeout_ns
+            client.deadline_ns = self.asked_ns + self.request.timeout_ns
         else:
             client.deadline_ns = 0
         if client.is_write_paused:

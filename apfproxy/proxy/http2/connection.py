@@ -149,6 +149,9 @@ class Http2Connection(ConnectionBase):
             stream = self._streams.get(events[at][1])
             if stream is not None:
                 closed.append(stream)
+                since_ns = stream.unanswered_since_ns
+                if since_ns:
+                    self._budget.reset_after(self.now_ns() - since_ns)
             at += 1
         if closed:
             self._remove_all(closed)

@@ -6,7 +6,9 @@ which a client has to say that it has room again.  Who empties one has its conne
 
 1. A stream that is reset before its answer begins costs a request and brings nothing (rapid
    reset, CVE-2023-44487), whoever resets it: a client can have the proxy do so by breaking a rule
-   (MadeYouReset, CVE-2025-8671).  Who breaks a watch or a long answer off later has had its use.
+   (MadeYouReset, CVE-2025-8671).  Who breaks a watch or a long answer off later has had its use;
+   and who gives up after a second, while a server hangs, has had a stream for as long: to close the
+   connection would end the watches beside it, and make the outage worse.
 2. Frames about the connection, and of streams that are gone (SETTINGS, PING, PRIORITY, GOAWAY,
    RST_STREAM, unknown ones; CVE-2019-9512, 9513, 9515).
 3. WINDOW_UPDATE frames, of which an answer needs some for each of its parts, unless they have it
@@ -29,6 +31,7 @@ _NS_PER_S: Final = 1_000_000_000
 # below.  The library itself allows 1000 resets, then 33 a second, and 1000 unsent answers to PING.
 _RESETS: Final = (500, 50)
 _CONTROL: Final = (1000, 100)
+_PATIENT_NS: Final = 1_000_000_000
 _WINDOWS: Final = (2000, 200)
 _EMPTY: Final = (200, 20)
 
@@ -109,7 +112,7 @@ class _Bucket:
 class FrameBudget:
     """The buckets of one connection."""
 
-    __slots__ = ("_control", "_data_sent", "_empty", "_requests", "_resets", "_windows")
+    __slots__ = ("_control", "_data_sent", "_empty", "_patient", "_requests", "_resets", "_windows")
 
     def __init__(self, now_ns: int) -> None:
         self._resets = _Bucket(Flood.RESETS, _RESETS, now_ns)
@@ -118,6 +121,12 @@ class FrameBudget:
         self._empty = _Bucket(Flood.EMPTY_FRAMES, _EMPTY, now_ns)
         self._requests = 0
         self._data_sent = 0
+        self._patient = 0
+        """Resets after a wait."""
+
+    def reset_after(self, waited_ns: int) -> None:
+        """A stream was reset whose client had waited so long for its answer."""
+        self._patient += waited_ns >= _PATIENT_NS
 
     def take(self, counts: FrameCounts, now_ns: int) -> Flood | None:
         """Pay for what came since the last call; the kind that is a flood, if one is."""
@@ -128,7 +137,7 @@ class FrameBudget:
         empty = counts.empty_data + counts.continuations
         control = counts.nuisances - resets - counts.window_updates - empty
         floods: Iterable[tuple[_Bucket, int, int]] = (
-            (self._resets, resets, answered),
+            (self._resets, resets - self._patient, answered),
             (self._control, control, _CONTROL_PER_ANSWER * answered + parts),
             (
                 self._windows,

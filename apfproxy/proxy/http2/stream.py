@@ -276,6 +276,12 @@ class Http2Stream(Client):
 
     # The end.
 
+    @property
+    def unanswered_since_ns(self) -> int:
+        """When the request under way asked for its seats; 0 if it has not, or has its answer."""
+        exchange = self.exchange
+        return 0 if exchange is None or exchange.has_answered else exchange.asked_ns
+
     def on_exchange_end(self, exchange: Served, now_ns: int) -> None:
         """The answer is through; what is left of it is on its way."""
         if self.exchange is exchange:

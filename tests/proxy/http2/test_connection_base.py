@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from apfproxy.proxy.counters import Flood, GoAway
@@ -195,6 +196,27 @@ def test_goaway_by_chance() -> None:
         bench.wait(3)
         assert client.transport.has_eof
         assert 1 == bench.counters.listener.http2.goaways[GoAway.CHANCE]
+
+
+@pytest.mark.parametrize(("waited_s", "goes_on"), [(1.0, True), (0.9, False)])
+def test_clients_that_give_up(waited_s: float, *, goes_on: bool) -> None:
+    """A server that hangs must not cost the connection, watches and all, when clients give up."""
+    with http2_bench(seats=100, idle_origins=0) as bench:
+        client = Http2Peer(bench)
+        for _ in range(60):
+            streams = [client.ask() for _ in range(90)]
+            while bench.connecting:
+                bench.connect()
+            bench.wait(waited_s)
+            for stream in streams:
+                client.h2.reset_stream(stream, ErrorCodes.CANCEL)
+            client.send()
+            if client.transport.ended_by:
+                break
+
+        assert goes_on == (not client.transport.ended_by)
+        assert goes_on == (not bench.counters.listener.http2.floods[Flood.RESETS])
+        bench.assert_at_rest()
 
 
 def test_flood(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

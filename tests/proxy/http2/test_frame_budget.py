@@ -106,6 +106,26 @@ def test_window_updates_that_are_kept_are_bounded() -> None:
     assert Flood.WINDOW_UPDATES is budget.take(counts, 0)
 
 
+def test_resets_by_clients_that_have_waited() -> None:
+    """A server hangs, and clients give up after a second: no flood, however long it takes."""
+    budget, counts = FrameBudget(0), Counts()
+    for second in range(60):
+        for _ in range(1000):
+            counts.add("resets")
+            budget.reset_after(S)
+        assert budget.take(counts, second * S) is None
+
+
+def test_resets_by_clients_that_have_hardly_waited() -> None:
+    """They are a flood; who waits later does not make up for it."""
+    budget, counts = FrameBudget(0), Counts()
+    for _ in range(501):
+        counts.add("resets")
+        budget.reset_after(S - 1)
+
+    assert Flood.RESETS is budget.take(counts, 0)
+
+
 def test_resets_beside_answers() -> None:
     """A client may break off every other request."""
     budget, counts = FrameBudget(0), Counts()
