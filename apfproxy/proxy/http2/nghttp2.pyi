@@ -104,7 +104,10 @@ class Session:
         """End the stream by RST_STREAM behind what is unsent; after `half_close` behind its end."""
 
     def reset(self, stream_id: int, code: int) -> None:
-        """End the stream by RST_STREAM; what is unsent is dropped."""
+        """End the stream by RST_STREAM; what is unsent is dropped.
+
+        With PROTOCOL_ERROR it counts as one of `own_resets`.
+        """
 
     def consume(self, stream_id: int, size: int) -> None:
         """Give back as much of the stream's window."""
@@ -130,7 +133,7 @@ class Session:
     resets: Final[int]
     """Streams that the client reset before their answer began."""
     own_resets: Final[int]
-    """Streams that the library ended by RST_STREAM, for the client broke a rule."""
+    """Streams that were ended by RST_STREAM, for the client broke a rule."""
     window_updates: Final[int]
     """WINDOW_UPDATE frames."""
     empty_data: Final[int]

@@ -272,6 +272,8 @@ cdef class Session(FrameHeads):
     def reset(self, int32_t stream_id, uint32_t code):
         cdef Stream stream = self._find(stream_id)
         if stream is not None:
+            if code == NGHTTP2_PROTOCOL_ERROR:
+                self.count_own_reset()
             self._reset(stream_id, stream, code)
 
     def consume(self, int32_t stream_id, size_t size):

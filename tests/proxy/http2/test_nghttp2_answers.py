@@ -266,6 +266,20 @@ def test_break_off_of_what_was_not_answered() -> None:
     assert [(nghttp2.CLOSED, stream_id, None, 2)] == pair.pump()
 
 
+@pytest.mark.parametrize(("code", "counted"), [(1, 1), (2, 0), (8, 0)])
+def test_reset_for_a_broken_rule(code: int, counted: int) -> None:
+    """It counts: a client could have streams reset without end (MadeYouReset)."""
+    pair = Pair()
+    stream_id = pair.request(GET)
+    pair.pump()
+    before = pair.session.nuisances
+
+    pair.session.reset(stream_id, code)
+
+    assert [(nghttp2.CLOSED, stream_id, None, code)] == pair.pump()
+    assert (counted, counted) == (pair.session.own_resets, pair.session.nuisances - before)
+
+
 def half_closed() -> tuple[Pair, int]:
     """A stream whose answer has its end, though its request has none."""
     pair = Pair()

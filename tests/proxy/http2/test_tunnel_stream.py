@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.proxy.counters import Flood, ResetBy
 from apfproxy.proxy.read_buffer import READ_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.tunnel import TunnelEnd
 from tests.proxy.fakes import CHUNKED_OK, OK, FakeTransport
@@ -336,6 +337,24 @@ def test_trailers(bench: Bench) -> None:
 
     assert PROTOCOL_ERROR == site.answer.reset_by
     assert "abort" == site.origin.ended_by
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("waited_s", [0, 2])
+def test_trailers_without_end(bench: Bench, waited_s: int) -> None:
+    """Each ends a request to the server, so at once they are MadeYouReset, CVE-2025-8671."""
+    client, http2 = Http2Peer(bench), bench.counters.listener.http2
+    for _ in range(600):
+        stream = client.ask(EXEC, b"CONNECT", HANDSHAKE, b"", b"websocket")
+        bench.connect()
+        bench.wait(waited_s)
+        client.h2.send_headers(stream, [(b"a", b"b")], end_stream=True)
+        client.send()
+        if client.transport.ended_by:
+            break
+
+    assert (not waited_s) == http2.floods[Flood.RESETS]
+    assert http2.resets[ResetBy.PROXY] > 500
     assert_over(bench)
 
 
