@@ -10,7 +10,7 @@ WORKDIR /source
 COPY . .
 RUN python -m venv /opt/apfproxy \
     && HATCH_BUILD_HOOKS_ENABLE=1 \
-        /opt/apfproxy/bin/pip install --no-cache-dir --disable-pip-version-check '.[otel]' \
+        /opt/apfproxy/bin/pip install --no-cache-dir --disable-pip-version-check '.[otel,redis]' \
     && /opt/apfproxy/bin/apfproxy --version | grep 'compiled.*HTTP/2 by'
 
 FROM ${PYTHON}

@@ -39,6 +39,8 @@ class Part(enum.StrEnum):
     CONTROLLER = "controller"
     """Of the store."""
     IDENTITY_FILES = "identity-files"
+    FLEET = "fleet"
+    """The share of a limit that others have a part of, too."""
     LIMITS = "limits"
     """The adjustment of the levels' limits."""
     LISTENER = "listener"

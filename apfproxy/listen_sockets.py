@@ -36,7 +36,7 @@ NO_SOCKET = "there is a file that is no socket"
 
 
 async def listening_sockets(
-    address: Address, backlog: int, *, mode: int = UNIX_MODE
+    address: Address, backlog: int, *, mode: int = UNIX_MODE, is_group: bool = False
 ) -> list[socket.socket]:
     """Listen at an address.
 
@@ -45,6 +45,8 @@ async def listening_sockets(
             the path of a Unix socket.
         backlog: Connections that the kernel holds until they are accepted.
         mode: Permissions of the file of a Unix socket.
+        is_group: Whether other sockets of this process are to listen at the same port, among which
+            the kernel divides the connections (SO_REUSEPORT).
 
     Returns:
         One socket or more, none of which blocks.
@@ -62,7 +64,9 @@ async def listening_sockets(
         places = tuple(dict.fromkeys((family, str(where[0])) for family, *_, where in found))
     for attempt in range(1, PORT_TRIES + 1):
         try:
-            return _opened(places, address.port, backlog, is_anywhere=not address.host)
+            return _opened(
+                places, address.port, backlog, is_anywhere=not address.host, is_group=is_group
+            )
         except OSError as error:
             is_chance = not address.port and error.errno == errno.EADDRINUSE
             if not is_chance or attempt == PORT_TRIES:
@@ -71,14 +75,23 @@ async def listening_sockets(
 
 
 def _opened(
-    places: tuple[tuple[int, str], ...], port: int, backlog: int, *, is_anywhere: bool
+    places: tuple[tuple[int, str], ...],
+    port: int,
+    backlog: int,
+    *,
+    is_anywhere: bool,
+    is_group: bool,
 ) -> list[socket.socket]:
     """All of them or none."""
     sockets: list[socket.socket] = []
     try:
         for family, host in places:
             try:
-                opened = socket.create_server((host, port), family=family, backlog=backlog)
+                if is_group and port:
+                    _see_free(family, host, port)
+                opened = socket.create_server(
+                    (host, port), family=family, backlog=backlog, reuse_port=is_group
+                )
             except OSError as error:
                 if is_anywhere and sockets and error.errno in WITHOUT_IPV6:
                     continue
@@ -87,6 +100,38 @@ def _opened(
             prepare(opened)
             sockets.append(opened)
             port = port or int(opened.getsockname()[1])
+    except BaseException:
+        for opened in sockets:
+            opened.close()
+        raise
+    return sockets
+
+
+def _see_free(family: int, host: str, port: int) -> None:
+    """See that nobody listens there yet: a group would take part in one of another process.
+
+    OSError if somebody does.
+    """
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        probe.bind((host, port))
+
+
+def joined(listeners: Sequence[socket.socket], backlog: int) -> list[socket.socket]:
+    """Listen once more where sockets of a group do; OSError if that cannot be."""
+    sockets: list[socket.socket] = []
+    try:
+        for listener in listeners:
+            opened = socket.create_server(
+                listener.getsockname(),
+                family=listener.family,
+                backlog=backlog,
+                reuse_port=True,
+            )
+            prepare(opened)
+            sockets.append(opened)
     except BaseException:
         for opened in sockets:
             opened.close()

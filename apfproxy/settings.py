@@ -529,6 +529,11 @@ class FlowControlSettings:
         return min(self.per_endpoint * max(healthy, 1), MAX_SEATS)
 
 
+AUTO_WORKERS = 0
+"""Stands for as many workers as there are processors, `auto` where people write it."""
+MAX_WORKERS = 128
+"""Each of them has pools, caches and health checks of its own: beyond, replicas do better."""
+
 LEAN, FULL = "lean", "full"
 """Which series the metrics page has: those of what was used, or all, as kube-apiserver has them."""
 
@@ -575,6 +580,37 @@ class TopFlowsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSettings:
+    """The fleet of proxies that share one server limit; there is none without a store.
+
+    Attributes:
+        store: Where its record lives, see `sources.store_address`.
+        name: Of the fleet; several may share a store.
+        member: The name of this proxy on pages; None for that of the machine.
+        replicas: How many members are meant to be there; None for as many as come.
+        refresh_interval_s: Between two looks of a member at the record.
+        lease_s: For how long a member that is not seen keeps its seats.
+        password_file: Of Redis' user; read for each connection.
+        sentinel_password_file: The same, of Redis Sentinel.
+        kubeconfig, context: How to reach the Kubernetes API, where that is the store.
+    """
+
+    store: str | None = field(default=None, metadata={"form": "store"})
+    name: str = field(default="apfproxy", metadata={"form": "fleet"})
+    member: str | None = field(default=None, metadata={"form": "member"})
+    replicas: int | None = bounded(None, 1, 512)
+    refresh_interval_s: float = bounded(1.0, 0.1, 60)
+    lease_s: float = bounded(5.0, 1, 600)
+    password_file: str | None = path_setting()
+    sentinel_password_file: str | None = path_setting()
+    ca_file: str | None = path_setting()
+    certificate_file: str | None = path_setting()
+    key_file: str | None = path_setting()
+    kubeconfig: str | None = path_setting()
+    context: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings of a proxy."""
 
@@ -586,9 +622,11 @@ class Settings:
     watch: WatchSettings = field(default_factory=WatchSettings)
     drain: DrainSettings = field(default_factory=DrainSettings)
     flow_control: FlowControlSettings = field(default_factory=FlowControlSettings)
+    fleet: FleetSettings = field(default_factory=FleetSettings)
     access_log: AccessLogSettings = field(default_factory=AccessLogSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
     top_flows: TopFlowsSettings = field(default_factory=TopFlowsSettings)
+    workers: int = field(default=1, metadata={"form": "workers"})
     admin: Address | None = Address(host="127.0.0.1", port=8081)
     admin_socket_mode: int = socket_mode()
     admin_token_file: str | None = path_setting()

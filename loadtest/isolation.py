@@ -138,7 +138,7 @@ async def measure(scenario: Scenario, options: argparse.Namespace, directory: Pa
             upstream_port=origin.port,
             directory=directory,
             core=proxy_core,
-            arguments=scenario.arguments(settings),
+            arguments=(*scenario.arguments(settings), "--workers", str(options.workers)),
         )
         running.enter_context(proxy)
         await check_seats(scenario, admin_port)
@@ -335,6 +335,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--greedy", type=count_up_to(2000, 20), default=200, help="its requests in flight (200)")
     add("--modest", type=count_up_to(1000), default=10, help="number of modest flows (10)")
     add("--equal", type=count_up_to(8, 2), default=4, help="number of equal greedy flows (4)")
+    add("--workers", type=count_up_to(64), default=1, help="of the proxy (1)")
     add("--sample-ms", type=count_up_to(10_000), default=100, help="between samples (100)")
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
     add("--plots", type=Path, metavar="DIRECTORY", help="write PNG files there")

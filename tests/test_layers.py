@@ -16,7 +16,7 @@ PACKAGE = "apfproxy"
 
 CORE = frozenset({"api", "request", "flowcontrol"})
 
-PURE = CORE | {"lint", "simulation"}
+PURE = CORE | {"fleet", "lint", "simulation"}
 
 EVERYWHERE = frozenset({"clock", "errors", "loopback", "transitions"})
 """Modules beside the packages that all may import, and that import none."""
@@ -45,17 +45,18 @@ ARROWS: dict[str, frozenset[str]] = {
     "request": frozenset({"api"}),
     "flowcontrol": frozenset({"api", "request"}),
     "lint": CORE,
-    "simulation": CORE,
+    "fleet": CORE,
+    "simulation": CORE | {"fleet"},
     "authn": CORE | SHARED,
     "proxy": CORE | SHARED | {"authn"},
     "apiserver": CORE | SHARED | {"authn"},
     "sources": CORE | SHARED | {"authn", "apiserver"},
-    "fleet": CORE | SHARED | {"authn"},
-    "observe": CORE | SHARED | {"authn"},
-    "app": CORE | SHARED | {"authn", "proxy", "sources", "fleet", "apiserver", "observe"},
+    "stores": CORE | SHARED | {"authn", "fleet", "sources"},
+    "observe": CORE | SHARED | {"authn", "fleet"},
+    "app": CORE | SHARED | {"authn", "proxy", "sources", "fleet", "stores", "apiserver", "observe"},
     "cli": CORE
     | SHARED
-    | {"app", "authn", "proxy", "sources", "fleet", "apiserver", "observe"}
+    | {"app", "authn", "proxy", "sources", "fleet", "stores", "apiserver", "observe"}
     | {"lint", "simulation"},
 }
 """Part of the program to the parts that it may import, itself and `EVERYWHERE` apart."""

@@ -73,7 +73,13 @@ async def test_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch, code: int) 
     """IPv4 alone is listened on where there is nothing else."""
     create = socket.create_server
 
-    def create_server(address: tuple[str, int], *, family: int, backlog: int) -> socket.socket:
+    def create_server(
+        address: tuple[str, int],
+        *,
+        family: int,
+        backlog: int,
+        reuse_port: bool,  # noqa: ARG001 - socket's
+    ) -> socket.socket:
         if family == socket.AF_INET6:
             raise OSError(code, "no IPv6")
         return create(address, family=family, backlog=backlog)
@@ -93,7 +99,13 @@ async def test_port_that_is_taken_at_the_second(
     create = socket.create_server
     opened: list[socket.socket] = []
 
-    def create_server(address: tuple[str, int], *, family: int, backlog: int) -> socket.socket:
+    def create_server(
+        address: tuple[str, int],
+        *,
+        family: int,
+        backlog: int,
+        reuse_port: bool,  # noqa: ARG001 - socket's
+    ) -> socket.socket:
         if family == socket.AF_INET6 and len(opened) <= failures:
             raise OSError(errno.EADDRINUSE, "taken")
         if family == socket.AF_INET6:  # the machine may have none

@@ -12,6 +12,8 @@ WITHOUT_TESTS = {
     "app/metrics_page.py": "puts the metrics together; see test_process",
     "app/store.py": "tested by the processes that have stores",
     "clock.py": "protocols only",
+    "fleet/pace.py": "names only",
+    "stores/store.py": "protocols only",
     "proxy/answer_sink.py": "abstract only",
     "proxy/client.py": "abstract only",
     "proxy/http2/multiplexer.py": "abstract only",
@@ -33,6 +35,7 @@ WITHOUT_TESTS = {
 WITHOUT_MODULE = {
     "test_loadtest.py": "about the load tests",
     "test_loadtest_http2.py": "about the load tests",
+    "flowcontrol/test_allotted_seats.py": "about the controller, as a member of a fleet has it",
     "proxy/test_wrong_types.py": "about all that is compiled",
     "test_constructors.py": "about all modules",
     "test_imports.py": "about all modules",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from apfproxy.app.object_source import source_text
 from apfproxy.app.raw_request import request_of_line
 from apfproxy.app.settings_checks import verifies_users
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from apfproxy.app.admin_listener import AdminParts
     from apfproxy.app.cluster import Cluster
     from apfproxy.app.places import Places
+    from apfproxy.fleet.view import FleetView
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.level_summary import LevelsSummary
     from apfproxy.observe.live_history import LiveHistory
@@ -64,6 +67,7 @@ def admin_runner(
             explain_page_of(only),
             partial(summary_of, only),
             lambda: endpoint_views(only.upstream, only.served.pool),
+            partial(fleet_of, only),
         )
     return WebRunner(app, places, shutdown_s=SHUTDOWN_S)
 
@@ -88,17 +92,26 @@ def live_inputs(parts: AdminParts, cluster: Cluster, history: LiveHistory | None
             cluster.upstream, cluster.served.pool, cluster.settings.flow_control.per_endpoint
         ),
         cluster=cluster.name,
+        fleet=partial(fleet_of, cluster),
     )
+
+
+def fleet_of(cluster: Cluster) -> FleetView | None:
+    """Who shares the seats of a cluster; None if nobody does."""
+    return None if cluster.membership is None else cluster.membership.view()
 
 
 def summary_of(cluster: Cluster) -> LevelsSummary:
     """How the seats of a cluster are divided."""
-    settings = cluster.settings
-    return summarize_levels(
+    settings, membership = cluster.settings, cluster.membership
+    summary = summarize_levels(
         cluster.controller,
         knows_users=verifies_users(settings),
         is_plain=PRESETS[settings.preset].is_plain,
     )
+    if membership is None:
+        return summary
+    return msgspec.structs.replace(summary, shared_limit=membership.ledger.limit)
 
 
 def explain_page_of(cluster: Cluster) -> web.RouteDef:
@@ -131,6 +144,12 @@ class Served:
         """What is known of its servers."""
         return self.cluster.upstream
 
+    @property
+    def fleet_problem(self) -> str:
+        """Why its part of a shared limit is not up to date; "" if it is, or nothing is shared."""
+        membership = self.cluster.membership
+        return "" if membership is None else membership.problem() or ""
+
 
 def places_of(parts: AdminParts) -> Iterator[Place]:
     """All clusters that the settings name."""
@@ -151,5 +170,6 @@ def pages_of(parts: AdminParts, cluster: Cluster) -> Pages:
         explain_page_of(cluster),
         partial(summary_of, cluster),
         lambda: endpoint_views(cluster.upstream, cluster.served.pool),
+        partial(fleet_of, cluster),
     )
     return Pages(live, {each.path: each.handler for each in (*routes, *live.routes())})

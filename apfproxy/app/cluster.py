@@ -14,6 +14,7 @@ from apfproxy.app.change import Change, prepare_all
 from apfproxy.app.counts_in_force import CountsInForce
 from apfproxy.app.endpoint_source import EndpointSource
 from apfproxy.app.identities_in_force import IdentitiesInForce
+from apfproxy.app.membership import open_membership
 from apfproxy.app.object_source import ObjectSource
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part
@@ -45,6 +46,7 @@ STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
 
 CONFIGURATION = "configuration"
 ENFORCEMENT = "enforcement"
+FLEET = "fleet"
 UPSTREAM = "upstream"
 SERVERS = "servers"
 """Listed where there may be several."""
@@ -82,11 +84,13 @@ class Cluster:
         loop = listener.loop
         flow_control = settings.flow_control
         seed = flow_control.hash_seed
+        self._server_limit = flow_control.seats(len(settings.upstream.addresses))
         self.controller = Controller(
             clock,
-            flow_control.seats(len(settings.upstream.addresses)),
+            self._server_limit,
             secrets.randbits(32) if seed is None else seed,
             is_prompt=flow_control.limit_adjustment == PROMPT,
+            on_short=self._on_short,
         )
         self.counters = ProxyCounters(listener.counters)
         self.identification = IdentitiesInForce(
@@ -108,6 +112,9 @@ class Cluster:
             self.kinds,
             self.counters,
             self.identification.identification,
+        )
+        self.membership = open_membership(
+            settings, name, self.controller, self._seats, events, self._note_limits
         )
         self.upstream = UpstreamWatch(
             settings,
@@ -141,6 +148,8 @@ class Cluster:
         listed("limits", look=self._adjustments.problem)
         listed(CONFIGURATION)
         self._list_enforcement(settings)
+        if self.membership is not None:
+            listed(FLEET, look=self.membership.problem)
         self.config_status = ConfigStatus()
         self.objects = ObjectSource(settings, self.controller, health, self._on_load)
         self.endpoints = EndpointSource(settings, health, self.served.pool.set_endpoints)
@@ -169,6 +178,8 @@ class Cluster:
         await self.objects.start(is_admin_local)
         await self.objects.wait()
         await self.endpoints.wait()
+        if self.membership is not None:
+            await self.membership.join()
 
     def begin(self) -> None:
         """Keep all up to date from now on: requests may come."""
@@ -201,11 +212,14 @@ class Cluster:
 
     def _fit_limit(self) -> None:
         """Have as many seats as the settings say for the endpoints that are well."""
-        pool = self.served.pool
-        well, seats = pool.healthy_count, self.settings.flow_control.seats(pool.healthy_count)
-        if seats == self.controller.server_concurrency_limit:
+        pool, seats = self.served.pool, self._seats()
+        if seats == self._server_limit:
             return
-        self.controller.resize(seats)
+        self._server_limit, well = seats, pool.healthy_count
+        if self.membership is None:
+            self.controller.resize(seats)
+        else:
+            self.membership.look()
         self._note_limits()
         if self.settings.flow_control.per_endpoint is not None:
             verb = "is" if well == 1 else "are"
@@ -216,6 +230,15 @@ class Cluster:
                 text = f"{self.name}: {text}"
             logger.info("%s", text)
             self._events.record(time.time(), text)
+
+    def _seats(self) -> int:
+        """Of the server, by the settings and by how many endpoints are well."""
+        return self.settings.flow_control.seats(self.served.pool.healthy_count)
+
+    def _on_short(self, level: str, seats: int) -> None:
+        """A request waits, or is rejected, that more of a shared limit would admit."""
+        if self.membership is not None:
+            self.membership.on_short(level, seats)
 
     async def prepare(self, settings: Settings) -> Change:
         """Make what other settings need.
@@ -269,6 +292,8 @@ class Cluster:
     def stop(self) -> None:
         """Put nothing in force any more, and ask nobody for it; harmless if it never began."""
         self._adjustments.stop()
+        if self.membership is not None:
+            self.membership.stop()
         self.upstream.stop()
         self._rebalancing.stop()
         self.objects.end_watching()
@@ -276,6 +301,8 @@ class Cluster:
 
     async def close(self) -> None:
         """Ask nobody who clients are any more, and finish writes; `stop` comes first."""
+        if self.membership is not None:
+            await self.membership.leave()
         await self.identification.close()
         await self.objects.close()
         await self.endpoints.close()
@@ -294,6 +321,8 @@ class Cluster:
             is_whole=is_whole,
             cluster=self.name,
         )
+        if self.membership is not None:
+            self.membership.look()
         # With problems, too: where objects come one by one, all others are in force.
         self._note_limits()
         lacking = shortfall(texts, dangling, is_whole=is_whole)

@@ -2,7 +2,8 @@
 
 systemd listens itself, and hands the sockets over by sd_listen_fds(3): `LISTEN_FDS` descriptors
 from 3 on, of which `LISTEN_FDNAMES` names those of the admin listener `admin`.  A process that is
-to be succeeded by another one (`succession`) names them in a variable of its own.
+to be succeeded by another one (`succession`), and the parent of workers (`parent`), name them in a
+variable of their own.
 
 What nobody has given is opened by the process itself.
 """
@@ -43,18 +44,25 @@ class GivenSockets:
             not matter, since systemd decides.
         is_of_systemd: Whether systemd has opened them, at first or in the end: files of Unix
             sockets are its own then.
+        is_of_parent: Whether the parent of this worker has opened them, and keeps them.
         ready: Descriptor to which a successor writes that it serves; -1 if nobody waits for that.
     """
 
     sockets: dict[str, list[socket.socket]] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
     is_of_systemd: bool = False
+    is_of_parent: bool = False
     ready: int = -1
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether somebody else keeps them, who decides on addresses and files."""
+        return self.is_of_systemd or self.is_of_parent
 
     def take(self, flag: str, address: Address) -> list[socket.socket]:
         """Those for an address; none if they are for another one, where nobody accepts then."""
         listeners = self.sockets.pop(flag, [])
-        if not self.is_of_systemd and self.addresses.get(flag) != str(address):
+        if not self.are_kept and self.addresses.get(flag) != str(address):
             close(listeners)
             return []
         return listeners
@@ -101,7 +109,8 @@ def _of_predecessor(text: str) -> GivenSockets:
     try:
         told: dict[str, Any] = json.loads(text)
         ready = int(told["ready"])
-        os.set_inheritable(ready, False)
+        if ready >= 0:
+            os.set_inheritable(ready, False)
         return GivenSockets(
             sockets={
                 flag: [_listening(descriptor) for descriptor in descriptors]
@@ -109,6 +118,7 @@ def _of_predecessor(text: str) -> GivenSockets:
             },
             addresses=told["addresses"],
             is_of_systemd=told["isOfSystemd"],
+            is_of_parent=told.get("isOfParent", False),  # which older versions do not say
             ready=ready,
         )
     except (LookupError, TypeError, ValueError, OSError) as error:
@@ -124,6 +134,7 @@ class Heritage:
     descriptors: Mapping[str, Sequence[int]]
     addresses: Mapping[str, str]
     is_of_systemd: bool
+    is_of_parent: bool = False
 
     @classmethod
     def of(
@@ -131,13 +142,15 @@ class Heritage:
         sockets: Mapping[str, Sequence[socket.socket]],
         addresses: Mapping[str, Address | None],
         *,
-        is_of_systemd: bool,
+        is_of_systemd: bool = False,
+        is_of_parent: bool = False,
     ) -> Heritage:
         """Of listening sockets, and the addresses that they are for."""
         return cls(
             descriptors={flag: [each.fileno() for each in sockets[flag]] for flag in sockets},
             addresses={flag: str(address) for flag, address in addresses.items()},
             is_of_systemd=is_of_systemd,
+            is_of_parent=is_of_parent,
         )
 
     @property
@@ -145,12 +158,13 @@ class Heritage:
         """Of all flags."""
         return [each for some in self.descriptors.values() for each in some]
 
-    def told(self, ready: int) -> dict[str, str]:
+    def told(self, ready: int = -1) -> dict[str, str]:
         """The variable that tells it, and the descriptor to write to when it serves."""
         told = {
             "sockets": self.descriptors,
             "addresses": self.addresses,
             "isOfSystemd": self.is_of_systemd,
+            "isOfParent": self.is_of_parent,
             "ready": ready,
         }
         return {SUCCESSION: json.dumps(told)}

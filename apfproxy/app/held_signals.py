@@ -49,6 +49,19 @@ def held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextlib.contextmanager
+def held_in_child() -> Iterator[None]:
+    """Hold back what a parent passes on in a process that is started within, until its `release`.
+
+    So it is neither ended by what it is sent before it holds signals back itself, nor misses it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGUSR1})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def release() -> None:
     """Deliver the signals that were held back."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP, signal.SIGINT, *_numbers()})

@@ -110,12 +110,11 @@ class IdentitiesInForce:
 
     async def close(self) -> None:
         """Ask nobody any more; harmless once done."""
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
-        for task in self._retiring:
+        ending = {*self._retiring, *filter(None, (self._watch,))}
+        self._watch = None
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
         await self.current.close()
 
     def _load(self, settings: Settings) -> Identities:

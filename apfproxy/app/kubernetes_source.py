@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.loopback import is_local
 from apfproxy.settings import HTTPS
+from apfproxy.sources.api_access import access_of
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.endpoint_slices import ServicePort
-from apfproxy.sources.kubeconfig import in_cluster, read_kubeconfig
 from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.kubernetes_api import KubernetesApi, no_others
 from apfproxy.sources.service_endpoints import OF_THE_API, ServiceEndpoints
@@ -22,9 +18,6 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.preset import Preset
     from apfproxy.settings import FlowControlSettings, ServiceSettings
     from apfproxy.sources.files import LoadObserver
-    from apfproxy.sources.kubeconfig import ApiAccess
-
-logger = logging.getLogger(__name__)
 
 
 def kubernetes_objects(
@@ -84,32 +77,3 @@ def service_endpoints(settings: ServiceSettings) -> ServiceEndpoints:
         ServicePort(port=settings.port, is_tls=is_tls, server_name=server_name),
     )
     return endpoints
-
-
-def access_of(kubeconfig: str | None, context: str | None, decided: str, setting: str) -> ApiAccess:
-    """How to reach the API, by default as a pod.
-
-    `decided` is what its answers decide, `setting` what names a kubeconfig.
-
-    KubeconfigError if there is no way to it.
-    """
-    access = (
-        in_cluster(os.environ, instead=setting)
-        if kubeconfig is None
-        else read_kubeconfig(kubeconfig, context)
-    )
-    parts = urlsplit(access.server)
-    if parts.scheme == "http" and not is_local(parts.hostname or ""):
-        logger.warning(
-            "%s: not https: whoever is on the way reads the credentials and decides %s",
-            access.server,
-            decided,
-        )
-    if access.is_unverified:
-        logger.warning(
-            "%s: insecure-skip-tls-verify: whoever is on the way can read the credentials and"
-            " decide %s",
-            access.server,
-            decided,
-        )
-    return access

@@ -7,12 +7,16 @@ import logging
 import re
 import sys
 import time
+from typing import Any
 
 from apfproxy.rare_log import RareLog
 from apfproxy.settings import JSON, TEXT
 
-FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
+FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(of_worker)s%(name)s: %(message)s"
 DATE_FORMAT = "%Y-%m-%dT%H:%M:%S"
+
+WORKER, OF_WORKER = "worker", "of_worker"
+"""Attributes of a worker's records: its number, and as lines have it."""
 
 LOOP = "asyncio"
 """The logger of event loops, uvloop's too."""
@@ -30,6 +34,9 @@ class OneLineFormatter(logging.Formatter):
     so that nobody can forge a record; so does what else controls a terminal.
     """
 
+    def __init__(self, form: str | None = None, date_form: str | None = None) -> None:
+        super().__init__(form, date_form, defaults={OF_WORKER: ""})
+
     def format(self, record: logging.LogRecord) -> str:
         """Write a record."""
         return CONTROLS.sub(escaped, super().format(record))
@@ -39,7 +46,8 @@ class JsonFormatter(logging.Formatter):
     """Writes each record as a JSON object in a line.
 
     `time` (UTC, RFC 3339), `level`, `logger` and `message`; `exception` is the traceback where
-    there is one.  Escapes are JSON's own, so that nobody can forge a record.
+    there is one, `worker` the number of the worker where there are some.  Escapes are JSON's own,
+    so that nobody can forge a record.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -50,6 +58,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if WORKER in record.__dict__:
+            fields[WORKER] = record.__dict__[WORKER]
         if record.exc_info and record.exc_info[0] is not None:
             fields["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
@@ -83,6 +93,18 @@ def is_no_loop_warning(record: logging.LogRecord) -> bool:
     arguments = record.args if isinstance(record.args, tuple) else (record.args,)
     _loop_warnings.log(record.levelno, str(record.msg), str(record.msg), *arguments)
     return False
+
+
+def name_worker(index: int) -> None:
+    """Have each record of this process say from now on which worker it is of."""
+    make = logging.LogRecord
+
+    def named(*arguments: Any, **options: Any) -> logging.LogRecord:  # noqa: ANN401 - logging's
+        record = make(*arguments, **options)
+        record.__dict__.update({WORKER: index, OF_WORKER: f"worker {index} "})
+        return record
+
+    logging.setLogRecordFactory(named)
 
 
 def configure_logging(level: str, form: str = TEXT) -> None:

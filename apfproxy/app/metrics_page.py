@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from apfproxy.observe.authentication_metrics import authentication_families
 from apfproxy.observe.endpoint_state import endpoint_views
 from apfproxy.observe.families import NO_LABELS, counter
+from apfproxy.observe.fleet_metrics import fleet_families
 from apfproxy.observe.listener_metrics import listener_families, unrouted_families
 from apfproxy.observe.metrics import ClusterParts, MetricsPage
 from apfproxy.observe.object_metrics import object_families
@@ -61,8 +62,15 @@ def cluster_parts(cluster: Cluster) -> ClusterParts:
             partial(of_identities, cluster),
             partial(upstream_families, cluster.upstream),
             lambda: certificate_families(cluster.identities.expiries(), time.time()),
+            *fleet_parts(cluster),
         ),
     )
+
+
+def fleet_parts(cluster: Cluster) -> Iterator[Families]:
+    """Those of the fleet that shares the seats, if there is one: of all clusters, or of none."""
+    if cluster.membership is not None:
+        yield partial(fleet_families, cluster.membership.view)
 
 
 def _families(parts: AdminParts) -> Iterator[Families]:

@@ -20,6 +20,8 @@ from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.kubeconfig import read_kubeconfig
 from apfproxy.sources.object_files import decode_files, read_files
+from apfproxy.sources.store_address import Kind
+from apfproxy.stores.opened import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +39,7 @@ async def problems_of(settings: Settings) -> list[str]:
     """
     problems: list[str] = []
     looks = (_identities, _kubeconfig, _service, _objects, _admin_token, _store, _access_log)
-    for look in (*looks, _tracing):
+    for look in (*looks, _tracing, _fleet):
         try:
             await asyncio.to_thread(look, settings, asyncio.get_running_loop())
         except OperatorError as error:
@@ -101,6 +103,13 @@ def _access_log(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
 
 def _tracing(settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
     trace_queue(settings.tracing, LoopClock(loop))  # exports nothing before it is opened
+
+
+def _fleet(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
+    fleet = settings.fleet
+    is_by_pod = fleet.kubeconfig is None and (fleet.store or "").startswith(Kind.KUBERNETES)
+    if fleet.store is not None and not is_by_pod:
+        open_store(fleet, fleet.name)  # asks nobody before it is used
 
 
 def _see_place(path: str) -> None:

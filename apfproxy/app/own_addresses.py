@@ -1,7 +1,8 @@
 """The addresses that a proxy listens at: opened or given, handed to a successor, given up.
 
 The file of a Unix socket is removed by the process that serves on it last.  One that was given its
-socket, but cannot start, leaves the file to the process before it; systemd has files of its own.
+socket, but cannot start, leaves the file to the process before it; systemd and the parent of
+workers have files of their own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from apfproxy.app.given_sockets import GivenSockets, Heritage
-from apfproxy.errors import ListenError
+from apfproxy.errors import ListenError, OperatorError
 from apfproxy.listen_sockets import SocketFiles, described, listening_sockets, port_of
 
 if TYPE_CHECKING:
@@ -51,19 +52,21 @@ class OwnAddresses:
 
     def serve(self) -> None:
         """All are open, and accepted from."""
-        if not self._given.is_of_systemd:
+        if not self._given.are_kept:
             self._files.append(SocketFiles(self._taken))
         self._given.serve()
 
     def written(self, flag: str) -> str:
         """One as the settings name it, with its port, or as it is where systemd decides."""
         listeners = self._sockets[flag]
-        if self._given.is_of_systemd:
+        if self._given.are_kept:
             return ", ".join(map(described, listeners))
         return str(dataclasses.replace(self._addresses[flag], port=port_of(listeners) or 0))
 
     def heritage(self) -> Heritage:
-        """What a successor gets."""
+        """What a successor gets; OperatorError if the parent starts successors."""
+        if self._given.is_of_parent:
+            raise OperatorError("this is a worker; its parent takes SIGUSR2, for all of them")
         return Heritage.of(self._sockets, self._addresses, is_of_systemd=self._given.is_of_systemd)
 
     def leave(self) -> None:

@@ -50,6 +50,8 @@ FIXED = (
     "flowControl.store",
     "flowControl.kubernetes",
     "flowControl.hashSeed",
+    "fleet",
+    "workers",
     "admin",
     "adminSocketMode",
     CLUSTERS,
@@ -93,13 +95,17 @@ class SettingsFile:
     Args:
         path: Of the file; None for flags alone.
         read: Gives the settings, or OperatorError; it blocks on the file system.
+        is_told: Whether somebody else watches the file, and says when to read it again.
 
     Attributes:
         refused: Why the settings that were read last are not in force; empty if they are.
         may_recover: Whether what they name may become good without a change of the file.
     """
 
-    def __init__(self, path: Path | None, read: Callable[[], Settings]) -> None:
+    def __init__(
+        self, path: Path | None, read: Callable[[], Settings], *, is_told: bool = False
+    ) -> None:
+        self._is_told = is_told
         self._paths = () if path is None else (str(path),)
         self._read = read
         self._fingerprint = b""
@@ -152,7 +158,7 @@ class SettingsFile:
             found = await at_rest(
                 lambda: (None, fingerprint(self._paths)), self._fingerprint, asyncio.sleep
             )
-            if found is not None or self.may_recover:
+            if (found is not None and not self._is_told) or self.may_recover:
                 asked.set()
 
         await watch_files(self._paths, check, beat, changes)

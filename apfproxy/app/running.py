@@ -59,17 +59,19 @@ def run_in_loop(main: Coroutine[Any, Any, int]) -> int:
 
 
 async def serve_until_signal(
-    make: Callable[[], Program],
+    make: Callable[[Signals], Program],
     on_started: Callable[[Program], None] | None = None,
     *,
     hangup: Hangup = Hangup.NOTHING,
 ) -> bool:
     """Serve until the first signal, then end until the second; whether it ended in order.
 
+    `make` makes the program, which others than the system may give its signals.
+
     OperatorError if it cannot start.
     """
     with Signals(hangup) as signals:
-        process = make()
+        process = make(signals)
         if not await _started(process, signals):
             log.info("stopped before it had started")
             return True

@@ -38,6 +38,10 @@ class Service:
         """
         self._succession = Succession(heritage, self.manager, signals.end)
         signals.on_succession(self._succession.ask)
+        self.show(is_well)
+
+    def show(self, is_well: Callable[[], bool]) -> None:
+        """Tell that the process serves, and that it lives while it is well."""
         self.manager.ready()
         if period_s := self.manager.ping_period_s:
 
@@ -53,7 +57,7 @@ class Service:
         """Tell that the process ends; whether it is succeeded, and so only leaves."""
         if self._succession is not None:
             await self._succession.stop()
-            if self._succession.successor is not None:
+            if self._succession.successor is not None or self.manager.is_relieved:
                 return True
         self.manager.stopping(within_s)
         return False

@@ -30,6 +30,7 @@ class ServiceManager:
 
     Attributes:
         ping_period_s: How often it is to be told that the process lives; 0 for never.
+        is_relieved: Whether it has had another process take over already, which it began itself.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -37,6 +38,7 @@ class ServiceManager:
         if self._address.startswith("@"):
             self._address = f"\0{self._address[1:]}"
         self._has_failed = False
+        self.is_relieved = False
         pid, watchdog_us = environment.get(WATCHDOG_PID), environment.get(WATCHDOG_USEC, "")
         self.ping_period_s = 0.0
         if self._address and pid in (None, str(os.getpid())) and watchdog_us.isdecimal():

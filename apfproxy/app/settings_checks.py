@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.app.fleet_checks import fleet_problems
 from apfproxy.app.server_checks import WITHOUT_UPSTREAM, server_problems, ways_to_servers
 from apfproxy.authn.credential_fields import CredentialRules, is_impersonation
 from apfproxy.errors import OperatorError
@@ -58,6 +59,9 @@ def check_combination(settings: Settings) -> None:
     """
     if not settings.clusters:
         check_api(settings)
+    problems = list(fleet_problems(settings.fleet))
+    if problems:
+        raise ConflictError("\n".join(problems))
     of_clusters = (each.settings for each in settings.clusters)
     has_store = any(
         each is not None and each.flow_control.store is not None

@@ -41,6 +41,7 @@ class Signals:
         self.hangup = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._handled: list[int] = []
+        self._is_signalled = False
         self._handle(signal.SIGTERM, self._end)
         self._handle(signal.SIGINT, self._end)
         if hangup is Hangup.NOTHING:
@@ -71,7 +72,17 @@ class Signals:
 
     def end(self) -> None:
         """Begin the end, as SIGTERM does."""
+        self._is_signalled = True
         self.first.set()
+
+    def end_as_parent_says(self) -> None:
+        """Begin the end; a signal that comes as well, for the same reason, is not the second."""
+        self.first.set()
+
+    def end_at_once(self) -> None:
+        """End without order, as a second SIGTERM does."""
+        self.first.set()
+        self.second.set()
 
     async def before_second(self, ending: Coroutine[Any, Any, None], *, name: str) -> bool:
         """End something in order, but cancel that at the second signal; whether it did end."""
@@ -98,8 +109,9 @@ class Signals:
         self._handle(number, log.warning, text, signal_name(number))
 
     def _end(self) -> None:
-        if self.first.is_set():
+        if self._is_signalled:
             self.second.set()
+        self._is_signalled = True
         self.first.set()
 
     def _reload(self) -> None:

@@ -83,7 +83,8 @@ def lasts(request: web.Request) -> bool:
 
     This takes time linear in the target, as reading it does.
     """
-    if request.path == EVENTS_PATH:
+    path = request.path
+    if path == EVENTS_PATH or (path.startswith("/clusters/") and path.endswith(EVENTS_PATH)):
         return True
     try:
         attributes = parse_attributes(request.method, request.rel_url.raw_path_qs.encode())

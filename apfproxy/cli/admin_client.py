@@ -25,6 +25,7 @@ LARGEST_ANSWER_BYTES = 64 << 20
 Shape = TypeVar("Shape")
 
 MAX_SHOWN = 300
+REMEDY = "give its own --admin address, or --offline for an answer without a proxy"
 """Characters of an error's text that are passed on."""
 
 
@@ -33,8 +34,11 @@ def of_cluster(cluster: str | None, target: str) -> str:
     return target if cluster is None else f"/clusters/{quote(cluster, safe='')}{target}"
 
 
-def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
-    """Get a page as JSON; CommandError if there is no such listener, or it has no such answer."""
+def fetch_json(address: Address, target: str, remedy: str = REMEDY) -> Any:  # noqa: ANN401 - any JSON
+    """Get a page as JSON; CommandError if there is no such listener, or it has no such answer.
+
+    `remedy` says what to do where nobody answers.
+    """
     url, connection = address.url, connection_to(address)
     try:
         connection.request("GET", target, headers={"Accept": "application/json"})
@@ -43,12 +47,15 @@ def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         reason = shown(" ".join(reason.split()))
-        raise CommandError(
-            f"no proxy answers at {url}: {reason}; give its own --admin address, or --offline"
-            " for an answer without a proxy"
-        ) from error
+        raise CommandError(f"no proxy answers at {url}: {reason}; {remedy}") from error
     finally:
         connection.close()
+    if response.status == http.client.NOT_FOUND and target.startswith("/clusters/"):
+        said = " ".join(body[:MAX_SHOWN].decode(errors="replace").split())
+        if not said.startswith("cluster: "):
+            raise CommandError(
+                f"{url} has no page of a cluster; leave out --cluster if it has none"
+            )
     return answer_json(url, response.status, body)
 
 
@@ -110,8 +117,13 @@ def fetch_as(address: Address, target: str, shape: type[Shape]) -> Shape:
 
     CommandError if there is no such listener, or it has no such answer.
     """
+    return read_as(address, fetch_json(address, target), shape)
+
+
+def read_as(address: Address, answer: object, shape: type[Shape]) -> Shape:
+    """An answer as a record; CommandError if it is none of them."""
     try:
-        return msgspec.convert(fetch_json(address, target), shape)
+        return msgspec.convert(answer, shape)
     except msgspec.ValidationError as error:
         raise CommandError(
             f"{address.url} is no admin listener of this version of apfproxy: {error}"

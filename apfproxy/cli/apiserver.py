@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -160,4 +159,6 @@ async def run(
     settings: ApiServerSettings, on_started: Callable[[ApiServerProcess], None] | None = None
 ) -> int:
     """Serve until a signal, then stop; returns the exit code; CommandError if it cannot start."""
-    return await exit_code(serve_until_signal(partial(ApiServerProcess, settings), on_started))
+    return await exit_code(
+        serve_until_signal(lambda _signals: ApiServerProcess(settings), on_started)
+    )

@@ -13,6 +13,7 @@ from rich.text import Text
 from apfproxy.app.running import run_in_loop
 from apfproxy.app.signals import Hangup, Signals
 from apfproxy.cli.demo_clients import KINDS, Load, Tally, wait
+from apfproxy.cli.demo_fleet import fleet_demo
 from apfproxy.cli.demo_gateway import gateway_demo
 from apfproxy.cli.demo_report import WITH, WITHOUT, Arm, bars_of, summary, table_of
 from apfproxy.cli.demo_servers import demo_servers
@@ -38,6 +39,7 @@ EPILOG = f"""\b
 Examples:
   apfproxy demo --seconds 10
   apfproxy demo --gateway
+  apfproxy demo --fleet
 
 {EXIT_CODES}"""
 
@@ -49,14 +51,20 @@ Examples:
     metavar="NUMBER",
     default=20,
     show_default=True,
-    help="How long to measure, one half without flow control and one with it.",
+    help="How long to measure: half of it without flow control and half with it, or with --fleet a"
+    " quarter for each line.",
 )
 @click.option(
     "--gateway",
     is_flag=True,
     help="Show instead what clients notice when one of two servers is killed: nothing.",
 )
-def demo(seconds: float, *, gateway: bool) -> int:
+@click.option(
+    "--fleet",
+    is_flag=True,
+    help="Show instead how three replicas share one limit.",
+)
+def demo(seconds: float, *, gateway: bool, fleet: bool) -> int:
     """Show what each client gets with and without flow control.
 
     Starts an API server (10 ms a request while it has at most 20 of them, slower beyond), the
@@ -69,12 +77,20 @@ def demo(seconds: float, *, gateway: bool) -> int:
     With --gateway the proxy has two API servers behind it, each of which does 10 requests at once
     in 20 ms, and 40 clients that each get a pod.  One server is killed while they ask, and started
     again.  The exit code is 1 if a client sees an error.
+
+    With --fleet three proxies stand before an API server that does 12 requests at once in 40 ms,
+    and 36 clients get a pod, first all at one proxy, then at all three, then at another one.  Each
+    proxy has the seats that its requests ask for, and together they never have more than 12.
     """
+    if gateway and fleet:
+        raise click.UsageError("give either --gateway or --fleet")
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
     if gateway:
         return gateway_demo(seconds, console)
+    if fleet:
+        return fleet_demo(seconds, console)
     with demo_servers() as ports:
         return run_in_loop(run_demo(ports, seconds, console))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import time
 from collections import Counter
@@ -149,13 +150,17 @@ class ClientConnection(asyncio.Protocol):
 
 
 class Load:
-    """All clients at work against one proxy."""
+    """All clients at work against one proxy, or evenly against several, by their ports."""
 
-    def __init__(self, kinds: Iterable[ClientKind], port: int) -> None:
+    def __init__(self, kinds: Iterable[ClientKind], *ports: int) -> None:
         loop = asyncio.get_running_loop()
         self.tallies = {kind.name: Tally() for kind in kinds}
+        turn = itertools.cycle(ports)
         self._connections = [
-            (kind.name, ClientConnection(loop, port, user, kind.path, self.tallies[kind.name]))
+            (
+                kind.name,
+                ClientConnection(loop, next(turn), user, kind.path, self.tallies[kind.name]),
+            )
             for kind in kinds
             for user in kind.users
             for _ in range(kind.in_flight)

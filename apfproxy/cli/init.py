@@ -11,7 +11,13 @@ from apfproxy.shipped_files import shipped
 
 KINDS = {
     "kube-apiserver": ("starters/kube-apiserver",),
-    "gateway": ("starters/gateway", "kubernetes/base", "kubernetes/rbac", "kubernetes/gateway"),
+    "gateway": (
+        "starters/gateway",
+        "kubernetes/base",
+        "kubernetes/fleet",
+        "kubernetes/rbac",
+        "kubernetes/gateway",
+    ),
     "http": ("starters/http", "kubernetes/base", "kubernetes/rbac", "kubernetes/sidecar"),
 }
 """The uses, and the directories of `config/` whose files each gets."""

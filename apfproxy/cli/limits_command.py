@@ -11,6 +11,7 @@ from apfproxy.api.field_errors import counted
 from apfproxy.api.schema.mistakes import suggestion
 from apfproxy.cli.admin_client import fetch_as, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
+from apfproxy.cli.fleet_table import fetch_fleet, fleet_table
 from apfproxy.cli.offline import is_offline, objects_options, offline_controller
 from apfproxy.cli.parameters import admin_option, cluster_option, output_option
 from apfproxy.cli.terminal_text import aligned, shown
@@ -48,6 +49,7 @@ Examples:
   apfproxy limits
   apfproxy limits --admin 10.0.0.7:8081 workload-low catch-all
   apfproxy limits --cluster shop
+  apfproxy limits --fleet
   apfproxy limits --offline
   apfproxy limits --objects objects/ --server-concurrency-limit 300 -o json
 
@@ -56,6 +58,11 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @click.argument("levels", nargs=-1, metavar="[LEVEL]...")
+@click.option(
+    "--fleet",
+    is_flag=True,
+    help="Show how the seats are divided among the replicas or workers that share them.",
+)
 @objects_options
 @admin_option
 @cluster_option
@@ -67,6 +74,7 @@ def limits(
     cluster: str | None,
     output: str,
     offline: bool,
+    fleet: bool,
     **objects: Any,  # noqa: ANN401 - as click gives them
 ) -> int:
     """Show how the seats are divided among the priority levels.
@@ -78,14 +86,26 @@ def limits(
     shares buy, how many seats it can lend and borrow, the least and the most that its limit can be,
     its current limit, and its seats in use.  The lines below the table name levels for which the
     server has too few seats, and how many are enough.
+
+    With --fleet: each member's claim, which is the most that it may use, its part of the server's
+    limit, the seats that its requests hold, those that they hold and wait for, and when its last
+    word was seen.  Any member tells of all.
     """
     del offline  # `is_offline` sees it
-    if is_offline(*objects):
+    is_idle = is_offline(*objects)
+    if fleet:
+        if levels or is_idle:
+            raise click.UsageError(
+                "--fleet shows the members of a running proxy's fleet: leave out LEVEL, --offline,"
+                " and flags that say what the proxy has, such as --objects"
+            )
+        return show_fleet(admin, cluster, output)
+    if is_idle:
         summary = summarize_levels(offline_controller(objects.pop("objects"), **objects))
         where = "an idle proxy"
     else:
         summary = fetch_as(admin, of_cluster(cluster, PATH), LevelsSummary)
-        where = admin.url if cluster is None else f"{admin.url}, cluster {cluster}"
+        where = place_of(admin, cluster)
     summary = with_levels(summary, levels)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2))
@@ -93,6 +113,22 @@ def limits(
         for line in table(summary, where):
             click.echo(line)
     return OK
+
+
+def show_fleet(admin: Address, cluster: str | None, output: str) -> int:
+    """Show who shares the seats."""
+    view = fetch_fleet(admin, cluster)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(view), indent=2))
+    else:
+        for line in fleet_table(view, place_of(admin, cluster)):
+            click.echo(line)
+    return OK
+
+
+def place_of(admin: Address, cluster: str | None) -> str:
+    """Which proxy is asked, and of which cluster."""
+    return admin.url if cluster is None else f"{admin.url}, cluster {cluster}"
 
 
 def with_levels(summary: LevelsSummary, names: Collection[str]) -> LevelsSummary:
@@ -136,12 +172,15 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
         ]
     )
     header, *lines, last = aligned(COLUMNS, rows, frozenset(range(1, len(COLUMNS))))
-    yield f"{counted(summary.server_concurrency_limit, 'seat')} in all ({where})"
+    shared = summary.shared_limit
+    whole = "in all" if shared is None else f"now, of {shared} that are shared"
+    yield f"{counted(summary.server_concurrency_limit, 'seat')} {whole} ({where})"
     yield ""
     yield click.style(header, bold=True)
     yield from lines
     yield click.style(last, bold=True)
-    notes = shortfalls(summary)
+    # A part of a shared limit may be small for a moment; more seats would not be of use to it.
+    notes = shortfalls(summary) if shared is None else []
     if (kept := kept_for_nobody(summary)) is not None:
         notes.append(kept)
     if notes:

@@ -155,6 +155,31 @@ class Upstream(msgspec.Struct, frozen=True, rename="camel"):
     healthy_count: Count = 1
 
 
+class Fleet(msgspec.Struct, frozen=True, rename="camel"):
+    """What shares the seats of the server; times are seconds.
+
+    Attributes:
+        state: Of the proxy itself: `joining`, `holding`, `lapsed` or `alone`.
+        problem: Why the record is not up to date; "" if it is.
+        age: Since the proxy wrote to it.
+        limit, claims, used: Seats of all, that members may use, and that they use.
+        in_force: Seats that the proxy itself uses at most.
+        silent_count, unlike_count: Members of which nothing is heard; with other settings.
+    """
+
+    state: str
+    problem: str
+    age: Amount | None
+    limit: Count
+    claims: Count
+    used: Count
+    in_force: Count
+    member_count: Count
+    silent_count: Count
+    unlike_count: Count
+    is_of_workers: bool = False
+
+
 class LiveState(msgspec.Struct, frozen=True, rename="camel"):
     """The proxy at one moment, as its admin listener has it; what is new there is left out."""
 
@@ -166,6 +191,12 @@ class LiveState(msgspec.Struct, frozen=True, rename="camel"):
     configuration: Configuration
     verdict: list[Sentence] = []
     upstream: Upstream | None = None
+    fleet: Fleet | None = None
+
+    @property
+    def seats(self) -> int:
+        """Those that its requests may have in all."""
+        return self.server_concurrency_limit if self.fleet is None else self.fleet.in_force
 
 
 class ClusterLine(msgspec.Struct, frozen=True, rename="camel"):

@@ -6,6 +6,7 @@ import textwrap
 import time
 from typing import TYPE_CHECKING
 
+from apfproxy.cli.live_fleet import fleet_line
 from apfproxy.cli.live_text import line, number, rate
 from apfproxy.cli.terminal_text import shown
 from apfproxy.observe.amounts import duration_text
@@ -42,6 +43,8 @@ def head(view: View, width: int) -> list[Text]:
         if view.has_several_servers and view.height is not None:
             servers.append("  e shows each", "dim")
         lines.append(servers)
+    if state.fleet is not None:
+        lines.append(fleet_line(state.fleet))
     return lines
 
 
@@ -78,7 +81,7 @@ def sums(view: View) -> Text:
     state, levels = view.state, view.state.levels
     text = line()
     used = sum(level.seats_in_use for level in levels)
-    text.append(f"{used} of {state.server_concurrency_limit} seats in use", "bold")
+    text.append(f"{used} of {state.seats} seats in use", "bold")
     text.append(f"  {number(sum(level.waiting for level in levels))} waiting")
     text.append(f"  {rate(sum(level.served_per_second for level in levels))}/s served")
     for what, value in (

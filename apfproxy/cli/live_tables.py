@@ -158,7 +158,7 @@ def _level_table(levels: Sequence[Level], view: View, width: int) -> Table:
         ]
         table.add_row(
             name_text(level.name, "dim" if level.is_quiescing else ""),
-            SeatBar(level, view.state.server_concurrency_limit),
+            SeatBar(level, view.state.seats),
             number(level.seats_in_use),
             NO_NUMBER if level.is_exempt else number(level.current),
             *((number(level.nominal),) if with_all else ()),

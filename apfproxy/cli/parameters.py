@@ -15,7 +15,9 @@ from apfproxy.sources.setting_values import (
     parse_origin,
     parse_service,
     parse_url,
+    parse_workers,
 )
+from apfproxy.sources.store_address import parse_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +78,9 @@ ORIGIN = Parsed("url", parse_origin)
 DNS_ORIGIN = Parsed("url", parse_dns_origin)
 SERVICE = Parsed("namespace/name", parse_service)
 URL = Parsed("url", parse_url)
+STORE = Parsed("url", parse_store)
 NETWORK = Parsed("cidr", parse_network)
+WORKERS = Parsed("number|auto", parse_workers)
 
 output_option = click.option(
     "-o",

@@ -12,8 +12,7 @@ import click
 
 from apfproxy.app.cluster_checks import checked_clusters
 from apfproxy.app.given_sockets import given_sockets
-from apfproxy.app.log import configure_logging
-from apfproxy.app.process import ProxyProcess
+from apfproxy.app.log import configure_logging, name_worker
 from apfproxy.app.reloading import SettingsFile
 from apfproxy.app.running import run_in_loop, serve_until_signal
 from apfproxy.app.server_checks import WITHOUT_UPSTREAM
@@ -25,7 +24,10 @@ from apfproxy.app.settings_checks import (
     lacks_server,
 )
 from apfproxy.app.signals import Hangup
-from apfproxy.cli.errors import EXIT_CODES, SettingsFileError, exit_code
+from apfproxy.app.worker_count import worker_count
+from apfproxy.app.worker_link import ParentLink
+from apfproxy.app.worker_place import placed, worker_place
+from apfproxy.cli.errors import EXIT_CODES, CommandError, SettingsFileError, exit_code
 from apfproxy.cli.flags import SectionedCommand
 from apfproxy.cli.parameters import (
     DNS_ORIGIN,
@@ -35,7 +37,9 @@ from apfproxy.cli.parameters import (
     NOWHERE,
     ORIGIN,
     SERVICE,
+    STORE,
     URL,
+    WORKERS,
     preset_option,
     suggested_objects_option,
 )
@@ -59,6 +63,10 @@ from apfproxy.sources.settings_file import SettingsError, load_settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from apfproxy.app.parent import Parent
+    from apfproxy.app.process import ProxyProcess
+    from apfproxy.app.signals import Signals
+    from apfproxy.app.worker_place import WorkerPlace
     from apfproxy.settings import UpstreamSettings
 
 EPILOG = f"""\b
@@ -71,11 +79,14 @@ Examples:
   apfproxy serve --settings apfproxy.yaml --objects objects/
   apfproxy serve --upstream http://127.0.0.1:8000 --store objects.db
   apfproxy serve --upstream http://127.0.0.1:8000 --objects-from-kubernetes
+  apfproxy serve --upstream http://127.0.0.1:8000 --workers auto
+  apfproxy serve --upstream http://10.0.0.1:8000 --fleet redis://10.0.0.9 --fleet-replicas 3
 
 SIGTERM or SIGINT drains: /readyz fails at once, connections are accepted for the shutdown delay,
 then requests get their time to end.  A second signal stops at once.  The settings file is watched;
 SIGHUP reads it and all files again.  The log says what has changed, and what takes a restart.
-SIGUSR2 restarts: a new process takes over the listening sockets, then this one drains.
+SIGUSR2 restarts: a new process takes over the listening sockets, then this one drains.  With
+--workers send signals to the parent, which is the first process; SIGUSR2 then replaces the workers.
 
 {EXIT_CODES}"""
 
@@ -89,13 +100,14 @@ SECTIONS = {
         *("preset", "server_concurrency_limit", "per_endpoint", "no_rebalance", "enforcement"),
         *("suggested_objects", "objects"),
         *("store", "admin_token_file", "objects_from_kubernetes", "kubeconfig", "context"),
-        *("write_status", "object_counts_from"),
+        *("write_status", "object_counts_from", "fleet", "fleet_replicas"),
     ),
+    "Processes": ("workers",),
     "Logs and settings": ("settings_path", "access_log", "log_level", "log_format", "metrics"),
 }
 """The flags, as help lists them."""
 
-GLOBAL = ("preset", "admin", "admin_token_file", "metrics", "log_level", "log_format")
+GLOBAL = ("preset", "workers", "admin", "admin_token_file", "metrics", "log_level", "log_format")
 """The flags of settings that are in no section."""
 
 FILE = click.Path(exists=True, dir_okay=False)
@@ -237,6 +249,19 @@ FILE = click.Path(exists=True, dir_okay=False)
     help="End no watch or tunnel to bring them into balance among several servers.",
 )
 @click.option(
+    "--fleet",
+    type=STORE,
+    metavar="URL",
+    help="Share the limit with other proxies, by the store at redis://HOST or"
+    " kubernetes:NAMESPACE/NAME.",
+)
+@click.option(
+    "--fleet-replicas",
+    type=click.IntRange(1, 512),
+    metavar="N",
+    help="How many proxies are meant to share it. [default: as many as come]",
+)
+@click.option(
     "--identity-headers-from",
     multiple=True,
     type=NETWORK,
@@ -248,6 +273,12 @@ FILE = click.Path(exists=True, dir_okay=False)
     type=URL,
     metavar="URL",
     help="Metrics page with the numbers of stored objects, for the costs of LISTs.",
+)
+@click.option(
+    "--workers",
+    type=WORKERS,
+    metavar="NUMBER",
+    help="Processes that serve, or auto: one a processor.  They share the seats. [default: 1]",
 )
 @click.option(
     "--access-log",
@@ -279,7 +310,17 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
     those that are well.  A settings file can also have several clusters, each with its own
     servers, users and seats.
     """
-    file = SettingsFile(settings_path, partial(read_settings, settings_path, flags))
+    try:
+        place = worker_place(os.environ)
+    except OperatorError as error:
+        raise CommandError(str(error)) from error
+    if place is not None:
+        name_worker(place.index)
+    file = SettingsFile(
+        settings_path,
+        lambda: placed(read_settings(settings_path, flags), place),
+        is_told=place is not None,
+    )
     try:
         settings = file.read()
         check_identities(settings)
@@ -291,7 +332,7 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
     except OperatorError as error:
         raise SettingsFileError(*file.problems_of(error)) from error
     configure_logging(settings.log_level, settings.log_format)
-    return run_in_loop(run(settings, file=file))
+    return run_in_loop(run(settings, file=file, place=place))
 
 
 def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
@@ -384,6 +425,7 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
             token_review=changed(settings.authentication.token_review, is_enabled="token_review"),
         ),
         flow_control=dataclasses.replace(flow_control, kubernetes=kubernetes),
+        fleet=changed(settings.fleet, store="fleet", replicas="fleet_replicas"),
         access_log=changed(settings.access_log, path="access_log"),
     )
     result: Settings = changed(settings, *GLOBAL)
@@ -409,18 +451,30 @@ def origin_of(upstream: UpstreamSettings, given: dict[str, Any]) -> dict[str, ob
 
 async def run(
     settings: Settings,
-    on_started: Callable[[ProxyProcess], None] | None = None,
+    on_started: Callable[[Any], None] | None = None,
     *,
     file: SettingsFile | None = None,
+    place: WorkerPlace | None = None,
 ) -> int:
     """Serve until a signal, then drain; returns the exit code; CommandError if it cannot start.
 
-    `on_started` is called when connections are accepted.  `file` is what the settings are read from
-    again, at SIGHUP and when it changes; None where they never change.
+    `on_started` is called with the program when connections are accepted.  `file` is what the
+    settings are read from again, at SIGHUP and when it changes; None where they never change.
+    `place` is a worker's; None if this process is none.
     """
+    count = 1 if place is not None else worker_count(settings.workers)
+    # A parent does without most of a proxy's modules.
+    if count > 1:
+        from apfproxy.app.parent import Parent  # noqa: PLC0415 - as above
+    else:
+        from apfproxy.app.process import ProxyProcess  # noqa: PLC0415 - as above
 
-    def make() -> ProxyProcess:
+    def make(signals: Signals) -> ProxyProcess | Parent:
         given, manager = given_sockets(os.environ), ServiceManager(os.environ)
+        if count > 1:
+            return Parent(settings, count, file, given=given, manager=manager)
+        if place is not None:
+            manager = ParentLink(place.link, signals)
         return ProxyProcess(settings, file, given=given, manager=manager)
 
     return await exit_code(

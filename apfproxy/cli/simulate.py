@@ -25,6 +25,9 @@ from apfproxy.cli.simulate_tables import print_report
 from apfproxy.cli.terminal_text import shown
 from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS
 from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API
+from apfproxy.simulation.fleet_events import MOST_REPLICAS, FleetPlan, parse_event
+from apfproxy.simulation.fleet_report import fleet_report
+from apfproxy.simulation.fleet_simulation import FleetSimulation
 from apfproxy.simulation.html_report import html_report
 from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
 from apfproxy.simulation.mix import Mix, MixError, parse_mix
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.preset import Preset
+    from apfproxy.simulation.fleet_events import FleetEvent
     from apfproxy.simulation.records import Records
 
 MAX_LINE_BYTES = 64 << 20
@@ -71,6 +75,7 @@ Examples:
   apfproxy simulate --mix mix.yaml
   apfproxy simulate --mix mix.yaml --compare new-objects/ --html report.html
   apfproxy simulate --audit-log audit.log --server-concurrency-limit 400 -o json
+  apfproxy simulate --mix mix.yaml --replicas 3 --fleet-event '20s die 1'
   zcat access.log.*.gz | apfproxy simulate --access-log -
 
 {EXIT_CODES}"""
@@ -173,6 +178,29 @@ class Configuration:
     metavar="N",
     help="Unreadable lines of a log that are skipped; one more is an error.",
 )
+@click.option(
+    "--replicas",
+    type=click.IntRange(1, MOST_REPLICAS),
+    metavar="N",
+    help="Proxies that share the seats as a fleet, 0 to N-1. [default: one by itself]",
+)
+@click.option(
+    "--fleet-event",
+    "fleet_events",
+    type=Parsed("event", parse_event),
+    multiple=True,
+    metavar="EVENT",
+    help="What happens to the fleet: '20s join 3', leave, die, cut-off or reconnect with a replica,"
+    " or '20s store-away', store-back or store-empty.  Repeatable.",
+)
+@click.option(
+    "--store-latency",
+    type=Parsed("duration", parse_duration),
+    default="1ms",
+    show_default=True,
+    metavar="DURATION",
+    help="From a replica to the store of the fleet and back.",
+)
 @output_option
 @click.option(
     "--html",
@@ -197,6 +225,9 @@ def simulate(  # noqa: PLR0913  flags
     warm_up: float,
     top: int,
     max_broken_lines: int,
+    replicas: int | None,
+    fleet_events: tuple[FleetEvent, ...],
+    store_latency: float,
     output: str,
     html_path: str | None,
 ) -> int:
@@ -205,11 +236,14 @@ def simulate(  # noqa: PLR0913  flags
     The requests are those of a log or of a synthetic mix; give one of --mix, --audit-log and
     --access-log.  They go through the flow control of the proxy itself, on a virtual clock.
     Service times are as given: the server does not slow down under load.
+
+    With --replicas several proxies share the seats, each with the same configuration.
     """
     if [mix_path, audit_log, access_log].count(None) != 2:  # noqa: PLR2004  two of three
         raise click.UsageError("give one of --mix, --audit-log and --access-log")
     if html_path is not None and not (folder := Path(html_path).parent).is_dir():
         raise CommandError(f"{html_path} cannot be written: there is no directory {folder}")
+    fleet = fleet_plan(replicas, fleet_events, store_latency)
     kind = PRESETS[preset or KUBERNETES_API]
     configurations = [
         configuration(
@@ -263,10 +297,14 @@ def simulate(  # noqa: PLR0913  flags
                 hash_seed=hash_seed,
                 warm_up_s=warm_up,
                 is_prompt=limit_adjustment != AS_KUBERNETES,
+                fleet=fleet or None,
             )
         for problem in simulation.problems:
             click.echo(f"apfproxy simulate: {shown(problem)}", err=True)
-        reports.append(configuration_report(each.name, simulation))
+        made = configuration_report(each.name, simulation)
+        if isinstance(simulation, FleetSimulation):
+            made["fleet"] = fleet_report(simulation)
+        reports.append(made)
     report: dict[str, Any] = {
         "verdict": verdict(reports),
         "input": described,
@@ -276,17 +314,37 @@ def simulate(  # noqa: PLR0913  flags
     if len(reports) > 1:
         report["difference"] = difference(*reports, top=top)
     if html_path is not None:
-        try:
-            Path(html_path).write_text(html_report(report), encoding="utf-8", errors="replace")
-        except OSError as error:
-            raise CommandError(
-                f"{html_path} cannot be written: {error.strerror or error}"
-            ) from None
+        write_page(html_path, report)
     if output == "json":
         click.echo(json.dumps(report))
     else:
         print_report(report, sys.stdout)
     return OK
+
+
+def fleet_plan(
+    replicas: int | None, events: tuple[FleetEvent, ...], latency_s: float
+) -> FleetPlan | None:
+    """The fleet that is asked for, or None; UsageError if its events do not fit."""
+    if replicas is None:
+        if events:
+            raise click.UsageError("--fleet-event takes a fleet; give --replicas")
+        return None
+    plan = FleetPlan(replicas=replicas, latency_ns=round(latency_s * 1e9), events=events)
+    if event := plan.misplaced():
+        raise click.UsageError(
+            f"--fleet-event '{event}': there is no replica {event.replica} then; those of"
+            f" --replicas {replicas} are 0 to {replicas - 1}, and join adds others"
+        )
+    return plan
+
+
+def write_page(path: str, report: dict[str, Any]) -> None:
+    """Write the report as a page; raises `CommandError`."""
+    try:
+        Path(path).write_text(html_report(report), encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def configuration(
@@ -426,10 +484,12 @@ def simulated(
     hash_seed: int = 0,
     warm_up_s: float = 0.0,
     is_prompt: bool = True,
-) -> Simulation:
+    fleet: FleetPlan | None = None,
+) -> Simulation | FleetSimulation:
     """Replay all requests through one configuration; `move` is told which part is done."""
     expected = source.expected_requests() if isinstance(source, Mix) else len(source)
-    simulation = Simulation(
+    made = Simulation if fleet is None else partial(FleetSimulation, plan=fleet)
+    simulation = made(
         each.objects,
         each.limit,
         hash_seed=hash_seed,

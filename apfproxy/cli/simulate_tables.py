@@ -12,7 +12,14 @@ from rich.text import Text
 
 from apfproxy.api.field_errors import counted
 from apfproxy.cli.terminal_text import shown as one_line
-from apfproxy.simulation.report_tables import BETTER, WORSE, ReportTable, summaries, tables
+from apfproxy.simulation.report_tables import (
+    BETTER,
+    WORSE,
+    ReportTable,
+    fleet_summaries,
+    summaries,
+    tables,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -62,7 +69,7 @@ def print_on(console: Console, report: dict[str, Any]) -> None:
     console.print()
     for warning in report["warnings"]:
         console.print(Text(f"Note: {warning}\n"), soft_wrap=not console.is_terminal)
-    for line in summaries(report):
+    for line in [*summaries(report), *fleet_summaries(report)]:
         console.print(Text(one_line(line), style="bold"), soft_wrap=not console.is_terminal)
     for table in tables(report):
         print_table(console, table)

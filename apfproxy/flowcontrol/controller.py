@@ -41,11 +41,13 @@ from apfproxy.flowcontrol.digest import Checked, Digest
 from apfproxy.flowcontrol.flow_limits import LONGEST_NAME, FlowLimits
 from apfproxy.flowcontrol.limits import (
     ADJUSTMENT_PERIOD_S,
+    LevelLimits,
     adjust,
     level_limits,
     max_seats,
     nominal_limits,
     round_half_up,
+    within,
 )
 from apfproxy.flowcontrol.priority_level import PriorityLevel, level_shares, queue_set_config
 from apfproxy.flowcontrol.prompt_limits import FIRST_PAUSES_S, PromptLimits, divide
@@ -53,7 +55,7 @@ from apfproxy.flowcontrol.queue_set import QueueSet
 from apfproxy.flowcontrol.ticket import Flow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.clock import Clock
@@ -68,11 +70,18 @@ BY_USER: Final = "ByUser"
 BY_NAMESPACE: Final = "ByNamespace"
 """Types of a distinguisher method."""
 
+NO_SEATS: Final = LevelLimits(0, 0, 0)
+"""Of a level that a shared limit knows nothing of yet."""
+
 MAX_KEPT_CLASSIFICATIONS = 16384
 """Flows remembered, about 500 bytes each; when they are more, the older half is forgotten.
 
 A flow that comes back is made anew with the same hash, so nothing depends on it but time.
 """
+
+
+def nothing(_level: str, _seats: int) -> None:
+    """Do nothing: seats are no others'."""
 
 
 class Classification:
@@ -148,6 +157,8 @@ class Controller:
         is_prompt: Whether idle seats are lent as soon as a request lacks them, see
             `prompt_limits`, a level that has lent all serves one request at a time, and the first
             adjustments come sooner.  Kubernetes has requests wait for the next adjustment.
+        on_short: Called while seats are allotted, when a request is about to wait, with "" and 0,
+            or to be rejected, with its level and its seats: more of them would admit it.
 
     Attributes (to read only):
         levels: By name; the quiescing ones too.
@@ -163,11 +174,15 @@ class Controller:
         hash_seed: int,
         *,
         is_prompt: bool = False,
+        on_short: Callable[[str, int], None] = nothing,
     ) -> None:
         self.server_concurrency_limit = server_concurrency_limit
         self._clock = clock
         self._hash_seed = hash_seed
         self._mandatory = tuple(map(Checked, mandatory_objects()))
+        self._on_short = on_short
+        self._allotted: Mapping[str, LevelLimits] | None = None
+        self._are_limits_cut = False
         self._prompt_limits = self._new_prompt_limits() if is_prompt else None
 
         self.levels: dict[str, PriorityLevel] = {}
@@ -304,6 +319,37 @@ class Controller:
         self._set_limits()
         self._adjust(self._clock.now_ns())
 
+    def allot(self, seats: int, by_level: Mapping[str, LevelLimits]) -> None:
+        """Have seats of a limit that is shared with other proxies; nothing may exceed them.
+
+        The demand of the period goes on, and no request runs but on seats of its level, where a
+        proxy by itself lets a level go on that has lent all.  May dispatch requests.
+
+        Args:
+            seats: Of all levels that are limited, which may lend each other what is idle.
+            by_level: Their bounds, whose nominal limits sum to that; a level that is left out has
+                none.
+        """
+        is_first = self._allotted is None
+        is_same = seats == self.server_concurrency_limit and by_level == self._allotted
+        self.server_concurrency_limit = seats
+        self._allotted = by_level
+        if is_first:
+            for level in self.levels.values():
+                level.queue_set.on_wait, level.queue_set.on_rejection = self._listeners()
+        if not is_same:
+            self._set_limits()
+        levels = list(self.levels.values())
+        if is_same and not self._are_limits_cut:
+            return
+        # What a level used lately it keeps, or it would wait for it again at each change.
+        lately = [(level, level.demand.recent_watermark) for level in levels]
+        demands = [level.wants(used, float(used)) for level, used in lately]
+        self._impose(levels, divide(demands, seats))
+        if self._prompt_limits is not None:
+            self._prompt_limits.mark(levels)
+            self._prompt_limits.on_adjustment()
+
     def adjust_limits(self) -> None:
         """Let the current limits follow demand; to be called after each of `adjustment_pauses_s`.
 
@@ -436,7 +482,21 @@ class Controller:
     def _listeners(self) -> tuple[Callable[[], None] | None, Callable[[str, int], None] | None]:
         """What queue sets tell of arrivals that wait, and of those that are rejected."""
         prompt = self._prompt_limits
+        if self._allotted is not None:
+            return self._on_wait, self._on_rejection
         return (None, None) if prompt is None else (prompt.on_wait, prompt.on_rejection)
+
+    def _on_wait(self) -> None:
+        """Have what other levels do not use, and ask for more of what other proxies do not."""
+        if self._prompt_limits is not None:
+            self._prompt_limits.on_wait()
+        self._on_short("", 0)
+
+    def _on_rejection(self, name: str, seats: int) -> None:
+        """As `_on_wait`, at a level without queues."""
+        if self._prompt_limits is not None:
+            self._prompt_limits.on_rejection(name, seats)
+        self._on_short(name, seats)
 
     def _new_level(self, configuration: PriorityLevelConfiguration, now_ns: int) -> PriorityLevel:
         """A level without seats as yet."""
@@ -452,7 +512,8 @@ class Controller:
         return PriorityLevel(configuration, queue_set, demand)
 
     def _queue_set_config(self, configuration: PriorityLevelConfiguration) -> QueueSetConfig:
-        return queue_set_config(configuration, is_prompt=self._prompt_limits is not None)
+        is_prompt = self._prompt_limits is not None and self._allotted is None
+        return queue_set_config(configuration, is_prompt=is_prompt)
 
     def _set_limits(self) -> None:
         """Divide the server's seats among the levels by their configurations."""
@@ -463,7 +524,12 @@ class Controller:
         )
         for name, level in self.levels.items():
             _, lendable_percent, borrowing_percent = level_shares(level.configuration)
-            limits = level_limits(nominal[name], server_limit, lendable_percent, borrowing_percent)
+            if self._allotted is None:
+                limits = level_limits(
+                    nominal[name], server_limit, lendable_percent, borrowing_percent
+                )
+            else:
+                limits = self._allotted.get(name, NO_SEATS)
             level.nominal_limit = limits.nominal
             level.lower_limit = limits.lower
             level.upper_limit = limits.upper
@@ -486,9 +552,8 @@ class Controller:
     def _impose(self, levels: Sequence[PriorityLevel], adjustment: Adjustment) -> None:
         """Put current limits in force, and whatever else the queues should know."""
         self.seat_fair_frac = adjustment.fair_proportion
-        for level, current, target in zip(
-            levels, adjustment.current, adjustment.targets, strict=True
-        ):
+        limits = adjustment.current if self._allotted is None else self._cut(levels, adjustment)
+        for level, current, target in zip(levels, limits, adjustment.targets, strict=True):
             level.current_limit = current
             level.target = target
         # Only now, with all set: a queue set that gets more seats dispatches, and who is
@@ -504,6 +569,20 @@ class Controller:
                 queue_set.reconfigure(config, level.current_limit)
             elif queue_set.concurrency_limit != level.current_limit:
                 queue_set.set_concurrency_limit(level.current_limit)
+
+    def _cut(self, levels: Sequence[PriorityLevel], adjustment: Adjustment) -> tuple[int, ...]:
+        """The current limits of an adjustment, by which the seats that are allotted are enough."""
+        found = list(adjustment.current)
+        limited = [index for index, level in enumerate(levels) if not level.is_exempt]
+        cut = within(
+            [found[index] for index in limited],
+            [levels[index].queue_set.seats_in_use for index in limited],
+            self.server_concurrency_limit,
+        )
+        for index, limit in zip(limited, cut, strict=True):
+            found[index] = limit
+        self._are_limits_cut = tuple(found) != adjustment.current
+        return tuple(found)
 
     def _route(self, schema: FlowSchema, checked: Checked) -> Route:
         """Where a FlowSchema leads, with the counters that it has had there before, if any."""

@@ -8,7 +8,8 @@ rises at once and decays slowly, so that a level does not lose what it borrowed 
 The sums are exact integers of seats times nanoseconds; only `reset` turns them into floats.
 
 Beside that it remembers the maximum of the last moments, for whoever looks at it between the ends
-of periods: a period is taken apart by marks, which change none of its statistics.
+of periods: a period is taken apart by marks, and these by peaks, which change none of its
+statistics.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class SeatDemand:
         self._updated_ns = now_ns
         self._seat_ns = 0
         self._square_seat_ns = 0
-        self._high_watermark = 0  # since the last mark
+        self._peak = 0  # since the last fold
+        self._former_peak = 0  # since it was taken last, up to the last fold
+        self._high_watermark = 0  # since the last mark, up to the last fold
         self._before_mark = 0  # between the last two marks
         self._period_watermark = 0  # of the period, up to the last mark
 
@@ -68,11 +71,12 @@ class SeatDemand:
             self._square_seat_ns += before * weighted
         self._updated_ns = now_ns
         self.seats = seats
-        if seats > self._high_watermark:  # noqa: PLR1730  max() costs 60 ns more per request
-            self._high_watermark = seats
+        if seats > self._peak:  # noqa: PLR1730  max() costs 60 ns more per request
+            self._peak = seats
 
     def mark(self) -> None:
         """Begin anew to remember the maximum of the last moments, with the demand as it is now."""
+        self._fold()
         watermark = self._high_watermark
         self._period_watermark = max(self._period_watermark, watermark)
         self._before_mark = watermark
@@ -81,7 +85,24 @@ class SeatDemand:
     @property
     def recent_watermark(self) -> int:
         """The maximum since the mark before the last one; a period's end is a mark."""
-        return max(self._before_mark, self._high_watermark)
+        return max(self._before_mark, self._high_watermark, self._peak)
+
+    @property
+    def peak(self) -> int:
+        """The maximum since the last `take_peak`."""
+        return max(self._former_peak, self._peak)
+
+    def take_peak(self) -> int:
+        """The maximum since the last call, for whoever looks more often than marks are made."""
+        self._fold()
+        peak, self._former_peak = self._former_peak, 0
+        return peak
+
+    def _fold(self) -> None:
+        """Begin the peak anew, and remember it where it counts."""
+        peak, self._peak = self._peak, self.seats
+        self._former_peak = max(self._former_peak, peak)
+        self._high_watermark = max(self._high_watermark, peak)
 
     def reset(self, now_ns: int) -> DemandStats:
         """End the period, and begin the next with the demand as it is now.

@@ -61,11 +61,18 @@ class Sums(Model, frozen=True):
 
 
 class LevelsSummary(Model, frozen=True):
-    """All levels, in the order of their names."""
+    """All levels, in the order of their names.
+
+    Attributes:
+        server_concurrency_limit: Seats that they have in all.
+        shared_limit: Seats of a limit that others share, of which these are the part of now; None
+            if nobody does.
+    """
 
     server_concurrency_limit: int
     levels: tuple[LevelSummary, ...]
     sums: Sums
+    shared_limit: int | None = None
 
 
 def summarize_levels(

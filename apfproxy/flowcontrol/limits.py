@@ -183,6 +183,29 @@ def adjust(levels: Sequence[LevelDemand], seats: int | None = None) -> Adjustmen
     return Adjustment(current, targets, fair_proportion)
 
 
+def within(current: Sequence[int], used: Sequence[int], seats: int) -> tuple[int, ...]:
+    """Cut limits down so that no more than `seats` are in use, or no more than are now.
+
+    Limits that are rounded can sum to more, and a level that lost seats goes on using them until
+    its requests end.  What a level may add to what it uses is cut in proportion.
+    """
+    room = max(0, seats - sum(used))
+    gaps = [max(0, limit - own) for limit, own in zip(current, used, strict=True)]
+    total = sum(gaps)
+    if total <= room:
+        return tuple(current)
+    added = [gap * room // total for gap in gaps]
+    rest = room - sum(added)
+    for index in sorted(range(len(gaps)), key=lambda each: (-(gaps[each] * room % total), each)):
+        if rest and added[index] < gaps[index]:
+            added[index] += 1
+            rest -= 1
+    return tuple(
+        own + more if gap else limit
+        for limit, own, gap, more in zip(current, used, gaps, added, strict=True)
+    )
+
+
 def round_half_up(value: float) -> int:
     """The nearest integer to a value >= 0; halves go up (Python's `round` sends them to even)."""
     floor = math.floor(value)

@@ -91,6 +91,14 @@ class PromptLimits:
         if any(_may_get_more(level, 0) for level in self._levels()):
             self.on_wait()
 
+    def mark(self, levels: Sequence[PriorityLevel]) -> None:
+        """Forget what levels used before the last mark, if that is long enough ago."""
+        now_ns = self._clock.now_ns()
+        if now_ns >= self._mark_due_ns:
+            self._mark_due_ns = now_ns + MARK_NS
+            for level in levels:
+                level.demand.mark()
+
     def foreseen_limit(self, level: PriorityLevel, seats: int) -> int:
         """The current limit that the level would have if an arrival of so many seats had to wait.
 
@@ -127,10 +135,7 @@ class PromptLimits:
         elif not arriving:
             return
         adjustment = adjustment_for_waiting(levels, arriving, self._server_limit())
-        if now_ns >= self._mark_due_ns:
-            self._mark_due_ns = now_ns + MARK_NS
-            for level in levels:
-                level.demand.mark()
+        self.mark(levels)
         if adjustment is not None:
             self._impose(levels, adjustment)
 

@@ -29,6 +29,7 @@ from apfproxy.observe.dumps import (
 )
 from apfproxy.observe.endpoints_page import ENDPOINTS_INDEX, endpoints_route
 from apfproxy.observe.explain_page import EXPLAIN_INDEX
+from apfproxy.observe.fleet_page import FLEET_INDEX, fleet_route
 from apfproxy.observe.health_pages import health_routes
 from apfproxy.observe.limits_page import LIMITS_INDEX, limits_route
 from apfproxy.observe.live_history import SAMPLE_S
@@ -44,6 +45,7 @@ from apfproxy.observe.top_flows_page import TOP_FLOWS_INDEX, top_flows_route
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
+    from apfproxy.fleet.view import FleetView
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.level_summary import LevelsSummary
     from apfproxy.observe.dumps import Row
@@ -93,6 +95,7 @@ def build_admin_app(  # noqa: PLR0913, PLR0917  what each page shows
     explain_page: web.RouteDef | None = None,
     summarize: Callable[[], LevelsSummary] | None = None,
     endpoints: Callable[[], Sequence[EndpointView]] | None = None,
+    fleet: Callable[[], FleetView | None] | None = None,
 ) -> web.Application:
     """The application that the admin listener serves; what is None or empty has no page.
 
@@ -101,7 +104,7 @@ def build_admin_app(  # noqa: PLR0913, PLR0917  what each page shows
     """
     live = LivePage(controller, live_inputs or LiveInputs())
     index, routes = cluster_routes(
-        controller, wall_offset_ns, top_flows, explain_page, summarize, endpoints
+        controller, wall_offset_ns, top_flows, explain_page, summarize, endpoints, fleet
     )
     index = {**INDEX, **index, **(API_INDEX if api_routes else {})}
     app = web.Application(middlewares=[plain_errors, own_names_only])
@@ -118,6 +121,7 @@ def cluster_routes(
     explain_page: web.RouteDef | None,
     summarize: Callable[[], LevelsSummary] | None,
     endpoints: Callable[[], Sequence[EndpointView]] | None,
+    fleet: Callable[[], FleetView | None] | None = None,
 ) -> tuple[dict[str, str], list[web.RouteDef]]:
     """The pages of a cluster, but those of its live page, and their part of the index."""
     index = {**DUMPS_INDEX, **LIVE_INDEX, **LIMITS_INDEX, **OBJECTS_INDEX}
@@ -133,6 +137,9 @@ def cluster_routes(
     if endpoints is not None:
         index.update(ENDPOINTS_INDEX)
         routes.append(endpoints_route(endpoints))
+    if fleet is not None:
+        index.update(FLEET_INDEX)
+        routes.append(fleet_route(fleet))
     return index, routes
 
 

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -21,8 +21,6 @@ from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from apfproxy.observe.live_history import LiveHistory
 
 MAX_LISTENERS = 32
 """Pages and terminals of a team; each costs at most the encoded state in its buffer."""
@@ -37,6 +35,16 @@ _encode = msgspec.json.Encoder().encode
 def event(name: str, data: object) -> bytes:
     """One server-sent event; JSON has no line breaks."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), _encode(data))
+
+
+class History(Protocol):
+    """The last minutes, second by second."""
+
+    taken: int
+    """Samples so far, those no longer kept too."""
+
+    def columns(self, since: int = 0) -> dict[str, Any]:
+        """The samples as columns, without those taken first."""
 
 
 class Listener:
@@ -76,7 +84,7 @@ class LiveFeed:
     def __init__(
         self,
         state: Callable[[], dict[str, Any]],
-        history: LiveHistory,
+        history: History,
         now_ns: Callable[[], int],
         unix_s: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -95,6 +103,11 @@ class LiveFeed:
 
     def __repr__(self) -> str:
         return f"<LiveFeed: {len(self._listeners)} listeners>"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody listens."""
+        return not self._listeners
 
     @property
     def is_full(self) -> bool:

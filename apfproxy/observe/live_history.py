@@ -141,26 +141,7 @@ class LiveHistory:
             infinite as null.
         """
         first_taken = self.taken - len(self._samples)
-        samples = list(self._samples)[max(0, since - first_taken) :]
-        names = sorted({name for sample in samples for name in sample.names})
-        levels: dict[str, dict[str, list[float]]] = {
-            name: {field: [] for field in FIELDS} for name in names
-        }
-        # Samples of the same levels in one go: 15 minutes of 8 levels take 2 ms instead of 10.
-        for known, run in itertools.groupby(samples, lambda sample: sample.names):
-            flat: array[float] = array("d")
-            length = 0
-            for sample in run:
-                flat.extend(sample.values)
-                length += 1
-            for name in names:
-                first = known.index(name) * len(FIELDS) if name in known else None
-                for place, column in enumerate(levels[name].values()):
-                    if first is None:
-                        column.extend([math.nan] * length)
-                    else:
-                        column.extend(flat[first + place :: len(known) * len(FIELDS)])
-        return {"times": [sample.unix_s for sample in samples], "levels": levels}
+        return columns_of(list(self._samples)[max(0, since - first_taken) :])
 
     def _shift(self, last_s: float) -> None:
         """Move the samples as the wall clock was put back: the last one to a time, all as far."""
@@ -185,6 +166,29 @@ class LiveHistory:
                 total.wait_ns += waits.sum
                 total.waits = [a + b for a, b in zip(total.waits, waits.counts, strict=True)]
         return totals
+
+
+def columns_of(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Samples as columns, see `LiveHistory.columns`."""
+    names = sorted({name for sample in samples for name in sample.names})
+    levels: dict[str, dict[str, list[float]]] = {
+        name: {field: [] for field in FIELDS} for name in names
+    }
+    # Samples of the same levels in one go: 15 minutes of 8 levels take 2 ms instead of 10.
+    for known, run in itertools.groupby(samples, lambda sample: sample.names):
+        flat: array[float] = array("d")
+        length = 0
+        for sample in run:
+            flat.extend(sample.values)
+            length += 1
+        for name in names:
+            first = known.index(name) * len(FIELDS) if name in known else None
+            for place, column in enumerate(levels[name].values()):
+                if first is None:
+                    column.extend([math.nan] * length)
+                else:
+                    column.extend(flat[first + place :: len(known) * len(FIELDS)])
+    return {"times": [sample.unix_s for sample in samples], "levels": levels}
 
 
 def wait_bound_s(counts: Sequence[int]) -> float:

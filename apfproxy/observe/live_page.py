@@ -17,7 +17,8 @@ from apfproxy.duties import Recurring
 from apfproxy.faults import Part
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.queue_set import QueueSetKind
-from apfproxy.observe.live_feed import Listener, LiveFeed, event
+from apfproxy.observe.live_events import send_events
+from apfproxy.observe.live_feed import LiveFeed
 from apfproxy.observe.live_history import SAMPLE_S, LiveHistory
 from apfproxy.observe.live_recent import recent
 from apfproxy.observe.live_requests import level_requests
@@ -46,11 +47,6 @@ LIVE_INDEX = {
 
 RECENT_NS = 1_000_000_000
 """Between updates of what is expensive and changes slowly: rates, top flows, the verdict."""
-RECONNECT_MS = 1000
-FULL_RETRY_S = "10"
-STALLED_S = 60.0
-"""A listener that reads nothing for so long is cut off, to free its place: its machine sleeps or is
-gone.  TCP alone would wait a quarter of an hour, or for ever."""
 
 
 class LivePage:
@@ -126,46 +122,7 @@ class LivePage:
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Send events until the client goes or the application ends."""
-        feed = self.feed
-        if feed.is_closed or feed.is_full:
-            text = "as many listen as may; close a page, or read /debug/live from time to time\n"
-            return web.Response(text=text, status=503, headers={"Retry-After": FULL_RETRY_S})
-        transport = request.transport
-        assert transport is not None, "an answer has a connection"
-        listener = Listener(transport.abort)
-        feed.join(listener)
-        try:
-            response = web.StreamResponse(
-                headers={
-                    "Content-Type": "text/event-stream; charset=utf-8",
-                    "Cache-Control": "no-store",
-                    "X-Accel-Buffering": "no",
-                    "X-Content-Type-Options": "nosniff",
-                }
-            )
-            await response.prepare(request)
-            listener.seconds = self.history.taken
-            first = event("history", self.history.columns())
-            await self._write(response, listener, b"retry: %d\n\n" % RECONNECT_MS + first)
-            while not feed.is_closed:
-                state = await listener.take()
-                await self._write(response, listener, state + feed.seconds_for(listener))
-        except ConnectionResetError:
-            pass  # the client is gone, or was cut
-        except TimeoutError:
-            transport.abort()
-        finally:
-            feed.leave(listener)
-        return response
-
-    @staticmethod
-    async def _write(response: web.StreamResponse, listener: Listener, data: bytes) -> None:
-        listener.is_writing = True
-        try:
-            async with asyncio.timeout(STALLED_S):
-                await response.write(data)
-        finally:
-            listener.is_writing = False
+        return await send_events(request, self.feed, self.history)
 
     def _state(self) -> State:
         now_ns = time.monotonic_ns()

@@ -10,14 +10,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from apfproxy import __version__
+from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.dumps import levels_by_name
+from apfproxy.observe.fleet_state import fleet_state
 from apfproxy.observe.live_recent import IDLE, Recent, State, displayable
 from apfproxy.settings import ENFORCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from apfproxy.fleet.view import FleetView
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.observe.health import HealthRegistry
@@ -48,6 +51,7 @@ class LiveInputs:
         source: Where the objects come from now, in a few words.
         upstream: How the server behind is, as the page's JSON has it; None if there is none.
         cluster: Whose page it is; "" where there are not several.
+        fleet: Who shares the seats; None if nobody does.
     """
 
     enforcement: Callable[[], str] = lambda: ENFORCE
@@ -60,6 +64,7 @@ class LiveInputs:
     source: Callable[[], str] = str
     upstream: Callable[[], State] | None = None
     cluster: str = ""
+    fleet: Callable[[], FleetView | None] = lambda: None
 
 
 NO_RECENT = Recent()
@@ -77,13 +82,14 @@ NEW_LEVEL = {
 
 def live_state(controller: Controller, inputs: LiveInputs, recent: Recent = NO_RECENT) -> State:
     """The current state, without the time; what is recent is that of its last update."""
+    fleet = inputs.fleet()
     return {
         "serverConcurrencyLimit": controller.server_concurrency_limit,
         "seatFairFrac": controller.seat_fair_frac,
         "enforcement": inputs.enforcement(),
         "proxy": {**_proxy(inputs), "refusedPerSecond": recent.refusals},
         "cluster": inputs.cluster,
-        "problems": _problems(inputs.health, inputs.cluster),
+        "problems": problems(inputs.health, inputs.cluster),
         "levels": [
             {**_level(level), **recent.levels.get(level.name, NEW_LEVEL)}
             for level in levels_by_name(controller)
@@ -92,6 +98,7 @@ def live_state(controller: Controller, inputs: LiveInputs, recent: Recent = NO_R
         "flowSchemaCount": len(controller.in_force.flow_schemas),
         "topFlows": recent.top_flows,
         "upstream": None if inputs.upstream is None else inputs.upstream(),
+        "fleet": None if fleet is None else fleet_state(fleet),
         "configuration": {
             "generation": controller.generation,
             "source": inputs.source(),
@@ -119,7 +126,7 @@ def _proxy(inputs: LiveInputs) -> State:
     }
 
 
-def _problems(health: HealthRegistry | None, cluster: str) -> list[State]:
+def problems(health: HealthRegistry | None, cluster: str = "") -> list[State]:
     """The health checks that fail, without those of other clusters."""
     own = f"{OF_A_CLUSTER}{cluster}/"
     return [
@@ -136,12 +143,16 @@ def _problems(health: HealthRegistry | None, cluster: str) -> list[State]:
 
 def _level(level: PriorityLevel) -> State:
     queue_set = level.queue_set
+    shares, lendable_percent, borrowing_percent = level_shares(level.configuration)
     queues = queue_set.queues[:MAX_QUEUES]
     return {
         "name": level.name,
         "uid": level.uid,
         "type": "Exempt" if level.is_exempt else "Limited",
         "isQuiescing": level.is_quiescing,
+        "shares": shares,
+        "lendablePercent": lendable_percent,
+        "borrowingLimitPercent": borrowing_percent,
         "nominal": level.nominal_limit,
         "min": level.lower_limit,
         "max": None if level.is_exempt else level.upper_limit,

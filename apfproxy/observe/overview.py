@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from apfproxy.observe.upstream_state import Upstream
 
 NS_PER_S = 1_000_000_000
+SEVERITIES = (ERROR, WARNING, NOTE, OK)
 MAX_PROBLEM = 200
 """Characters of a problem; all of it is on the cluster's own page."""
 
@@ -35,6 +36,10 @@ class Serving(Protocol):
     @property
     def upstream(self) -> Upstream:
         """What is known of its servers."""
+
+    @property
+    def fleet_problem(self) -> str:
+        """Why its part of a shared limit is not up to date; "" if it is, or nothing is shared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +101,7 @@ class Overview:
     def state(self) -> dict[str, Any]:
         """All of them, as JSON has it: those with problems first, then the busy ones."""
         found = [self._row(place) for place in self._places()]
-        order = [ERROR, WARNING, NOTE, OK]
-        # By the power of two, so that lines do not change places all the time.
-        found.sort(
-            key=lambda row: (
-                order.index(row["severity"]),
-                -round(row["servedPerSecond"]).bit_length(),
-                row["name"],
-            )
-        )
+        found.sort(key=in_order)
         return {"verdict": verdict(found), "clusters": found}
 
     def _row(self, place: Place) -> dict[str, Any]:
@@ -144,9 +141,20 @@ class Overview:
                 # Most of what a line costs, so only of clusters that had requests just now.
                 "p99": upstream.recent.p99_s if served or failed else None,
             }
-            problem = f"stays as it was: {problem}" if problem else problem_of_servers(upstream)
+            problem = (
+                f"stays as it was: {problem}"
+                if problem
+                else problem_of_servers(upstream) or serving.fleet_problem
+            )
         severity = severity_of(row, problem)
         return {**row, "severity": severity, "problem": displayable(problem[:MAX_PROBLEM])}
+
+
+def in_order(row: Mapping[str, Any]) -> tuple[int, int, str]:
+    """The place of a line: those with problems first, then the busy ones."""
+    # By the power of two, so that lines do not change places all the time.
+    busy = -round(row["servedPerSecond"]).bit_length()
+    return SEVERITIES.index(row["severity"]), busy, row["name"]
 
 
 def totals(controller: Controller, now_ns: int) -> Totals:

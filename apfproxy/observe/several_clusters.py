@@ -78,6 +78,26 @@ class Maker(Protocol):
         """Those of a cluster that serves."""
 
 
+def overview_text(state: Mapping[str, Any]) -> str:
+    """The overview as a table."""
+    rows = [
+        (
+            row["name"],
+            row["state"],
+            f"{row['healthyCount']}/{row['endpointCount']}",
+            f"{row['seatsInUse']}/{row['serverConcurrencyLimit']}",
+            row["executing"],
+            row["waiting"],
+            *(f"{row[f'{what}PerSecond']:.1f}" for what in ("served", "failed", "rejected")),
+            "" if row["p99"] is None else f"{row['p99']:g}",
+            row["where"],
+            row["problem"],
+        )
+        for row in state["clusters"]
+    ]
+    return table_text(COLUMNS, rows)
+
+
 class SeveralClusters:
     """The pages of all clusters.
 
@@ -135,22 +155,7 @@ class SeveralClusters:
         if wants_json(header(request, "Accept")):
             body = msgspec.json.encode({"time": time.time(), **state})
             return await page_response(request, body, "application/json; charset=utf-8")
-        rows = [
-            (
-                row["name"],
-                row["state"],
-                f"{row['healthyCount']}/{row['endpointCount']}",
-                f"{row['seatsInUse']}/{row['serverConcurrencyLimit']}",
-                row["executing"],
-                row["waiting"],
-                *(f"{row[f'{what}PerSecond']:.1f}" for what in ("served", "failed", "rejected")),
-                "" if row["p99"] is None else f"{row['p99']:g}",
-                row["where"],
-                row["problem"],
-            )
-            for row in state["clusters"]
-        ]
-        body = table_text(COLUMNS, rows).encode(errors="backslashreplace")
+        body = overview_text(state).encode(errors="backslashreplace")
         return await page_response(request, body, "text/plain; charset=utf-8")
 
     async def page(self, request: web.Request) -> web.StreamResponse:

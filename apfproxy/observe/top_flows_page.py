@@ -45,7 +45,7 @@ def top_flows_route(current: Callable[[], TopFlows | None]) -> web.RouteDef:
         if wants_json(header(request, "Accept")):
             shown = json.dumps(_as_json(top_flows, flows)).encode()
             return await page_response(request, shown, "application/json; charset=utf-8")
-        rows = [tuple(_cell(name, value) for name, value in flow.items()) for flow in flows]
+        rows = list(map(flow_cells, flows))
         body = table_text(COLUMNS, rows).encode()
         return await page_response(request, body, "text/plain; charset=utf-8")
 
@@ -59,6 +59,11 @@ def _as_json(top_flows: TopFlows, flows: Sequence[Mapping[str, str | float]]) ->
         "measures": top_flows.measures(),
         "flows": flows,
     }
+
+
+def flow_cells(flow: Mapping[str, str | float]) -> tuple[str, ...]:
+    """The row of a flow."""
+    return tuple(_cell(name, value) for name, value in flow.items())
 
 
 def _cell(name: str, value: str | float) -> str:

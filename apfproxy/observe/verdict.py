@@ -14,6 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.observe.amounts import counted, duration_text, name_text, number_text
 from apfproxy.observe.findings import ERROR, NOTE, OK, WARNING, Severity, cut, listed
+from apfproxy.observe.fleet_findings import (
+    claims_above_limit,
+    members_silent,
+    members_unlike,
+    record_away,
+    seats_here,
+)
 from apfproxy.observe.recent_refusals import FLOOD
 from apfproxy.observe.server_findings import (
     LEAST_RATE,
@@ -56,13 +63,18 @@ LIMITS = {
 }
 """Reasons that the objects ask for by annotations."""
 
+WORKER = "worker"
+"""The check of a worker that does not answer."""
 CHECKS = {
     "configuration": "the objects: ",
     "settings": "the settings are not in force: ",
     "shutdown": "",
+    WORKER: "",
 }
 """Health checks that say it in another way than by their name."""
 SAID_ELSEWHERE = frozenset({"enforcement", "servers", "upstream"})
+OF_THE_FLEET = "fleet"
+"""Said elsewhere where the state has the fleet."""
 ALWAYS_ERRORS = frozenset({"configuration", "settings"})
 
 CONNECTIONS = {
@@ -148,7 +160,7 @@ def waits(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
 def kept_seats(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     """Seats that nobody uses while requests wait."""
     limited = [level for level in state["levels"] if level["type"] == "Limited"]
-    seats = state["serverConcurrencyLimit"]
+    seats = seats_here(state)
     used = sum(level["seatsInUse"] for level in limited)
     waiting = [level for level in limited if level["waiting"]]
     if not waiting or used >= seats:
@@ -206,7 +218,7 @@ def problems(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     """Health checks that fail."""
     for each in state["problems"]:
         check = each["check"]
-        if check in SAID_ELSEWHERE:
+        if check in SAID_ELSEWHERE or (check == OF_THE_FLEET and state.get("fleet")):
             continue
         is_error = each["isBlocking"] or check in ALWAYS_ERRORS
         start = CHECKS.get(check, f"health check {check} fails: ")
@@ -235,6 +247,9 @@ RULES: Sequence[Callable[[Mapping[str, Any], float], Iterator[Finding]]] = (
     server_failing,
     endpoints_out,
     rejections,
+    claims_above_limit,
+    record_away,
+    members_silent,
     problems,
     overload,
     levels_failed,
@@ -248,6 +263,7 @@ RULES: Sequence[Callable[[Mapping[str, Any], float], Iterator[Finding]]] = (
     observing,
     server_slow,
     unbalanced,
+    members_unlike,
     limits_of_objects,
 )
 """Of two sentences of one severity the one whose rule is first here comes first."""

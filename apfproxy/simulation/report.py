@@ -10,6 +10,8 @@ from apfproxy.simulation.tally import Tally
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from apfproxy.simulation.fleet_levels import FleetLevel
+    from apfproxy.simulation.fleet_simulation import FleetSimulation
     from apfproxy.simulation.simulation import LevelView, Simulation
 
     Key = tuple[str, ...]
@@ -41,7 +43,7 @@ KEPT = ("requests", "rejected", "nominalLimit", *COMPARED)
 """Fields of both configurations that a comparison has, too."""
 
 
-def configuration_report(name: str, simulation: Simulation) -> dict[str, Any]:
+def configuration_report(name: str, simulation: Simulation | FleetSimulation) -> dict[str, Any]:
     """What became of all requests in one configuration, after its run; see `listed`."""
     seconds = (simulation.clock.time_ns - simulation.counted_from_ns) / NS_PER_S
     total = Tally()
@@ -58,7 +60,7 @@ def configuration_report(name: str, simulation: Simulation) -> dict[str, Any]:
         total.merge(tally)
     return {
         "name": name,
-        "serverConcurrencyLimit": simulation.controller.server_concurrency_limit,
+        "serverConcurrencyLimit": simulation.limit,
         "problems": list(simulation.problems),
         "seconds": seconds,
         "warmUpSeconds": simulation.counted_from_ns / NS_PER_S,
@@ -114,7 +116,7 @@ def tally_report(tally: Tally) -> dict[str, Any]:
     }
 
 
-def level_report(view: LevelView, seconds: float) -> dict[str, Any]:
+def level_report(view: LevelView | FleetLevel, seconds: float) -> dict[str, Any]:
     """Limits and seats of a level; what is borrowed are seats in use beyond the nominal ones."""
     level, meter = view.level, view.meter
     nominal = level.nominal_limit
@@ -134,7 +136,7 @@ def level_report(view: LevelView, seconds: float) -> dict[str, Any]:
     }
 
 
-def series_report(view: LevelView) -> dict[str, list[float]]:
+def series_report(view: LevelView | FleetLevel) -> dict[str, list[float]]:
     """A level over time."""
     # No more digits than a plot can show.
     return {

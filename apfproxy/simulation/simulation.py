@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.controller import Controller, nothing
 from apfproxy.flowcontrol.flow_control import FlowControl
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -73,12 +73,14 @@ class Lane:
         digest: What flow control is told of each.
         timeout_ns: How long one may take, from its arrival on; 0 for no limit.
         tally: What became of them.
+        level: Where they belong.
     """
 
-    __slots__ = ("digest", "tally", "timeout_ns")
+    __slots__ = ("digest", "level", "tally", "timeout_ns")
 
-    def __init__(self, digest: RequestDigest, tally: Tally) -> None:
+    def __init__(self, digest: RequestDigest, tally: Tally, level: PriorityLevel) -> None:
         self.digest = digest
+        self.level = level
         self.timeout_ns = 0 if digest.is_long_running else digest.timeout_ns
         self.tally = tally
 
@@ -191,9 +193,12 @@ class Simulation:
         is_prompt: As of `Controller`; the proxy's default.
         warm_up_ns: What happens before is in the series, but does not count otherwise.
         on_progress: Called now and then with the requests so far.
+        clock: The run's, where others have it, too.
+        on_short: As of `Controller`.
 
     Attributes:
         clock: The run's.
+        limit: Seats of the whole server.
         controller: With the configuration in force.
         flow_control: What requests pass.
         in_flight: Requests that wait or execute.
@@ -216,12 +221,15 @@ class Simulation:
         is_prompt: bool = True,
         warm_up_ns: int = 0,
         on_progress: Callable[[int], None] | None = None,
+        clock: VirtualClock | None = None,
+        on_short: Callable[[str, int], None] = nothing,
     ) -> None:
-        self.clock = clock = VirtualClock()
+        self.clock = clock = VirtualClock() if clock is None else clock
+        self.limit = server_concurrency_limit
         self.in_flight = 0
         self.sources = 0
         self.controller = Controller(
-            clock, server_concurrency_limit, hash_seed, is_prompt=is_prompt
+            clock, server_concurrency_limit, hash_seed, is_prompt=is_prompt, on_short=on_short
         )
         self._pauses_s = self.controller.adjustment_pauses_s()
         digest = self.controller.digest(objects)
@@ -253,7 +261,7 @@ class Simulation:
         clock = self.clock
         if not self.sources:
             return
-        self._arm_adjustment()
+        self.start()
         if self._warm_up_ns:
             clock.arm_arrival(self._warm_up_ns, self._begin_to_count, None)
         clock.arm(self.bin_ns, self._sample, None)
@@ -261,13 +269,17 @@ class Simulation:
         for view in self.views.values():
             view.sync()
 
-    def request(self, kind: Kind, service_ns: int, client: Client | None = None) -> None:
+    def start(self) -> None:
+        """Have limits adjusted from now on."""
+        self._arm_adjustment()
+
+    def request(
+        self, kind: Kind, service_ns: int, client: Client | None = None
+    ) -> SimulatedRequest:
         """A request arrives now, and takes so long to serve."""
         self.arrivals += 1
-        lane = self._lanes.get(kind)
-        if lane is None:
-            lane = self._new_lane(kind)
-        request = SimulatedRequest(self, lane, service_ns, client)
+        request = SimulatedRequest(self, self.lane(kind), service_ns, client)
+        lane = request.lane
         if request.enter(request):
             if request.ticket is None:
                 self._go_on(request, service_ns)
@@ -280,6 +292,11 @@ class Simulation:
             lane.tally.queued += 1
         else:
             self._reject(request, request.refusal)
+        return request
+
+    def lane(self, kind: Kind) -> Lane:
+        """What requests of a kind have in common."""
+        return self._lanes.get(kind) or self._new_lane(kind)
 
     def execute(self, request: SimulatedRequest) -> None:
         """A request has its seats: it ends when it is served, or when its time is over."""
@@ -369,7 +386,7 @@ class Simulation:
         key = (kind.client, level.name, found.flow_schema.metadata.name, flow.distinguisher)
         if key not in self.tallies and len(self.tallies) >= MAX_TALLIES:
             key = (OTHERS, level.name, found.flow_schema.metadata.name, OTHERS)
-        lane = self._lanes[kind] = Lane(digest, self.tallies.setdefault(key, Tally()))
+        lane = self._lanes[kind] = Lane(digest, self.tallies.setdefault(key, Tally()), level)
         return lane
 
     def _adjust(self, _: None) -> None:

@@ -76,6 +76,11 @@ class InForce:
         self._dangling: tuple[str, ...] = ()  # told already
         self.problems: tuple[Problem, ...] = ()
 
+    @property
+    def valid(self) -> tuple[FlowControlObject, ...]:
+        """The objects that are in force, each as it last was valid."""
+        return tuple(self._valid.values())
+
     def read(self, kind: str, name: str, content: object) -> FlowControlObject | Problem:
         """An object by its content, or why it is not valid."""
         found = read_object(content)

@@ -49,11 +49,14 @@ CREATED = 201
 UNAUTHORIZED = 401
 FORBIDDEN = 403
 NOT_FOUND = 404
+CONFLICT = 409
 GONE = 410
 SERVER_ERROR = 500
 """And above: another server may do better."""
 
 APPLY = "application/apply-patch+yaml"
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
 
 
 class KubernetesApiError(Exception):
@@ -128,6 +131,18 @@ class KubernetesApi:
         """Apply fields of an object on the server's side; the whole object."""
         body = msgspec.json.encode(obj)
         async with self._exchange("PATCH", path, query, ANSWER, body, APPLY) as response:
+            return await answer_of(response, MAX_ANSWER_BYTES)
+
+    async def create(self, path: str, obj: Json) -> Json:
+        """Create an object; the whole object."""
+        body = msgspec.json.encode(obj)
+        async with self._exchange("POST", path, {}, ANSWER, body, JSON) as response:
+            return await answer_of(response, MAX_ANSWER_BYTES)
+
+    async def merge(self, path: str, changes: Json) -> Json:
+        """Merge changes into an object; the whole object."""
+        body = msgspec.json.encode(changes)
+        async with self._exchange("PATCH", path, {}, ANSWER, body, MERGE) as response:
             return await answer_of(response, MAX_ANSWER_BYTES)
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[Json | None, None]:

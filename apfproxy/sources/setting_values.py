@@ -12,7 +12,7 @@ import re
 from decimal import Decimal
 from urllib.parse import SplitResult, urlsplit
 
-from apfproxy.settings import Address, Network
+from apfproxy.settings import AUTO_WORKERS, MAX_WORKERS, Address, Network
 
 SECONDS_PER_UNIT = {
     "ns": Decimal("1e-9"),
@@ -91,6 +91,21 @@ def parse_size(text: str) -> int:
     if match is None or match[2] not in BYTES_PER_UNIT:
         raise ValueError(f"expected a size such as 65536, 64KiB or 1MiB, not {text!r}")
     return int(match[1]) * BYTES_PER_UNIT[match[2]]
+
+
+AUTO = "auto"
+"""As many workers as there are processors."""
+
+
+def parse_workers(text: str) -> int:
+    """Read a number of workers, 1 to 128, or `auto`."""
+    if text == AUTO:
+        return AUTO_WORKERS
+    if not re.fullmatch(r"[0-9]{1,4}", text) or not 1 <= int(text) <= MAX_WORKERS:
+        raise ValueError(
+            f"expected a number of workers from 1 to {MAX_WORKERS}, or {AUTO}, not {text!r}"
+        )
+    return int(text)
 
 
 def parse_port(text: str) -> int:

@@ -36,7 +36,9 @@ from apfproxy.sources.setting_values import (
     parse_service_port,
     parse_size,
     parse_url,
+    parse_workers,
 )
+from apfproxy.sources.store_address import parse_fleet_name, parse_member_name, parse_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,12 +46,15 @@ if TYPE_CHECKING:
 
 FORMS = {
     "collector": parse_collector_url,
+    "fleet": parse_fleet_name,
     "header": parse_header_name,
     "host": parse_host_header,
     "host-pattern": parse_host_pattern,
     "label": parse_label,
+    "member": parse_member_name,
     "path-prefix": parse_path_prefix,
     "port": parse_service_port,
+    "store": parse_store,
     "target": parse_path,
     "url": parse_url,
 }
@@ -296,6 +301,8 @@ def read_item(field: dataclasses.Field[Any], expected: Any, node: yaml.Node) -> 
         return checked(field, parse_size(scalar(node, ("str", "int"), "a size")))
     if field.metadata.get("form") == "mode":
         return parse_mode(scalar(node, ("str", "int"), "permissions such as 0660"))
+    if field.metadata.get("form") == "workers":
+        return parse_workers(scalar(node, ("str", "int"), "a number of workers, or auto"))
     if expected is int:
         text = scalar(node, ("int",), "a whole number")
         if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):

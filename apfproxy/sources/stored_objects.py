@@ -58,6 +58,11 @@ class StoredObjects:
         """Why objects of the store are not in force."""
         return self._in_force.problems
 
+    @property
+    def valid(self) -> tuple[FlowControlObject, ...]:
+        """What is in force of them: each as it last was valid."""
+        return self._in_force.valid
+
     def load_first(self) -> None:
         """Put the store's objects in force; raises ObjectsError if there are problems."""
         self._in_force.put(self._prepare(self._entries()))

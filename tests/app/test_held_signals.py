@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
-from apfproxy.app.held_signals import held, release, unused_signals
+from apfproxy.app.held_signals import held, held_in_child, release, unused_signals
 
 if TYPE_CHECKING:
     import pytest
@@ -40,3 +42,23 @@ def test_held() -> None:
         assert 2 == len(seen)
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_held_in_child() -> None:
+    """A process that has just been started is not ended by them; it gets them once it asks."""
+    script = (
+        "import signal, sys\n"
+        "sys.stdin.read(1)\n"
+        "signal.signal(signal.SIGHUP, lambda *_: print('heard'))\n"
+        "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})\n"
+    )
+    with held_in_child():
+        child = subprocess.Popen(  # noqa: S603 - our own script
+            [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+    child.send_signal(signal.SIGHUP)
+    child.send_signal(signal.SIGUSR1)
+    heard, _ = child.communicate(b"x")
+
+    assert (0, b"heard\n") == (child.returncode, heard)
+    assert signal.SIGHUP not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

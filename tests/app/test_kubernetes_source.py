@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.app import kubernetes_source
 from apfproxy.app.kubernetes_source import kubernetes_objects, service_endpoints
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import (
@@ -18,6 +17,7 @@ from apfproxy.settings import (
     KubernetesSettings,
     ServiceSettings,
 )
+from apfproxy.sources import api_access
 from apfproxy.sources.endpoint_slices import ServicePort
 from apfproxy.sources.kubeconfig import ApiAccess, KubeconfigError
 from tests.virtual_clock import VirtualClock
@@ -72,7 +72,7 @@ async def test_kubeconfig(
 async def test_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a kubeconfig it is the API of the pod's cluster."""
     monkeypatch.setattr(
-        kubernetes_source,
+        api_access,
         "in_cluster",
         lambda given, **_: ApiAccess(server=f"http://{given['POD']}"),
     )
@@ -110,7 +110,7 @@ async def test_warnings(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """An API that is reached without TLS over a network, or not verified, is warned about."""
-    monkeypatch.setattr(kubernetes_source, "in_cluster", lambda _, **__: access)
+    monkeypatch.setattr(api_access, "in_cluster", lambda _, **__: access)
     settings = FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True))
     kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), ignore)
 
@@ -154,7 +154,7 @@ async def test_servers_of_the_api(
 
     Others must not get the credentials.
     """
-    monkeypatch.setattr(kubernetes_source, "in_cluster", lambda _, **__: ApiAccess(server=server))
+    monkeypatch.setattr(api_access, "in_cluster", lambda _, **__: ApiAccess(server=server))
     endpoints = service_endpoints(service)
     endpoints.found.put(
         [

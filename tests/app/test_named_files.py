@@ -13,6 +13,7 @@ from apfproxy.settings import (
     AccessLogSettings,
     Address,
     AuthenticationSettings,
+    FleetSettings,
     FlowControlSettings,
     KubernetesSettings,
     ServiceSettings,
@@ -41,6 +42,9 @@ def settings_in(folder: Path, part: str) -> Settings:
             upstream=UpstreamSettings(service=ServiceSettings(name="api", kubeconfig=path)),
         ),
         "admin-token": replace(PLAIN, admin_token_file=path),
+        "password": replace(PLAIN, fleet=FleetSettings(store="redis://a", password_file=path)),
+        "cas": replace(PLAIN, fleet=FleetSettings(store="rediss://a", ca_file=path)),
+        "fleet-api": replace(PLAIN, fleet=FleetSettings(store="kubernetes:a/b", kubeconfig=path)),
         "log": replace(PLAIN, access_log=AccessLogSettings(path=path)),
     }[part]
 
@@ -52,6 +56,9 @@ def settings_in(folder: Path, part: str) -> Settings:
         ("objects", "objects: cannot be read: No such file or directory"),
         ("kubeconfig", "kubeconfig: cannot be read: No such file or directory"),
         ("service", "service: cannot be read: No such file or directory"),
+        ("password", "password: cannot be read: No such file or directory"),
+        ("cas", "cas: cannot be read: No such file or directory"),
+        ("fleet-api", "fleet-api: cannot be read: No such file or directory"),
         ("admin-token", "admin-token cannot be read: No such file or directory"),
     ],
 )
@@ -120,3 +127,9 @@ async def test_all_problems(tmp_path: Path) -> None:
 
     assert 2 == len(await problems_of(settings))
     assert [] == await problems_of(PLAIN)
+
+
+@pytest.mark.parametrize("store", ["redis://a", "kubernetes:a/b", None])
+async def test_fleet_asks_nobody(store: str | None) -> None:
+    """Where the store is well is not looked at, and whether this is a pod neither."""
+    assert [] == await problems_of(replace(PLAIN, fleet=FleetSettings(store=store)))

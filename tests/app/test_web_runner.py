@@ -65,6 +65,8 @@ async def test_heads_that_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
     ("target", "expected"),
     [
         ("/events", True),
+        ("/clusters/a/events", True),
+        ("/api/v1/namespaces/a/events", False),
         ("/apis/apps/v1/deployments?watch=true", True),
         ("/api/v1/watch/pods", True),
         ("/apis/apps/v1/deployments", False),

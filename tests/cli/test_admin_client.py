@@ -55,6 +55,14 @@ async def test_errors(status: int, text: str, message: str) -> None:
     assert caught.value.message.isprintable()
 
 
+async def test_no_clusters() -> None:
+    """A proxy without clusters has no page of one."""
+    async with TestServer(web.Application()) as server:
+        address = Address(host="127.0.0.1", port=server.port or 0)
+        with pytest.raises(CommandError, match="leave out --cluster"):
+            await asyncio.to_thread(fetch_json, address, "/clusters/shop/debug/limits")
+
+
 @pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
 async def test_nobody_there(is_tls: bool) -> None:
     """Where nobody listens, the line says what the address is to be."""

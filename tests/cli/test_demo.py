@@ -155,3 +155,18 @@ def test_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert main(["demo", "--gateway", "--seconds", "3"]) == 1
     assert seen == [(3, 100)]
+
+
+def test_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its flag the command shows the demo of a fleet."""
+    found = []
+
+    def fleet_demo(seconds: float, console: Console) -> int:
+        found.append((seconds, console.width))
+        return 1
+
+    monkeypatch.setattr(demo_module, "fleet_demo", fleet_demo)
+
+    assert main(["demo", "--fleet", "--seconds", "3"]) == 1
+    assert [(3, 100)] == found
+    assert main(["demo", "--fleet", "--gateway"]) == 2

@@ -135,6 +135,17 @@ def test_wrong_input(
     assert message in line
 
 
+def test_shared_limit() -> None:
+    """Of a limit that others share the part of now is told, and not called too small."""
+    summary = summarize_levels(
+        offline_controller([], suggested_objects=None, server_concurrency_limit=7)
+    )
+    first, *others = table(msgspec.structs.replace(summary, shared_limit=600), "here")
+
+    assert first == "7 seats now, of 600 that are shared (here)"
+    assert not any("too few" in line for line in others)
+
+
 def test_too_few_seats(capsys: pytest.CaptureFixture[str]) -> None:
     """Below the table stands which levels have too few, and how many are enough."""
     assert main(["limits", "--server-concurrency-limit", "12"]) == 0

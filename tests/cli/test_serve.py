@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from apfproxy.app.process import ProxyProcess
+    from apfproxy.app.worker_place import WorkerPlace
 
 
 @pytest.fixture
@@ -49,7 +50,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings that `serve` would have run with; it runs nothing."""
     seen: list[Settings] = []
 
-    async def run_nothing(settings: Settings, *, file: SettingsFile) -> int:
+    async def run_nothing(
+        settings: Settings, *, file: SettingsFile, place: WorkerPlace | None
+    ) -> int:
+        assert place is None
         assert settings == file.read()
         seen.append(settings)
         return 0

@@ -394,3 +394,50 @@ def test_limit_adjustment(
 
     assert 2 == level["executed"]
     assert waits is (level["waitP99"] > 1)
+
+
+def test_fleet(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Replicas share the seats, and each has a row."""
+    arguments = ["simulate", "--mix", mix, "--server-concurrency-limit", "100", "--replicas", "2"]
+    assert 0 == main([*arguments, "--fleet-event", "1s die 1", "--store-latency", "2ms"])
+    text = capsys.readouterr().out
+
+    assert re.search(
+        r"^the server had requests of at most \d+ seats at once, of 100; the store was read",
+        text,
+        re.MULTILINE,
+    )
+    assert re.search(r"^ replica +from +to +executed +lost", text, re.MULTILINE)
+    assert re.search(r"^ 1 +0 s +1.0 s ", text, re.MULTILINE)
+
+
+def test_fleet_as_json(mix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of two configurations each has its fleet."""
+    page = tmp_path / "page.html"
+    arguments = ["simulate", "--mix", mix, "--server-concurrency-limit", "100", "--replicas", "2"]
+    arguments += ["--compare-server-concurrency-limit", "50", "-o", "json", "--html", str(page)]
+    assert 0 == main(arguments)
+    found = json.loads(capsys.readouterr().out)["configurations"]
+
+    assert [2, 2] == [len(each["fleet"]["replicas"]) for each in found]
+    assert "<td>B: 1<" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--fleet-event", "1s die 1"], "--fleet-event takes a fleet; give --replicas"),
+        (["--replicas", "2", "--fleet-event", "die"], "expected a time and what happens then"),
+        (
+            ["--replicas", "2", "--fleet-event", "1s die 7", "--fleet-event", "2s join 7"],
+            "--fleet-event '1s die 7': there is no replica 7 then; those of --replicas 2 are 0 to",
+        ),
+        (["--replicas", "0"], "--replicas"),
+    ],
+)
+def test_no_fleet(
+    arguments: list[str], message: str, mix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong flags of a fleet are named."""
+    assert 2 == main(["simulate", "--mix", mix, *arguments])
+    assert message in capsys.readouterr().err

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from apfproxy.cli.offline import offline_controller
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.user import User
 from loadtest.certificates import Authority
 from tests.config.expressions import CONFIG
 from tests.config.manifests import problems_of
@@ -260,3 +263,42 @@ def test_rights_to_follow_endpoints(manifests: Manifests) -> None:
     assert [(account["name"], account["namespace"])] == [
         (subject["name"], subject["namespace"]) for subject in binding["subjects"]
     ]
+
+
+def test_rights_of_a_fleet(manifests: Manifests) -> None:
+    """The proxies may read and change the ConfigMap of their fleet, which is there, alone."""
+    config_map, role, binding = yaml.safe_load_all((FOLDER / "rbac" / "fleet.yaml").read_text())
+    account = of_kind(manifests, "ServiceAccount")["metadata"]
+    name = config_map["metadata"]["name"]
+
+    assert [] == [*problems_of(config_map), *problems_of(role), *problems_of(binding)]
+    assert [[name]] == [rule["resourceNames"] for rule in role["rules"]]
+    assert 1 == len({each["metadata"]["namespace"] for each in (config_map, role, binding)})
+    assert [(account["name"], account["namespace"])] == [
+        (subject["name"], subject["namespace"]) for subject in binding["subjects"]
+    ]
+
+
+def test_flow_schema_of_a_fleet() -> None:
+    """What the proxies ask for their fleet is exempt there; nothing else of theirs is."""
+    path = str(FOLDER / "fleet" / "flowschema.yaml")
+    controller = offline_controller([path], suggested_objects=True, server_concurrency_limit=None)
+    account = User(
+        "system:serviceaccount:apfproxy:apfproxy",
+        ("system:serviceaccounts", "system:authenticated"),
+    )
+    config_map = b"/api/v1/namespaces/apfproxy/configmaps/apfproxy-fleet"
+    found = [
+        controller.in_force.classifier.classify(account, parse_attributes(method, target))
+        for method, target in (
+            ("GET", config_map),
+            ("PATCH", config_map),
+            ("DELETE", config_map),
+            ("GET", config_map.replace(b"/apfproxy/", b"/other/")),
+            ("GET", b"/api/v1/namespaces/apfproxy/secrets/a"),
+        )
+    ]
+    levels = ["" if each is None else each.spec.priority_level_configuration.name for each in found]
+
+    assert ["exempt"] * 2 == levels[:2]
+    assert "exempt" not in levels[2:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -14,6 +15,8 @@ from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.observe.fleet_metrics import fleet_families
+from apfproxy.observe.worker_metrics import worker_families
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS
 from apfproxy.settings import (
@@ -26,6 +29,7 @@ from apfproxy.settings import (
 )
 from tests.app.test_process import settings_for
 from tests.config.expressions import CONFIG, grouping_labels, selectors
+from tests.fleet.views import fleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +51,7 @@ LATER_VALUES = {
     ("reason", "long-running"),
     ("class", "5xx"),
     ("state", "active"),
+    ("name", "fleet"),
     ("name", "servers"),
 }
 """Values that are not on the page before they are needed."""
@@ -123,12 +128,13 @@ async def metrics_page(tmp_path: Path) -> str:
 
 
 async def page(tmp_path: Path) -> dict[str, dict[str, set[str]]]:
-    """The samples of that page, by name, with the values of their labels."""
+    """The samples of that page, of a fleet and of workers, by name, with their labels' values."""
     text = await metrics_page(tmp_path)
     found: dict[str, dict[str, set[str]]] = {"up": {}}
     for name, labels in NEVER_ON_A_PAGE_AT_REST.items():
         found[name] = {label: set() for label in labels}
-    for family in text_string_to_metric_families(text):
+    others = chain(fleet_families(fleet), worker_families((), 0, {"1": True}))
+    for family in chain(text_string_to_metric_families(text), others):
         for sample in family.samples:
             labels_of = found.setdefault(sample.name, {})
             for label, value in sample.labels.items():

@@ -19,6 +19,7 @@ from apfproxy.app.reloading import SettingsFile, reload
 from apfproxy.cli.main import main
 from apfproxy.settings import AccessLogSettings, Address, FlowControlSettings
 from apfproxy.sources.settings_file import parse_settings
+from tests.app.test_membership import Shelf, member
 from tests.app.test_process import settings_for
 from tests.docs.traced import traced
 
@@ -184,6 +185,15 @@ async def of_a_proxy(folder: Path) -> Calls:
         with traced(calls, "SIGHUP"):
             objects.write_text(LEVELS)
             await reload(proxy.process, SettingsFile(None, lambda: proxy.process.settings))
+    return calls
+
+
+async def of_a_fleet() -> Calls:
+    """What runs in a member of a fleet."""
+    calls: Calls = {}
+    with traced(calls, "a fleet"):
+        async with member(Shelf()) as one:
+            assert one.seats
     return calls
 
 

@@ -10,13 +10,15 @@ import re
 import pytest
 import uvloop
 
+from apfproxy.app.worker_process import WorkerState
+from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.passage import PassageState
 from apfproxy.proxy.endpoint_state import EndpointState
 from apfproxy.proxy.exchange_state import ExchangeState
 from apfproxy.proxy.http2.connection_state import ConnectionState
 from apfproxy.proxy.http2.stream_state import StreamState
 from tests.docs.pages import ROOT, SPAN, page, table
-from tests.docs.scenarios import USUAL, Calls, of_a_proxy, of_an_apiserver, of_commands
+from tests.docs.scenarios import USUAL, Calls, of_a_fleet, of_a_proxy, of_an_apiserver, of_commands
 from tests.test_layers import ARROWS
 
 PAGE = "docs/architecture.md"
@@ -30,7 +32,8 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     """All that runs, by the page's words for when."""
     folder = tmp_path_factory.mktemp("architecture")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        served = runner.run(of_a_proxy(folder)) | runner.run(of_an_apiserver())
+        served = runner.run(of_a_proxy(folder)) | runner.run(of_a_fleet())
+        served |= runner.run(of_an_apiserver())
     return served | of_commands(folder)
 
 
@@ -85,7 +88,10 @@ def test_states() -> None:
     """The page has the states of all objects that have some."""
     rows = table(page(PAGE), "| object | states | table |")
 
-    states = (ExchangeState, PassageState, ConnectionState, StreamState, EndpointState)
+    states = (
+        *(ExchangeState, PassageState, ConnectionState, StreamState, EndpointState),
+        *(Standing, WorkerState),
+    )
     assert [list(each) for each in states] == [SPAN.findall(row[1]) for row in rows]
 
 
@@ -98,6 +104,9 @@ def test_packages() -> None:
         "all but": packages - {"cli", "lint", "simulation"},
         "authn and below": core | {"authn"},
         "apiserver, authn and below": core | {"authn", "apiserver"},
+        "sources, fleet, authn and below": core | {"authn", "fleet", "sources"},
+        "fleet, authn and below": core | {"authn", "fleet"},
+        "fleet, flowcontrol and below": core | {"fleet"},
         "flowcontrol and below": core,
         "request, api": {"request", "api"},
         "api": {"api"},

@@ -16,7 +16,9 @@ from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.settings_checks import check_identities
 from apfproxy.cli.main import main
+from apfproxy.observe.fleet_metrics import fleet_families
 from apfproxy.observe.listener_metrics import unrouted_families
+from apfproxy.observe.worker_metrics import worker_families
 from apfproxy.proxy.counters import ListenerCounters
 from apfproxy.settings import Address
 from apfproxy.sources.cluster_settings import Section
@@ -124,6 +126,10 @@ async def test_metrics(tmp_path: Path) -> None:
     text = await metrics_page(tmp_path) + await metrics_of_an_apiserver()
     known = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     known |= {f"{each.name}_total" for each in unrouted_families(ListenerCounters())}
+    known |= {
+        each.name + ("_total" if each.type == "counter" else "")
+        for each in (*fleet_families(lambda: None), *worker_families((), 0, {}))
+    }
     named = {
         (document.name, match[1])
         for document in pages()

@@ -297,6 +297,10 @@ class Hold:
         return await self.client.read_answer()
 
 
+TURNS = 3
+"""Of the loop, for tasks that the end of a connection ends, such as a collector's."""
+
+
 @contextlib.asynccontextmanager
 async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> AsyncIterator[Scene]:
     """A proxy before an origin; at its end all is closed, and nothing may be left.
@@ -342,7 +346,8 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
         scene.close_clients()
         await process.stop()
         await origin.stop()
-        await asyncio.sleep(0)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
     assert {asyncio.current_task()} == asyncio.all_tasks()
     errors = {part: total for part, total in process.faults.totals.items() if total}
     assert scene.expects_errors or not errors, errors

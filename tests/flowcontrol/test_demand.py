@@ -98,3 +98,20 @@ def test_statistics_are_those_of_a_sample_each_nanosecond(steps: list[tuple[int,
     if samples:
         assert pytest.approx(statistics.fmean(samples)) == stats.average
         assert pytest.approx(statistics.pstdev(samples), abs=1e-9) == stats.stddev
+
+
+def test_peaks_between_marks() -> None:
+    """A peak is the maximum since it was taken last; marks and periods remember all of them."""
+    demand = SeatDemand(0)
+    demand.update(0, 3)
+    demand.update(1, 1)
+    assert [3, 3, 1] == [demand.peak, demand.take_peak(), demand.peak]
+    assert 3 == demand.recent_watermark
+    demand.update(2, 2)
+    demand.update(3, 0)
+
+    demand.mark()
+    assert [2, 0] == [demand.take_peak(), demand.take_peak()]
+    demand.mark()
+    assert 0 == demand.recent_watermark
+    assert 3 == demand.reset(4).high_watermark

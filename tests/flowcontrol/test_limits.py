@@ -15,6 +15,7 @@ from apfproxy.flowcontrol.limits import (
     max_seats,
     nominal_limits,
     round_half_up,
+    within,
 )
 
 names = st.text("abc", min_size=1)
@@ -156,3 +157,31 @@ def test_adjust_keeps_every_bound(levels: list[LevelDemand], exempt_seats: int) 
         assert abs(nominal_sum - sum(current)) <= len(levels) / 2
     else:
         assert sum(current) <= nominal_sum
+
+
+@pytest.mark.parametrize(
+    ("current", "used", "seats", "expected"),
+    [
+        pytest.param([3, 3], [0, 0], 6, (3, 3), id="enough"),
+        pytest.param([3, 3, 1], [0, 0, 0], 6, (3, 2, 1), id="rounded-up"),
+        pytest.param([2, 4], [5, 0], 6, (2, 1), id="one-uses-what-it-lost"),
+        pytest.param([2, 4], [9, 1], 6, (2, 1), id="no-room-at-all"),
+        pytest.param([], [], 3, (), id="no-levels"),
+    ],
+)
+def test_within(current: list[int], used: list[int], seats: int, expected: tuple[int, ...]) -> None:
+    """Limits are cut to the room that there is."""
+    assert expected == within(current, used, seats)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8), st.integers(0, 300))
+def test_within_leaves_no_room_unused(levels: list[tuple[int, int]], seats: int) -> None:
+    """No more come to be in use than there are, and none is cut without need."""
+    current, used = [each[0] for each in levels], [each[1] for each in levels]
+
+    cut = within(current, used, seats)
+
+    most = sum(max(pair) for pair in zip(cut, used, strict=True))
+    wanted = sum(max(pair) for pair in zip(current, used, strict=True))
+    assert all(0 <= own <= limit for own, limit in zip(cut, current, strict=True))
+    assert most == min(wanted, max(seats, sum(used)))

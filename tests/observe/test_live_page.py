@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aiohttp import ClientPayloadError
 from aiohttp.test_utils import TestClient, TestServer
-from aiohttp.web import Application, StreamResponse
 
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.observe import live_feed, live_page
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.health import HealthRegistry
 from apfproxy.observe.live_history import LiveHistory
-from apfproxy.observe.live_page import LivePage, wants_page
+from apfproxy.observe.live_page import wants_page
 from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.page_files import PAGE
 from loadtest.objects import flow_schema, group_subject, priority_level
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from aiohttp import ClientResponse
-    from aiohttp.web import Request
+    from aiohttp.web import Application, Request
 
     Client = TestClient[Request, Application]
 
@@ -163,7 +160,9 @@ def test_tables_have_names() -> None:
     tables = re.findall(r"<table[^>]*>", page)
     names = [re.search(r'aria-labelledby="([^"]+)"', table) for table in tables]
 
-    expected = ["endpoints-title", "levels-title", "flows-title", "queues-title", "schemas-title"]
+    expected = [
+        f"{part}-title" for part in ("endpoints", "fleet", "levels", "flows", "queues", "schemas")
+    ]
 
     assert expected == [name and name[1] for name in names]
     assert all(f'id="{name[1]}"' in page for name in names if name)
@@ -325,41 +324,6 @@ async def test_shutdown_ends_the_events(scene: Scene) -> None:
 
     assert response.content.at_eof()
     assert 503 == late.status
-
-
-async def test_a_listener_that_goes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that ends while it is written to is forgotten, whoever notices first."""
-    page = LivePage(scene.controller, LiveInputs())
-
-    async def fail(*_args: object) -> None:
-        raise ConnectionResetError
-
-    monkeypatch.setattr(LivePage, "_write", fail)
-    app = Application()
-    page.add_to(app)
-    async with TestClient(TestServer(app)) as client, client.get("/events") as response:
-        await response.content.read()
-
-    assert response.content.at_eof()
-    assert "<LiveFeed: 0 listeners>" == repr(page.feed)
-
-
-async def test_a_listener_that_takes_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who takes nothing for long is cut: its place is wanted by others."""
-
-    async def stall(*_args: object) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(live_page, "STALLED_S", 0.0)
-    monkeypatch.setattr(StreamResponse, "write", stall)
-    page = LivePage(scene.controller, LiveInputs())
-    app = Application()
-    page.add_to(app)
-    async with TestClient(TestServer(app)) as client, client.get("/events") as response:
-        with pytest.raises(ClientPayloadError):
-            await response.content.read()
-
-    assert "<LiveFeed: 0 listeners>" == repr(page.feed)
 
 
 async def test_samples_are_taken(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,13 @@ from apfproxy import __version__
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.observe import live_state as live_state_module
 from apfproxy.observe.configuration_events import ConfigurationEvents
+from apfproxy.observe.fleet_state import fleet_state
 from apfproxy.observe.health import HealthRegistry
 from apfproxy.observe.live_recent import Recent
 from apfproxy.observe.live_state import NEW_LEVEL, LiveInputs, live_state
 from apfproxy.proxy.counters import ListenerCounters, ProxyCounters, Refusal
 from loadtest.objects import flow_schema, group_subject, priority_level
+from tests.fleet.views import fleet
 from tests.observe.scene import Scene
 
 
@@ -40,6 +42,9 @@ def test_level(scene: Scene) -> None:
         "uid": scene.controller.levels["tiny"].uid,
         "type": "Limited",
         "isQuiescing": False,
+        "shares": 20,
+        "lendablePercent": 50,
+        "borrowingLimitPercent": 0,
         "nominal": 2,
         "min": 1,
         "max": 2,
@@ -127,6 +132,7 @@ def test_the_whole(scene: Scene) -> None:
         "flowSchemaCount": 3,
         "topFlows": [{"flow": "ann"}],
         "upstream": {"state": "up"},
+        "fleet": None,
         "configuration": {
             "generation": 2,
             "source": "files",
@@ -184,3 +190,11 @@ def test_problems_of_a_cluster(scene: Scene) -> None:
     assert [("upstream", "a"), ("cluster/a", "refused"), ("limits", "late")] == [
         (each["check"], each["problem"]) for each in found["problems"]
     ]
+
+
+def test_fleet() -> None:
+    """Who shares the seats is there, if anybody does."""
+    scene = Scene(())
+    state = live_state(scene.controller, LiveInputs(fleet=fleet))
+
+    assert fleet_state(fleet()) == state["fleet"]

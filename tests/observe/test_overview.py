@@ -24,6 +24,7 @@ class Still:
 
     upstream: StillUpstream
     scene: Scene = field(default_factory=lambda: Scene((SCHEMA,)))
+    fleet_problem: str = ""
 
     @property
     def controller(self) -> Controller:
@@ -67,6 +68,17 @@ def test_worst_first() -> None:
         "1 of 2 servers is out: http://1:1: connection refused",
         "",
     ] == [each["problem"] for each in state["clusters"]]
+
+
+def test_fleet() -> None:
+    """A cluster whose seats are not in step with those of other proxies says why."""
+    process = Process(away=Still(StillUpstream("up"), fleet_problem="redis://r: no answer"))
+    state = process.overview.state()
+
+    assert ("warning", "redis://r: no answer") == (
+        state["clusters"][0]["severity"],
+        state["clusters"][0]["problem"],
+    )
 
 
 def test_settings_that_are_not_in_force() -> None:

@@ -68,6 +68,8 @@ async def test_requests(prefix: str) -> None:
         answers = [
             await api.get(PATH, {"limit": "5", "continue": "a+b/="}),
             await api.apply(f"{PATH}/x%2Fy/status", {"force": "true"}, {"kind": "Thing"}),
+            await api.create(PATH, {"kind": "Thing"}),
+            await api.merge(f"{PATH}/x", {"data": None}),
         ]
 
     head = {
@@ -75,7 +77,7 @@ async def test_requests(prefix: str) -> None:
         "Accept": "application/json",
         "Accept-Encoding": "identity",
     }
-    assert [{"a": 1}] * 2 == answers
+    assert [{"a": 1}] * 4 == answers
     assert [
         (
             "GET",
@@ -88,6 +90,18 @@ async def test_requests(prefix: str) -> None:
             f"{prefix}{PATH}/x%2Fy/status?force=true",
             {**head, "Content-Type": "application/apply-patch+yaml"},
             '{"kind":"Thing"}',
+        ),
+        (
+            "POST",
+            f"{prefix}{PATH}",
+            {**head, "Content-Type": "application/json"},
+            '{"kind":"Thing"}',
+        ),
+        (
+            "PATCH",
+            f"{prefix}{PATH}/x",
+            {**head, "Content-Type": "application/merge-patch+json"},
+            '{"data":null}',
         ),
     ] == seen
 

@@ -109,8 +109,9 @@ upstream:
         pytest.param(
             "head_timeout: 1s",
             "f:1: head_timeout: unknown key; known at the top: preset, downstream, upstream,"
-            " authentication, tunnel, watch, drain, flowControl, accessLog, tracing, topFlows,"
-            " admin, adminSocketMode, adminTokenFile, metrics, logLevel, logFormat, clusters",
+            " authentication, tunnel, watch, drain, flowControl, fleet, accessLog, tracing,"
+            " topFlows, workers, admin, adminSocketMode, adminTokenFile, metrics, logLevel,"
+            " logFormat, clusters",
             id="nothing-like-it",
         ),
         pytest.param(
@@ -138,8 +139,9 @@ upstream:
         pytest.param(
             "? [a]\n: 1",
             "f:1: ?: unknown key; known at the top: preset, downstream, upstream,"
-            " authentication, tunnel, watch, drain, flowControl, accessLog, tracing, topFlows,"
-            " admin, adminSocketMode, adminTokenFile, metrics, logLevel, logFormat, clusters",
+            " authentication, tunnel, watch, drain, flowControl, fleet, accessLog, tracing,"
+            " topFlows, workers, admin, adminSocketMode, adminTokenFile, metrics, logLevel,"
+            " logFormat, clusters",
             id="key-is-a-list",
         ),
         pytest.param(

@@ -14,7 +14,13 @@ const setBad = (node, isBad) => node.classList.toggle("bad", isBad);
 
 function showSeats(state) {
   const total = (field) => state.levels.reduce((sum, level) => sum + level[field], 0);
-  setText(byId("fact-seats"), count(state.serverConcurrencyLimit));
+  const { fleet } = state;
+  setText(byId("fact-seats"), count(fleet ? fleet.inForce : state.serverConcurrencyLimit));
+  setShown(byId("seats-shared"), Boolean(fleet));
+  if (fleet) {
+    setText(byId("seats-shared-of"), fleet.isOfWorkers ? "of all workers'" : "of the fleet's");
+    setText(byId("fact-shared"), count(fleet.limit));
+  }
   setText(byId("fact-used"), count(total("seatsInUse")));
   setText(byId("fact-waiting"), count(total("waiting")));
   const rejected = state.levels.reduce((all, level) => all + sum(level.rejectedPerSecond), 0);

@@ -10,11 +10,12 @@ const PERIOD_MS = 2000;
 function row(request, isWaiting) {
   const flow = request.flow && request.flow !== request.user ? `, flow ${request.flow}` : "";
   const queue = request.queue === null ? "" : `, queue ${request.queue}`;
+  const worker = request.worker ? `, worker ${request.worker}` : "";
   const asked = `${request.verb} ${request.path}`;
   return element("tr", { role: "row", class: isWaiting ? "waits" : false },
     element("th", { role: "rowheader", scope: "row" },
       element("span", { class: "name", title: visible(request.user) }, request.user || "–"),
-      element("small", {}, `${isWaiting ? "waits" : "executes"}${queue}`)),
+      element("small", {}, `${isWaiting ? "waits" : "executes"}${queue}${worker}`)),
     element("td", { role: "cell" },
       element("span", { class: "name mono", title: visible(asked) }, asked),
       element("small", {}, `${request.flowSchema}${flow}`)),

@@ -1,0 +1,141 @@
+"""The admin listener of the parent of workers, at the address that the settings name.
+
+aiohttp is imported as it starts, in a thread: a parent without this listener has no use for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import TYPE_CHECKING, Protocol
+
+from apfproxy.app.given_sockets import ADMIN, close
+from apfproxy.app.listening import BACKLOG
+from apfproxy.listen_sockets import is_unix
+from apfproxy.loopback import is_loopback
+from apfproxy.observe.worker_answers import WorkerAdmin
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Sequence
+
+    from aiohttp import web
+
+    from apfproxy.app.own_addresses import OwnAddresses
+    from apfproxy.app.workers_admin import WorkersAdmin
+    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.settings import Settings
+
+
+class Placed(Protocol):
+    """What a worker was told."""
+
+    @property
+    def index(self) -> int:
+        """Its place."""
+
+    @property
+    def admin(self) -> str:
+        """Path of the Unix socket of its admin pages."""
+
+
+class Process(Protocol):
+    """A process of a worker."""
+
+    @property
+    def place(self) -> Placed:
+        """What it was told."""
+
+    @property
+    def state(self) -> str:
+        """`starting`, `serving`, `draining` or `ended`."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+
+class ParentAdmin:
+    """The listener.
+
+    Args:
+        addresses: Opens what is listened on.
+        processes: Those of all workers that have not ended.
+        restarts: How many were started again since they had ended by themselves.
+        health: The checks of the parent itself.
+    """
+
+    def __init__(
+        self,
+        addresses: OwnAddresses,
+        processes: Callable[[], Sequence[Process]],
+        restarts: Callable[[], int],
+        health: HealthRegistry,
+    ) -> None:
+        self._addresses = addresses
+        self._processes = processes
+        self._restarts = restarts
+        self._health = health
+        self._sockets: list[socket.socket] = []
+        self._listener: WorkersAdmin | None = None
+
+    def __repr__(self) -> str:
+        return f"<ParentAdmin: {self._listener or 'not started'}>"
+
+    @property
+    def port(self) -> int | None:
+        """The port that is listened on; None if there is none."""
+        return None if self._listener is None else self._listener.port
+
+    @property
+    def written(self) -> str:
+        """The address that is listened on, as the settings name it, with its port."""
+        return self._addresses.written(ADMIN) if self._sockets else "no address"
+
+    def is_local(self) -> bool:
+        """Whether it is on loopback addresses and Unix sockets only."""
+        return bool(self._sockets) and all(
+            is_unix(each) or is_loopback(each.getsockname()[0]) for each in self._sockets
+        )
+
+    def workers(self) -> list[WorkerAdmin]:
+        """Where the pages of the workers are, in the order of their indices."""
+        found = [
+            WorkerAdmin(each.place.index, each.place.admin, str(each.state), each.pid)
+            for each in self._processes()
+        ]
+        return sorted(found, key=lambda each: each.index)
+
+    async def open(self, settings: Settings) -> None:
+        """Listen, if the settings name an address; OperatorError if that cannot be.
+
+        Who connects waits for `start`, so what is wrong is known before any worker serves.
+        """
+        if settings.admin is not None:
+            self._sockets = await self._addresses.open(
+                ADMIN, settings.admin, BACKLOG, settings.admin_socket_mode
+            )
+
+    async def start(
+        self, settings: Callable[[], Settings], api_routes: Sequence[web.RouteDef] = ()
+    ) -> None:
+        """Answer, if `open` has begun to listen; OperatorError if that cannot be."""
+        if not self._sockets:
+            return
+        module = await asyncio.to_thread(importlib.import_module, "apfproxy.app.workers_admin")
+        self._listener = module.WorkersAdmin(
+            self.workers,
+            self._health,
+            api_routes,
+            has_several=lambda: bool(settings().clusters),
+            restarts=self._restarts,
+        )
+        await self._listener.start(self._sockets)
+
+    async def close(self) -> None:
+        """Let answers that are under way have their time, then cut all connections."""
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
+        close(self._sockets)
+        self._sockets = []

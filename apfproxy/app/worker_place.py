@@ -1,0 +1,164 @@
+"""The place of a worker process: what its parent tells it, and what that makes of its settings.
+
+The parent tells it in a variable of the environment, in JSON.  A worker of newer code may be told
+by an older parent: what is not said there has a default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import socket
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.errors import OperatorError
+from apfproxy.settings import Address, LimitSettings, with_each_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from apfproxy.settings import Settings
+
+WORKER = "APFPROXY_WORKER"
+"""What a parent tells a worker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlace:
+    """What a worker is told.
+
+    Attributes:
+        index: From 1 on; the process that takes its place has the same.
+        count: How many workers there are.
+        member: Its name as a member of the fleet of workers, which no other process has.
+        link: Descriptor of the connection to the parent, see `worker_link`.
+        ledger: Path of the Unix socket of the parent's ledger.
+        admin: Path of the Unix socket that it serves its admin pages on.
+        objects: Path of the file in which the parent keeps the objects of its store; None where
+            there is no store.
+        hash_seed: By which all of them deal queues to flows.
+        version: Of the parent.
+    """
+
+    index: int
+    count: int
+    member: str
+    link: int
+    ledger: str
+    admin: str
+    objects: str | None
+    hash_seed: int
+    version: str
+
+    def told(self) -> dict[str, str]:
+        """The variable that tells it."""
+        return {
+            WORKER: json.dumps({
+                "index": self.index,
+                "count": self.count,
+                "member": self.member,
+                "link": self.link,
+                "ledger": self.ledger,
+                "admin": self.admin,
+                "objects": self.objects,
+                "hashSeed": self.hash_seed,
+                "startedByVersion": self.version,
+            })
+        }  # fmt: skip
+
+
+def worker_place(environment: MutableMapping[str, str]) -> WorkerPlace | None:
+    """Take what the environment tells, so that no child of ours takes it for its own.
+
+    None if this process is no worker; OperatorError if what it is told cannot be understood.
+    """
+    text = environment.pop(WORKER, None)
+    if text is None:
+        return None
+    try:
+        told: dict[str, Any] = json.loads(text)
+        objects = told.get("objects")
+        place = WorkerPlace(
+            index=int(told["index"]),
+            count=int(told["count"]),
+            member=str(told["member"]),
+            link=int(told["link"]),
+            ledger=str(told["ledger"]),
+            admin=str(told["admin"]),
+            objects=None if objects is None else str(objects),
+            hash_seed=int(told["hashSeed"]),
+            version=str(told.get("startedByVersion", "")),
+        )
+        if not 1 <= place.index <= place.count:
+            raise ValueError(f"{place.index} is no index of {place.count} workers")  # noqa: TRY301 - as the others
+        if not stat.S_ISSOCK(os.fstat(place.link).st_mode):
+            raise ValueError(f"descriptor {place.link} is no link to a parent")  # noqa: TRY301 - as the others
+    except (LookupError, TypeError, ValueError, AttributeError, OSError) as error:
+        raise OperatorError(
+            f"{WORKER}: {error}; only the parent of workers sets it, so unset it"
+        ) from error
+    return place
+
+
+def part_of(whole: int, place: WorkerPlace) -> int:
+    """The part of something that a worker has of what all of them may have; at least 1."""
+    return max(whole // place.count + (place.index <= whole % place.count), 1)
+
+
+def placed(settings: Settings, place: WorkerPlace | None) -> Settings:
+    """The settings of a worker: those of the whole, but for its place; of no worker as they are."""
+    if place is None:
+        return settings
+    return with_each_cluster(_placed(settings, place), lambda each: _placed(each, place))
+
+
+def _placed(settings: Settings, place: WorkerPlace) -> Settings:
+    def part(whole: int | None) -> int | None:
+        return None if whole is None else part_of(whole, place)
+
+    downstream, upstream, flow_control = (
+        settings.downstream,
+        settings.upstream,
+        settings.flow_control,
+    )
+    limits = downstream.limits
+    if limits.max_connections != LimitSettings().max_connections:
+        # The default stands for as many as there may be open files, which each process has.
+        limits = dataclasses.replace(limits, max_connections=part(limits.max_connections))
+    overload = dataclasses.replace(
+        downstream.overload, memory_bytes=part(downstream.overload.memory_bytes)
+    )
+    if flow_control.store is not None and place.objects is not None:
+        # The built-in ones are in the store.
+        flow_control = dataclasses.replace(
+            flow_control, store=None, objects=(place.objects,), suggested_objects=False
+        )
+        settings = dataclasses.replace(settings, admin_token_file=None)
+    if flow_control.hash_seed is None:
+        flow_control = dataclasses.replace(flow_control, hash_seed=place.hash_seed)
+    fleet = settings.fleet
+    if fleet.store is None:
+        fleet = dataclasses.replace(
+            fleet,
+            store=f"parent:{place.ledger}",
+            member=place.member,
+            replicas=place.count,
+        )
+    else:
+        member = fleet.member or socket.gethostname()
+        fleet = dataclasses.replace(fleet, member=f"{member}-{place.member}")
+    return dataclasses.replace(
+        settings,
+        fleet=fleet,
+        downstream=dataclasses.replace(downstream, limits=limits, overload=overload),
+        upstream=dataclasses.replace(
+            upstream,
+            max_connections=part_of(upstream.max_connections, place),
+            max_requests_per_endpoint=part(upstream.max_requests_per_endpoint),
+        ),
+        flow_control=flow_control,
+        admin=Address.unix(place.admin),
+    )

@@ -1,0 +1,215 @@
+"""A worker process, as its parent sees it: from its start to its end.
+
+| state | event: next state |
+|---|---|
+| starting | serve: serving; drain: draining; end: ended |
+| serving | drain: draining; end: ended |
+| draining | drain: draining; end: ended |
+
+It drains when it is told to, and when it says that it does, since somebody else has told it.  It
+has ended when the kernel says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from apfproxy.app.held_signals import held_in_child
+from apfproxy.app.service_manager import NOTIFY_SOCKET, WATCHDOG_PID, WATCHDOG_USEC
+from apfproxy.app.worker_link import ALIVE, CUT, DRAIN, ENDING, LEAVE, SERVING, LinkEnd
+from apfproxy.errors import OperatorError
+from apfproxy.transitions import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from apfproxy.app.given_sockets import Heritage
+    from apfproxy.app.worker_place import WorkerPlace
+
+NOT_OURS = frozenset({NOTIFY_SOCKET, WATCHDOG_PID, WATCHDOG_USEC})
+"""Variables of the service manager, whose service is the parent."""
+
+
+class WorkerState(enum.StrEnum):
+    """Of a worker process."""
+
+    STARTING = "starting"
+    SERVING = "serving"
+    DRAINING = "draining"
+    ENDED = "ended"
+
+
+TRANSITIONS: Mapping[WorkerState, Mapping[str, WorkerState]] = {
+    WorkerState.STARTING: {
+        "serve": WorkerState.SERVING,
+        "drain": WorkerState.DRAINING,
+        "end": WorkerState.ENDED,
+    },
+    WorkerState.SERVING: {"drain": WorkerState.DRAINING, "end": WorkerState.ENDED},
+    WorkerState.DRAINING: {"drain": WorkerState.DRAINING, "end": WorkerState.ENDED},
+    WorkerState.ENDED: {},
+}
+SERVE, DRAINS, END = (Event(name, TRANSITIONS) for name in ("serve", "drain", "end"))
+
+
+def command_of_workers() -> list[str]:
+    """The command of this process, as it is installed by now."""
+    return [sys.executable, *sys.orig_argv[1:]]
+
+
+class WorkerProcess:
+    """One process, which begins with this object.
+
+    Args:
+        place: Of the worker; its link is made here.
+        heritage: What it listens on.
+        command: Of the worker.
+        on_change: Called after each change of the state.
+
+    Attributes:
+        place: What it was told.
+        state: See above.
+        pid: Its process id.
+        status: As `subprocess` has it; None before the end.
+        missed: How often it was looked for a sign of life in a row, and there was none.
+        started_s: When it began, and `served_s` when it served first, of the monotonic clock; nan
+            if it never did.
+        has_ended: Set at the end.
+        has_settled: Set when it serves, or will not.
+        has_read: Set when it has read what it was asked to read again, or will not.
+
+    Raises:
+        OperatorError: It cannot be started.
+    """
+
+    def __init__(
+        self,
+        place: Callable[[int], WorkerPlace],
+        heritage: Heritage,
+        command: Sequence[str],
+        on_change: Callable[[WorkerProcess], None],
+    ) -> None:
+        self._on_change = on_change
+        self.state = WorkerState.STARTING
+        self.status: int | None = None
+        self.missed = 0
+        self.started_s, self.served_s = time.monotonic(), math.nan
+        self.has_ended, self.has_settled = asyncio.Event(), asyncio.Event()
+        self.has_read = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise OperatorError(f"no worker can be started: {error.strerror}") from error
+        with theirs:
+            self.place = place(theirs.fileno())
+            try:
+                with held_in_child():
+                    self._process = subprocess.Popen(  # noqa: S603 - our own command; it takes 1 ms
+                        command,
+                        env={name: os.environ[name] for name in os.environ if name not in NOT_OURS}
+                        | heritage.told()
+                        | self.place.told(),
+                        pass_fds=[theirs.fileno(), *heritage.all_descriptors],
+                        # What a terminal signals, it signals to the parent alone.
+                        process_group=0,
+                    )
+                self._exit = os.pidfd_open(self._process.pid)
+            except OSError as error:
+                ours.close()
+                reason = error.strerror or error
+                raise OperatorError(f"no worker can be started: {command[0]}: {reason}") from error
+        self.pid = self._process.pid
+        self._loop.add_reader(self._exit, self._on_exit)
+        self._link = LinkEnd(ours, self._on_word, lambda: None)
+
+    def drain(self) -> None:
+        """Have it end in order; harmless if it does, or has ended."""
+        self._tell(DRAIN)
+
+    def leave(self) -> None:
+        """The same, for a process that another one has taken over from."""
+        self._tell(LEAVE)
+
+    def cut(self) -> None:
+        """Have it end at once, without waiting for its requests."""
+        self._tell(CUT)
+
+    def kill(self) -> None:
+        """End it; harmless if it has ended."""
+        self._process.kill()
+
+    def read_again(self) -> None:
+        """Have it read its settings and files again, which sets `has_read`."""
+        if self.state in {WorkerState.STARTING, WorkerState.SERVING}:
+            self.has_read.clear()
+            self._process.send_signal(signal.SIGHUP)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal; harmless if it has ended."""
+        self._process.send_signal(number)
+
+    @property
+    def has_served(self) -> bool:
+        """Whether it serves, or did."""
+        return not math.isnan(self.served_s)
+
+    @property
+    def ended_how(self) -> str:
+        """How it ended, for the log."""
+        assert self.status is not None, "it has ended"
+        if self.status >= 0:
+            return f"ended with exit code {self.status}"
+        with contextlib.suppress(ValueError):
+            return f"was ended by {signal.Signals(-self.status).name}"
+        return f"was ended by signal {-self.status}"
+
+    def _tell(self, word: bytes) -> None:
+        self._link.say(word)
+        if self.state is not WorkerState.ENDED:
+            self._become(DRAINS)
+
+    def _on_word(self, word: bytes) -> None:
+        if word == ALIVE:
+            self.missed = 0
+        elif word == SERVING:
+            self.has_read.set()
+            if self.state is WorkerState.STARTING:
+                self.served_s = time.monotonic()
+                self._become(SERVE)
+        elif word == ENDING and self.state is not WorkerState.ENDED:
+            self._become(DRAINS)
+
+    def _on_exit(self) -> None:
+        self._loop.remove_reader(self._exit)
+        os.close(self._exit)
+        self.status = self._process.wait()
+        self._link.close()
+        with contextlib.suppress(OSError):  # which one that ends in order has removed
+            Path(self.place.admin).unlink()
+        self._become(END)
+
+    def _become(self, event: Event[WorkerState]) -> None:
+        before, self.state = self.state, event[self.state]
+        if before is self.state:
+            return
+        self.has_settled.set()
+        if self.state is not WorkerState.SERVING:
+            self.has_read.set()
+        if self.state is WorkerState.ENDED:
+            self.has_ended.set()
+        self._on_change(self)
+
+    def __repr__(self) -> str:
+        return f"<WorkerProcess {self.place.index}: {self.state}, pid {self.pid}>"

@@ -1,0 +1,195 @@
+"""The place of one worker, in which there is always a process, and another one when that ends.
+
+1. A process that ends though nobody told it to is followed by another one at once, and after a
+   pause if that ends soon as well: 1 s, and twice as long each time, up to 30 s.
+2. Told to end by somebody else than its parent, it drains; another one begins meanwhile.
+3. One that serves and shows no life for `LOOKS` times `LOOK_PERIOD_S` is killed.
+4. To be replaced, it goes on until another one serves; if none does, it goes on for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from typing import TYPE_CHECKING
+
+from apfproxy.app.worker_process import WorkerProcess, WorkerState
+from apfproxy.duties import Recurring
+from apfproxy.errors import OperatorError
+from apfproxy.faults import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+START_WITHIN_S = 120.0
+"""For a process to serve, as for a successor; objects of a Kubernetes API may take their time."""
+FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 30.0
+"""Before a process is started again that ended soon; twice as long each time."""
+STEADY_S = 60.0
+"""A process that has served for so long did not end soon."""
+LOOK_PERIOD_S = 5.0
+LOOKS = 6
+"""In a row without a sign of life, of which there is one a look; one that sleeps counts none."""
+
+log = logging.getLogger(__name__)
+
+
+class WorkerSlot:
+    """One of the places.
+
+    Args:
+        index: From 1 on.
+        start: Starts a process: its generation, counted from 1 on, and what to call at each change;
+            OperatorError if it cannot.
+        on_change: Called whenever who serves here has changed.
+        on_lost: Called with each process that has ended.
+        sleep: Waits; tests pass one that does not.
+
+    Attributes:
+        current: The process that connections are for; None while none serves.
+        processes: All that have not ended: the current one, one that starts, some that drain.
+        restarts: Processes that were started since one had ended.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        start: Callable[[int, Callable[[WorkerProcess], None]], WorkerProcess],
+        on_change: Callable[[], None],
+        on_lost: Callable[[WorkerProcess], None],
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.index = index
+        self.current: WorkerProcess | None = None
+        self.processes: dict[WorkerProcess, None] = {}
+        self.restarts = 0
+        self._start = start
+        self._on_change = on_change
+        self._on_lost = on_lost
+        self._sleep = sleep
+        self._generation = 0
+        self._vacant = asyncio.Event()
+        self._filling = asyncio.Lock()
+        self._pause_s = 0.0
+        self._is_ending = False
+        loop = asyncio.get_running_loop()
+        self._looking = Recurring(Part.TASK, loop, LOOK_PERIOD_S, math.inf, self._look)
+
+    async def begin(self) -> None:
+        """Start the first process, and wait until it serves; OperatorError if it does not."""
+        async with self._filling:
+            await self._fill()
+        self._looking.start()
+
+    async def keep(self, _beat: Callable[[], None]) -> None:
+        """Have another process whenever there is none, for ever."""
+        while True:
+            await self._vacant.wait()
+            await self._sleep(self._pause_s)
+            self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), MAX_PAUSE_S)
+            async with self._filling:
+                if not self._vacant.is_set():
+                    continue
+                self.restarts += 1
+                try:
+                    await self._fill()
+                except OperatorError as error:
+                    log.error("%s; next try in %g s", error, self._pause_s)  # noqa: TRY400 - of others
+                else:
+                    log.info("worker %d serves again, as process %d", self.index, self._pid)
+
+    async def replace(self) -> bool:
+        """Have another process take over; whether one did, or is about to anyway."""
+        async with self._filling:
+            if self._vacant.is_set():
+                return True  # it is started of the new code by itself
+            before = self.current
+            try:
+                await self._fill()
+            except OperatorError as error:
+                log.error("%s; process %d goes on", error, self._pid)  # noqa: TRY400 - as above
+                return False
+            log.info("worker %d is process %d from now on", self.index, self._pid)
+            if before is not None:
+                before.leave()
+            return True
+
+    def end(self) -> list[WorkerProcess]:
+        """Start none any more: those that there are, which are the caller's to end."""
+        self._is_ending = True
+        self._looking.stop()
+        return list(self.processes)
+
+    @property
+    def _pid(self) -> int:
+        return 0 if self.current is None else self.current.pid
+
+    async def _fill(self) -> None:
+        """Start a process, and wait until it serves; OperatorError if it does not."""
+        self._generation += 1
+        process = self._start(self._generation, self._on_process)
+        self.processes[process] = None
+        try:
+            async with asyncio.timeout(START_WITHIN_S):
+                await process.has_settled.wait()
+        except TimeoutError:
+            process.kill()
+            await process.has_ended.wait()
+            raise OperatorError(
+                f"worker {self.index} did not serve within {START_WITHIN_S:g} s; its log says why"
+            ) from None
+        except asyncio.CancelledError:
+            process.drain()
+            raise
+        if process.state is WorkerState.DRAINING:
+            raise OperatorError(f"worker {self.index} was told to end as soon as it had begun")
+        if process.state is WorkerState.ENDED:
+            raise OperatorError(f"worker {self.index} {process.ended_how}; its log says why")
+        self.current = process
+        self._vacant.clear()
+        self._on_change()
+
+    def _on_process(self, process: WorkerProcess) -> None:
+        if process.state is WorkerState.ENDED:
+            self.processes.pop(process, None)
+        is_lost = process is self.current and process.state is not WorkerState.SERVING
+        if is_lost:
+            self.current = None
+            if time.monotonic() - process.served_s >= STEADY_S:
+                self._pause_s = 0.0
+            if not self._is_ending:
+                self._say(process)
+                self._vacant.set()
+            self._on_change()
+        if process.state is WorkerState.ENDED:
+            self._on_lost(process)
+
+    def _say(self, process: WorkerProcess) -> None:
+        if process.state is WorkerState.ENDED:
+            how = process.ended_how
+        else:
+            how = "drains, though its parent did not tell it to"
+        when = f"in {self._pause_s:g} s" if self._pause_s else "now"
+        log.warning(
+            "worker %d (process %d) %s; another one starts %s", self.index, process.pid, how, when
+        )
+
+    def _look(self) -> None:
+        process = self.current
+        if process is None:
+            return
+        process.missed += 1
+        if process.missed > LOOKS:
+            log.error(
+                "worker %d (process %d) has shown no life for %g s, and is killed",
+                self.index,
+                process.pid,
+                LOOKS * LOOK_PERIOD_S,
+            )
+            process.kill()
+
+    def __repr__(self) -> str:
+        return f"<WorkerSlot {self.index}: {self.current or 'vacant'}>"

@@ -1,0 +1,110 @@
+"""The one admin listener of several workers: it asks all of them, and answers as one proxy does."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from apfproxy.app.listening import Listener
+from apfproxy.app.places import Places
+from apfproxy.app.running import descriptor_limit
+from apfproxy.app.web_runner import WebRunner
+from apfproxy.app.worker_client import WorkerClient
+from apfproxy.observe.admin import API_INDEX
+from apfproxy.observe.dns_rebinding import own_names_only
+from apfproxy.observe.process_metrics import admin_families, health_families
+from apfproxy.observe.responses import plain_errors
+from apfproxy.observe.worker_feeds import WorkerFeeds
+from apfproxy.observe.worker_health_pages import worker_health_routes
+from apfproxy.observe.worker_metrics_page import PATH as METRICS
+from apfproxy.observe.worker_metrics_page import WorkerMetricsPage
+from apfproxy.observe.worker_pages import ONE, WorkerPages
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Sequence
+
+    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.observe.worker_answers import WorkerAdmin
+
+    WorkerAdmins = Callable[[], Sequence[WorkerAdmin]]
+
+CONNECTIONS: Final = 64
+"""As many as the listener of one process has."""
+DESCRIPTORS_PART: Final = 8
+"""Of the descriptors it takes no more than one part of so many, however few there are."""
+SHUTDOWN_S: Final = 1.0
+"""For an answer that is under way; the listener closes last, when there is nothing more to see."""
+
+
+class WorkersAdmin:
+    """The listener.
+
+    Args:
+        workers: Those that there are now.
+        own_health: The checks of the process that they belong to.
+        api_routes: Of the objects that it keeps for all of them.
+        has_several: Whether the settings have several clusters.
+        restarts: How many workers were started again since they had ended by themselves.
+    """
+
+    def __init__(
+        self,
+        workers: WorkerAdmins,
+        own_health: HealthRegistry,
+        api_routes: Sequence[web.RouteDef] = (),
+        *,
+        has_several: Callable[[], bool] = lambda: False,
+        restarts: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._client = client = WorkerClient(workers)
+        limit = min(CONNECTIONS, descriptor_limit() // DESCRIPTORS_PART)
+        self._places = places = Places("admin", limit, time.monotonic_ns)
+        metrics = WorkerMetricsPage(
+            client.ask_all,
+            workers,
+            restarts,
+            (partial(admin_families, places), partial(health_families, own_health)),
+        )
+        feeds = WorkerFeeds(workers, client.events, own_health)
+        pages = WorkerPages(
+            client.ask_all, own_health, has_several, API_INDEX if api_routes else {}
+        )
+        app = web.Application(middlewares=[plain_errors, own_names_only])
+        app.add_routes(worker_health_routes(own_health, client.ask_all))
+
+        async def show_metrics(request: web.Request) -> web.StreamResponse:
+            return await (pages.any(request) if ONE in request.query else metrics.show(request))
+
+        app.add_routes([web.get(METRICS, show_metrics), *feeds.routes(), *api_routes])
+        app.add_routes(pages.routes())
+        app.on_shutdown.append(feeds.close)
+        self._runner = WebRunner(app, places, shutdown_s=SHUTDOWN_S)
+        self._listener = Listener(self._runner.protocol, places)
+
+    def __repr__(self) -> str:
+        return f"<WorkersAdmin: {self._places}>"
+
+    @property
+    def port(self) -> int | None:
+        """The port that is listened on; None if there is none."""
+        return self._listener.port
+
+    async def start(self, listeners: Sequence[socket.socket]) -> None:
+        """Accept what comes to listening sockets, which are closed at the end."""
+        await self._runner.start()
+        await self._listener.start(listeners)
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; connections go on."""
+        self._listener.stop_accepting()
+
+    async def close(self) -> None:
+        """Let answers that are under way have their time, then cut all connections."""
+        self._listener.stop_accepting()
+        await self._runner.close()
+        self._listener.close()
+        await self._client.close()

@@ -1,0 +1,142 @@
+"""What workers answer for their pages, and how the pages of all get these answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+STARTING, DRAINING = "starting", "draining"
+STARTS = "it is starting"
+"""Why such a worker does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAdmin:
+    """A worker and where its pages are.
+
+    Attributes:
+        index: Its place; a process that takes over another one's has the same for a while.
+        path: Of the Unix socket of its admin listener.
+        state: `starting`, `serving`, `draining` or `ended`.
+        pid: Of its process.
+    """
+
+    index: int
+    path: str
+    state: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of a worker; a header that it lacks is empty."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether it is the page."""
+        return self.status == HTTPStatus.OK
+
+    @property
+    def text(self) -> str:
+        """Its body as text."""
+        return self.body.decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A worker that was asked.
+
+    Attributes:
+        worker: Which one.
+        answer: None if none came.
+        problem: Why none came; "" if one did.
+    """
+
+    worker: WorkerAdmin
+    answer: Answer | None = None
+    problem: str = ""
+
+    @property
+    def page(self) -> Answer | None:
+        """The answer if it is the page that was asked for."""
+        return self.answer if self.answer is not None and self.answer.is_ok else None
+
+
+class AskAll(Protocol):
+    """Asks all workers at once."""
+
+    async def __call__(
+        self,
+        target: str | Callable[[WorkerAdmin], str],
+        accept: str = "application/json",
+        *,
+        within_s: float = ...,
+    ) -> list[Asked]:
+        """What each answers for a path with its query, in the order of the workers.
+
+        Args:
+            target: The same for all, or made for each.
+            accept: The header.
+            within_s: Who has not answered by then is left out.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The answers to one question, taken apart.
+
+    Attributes:
+        found: What those say that have the page, as JSON, by worker.
+        silent: Those that did not answer, and why.
+        refusal: The first answer that is not the page; None if there is none.
+    """
+
+    found: list[tuple[WorkerAdmin, Any]]
+    silent: list[Asked]
+    refusal: Answer | None
+
+
+def json_pages(asked: Iterable[Asked]) -> Pages:
+    """The answers as JSON; one that is none counts as no answer."""
+    found: list[tuple[WorkerAdmin, Any]] = []
+    silent: list[Asked] = []
+    refusal: Answer | None = None
+    for each in asked:
+        if each.answer is None:
+            silent.append(each)
+        elif not each.answer.is_ok:
+            refusal = refusal or each.answer
+        else:
+            try:
+                found.append((each.worker, msgspec.json.decode(each.answer.body)))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                silent.append(Asked(each.worker, problem=f"its answer is no JSON: {error}"))
+    return Pages(found, silent, refusal)
+
+
+def in_service(workers: Iterable[WorkerAdmin]) -> list[WorkerAdmin]:
+    """Those that may answer, or should: not one that is about to take the place of another."""
+    there = list(workers)
+    taken = {worker.index for worker in there if worker.state != STARTING}
+    return [worker for worker in there if worker.state != STARTING or worker.index not in taken]
+
+
+def names_of(workers: Sequence[WorkerAdmin]) -> list[str]:
+    """A name for each: its index, with its process where there are two of one index."""
+    indices = [worker.index for worker in workers]
+    return [
+        f"{worker.index}-{worker.pid}"
+        if worker.state == DRAINING and indices.count(worker.index) > 1
+        else str(worker.index)
+        for worker in workers
+    ]

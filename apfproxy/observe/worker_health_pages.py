@@ -1,0 +1,88 @@
+"""The health pages of several workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from apfproxy.observe.health import PAGES
+from apfproxy.observe.merged_health import (
+    OF_A_WORKER,
+    excluded_for,
+    merged_check,
+    merged_report,
+)
+from apfproxy.observe.worker_answers import DRAINING
+
+if TYPE_CHECKING:
+    from apfproxy.observe.health import HealthRegistry, HealthReport
+    from apfproxy.observe.worker_answers import AskAll, Asked, WorkerAdmin
+
+WITHIN_S: Final = 0.5
+"""Of the second that kubelet gives a probe by default."""
+TEXT: Final = "text/plain"
+
+
+def worker_health_routes(own: HealthRegistry, ask: AskAll) -> list[web.RouteDef]:
+    """The pages; `own` has the checks of the process that the workers belong to."""
+
+    async def show_page(request: web.Request) -> web.Response:
+        page = request.path.removeprefix("/")
+        excluded = request.query.getall("exclude", [])
+
+        def target(worker: WorkerAdmin) -> str:
+            query = [
+                ("verbose", ""),
+                *(("exclude", each) for each in excluded_for(worker.index, excluded)),
+            ]
+            return f"/{page}?{urlencode(query)}"
+
+        asked = await ask(target, TEXT, within_s=WITHIN_S)
+        verbose = "verbose" in request.query
+        return answer(
+            merged_report(page, own, in_charge(asked), verbose=verbose, excluded=excluded)
+        )
+
+    async def show_check(request: web.Request) -> web.Response:
+        page, check = request.path.split("/")[1], request.match_info["check"]
+        report = own.check_page(page, check)
+        if report is None:
+            index, _, name = check.removeprefix(OF_A_WORKER).partition("/")
+            of_one = check.startswith(OF_A_WORKER)
+            path = (
+                f"/{page}/{name}"
+                if of_one and name
+                else f"/{page}"
+                if of_one
+                else f"/{page}/{check}"
+            )
+            asked = await ask(path, TEXT, within_s=WITHIN_S)
+            if of_one:
+                asked = [each for each in asked if str(each.worker.index) == index]
+            report = merged_check(asked)
+        if report is None:
+            raise web.HTTPNotFound
+        return answer(report)
+
+    routes = []
+    for page in PAGES:
+        routes.append(web.route("*", f"/{page}", show_page))
+        routes.append(web.route("*", f"/{page}/{{check:.+}}", show_check))
+    return routes
+
+
+def in_charge(asked: list[Asked]) -> list[Asked]:
+    """Without workers that make room for another one, which is asked already."""
+    serving = {each.worker.index for each in asked if each.worker.state != DRAINING}
+    return [
+        each for each in asked if each.worker.state != DRAINING or each.worker.index not in serving
+    ]
+
+
+def answer(report: HealthReport) -> web.Response:
+    """The report for the client."""
+    status = 200 if report.is_healthy else 500
+    headers = {"X-Content-Type-Options": "nosniff"}
+    return web.Response(text=report.text, status=status, headers=headers)

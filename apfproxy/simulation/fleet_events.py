@@ -1,0 +1,101 @@
+"""What a simulated fleet is, and what happens to it when."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from apfproxy.request.deadline import DeadlineError, parse_duration_ns
+
+MOST_REPLICAS: Final = 100
+LONGEST_NS: Final = 7 * 24 * 3600 * 1_000_000_000
+
+
+class What(enum.StrEnum):
+    """What happens; the first ones to a replica, the last ones to the store."""
+
+    JOIN = "join"
+    """It starts, or another one does in place of it."""
+    LEAVE = "leave"
+    """It gets no new requests, ends those that it has, and gives its seats back."""
+    DIE = "die"
+    """It is gone, with all requests that it had."""
+    CUT_OFF = "cut-off"
+    """It does not reach the store, and goes on."""
+    RECONNECT = "reconnect"
+    """It reaches the store again."""
+    STORE_AWAY = "store-away"
+    """Nobody reaches the store."""
+    STORE_BACK = "store-back"
+    """All do again, and it has all that it had."""
+    STORE_EMPTY = "store-empty"
+    """All do again, and it has nothing."""
+
+    @property
+    def is_of_store(self) -> bool:
+        """Whether it happens to the store."""
+        return self in {What.STORE_AWAY, What.STORE_BACK, What.STORE_EMPTY}
+
+
+class FleetEvent(NamedTuple):
+    """Something that happens; `replica` is 0 for what happens to the store."""
+
+    at_ns: int
+    what: What
+    replica: int
+
+    def __str__(self) -> str:
+        text = f"{self.at_ns / 1e9:g}s {self.what}"
+        return text if self.what.is_of_store else f"{text} {self.replica}"
+
+
+EXPECTED: Final = (
+    "expected a time and what happens then, such as '20s die 1' or '30s store-away'; it is one of"
+    f" {', '.join(What)}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlan:
+    """A fleet, and what happens to it.
+
+    Attributes:
+        replicas: How many there are at the beginning; they are 0, 1 and so on.
+        lease_s, refresh_s: As in the settings of a proxy.
+        latency_ns: From a replica to the store and back.
+        events: What happens.
+    """
+
+    replicas: int
+    lease_s: float = 5.0
+    refresh_s: float = 1.0
+    latency_ns: int = 1_000_000
+    events: tuple[FleetEvent, ...] = ()
+
+    def misplaced(self) -> FleetEvent | None:
+        """The first event of a replica that has not joined by then; None if there is none."""
+        joined = set(range(self.replicas))
+        for event in sorted(self.events, key=lambda each: each.at_ns):
+            if event.what is What.JOIN:
+                joined.add(event.replica)
+            elif not event.what.is_of_store and event.replica not in joined:
+                return event
+        return None
+
+
+def parse_event(text: str) -> FleetEvent:
+    """Read an event, or raise ValueError."""
+    time, what, *rest = [*text.split(), "", ""][: max(3, len(text.split()))]
+    try:
+        at_ns, found = parse_duration_ns(time), What(what)
+    except (DeadlineError, ValueError):
+        raise ValueError(f"{EXPECTED}, not {text!r}") from None
+    number = "".join(rest)
+    is_right = number == "" if found.is_of_store else number.isdecimal() and len(rest) == 1
+    if not is_right or not 0 <= at_ns <= LONGEST_NS:
+        raise ValueError(f"{EXPECTED}, not {text!r}")
+    replica = int(number or "0")
+    if replica >= MOST_REPLICAS:
+        raise ValueError(f"replicas are 0 to {MOST_REPLICAS - 1}, not {replica}")
+    return FleetEvent(at_ns, found, replica)

@@ -1,0 +1,69 @@
+"""The store that settings name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.errors import OperatorError
+from apfproxy.sources.store_address import Kind, StoreAddress, store_address
+
+if TYPE_CHECKING:
+    from apfproxy.settings import FleetSettings
+    from apfproxy.stores.store import LedgerStore
+
+
+def open_store(fleet: FleetSettings, key: str) -> LedgerStore:
+    """The store with the record of a key; it asks nobody before it is used.
+
+    It reads the files that the settings name.
+
+    Args:
+        fleet: Settings that name a store, and that go together.
+        key: `FLEET`, or `FLEET/CLUSTER`.
+
+    Raises:
+        OperatorError: What they name cannot be used, or takes what is not installed.
+    """
+    # A proxy without a fleet imports none of them.
+    address = _address(fleet)
+    if address.kind is Kind.PARENT:
+        from apfproxy.stores.parent_store import ParentStore  # noqa: PLC0415
+
+        return ParentStore(address.path, key)
+    if address.kind is Kind.KUBERNETES:
+        return _in_kubernetes(address, fleet, key)
+    try:
+        from apfproxy.stores.redis_store import RedisStore  # noqa: PLC0415
+    except ImportError as error:
+        raise OperatorError(
+            f"fleet.store (--fleet): needs redis-py, but the module {error.name} is not"
+            " installed: pip install 'apfproxy[redis]' adds what is missing"
+            " (docs/fleet-stores.md)"
+        ) from error
+    return RedisStore(address, fleet, key)
+
+
+def described(fleet: FleetSettings) -> str:
+    """Where the record lives, without secrets."""
+    return str(_address(fleet))
+
+
+def _address(fleet: FleetSettings) -> StoreAddress:
+    assert fleet.store is not None, "the caller has seen that there is a fleet"
+    try:
+        return store_address(fleet.store)
+    except ValueError as error:
+        raise OperatorError(f"fleet.store (--fleet): {error}") from error
+
+
+def _in_kubernetes(address: StoreAddress, fleet: FleetSettings, key: str) -> LedgerStore:
+    from apfproxy.sources.api_access import access_of  # noqa: PLC0415
+    from apfproxy.sources.api_credentials import ApiCredentials  # noqa: PLC0415
+    from apfproxy.sources.kubernetes_api import KubernetesApi  # noqa: PLC0415
+    from apfproxy.stores.kubernetes_store import KubernetesStore  # noqa: PLC0415
+
+    access = access_of(
+        fleet.kubeconfig, fleet.context, "who gets how many seats", "fleet.kubeconfig"
+    )
+    api = KubernetesApi(access.server, ApiCredentials(access))
+    return KubernetesStore(api, address.namespace, address.name, key)

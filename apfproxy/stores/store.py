@@ -1,0 +1,68 @@
+"""What a fleet needs of the place where its record lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class StoreError(Exception):
+    """The store does not answer, or not as it should; the message says what to do, in one line.
+
+    It never has a password or a token in it.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a store has.
+
+    Attributes:
+        data: The bytes of the record; None while there is none.
+        version: Changes with every write of anybody; "" while there is none.
+    """
+
+    data: bytes | None
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Swapped:
+    """What became of a swap.
+
+    Attributes:
+        is_done: Whether it is written; if not, somebody else wrote first.
+        stored: What the store has now.
+    """
+
+    is_done: bool
+    stored: Stored
+
+
+class LedgerStore(Protocol):
+    """One record, which its members read and swap.
+
+    Every method is bounded in time by the caller, who cancels it; a call after a failure connects
+    again by itself.
+    """
+
+    async def read(self) -> Stored:
+        """What is there; StoreError."""
+
+    async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:
+        """Write if nobody has since `seen`; StoreError, after which it may be written or not.
+
+        `is_urgent` has the others told at once, where the store can tell them.
+        """
+
+    def listen(self, on_urgent: Callable[[], None]) -> None:
+        """Call `on_urgent` on the loop when another member wrote something urgent, from now on.
+
+        A store that cannot tell never calls it; members look once a period anyway.
+        """
+
+    async def close(self) -> None:
+        """Give everything back; harmless once done."""

@@ -1,0 +1,137 @@
+"""A fleet before a server that counts its requests: never more at once than the limit.
+
+Members are `apfproxy serve`, each a process of its own, and reach the store through a link of their
+own.  Clients keep more requests waiting than there are seats, first at all members and then at one
+after the other.  Meanwhile the store is killed, hangs and comes back, members are cut off from it,
+what they say to it is late, and members die, leave and come back.  Requests of the server at once
+are counted by itself: that is the figure which may not exceed the limit, but where the table says
+by how much and why.  Found besides: how soon seats follow the load, and what the store costs.
+
+    python -m loadtest.fleet --members 3 --json fleet.json
+    python -m loadtest.fleet --members 20 --limit 200 --service-ms 400 --moves 10
+    python -m loadtest.fleet --store kubernetes
+
+Twenty members and their clients on two cores are mostly idle at 400 ms a request.
+
+The exit status is 2 if there were too many requests at once, or seats did not follow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import uvloop
+
+from loadtest.arguments import Parser, count_up_to, output_file
+from loadtest.fleet_clients import OK
+from loadtest.fleet_site import Fleet, Site
+from loadtest.fleet_steps import Course, judge, totals
+from loadtest.fleet_stores import STORES
+from loadtest.program import measured
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from loadtest.fleet_steps import Step
+
+FOLLOWS_WITHIN_S = 1.0
+"""How soon seats have to follow the load, at the median, where a store tells members at once."""
+TELLS = {"redis"}
+"""Stores that do."""
+COLUMNS = (
+    f"{'step':<16}{'s':>6}{'answers':>9}{'other':>7}{'peak':>6}{'may be':>8}{'mean':>7}"
+    f"{'after s':>9}{'store %':>9}{'members %':>11}  commands a second"
+)
+
+
+def print_step(step: Step) -> None:
+    """Print a line of the table."""
+    after = f"{step.after_s:.2f}" if step.after_s is not None else "never" * step.is_awaited
+    costs = [
+        "" if each is None else f"{100 * each / step.seconds:.1f}"
+        for each in (step.store_cpu_s, step.members_cpu_s)
+    ]
+    commands = ", ".join(
+        f"{name} {count / step.seconds:.1f}" for name, count in step.commands.most_common()
+    )
+    note = f"  ({step.why})" if step.why and step.peak > step.permitted - 1 else ""
+    print(
+        f"{step.name:<16}{step.seconds:>6.1f}{step.results[OK]:>9}{step.bad:>7}{step.peak:>6}"
+        f"{step.permitted:>8}{step.mean:>7.1f}{after:>9}{costs[0]:>9}{costs[1]:>11}"
+        f"  {commands}{note}",
+        flush=True,
+    )
+
+
+async def measure(
+    directory: Path, fleet: Fleet, *, moves: int, lasts_s: float
+) -> tuple[dict[str, Any], list[str]]:
+    """Run all steps: the results, and what is wrong with them.
+
+    Args:
+        directory: An existing directory for all files.
+        fleet: What is tested.
+        moves: How often the load moves from one member to another.
+        lasts_s: How long the steps last in which nothing happens.
+    """
+    with Site(directory, fleet) as site:
+        await site.start()
+        print(COLUMNS)
+        course = Course(site, asyncio.sleep, print_step)
+        steps = await course.run(moves=moves, lasts_s=lasts_s)
+    wrong = judge(steps, fleet.limit)
+    found = totals(steps)
+    return {"totals": found, "wrong": wrong, "steps": msgspec.to_builtins(steps)}, wrong
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line; wrong input ends the program with one line."""
+    parser = Parser(__doc__)
+    add = parser.add_argument
+    add("--store", choices=tuple(STORES), default="redis", help="where the record lives (redis)")
+    add("--members", type=count_up_to(50, 2), default=3, help="of the fleet (3)")
+    add("--limit", type=count_up_to(1000, 10), default=60, help="seats that they share (60)")
+    add("--service-ms", type=count_up_to(5000), default=150, help="of a request (150)")
+    add("--lease", type=count_up_to(600), default=5, help="seconds (5)")
+    add("--refresh-ms", type=count_up_to(60_000, 100), default=1000, help="of a member (1000)")
+    add("--moves", type=count_up_to(1000), default=10, help="of all load (10)")
+    add("--seconds", type=count_up_to(3600), default=10, help="of steady load, and of none (10)")
+    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the load test; the result is the exit status."""
+    options = parse_arguments(arguments)
+
+    def run(directory: Path) -> tuple[object, Sequence[str]]:
+        fleet = Fleet(
+            store=options.store,
+            members=options.members,
+            limit=options.limit,
+            service_s=options.service_ms / 1000,
+            lease_s=options.lease,
+            refresh_s=options.refresh_ms / 1000,
+        )
+        results, wrong = uvloop.run(
+            measure(directory, fleet, moves=options.moves, lasts_s=options.seconds)
+        )
+        found = results["totals"]
+        median_s = found["moved_median_s"]
+        if options.store in TELLS and (median_s is None or median_s > FOLLOWS_WITHIN_S):
+            wrong.append(f"seats follow the load after {median_s} s at the median")
+        print(", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in found.items()))
+        for text in wrong:
+            print(f"WRONG: {text}")
+        return results, wrong
+
+    return measured("fleet", run, descriptors=8000, json_file=options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+"""What several workers cost and bring, and what clients notice as others take their places.
+
+1. Costs: wrk keeps 64 connections busy through a proxy of one process, and of several workers.
+   Counted is the CPU of the workers, of their parent, of wrk and of the server, so that it can be
+   seen what the processors were busy with.  Where there are only two, the load and the server need
+   their part, and requests a second say little; CPU a request is the figure.
+2. What the parent and the workers cost while nobody asks.
+3. Replacement: clients ask at a rate, a tenth of them on new connections, while SIGUSR2 replaces
+   the workers again and again, and while one of them is killed.  Counted is every request without
+   its answer; where a worker is killed these are those that it had.
+
+    python -m loadtest.workers --workers 1,2
+    python -m loadtest.workers --rate 5000 --requests 100000 --replacements 5
+
+The exit status is 2 if a request failed that no killed worker had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+from loadtest.arguments import Parser, count_up_to, output_file
+from loadtest.driver import percentile
+from loadtest.nginx_origin import start_nginx_origin
+from loadtest.paced_clients import PacedClients
+from loadtest.processes import CPUS, LoadTestError, Process, installed, start_apfproxy
+from loadtest.program import measured
+from loadtest.site import Site
+from loadtest.wrk import TARGET, Variety, script_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CONNECTIONS = 64
+REPORT = re.compile(r'"requests":(\d+),"duration_us":(\d+)')
+STARTED = b"the parent is process"
+REPLACED = b"all workers are replaced"
+SERVES_AGAIN = b"serves again"
+PAUSE_S = 1.0
+"""Between two replacements."""
+IDLE_S = 5.0
+SAYS_WITHIN_S = 60.0
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    return [int(each) for each in text.split()]
+
+
+def cpu_ns(pid: int) -> int:
+    """CPU time of all threads of a process so far, in nanoseconds."""
+    return sum(
+        int((thread / "schedstat").read_text(encoding="ascii").split()[0])
+        for thread in Path(f"/proc/{pid}/task").iterdir()
+    )
+
+
+def cpu_of(pids: Sequence[int]) -> int:
+    """The same of several."""
+    return sum(map(cpu_ns, pids))
+
+
+def start(site: Site, origin: Process, workers: int) -> Process:
+    """Start a proxy of so many workers."""
+    proxy, _ = start_apfproxy(
+        upstream_port=origin.port,
+        directory=site.directory,
+        arguments=("--workers", str(workers)),
+        name=f"apfproxy-{workers}",
+    )
+    end_s = time.monotonic() + SAYS_WITHIN_S
+    # The first worker answers before the others do, and signals mean nothing till then.
+    while workers > 1 and STARTED not in proxy.log.read_bytes():
+        if time.monotonic() > end_s:
+            proxy.stop()
+            raise LoadTestError("the workers did not start; is the machine this busy?")
+        time.sleep(0.02)
+    return proxy
+
+
+def wrk(port: int, seconds: int, directory: Path) -> tuple[int, float, float]:
+    """Drive a port: requests, seconds, and CPU seconds of wrk itself."""
+    script = directory / "same.lua"
+    script.write_text(script_text("same", Variety()))
+    before = os.times()
+    done = subprocess.run(
+        [
+            *(installed("wrk"), "--threads=1", f"--connections={CONNECTIONS}"),
+            *(f"--duration={seconds}s", f"--script={script}"),
+            f"http://127.0.0.1:{port}{TARGET}",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    after = os.times()
+    found = REPORT.search(done.stdout)
+    if found is None or '"bad_statuses":0,"socket_errors":0' not in done.stdout:
+        raise LoadTestError(f"wrk: {done.stdout.strip().splitlines()[-1:]}")
+    spent_s = (after.children_user + after.children_system) - (
+        before.children_user + before.children_system
+    )
+    return int(found[1]), int(found[2]) / 1e6, spent_s
+
+
+def cost(site: Site, origin: Process, workers: int, seconds: int) -> dict[str, Any]:
+    """What so many workers cost, busy and idle."""
+    with start(site, origin, workers) as proxy:
+        serving = children_of(proxy.pid) or [proxy.pid]
+        parent = [proxy.pid] if workers > 1 else []
+        wrk(proxy.port, 1, site.directory)  # pools and caches fill
+        before = cpu_of(serving), cpu_of(parent), origin.cpu_ns()
+        requests, lasted_s, wrk_s = wrk(proxy.port, seconds, site.directory)
+        spent = [
+            each - former
+            for each, former in zip(
+                (cpu_of(serving), cpu_of(parent), origin.cpu_ns()), before, strict=True
+            )
+        ]
+        idle = cpu_of(serving), cpu_of(parent)
+        time.sleep(IDLE_S)
+        rest = cpu_of(serving) - idle[0], cpu_of(parent) - idle[1]
+        by_worker = [cpu_ns(each) for each in serving]
+    return {
+        "workers": workers,
+        "requests_per_s": requests / lasted_s,
+        "workers_us_per_request": spent[0] / 1e3 / requests,
+        "parent_us_per_request": spent[1] / 1e3 / requests,
+        "wrk_us_per_request": wrk_s * 1e6 / requests,
+        "origin_us_per_request": spent[2] / 1e3 / requests,
+        "busy_processors": (sum(spent) / 1e9 + wrk_s) / lasted_s,
+        "evenness": min(by_worker) / max(by_worker),
+        "idle_workers_ms_per_s": rest[0] / 1e6 / IDLE_S,
+        "idle_parent_ms_per_s": rest[1] / 1e6 / IDLE_S,
+    }
+
+
+def print_cost(found: dict[str, Any]) -> None:
+    """Print a line of the table."""
+    print(
+        f"{found['workers']:>7}{found['requests_per_s']:>12.0f}"
+        f"{found['workers_us_per_request']:>12.1f}{found['parent_us_per_request']:>11.2f}"
+        f"{found['wrk_us_per_request']:>8.1f}{found['origin_us_per_request']:>9.1f}"
+        f"{found['busy_processors']:>8.2f}{found['evenness']:>10.2f}"
+        f"{found['idle_workers_ms_per_s']:>11.2f}{found['idle_parent_ms_per_s']:>11.2f}",
+        flush=True,
+    )
+
+
+class Log:
+    """The log of a proxy, read to where something is said."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = path.stat().st_size
+
+    async def says(self, text: bytes) -> None:
+        """Wait until it says something that it has not said before."""
+        end_s = time.monotonic() + SAYS_WITHIN_S
+        while (found := self._path.read_bytes().find(text, self._seen)) < 0:
+            if time.monotonic() > end_s:
+                words = self._path.read_text(encoding="utf-8").splitlines()[-3:]
+                raise LoadTestError(f"the proxy did not say {text.decode()!r}, but {words}")
+            await asyncio.sleep(0.02)
+        self._seen = found + len(text)
+
+
+async def replace(
+    site: Site, origin: Process, workers: int, options: dict[str, int]
+) -> dict[str, Any]:
+    """Replace the workers under load, or kill one of them: what came of the requests."""
+    with start(site, origin, workers) as proxy:
+        log = Log(proxy.log)
+        clients = PacedClients(proxy.port, options["rate"], new_percent=10)
+        done: list[float] = []
+
+        async def disturb() -> None:
+            for _ in range(options["replacements"]):
+                await asyncio.sleep(PAUSE_S)
+                begun_s = time.monotonic()
+                os.kill(proxy.pid, signal.SIGUSR2)
+                await log.says(REPLACED)
+                done.append(time.monotonic() - begun_s)
+            for _ in range(options["kills"]):
+                await asyncio.sleep(PAUSE_S)
+                begun_s = time.monotonic()
+                os.kill(children_of(proxy.pid)[0], signal.SIGKILL)
+                await log.says(SERVES_AGAIN)
+                done.append(time.monotonic() - begun_s)
+            await asyncio.sleep(PAUSE_S)
+
+        disturbing = asyncio.ensure_future(disturb())
+        lasted_s = await clients.run(options["requests"], disturbing.done)
+        await disturbing
+    tally = clients.tally
+    return {
+        "workers": workers,
+        "answered": tally.answered,
+        "requests_per_s": tally.answered / lasted_s,
+        "failed": tally.failed,
+        "refused": tally.refused,
+        "broken_new": tally.broken_new,
+        "broken_kept": tally.broken_kept,
+        "statuses": tally.statuses,
+        "unanswered": tally.unanswered,
+        "raced": tally.raced,
+        "late": tally.late,
+        "connections": tally.connections,
+        "p50_ms": percentile(tally.latencies_ms, 50),
+        "p99_ms": percentile(tally.latencies_ms, 99),
+        "longest_ms": max(tally.latencies_ms),
+        "seconds_each": done,
+    }
+
+
+def print_replaced(what: str, found: dict[str, Any]) -> None:
+    """Print what came of the requests."""
+    print(
+        f"{what}: {found['answered']} requests answered at {found['requests_per_s']:.0f} a second"
+        f" on {found['connections']} connections; failed {found['failed']}"
+        f" (refused {found['refused']}, broken {found['broken_new']} new and"
+        f" {found['broken_kept']} kept, {found['unanswered']} never answered, other answers"
+        f" {found['statuses']}), late {found['late']};"
+        f" p50 {found['p50_ms']:.1f} ms, p99 {found['p99_ms']:.1f} ms,"
+        f" longest {found['longest_ms']:.0f} ms; seconds each:"
+        f" {', '.join(f'{each:.1f}' for each in found['seconds_each'])}; besides,"
+        f" {found['raced']} requests met the end of a connection that had been idle",
+        flush=True,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the load test."""
+    parser = Parser(__doc__)
+    parser.add_argument("--workers", default="1,2", help="how many, several runs; default 1,2")
+    parser.add_argument("--seconds", type=count_up_to(600), default=5, help="of wrk; default 5")
+    parser.add_argument("--rate", type=count_up_to(50_000), default=5000, help="default 5000")
+    parser.add_argument(
+        "--requests", type=count_up_to(10**8), default=100_000, help="at least; default 100000"
+    )
+    parser.add_argument("--replacements", type=count_up_to(1000, 0), default=5, help="default 5")
+    parser.add_argument("--kills", type=count_up_to(1000, 0), default=3, help="default 3")
+    parser.add_argument("--json", type=output_file, help="file for the results")
+    options = parser.parse_args(arguments)
+
+    def run(directory: Path) -> tuple[object, Sequence[str]]:
+        site = Site(directory, None, None)
+        counts = [int(each) for each in options.workers.split(",")]
+        most = max(2, *counts)
+        results: dict[str, Any] = {"processors": len(CPUS), "costs": []}
+        print(
+            "workers  requests/s  workers us  parent us  wrk us  server us  busy"
+            "      even  idle ms/s  parent ms/s"
+        )
+        with start_nginx_origin(site) as origin:
+            for count in counts:
+                results["costs"].append(cost(site, origin, count, options.seconds))
+                print_cost(results["costs"][-1])
+            for what, changes in (
+                ("replaced", {"replacements": options.replacements, "kills": 0}),
+                ("killed", {"replacements": 0, "kills": options.kills}),
+            ):
+                wanted = {"rate": options.rate, "requests": options.requests, **changes}
+                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    results[what] = runner.run(replace(site, origin, most, wanted))
+                print_replaced(what, results[what])
+        failed = results["replaced"]["failed"]
+        return results, [f"{failed} requests failed"] if failed else []
+
+    return measured("workers", run, descriptors=8192, json_file=options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

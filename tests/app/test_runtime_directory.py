@@ -1,0 +1,74 @@
+"""The directory of a process's own sockets."""
+
+from __future__ import annotations
+
+import socket
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.app.runtime_directory import SOCKET, RuntimeDirectory
+from apfproxy.errors import OperatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A directory with a short path, which those of tests have not."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as path:
+        yield Path(path)
+
+
+def test_directory(short: Path) -> None:
+    """It is private, where systemd says, and gone at the end."""
+    directory = RuntimeDirectory({"RUNTIME_DIRECTORY": f"{short}:/elsewhere"})
+    Path(directory.file("a")).touch()
+    mode = stat.S_IMODE(directory.path.stat().st_mode)
+    where = directory.path.parent
+    directory.remove()
+    directory.remove()
+
+    assert short == where
+    assert 0o700 == mode
+    assert not directory.path.exists()
+
+
+def test_elsewhere(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that is too long, or a directory that is gone, is passed over."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: f"{short}/{'long' * 30}")
+    directory = RuntimeDirectory({"RUNTIME_DIRECTORY": f"{short}/gone"})
+    directory.remove()
+
+    assert Path("/tmp") == directory.path.parent  # noqa: S108 - as above
+
+
+def test_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there can be none, the first reason is named, and what to do."""
+
+    def refuse(**_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+    with pytest.raises(OperatorError, match="/a: No space left on device; set TMPDIR"):
+        RuntimeDirectory({"RUNTIME_DIRECTORY": "/a"})
+
+
+def test_left_behind(short: Path) -> None:
+    """The directory of a process that was killed is removed, and no other one."""
+    dead, living, other, young = (short / f"apfproxy-{name}" for name in "abcd")
+    for each in (dead, living, other, young):
+        each.mkdir()
+    (other / SOCKET).touch()
+    with socket.socket(socket.AF_UNIX) as killed, socket.socket(socket.AF_UNIX) as listener:
+        killed.bind(str(dead / SOCKET))
+        listener.bind(str(living / SOCKET))
+        listener.listen()
+        directory = RuntimeDirectory({"RUNTIME_DIRECTORY": str(short)})
+    directory.remove()
+
+    assert [living, other, young] == sorted(short.iterdir())

@@ -1,0 +1,162 @@
+"""What a worker is told, and what that makes of its settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.app.worker_place import WORKER, WorkerPlace, part_of, placed, worker_place
+from apfproxy.errors import OperatorError
+from apfproxy.settings import (
+    Address,
+    ClusterSettings,
+    DownstreamSettings,
+    FleetSettings,
+    FlowControlSettings,
+    LimitSettings,
+    OverloadSettings,
+    Settings,
+    UpstreamSettings,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLACE = WorkerPlace(
+    index=1,
+    count=2,
+    member="worker-1",
+    link=9,
+    ledger="/run/a/ledger",
+    admin="/run/a/admin",
+    objects=None,
+    hash_seed=7,
+    version="1",
+)
+
+
+@pytest.mark.parametrize("objects", [None, "/run/a/objects"])
+def test_told(objects: str | None) -> None:
+    """A worker reads what its parent says, and its own children do not."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        place = dataclasses.replace(PLACE, objects=objects, link=theirs.fileno())
+        environment = {"A": "b"} | place.told()
+
+        assert place == worker_place(environment)
+    assert {"A": "b"} == environment
+    assert worker_place(environment) is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "1", '{"index": "a"}'])
+def test_nonsense(text: str) -> None:
+    """What nobody but a parent sets is an error if it is set otherwise."""
+    with pytest.raises(OperatorError, match=r"APFPROXY_WORKER: .*; only the parent"):
+        worker_place({WORKER: text})
+
+
+@pytest.mark.parametrize("wrong", [{"link": 99999}, {"link": -1}, {"index": 3}, {"index": 0}])
+def test_place_of_nobody(wrong: dict[str, int]) -> None:
+    """So it is with what no parent says, or one that is not there."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        told = json.loads(dataclasses.replace(PLACE, link=theirs.fileno()).told()[WORKER])
+        with pytest.raises(OperatorError, match=r"APFPROXY_WORKER: .*; only the parent"):
+            worker_place({WORKER: json.dumps(told | wrong)})
+
+
+def test_link_to_a_file(tmp_path: Path) -> None:
+    """A link is a socket."""
+    with (tmp_path / "file").open("w") as file:
+        place = dataclasses.replace(PLACE, link=file.fileno())
+        with pytest.raises(OperatorError, match="is no link to a parent; only the parent"):
+            worker_place(place.told())
+
+
+@pytest.mark.parametrize(("whole", "count"), [(10, 3), (2, 3), (0, 3), (7, 1)])
+def test_parts(whole: int, count: int) -> None:
+    """The parts make the whole, unless somebody would have none."""
+    parts = [
+        part_of(whole, dataclasses.replace(PLACE, index=index, count=count))
+        for index in range(1, count + 1)
+    ]
+
+    assert max(whole, count) == sum(parts)
+    assert max(parts) - min(parts) <= 1
+
+
+def test_no_worker() -> None:
+    """Settings of another process are its own."""
+    settings = Settings()
+
+    assert settings is placed(settings, None)
+
+
+def test_placed() -> None:
+    """Limits are divided, and addresses and names are a worker's own."""
+    settings = Settings(
+        downstream=DownstreamSettings(
+            limits=LimitSettings(max_connections=101),
+            overload=OverloadSettings(memory_bytes=1 << 22),
+        ),
+        upstream=UpstreamSettings(max_connections=50, max_requests_per_endpoint=3),
+        clusters=(
+            ClusterSettings(name="a", settings=Settings()),
+            ClusterSettings(name="b", problems=("wrong",)),
+        ),
+    )
+    found = placed(settings, PLACE)
+    of_a, of_b = found.clusters
+
+    assert (51, 1 << 21) == (
+        found.downstream.limits.max_connections,
+        found.downstream.overload.memory_bytes,
+    )
+    assert (25, 2) == (found.upstream.max_connections, found.upstream.max_requests_per_endpoint)
+    assert Address.unix("/run/a/admin") == found.admin
+    assert ("parent:/run/a/ledger", "worker-1", 2) == (
+        found.fleet.store,
+        found.fleet.member,
+        found.fleet.replicas,
+    )
+    assert of_a.settings is not None
+    assert found.fleet == of_a.settings.fleet
+    assert 7 == of_a.settings.flow_control.hash_seed
+    assert of_b.settings is None
+
+
+def test_defaults_and_what_is_given_stay() -> None:
+    """Nobody asked for the default; a seed that is given is every worker's; so is a fleet."""
+    settings = Settings(
+        flow_control=FlowControlSettings(hash_seed=3),
+        fleet=FleetSettings(store="redis://a", member="m", replicas=5),
+    )
+    found = placed(settings, PLACE)
+
+    assert settings.downstream == found.downstream
+    assert 3 == found.flow_control.hash_seed
+    assert ("redis://a", "m-worker-1", 5) == (
+        found.fleet.store,
+        found.fleet.member,
+        found.fleet.replicas,
+    )
+
+
+def test_objects_of_a_store() -> None:
+    """The parent has the store; a worker reads its objects from a file."""
+    settings = Settings(
+        flow_control=FlowControlSettings(store="a.db"),
+        admin_token_file="token",  # noqa: S106 - a path
+    )
+    found = placed(settings, dataclasses.replace(PLACE, objects="/run/a/objects"))
+
+    assert (None, ("/run/a/objects",), False) == (
+        found.flow_control.store,
+        found.flow_control.objects,
+        found.flow_control.suggested_objects,
+    )
+    assert found.admin_token_file is None

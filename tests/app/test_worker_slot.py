@@ -1,0 +1,235 @@
+"""The place of a worker, in which there is always a process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import signal
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.app import worker_slot as module
+from apfproxy.app.worker_process import WorkerProcess, WorkerState
+from apfproxy.app.worker_slot import WorkerSlot
+from apfproxy.errors import OperatorError
+from apfproxy.tasks import spawn
+from tests.app.test_worker_place import PLACE
+from tests.app.test_worker_process import NOTHING
+from tests.app.worker_scripts import (
+    DRAINS_AT_ONCE,
+    DRAINS_AT_SIGTERM,
+    ENDS,
+    HANGS,
+    NEVER_SERVES,
+    SERVES,
+    SERVES_AND_ENDS,
+    command,
+)
+from tests.end_to_end.scene import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from apfproxy.app.worker_place import WorkerPlace
+
+
+class Scene:
+    """A slot whose processes are of scripts, the last one for ever."""
+
+    def __init__(self, *scripts: str) -> None:
+        self._scripts = list(scripts)
+        self.lost: list[int] = []
+        self.serving: list[bool] = []
+        self.slept: list[float] = []
+        self.slot = WorkerSlot(1, self._start, self._note, self._note_lost, sleep=self._sleep)
+
+    def _start(self, generation: int, on_change: Callable[[WorkerProcess], None]) -> WorkerProcess:
+        script = self._scripts[min(generation, len(self._scripts)) - 1]
+        return WorkerProcess(partial(self._place, generation), NOTHING, command(script), on_change)
+
+    async def _sleep(self, pause_s: float) -> None:
+        self.slept.append(pause_s)
+
+    def _place(self, generation: int, link: int) -> WorkerPlace:
+        return dataclasses.replace(PLACE, member=str(generation), link=link, admin="/nowhere/admin")
+
+    def _note(self) -> None:
+        self.serving.append(self.slot.current is not None)
+
+    def _note_lost(self, process: WorkerProcess) -> None:
+        self.lost.append(int(process.place.member))
+
+    @property
+    def current(self) -> WorkerProcess:
+        """The process that serves."""
+        assert self.slot.current is not None
+        return self.slot.current
+
+
+@contextlib.asynccontextmanager
+async def kept(scene: Scene) -> AsyncIterator[Scene]:
+    """Look after the slot meanwhile, and end what is left."""
+    keeping = spawn(scene.slot.keep(lambda: None), name="keeping")
+    try:
+        yield scene
+    finally:
+        keeping.cancel()
+        await asyncio.wait([keeping])
+        for process in scene.slot.end():
+            process.kill()
+            await process.has_ended.wait()
+
+
+async def test_restart(caplog: pytest.LogCaptureFixture) -> None:
+    """A process that is killed is followed by another one at once."""
+    caplog.set_level("INFO")
+    async with kept(Scene(HANGS, SERVES)) as scene:
+        await scene.slot.begin()
+        first = scene.current
+        first.kill()
+        await until(lambda: scene.slot.current not in {None, first})
+
+        assert 1 == scene.slot.restarts
+        assert [1] == scene.lost
+        assert [True, False, True] == scene.serving
+    assert (
+        f"worker 1 (process {first.pid}) was ended by SIGKILL; another one starts now"
+        in caplog.text
+    )
+    assert "worker 1 serves again" in caplog.text
+
+
+async def test_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Pauses grow up to a limit, also where none ever serves."""
+    async with kept(Scene(SERVES_AND_ENDS, ENDS, SERVES_AND_ENDS, ENDS)) as scene:
+        await scene.slot.begin()
+        await until(lambda: len(scene.slept) >= 8)
+
+    assert [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] == scene.slept[:8]
+    assert "worker 1 ended with exit code 3; its log says why; next try in 1 s" in caplog.text
+
+
+async def test_steady() -> None:
+    """What has served for long is followed at once again."""
+    async with kept(Scene(HANGS)) as scene:
+        await scene.slot.begin()
+        first = scene.current
+        first.kill()
+        await until(lambda: scene.slot.current not in {None, first})
+        second = scene.current
+        second.served_s -= module.STEADY_S
+        second.kill()
+        await until(lambda: scene.slot.current not in {None, first, second})
+
+        assert 2 == scene.slot.restarts
+    assert [0.0, 0.0] == scene.slept
+
+
+async def test_somebody_else_has_it_drain(caplog: pytest.LogCaptureFixture) -> None:
+    """Another process serves meanwhile."""
+    async with kept(Scene(DRAINS_AT_SIGTERM, SERVES)) as scene:
+        await scene.slot.begin()
+        scene.current.signal(signal.SIGTERM)
+        await until(lambda: scene.slot.current is not None and len(scene.slot.processes) == 2)
+        first, second = scene.slot.processes
+
+        assert (WorkerState.DRAINING, WorkerState.SERVING) == (first.state, second.state)
+        assert [] == scene.lost
+    assert "drains, though its parent did not tell it to" in caplog.text
+
+
+async def test_drain_as_soon_as_it_serves() -> None:
+    """That is no start."""
+    async with kept(Scene(DRAINS_AT_ONCE)) as scene:
+        with pytest.raises(OperatorError, match="told to end as soon as it had begun"):
+            await scene.slot.begin()
+
+
+async def test_replace() -> None:
+    """The old process leaves when the new one serves."""
+    async with kept(Scene(SERVES)) as scene:
+        await scene.slot.begin()
+        first = scene.current
+        done = await scene.slot.replace()
+        await first.has_ended.wait()
+
+        assert done
+        assert [1] == scene.lost
+        assert first is not scene.current
+        assert [True, True] == scene.serving
+        assert 0 == scene.slot.restarts
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [(ENDS, "worker 1 ended with exit code 3"), (NEVER_SERVES, "did not serve within 0.5 s")],
+)
+async def test_replaced_by_none(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, script: str, reason: str
+) -> None:
+    """The old process goes on if no other one serves."""
+    async with kept(Scene(SERVES, script)) as scene:
+        await scene.slot.begin()
+        monkeypatch.setattr(module, "START_WITHIN_S", 0.5)
+        first = scene.current
+        done = await scene.slot.replace()
+
+        assert not done
+        assert first is scene.current
+        assert [first] == list(scene.slot.processes)
+    assert reason in caplog.text
+    assert f"process {first.pid} goes on" in caplog.text
+
+
+async def test_old_one_ends_while_it_is_replaced() -> None:
+    """The new process is the one that is needed."""
+    async with kept(Scene(SERVES)) as scene:
+        await scene.slot.begin()
+        scene.current.kill()
+        await until(lambda: scene.slot.current is None)
+        done = await scene.slot.replace()
+        await until(lambda: scene.slot.current is not None)
+
+        assert done
+        assert 1 == len(scene.slot.processes)
+
+
+@pytest.mark.parametrize("script", [ENDS, NEVER_SERVES])
+async def test_first_that_does_not_serve(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """The start fails with it."""
+    monkeypatch.setattr(module, "START_WITHIN_S", 0.5)
+    async with kept(Scene(script)) as scene:
+        with pytest.raises(OperatorError, match=r"worker 1 (ended|did not serve)"):
+            await scene.slot.begin()
+
+        assert {} == scene.slot.processes
+
+
+async def test_cancelled_start() -> None:
+    """A process that starts is told to end, and is still known."""
+    async with kept(Scene(NEVER_SERVES)) as scene:
+        beginning = spawn(scene.slot.begin(), name="beginning")
+        await until(lambda: scene.slot.processes)
+        beginning.cancel()
+        await asyncio.wait([beginning])
+        (process,) = scene.slot.end()
+
+        assert WorkerState.DRAINING == process.state
+
+
+async def test_no_sign_of_life(caplog: pytest.LogCaptureFixture) -> None:
+    """A process that hangs is killed."""
+    async with kept(Scene(HANGS, SERVES)) as scene:
+        scene.slot._look()  # noqa: SLF001 - what a timer does; here nobody is there yet
+        await scene.slot.begin()
+        first = scene.current
+        for _ in range(module.LOOKS + 1):
+            assert first.status is None
+            scene.slot._look()  # noqa: SLF001 - as above
+        await first.has_ended.wait()
+        await until(lambda: scene.slot.current not in {None, first})
+
+    assert "has shown no life for 30 s, and is killed" in caplog.text

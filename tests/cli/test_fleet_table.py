@@ -1,0 +1,111 @@
+"""`apfproxy limits --fleet`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from apfproxy.cli.fleet_table import fleet_table, own_line
+from apfproxy.cli.main import main
+from apfproxy.fleet.view import FleetView
+from apfproxy.observe.fleet_page import fleet_route
+from tests.fleet.views import fleet, member
+
+if TYPE_CHECKING:
+    from apfproxy.fleet.view import FleetView as View
+
+
+def test_table() -> None:
+    """Each member has a line, and the last ones have the sums and what is wrong."""
+    view = fleet(
+        member("a", is_self=True),
+        member("b\x1b", demand={"batch": 250}),
+        member("c", 100, 40),
+    )
+    lines = map(click.unstyle, fleet_table(view, "http://127.0.0.1:8081"))
+    first, empty, header, a, b, c, sums, _, own = lines
+
+    assert "" == empty
+    assert first == (
+        "600 seats for 3 members of the fleet apfproxy, redis://10.0.0.5:6379"
+        " (http://127.0.0.1:8081)"
+    )
+    assert ["MEMBER", "CLAIM", "SHARE", "%", "USED", "DEMAND", "LIMIT", "SEEN"] == header.split()
+    assert ["a", "(this", "one)", "200", "33.3", "150", "150", "600"] == a.split()
+    assert ["b\\x1b", "200", "33.3", "150", "250", "600", "400", "ms", "ago"] == b.split()
+    assert ["c", "100", "16.7", "40", "40", "600", "400", "ms", "ago"] == c.split()
+    assert ["sum", "of", "all", "500", "83.3", "340", "440"] == sums.split()
+    assert "this one holds 200 and uses at most 200 seats, written 400 ms ago" == own
+
+
+def test_problems() -> None:
+    """What is wrong stands below, as the live page has it."""
+    view = fleet(
+        member("a", is_self=True),
+        member("b", age_s=4.0, is_alike=False, limit=500),
+        store="the parent process",
+    )
+    first, *others, silent, unlike = fleet_table(view, "here")
+
+    assert "this one" not in "".join(others)
+    assert "600 seats for 2 workers (here)" == first
+    assert "nothing is heard of b for 4 s: 200 seats may be idle until its lease ends" == silent
+    assert unlike == (
+        "b (limit 500) has another limit or other priority levels than this proxy;"
+        " the least limit counts"
+    )
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        pytest.param(fleet(), "holds 200 and uses at most 200 seats, written 400 ms", id="well"),
+        pytest.param(fleet(age_s=None), "this one holds 200 and uses at most 200 seats", id="new"),
+        pytest.param(
+            fleet(state="alone", in_force=1), "this one is alone and uses at most 1 seat", id="away"
+        ),
+    ],
+)
+def test_own_line(view: View, expected: str) -> None:
+    """It says how many seats the proxy that was asked uses now."""
+    assert expected in own_line(view)
+
+
+async def ask(view: View | None, *arguments: str) -> int:
+    """Run the command with the admin listener of a proxy of that fleet: its exit code."""
+    application = web.Application()
+    application.add_routes([fleet_route(lambda: view)])
+    async with TestServer(application) as server:
+        address = f"http://127.0.0.1:{server.port}"
+        return await asyncio.to_thread(main, ["limits", "--fleet", "--admin", address, *arguments])
+
+
+async def test_online(capsys: pytest.CaptureFixture[str]) -> None:
+    """A running proxy is asked for what it sees."""
+    assert 0 == await ask(fleet())
+    assert "3 members of the fleet apfproxy" in capsys.readouterr().out
+
+    assert 0 == await ask(fleet(), "-o", "json")
+    assert fleet() == msgspec.json.decode(capsys.readouterr().out, type=FleetView)
+
+
+async def test_no_fleet(capsys: pytest.CaptureFixture[str]) -> None:
+    """A proxy that shares with nobody is told in one line."""
+    assert 1 == await ask(None)
+    assert "shares its seats with no other; serve --workers or --fleet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", ["--offline", "workload-low", "--objects x"])
+def test_wrong_usage(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A fleet has no levels, and is not there without a proxy."""
+    assert 2 == main(["limits", "--fleet", *arguments.split()])
+    assert (
+        "--fleet shows the members of a running proxy's fleet: leave out LEVEL"
+        in capsys.readouterr().err
+    )

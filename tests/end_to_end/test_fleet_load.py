@@ -1,0 +1,88 @@
+"""The load test of fleets, on a small scale: the server counts what it has at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+import uvloop
+
+from loadtest.fleet_clients import FleetClients
+from loadtest.fleet_origin import FleetOrigin
+from loadtest.fleet_site import Fleet, Site
+from loadtest.fleet_steps import Course, Step, judge
+from tests.end_to_end.programs import installed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FLEET = Fleet(members=3, limit=20, service_s=0.05, lease_s=2.0, refresh_s=0.3)
+
+
+def nothing(step: Step) -> None:
+    """Print nothing."""
+
+
+async def run(directory: Path) -> list[Step]:
+    """Some steps of the load test."""
+    with Site(directory, FLEET) as site:
+        await site.start()
+        course = Course(site, asyncio.sleep, nothing)
+        await course.steady(0.5)
+        for member in (0, 1, 2):
+            await course.move("moved", member)
+        await course.lose_store()
+        await course.part()
+        return course.steps
+
+
+@pytest.mark.timeout(180)
+def test_a_fleet_keeps_its_limit(tmp_path: Path) -> None:
+    """Load moves, the store is killed and comes back, a member is cut off: never too many."""
+    installed("redis-server")
+
+    steps = uvloop.run(run(tmp_path))
+
+    assert [] == judge(steps, FLEET.limit)
+    assert FLEET.limit == max(step.peak for step in steps if not step.why)
+
+
+@pytest.mark.parametrize(
+    ("peak", "permitted", "after_s", "message"),
+    [
+        pytest.param(10, 10, 0.1, "", id="good"),
+        pytest.param(11, 10, 0.1, "11 requests at once, 10 are permitted", id="too-many"),
+        pytest.param(11, 12, 0.1, "", id="documented"),
+        pytest.param(10, 10, None, "what was to come did not", id="never"),
+    ],
+)
+def test_what_is_wrong(peak: int, permitted: int, after_s: float | None, message: str) -> None:
+    """More at once than is permitted, and seats that do not come."""
+    step = Step("moved", permitted, peak=peak, is_awaited=True, after_s=after_s)
+
+    wrong = judge([step], 10)
+
+    assert [message in each for each in wrong] == ([True] if message else [])
+
+
+def test_the_server_counts() -> None:
+    """Requests at once, also of clients that are gone; others are answered without counting."""
+
+    async def count() -> tuple[int, int, float | None]:
+        origin = FleetOrigin(limit=1, service_s=0.02)
+        await origin.start()
+        clients = FleetClients([origin.port, origin.port], users=2)
+        clients.aim({0: 1, 1: 2})
+        came = await origin.until(lambda: origin.running == 3, within_s=10)
+        peak = origin.peak
+        clients.stop()
+        ended = await origin.until(lambda: not origin.running, within_s=10)
+        origin.stop()
+        return peak, origin.answered[1], None if came is None else ended
+
+    peak, answered, ended = asyncio.run(count())
+
+    assert 3 == peak
+    assert answered >= 2
+    assert ended is not None

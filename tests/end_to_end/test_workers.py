@@ -1,0 +1,400 @@
+"""Several processes that serve, and their parent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loadtest.paced_clients import PacedClients
+from loadtest.restart import AS_SYSTEMD
+from tests.app.test_service_manager import told
+from tests.end_to_end.served import WITHIN_S, Served, ask, command, connections, origin
+from tests.end_to_end.test_unix_sockets import get
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from loadtest.paced_clients import Tally
+
+LISTENS = r"listens on 127\.0\.0\.1:(\d+), with (\d+) workers; the parent is process (\d+)"
+SERVES_AGAIN = r"worker (\d) serves again, as process (\d+)"
+REPLACED = "all workers are replaced"
+REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@contextlib.contextmanager
+def workers(count: str = "2", *flags: str) -> Iterator[tuple[Served, int]]:
+    """A proxy of several workers before a server: the parent, and the port."""
+    with (
+        origin() as upstream,
+        command(
+            *("serve", "--upstream", upstream, "--listen", "127.0.0.1:0", "--admin", "none"),
+            *("--workers", count, *flags),
+        ) as served,
+    ):
+        yield served, int(served.line(LISTENS)[1])
+
+
+@contextlib.contextmanager
+def activated(listener: socket.socket, *arguments: str) -> Iterator[Served]:
+    """Run a command with a listening socket, as systemd does."""
+    process = subprocess.Popen(  # noqa: S603 - this interpreter
+        [
+            *(sys.executable, "-c", AS_SYSTEMD, str(listener.fileno())),
+            *(sys.executable, "-m", "apfproxy", *arguments),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        pass_fds=[listener.fileno()],
+    )
+    try:
+        yield Served(process)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def delete(port: int, path: str) -> None:
+    """DELETE something."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)
+    connection.request("DELETE", path)
+    assert connection.getresponse().status == HTTPStatus.OK
+    connection.close()
+
+
+def children(served: Served) -> list[int]:
+    """The process ids of the workers."""
+    pid = served.process.pid
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:  # noqa: PTH123
+        return [int(each) for each in file.read().split()]
+
+
+def test_life() -> None:
+    """All serve; SIGTERM ends them in order, and nothing is left."""
+    with workers() as (served, port):
+        pids = children(served)
+        statuses = {ask(port, "/")[0] for _ in range(20)}
+        code, rest = served.end()
+
+    assert 2 == len(pids)
+    assert {200} == statuses
+    assert 0 == code
+    assert 3 == rest.count("stopped\n")
+    assert [False, False] == [os.path.exists(f"/proc/{each}") for each in pids]  # noqa: PTH110
+
+
+def test_killed_worker() -> None:
+    """Only its own connections break, others go on, and another process serves at once."""
+    with workers() as (served, port), connections(port, 16, REQUEST) as clients:
+        for each in clients:
+            assert each.recv(65536).startswith(b"HTTP/1.1 200 ")
+        first, second = children(served)
+        os.kill(first, signal.SIGKILL)
+        served.line(r"worker 1 \(process \d+\) was ended by SIGKILL; another one starts now")
+        outcomes = []
+        for each in clients:
+            with contextlib.suppress(ConnectionError):
+                each.sendall(REQUEST)
+            try:
+                outcomes.append(each.recv(65536).startswith(b"HTTP/1.1 200 "))
+            except ConnectionError:
+                outcomes.append(False)
+        now = {ask(port, "/")[0] for _ in range(20)}  # none waits for the one that starts
+        again = served.line(SERVES_AGAIN)
+        pids = children(served)
+        statuses = {ask(port, "/")[0] for _ in range(20)}
+        code, _ = served.end()
+
+    assert {200} == statuses | now
+    assert 0 < sum(outcomes) < 16
+    assert ("1", {second, int(again[2])}) == (again[1], set(pids))
+    assert 0 == code
+
+
+def test_replacement() -> None:
+    """SIGUSR2 has other processes serve; kept connections are told to end."""
+    with workers() as (served, port), connections(port, 8, REQUEST) as clients:
+        for each in clients:
+            assert each.recv(65536).startswith(b"HTTP/1.1 200 ")
+        before = children(served)
+        served.send(signal.SIGUSR2)
+        served.line(REPLACED)
+        for each in clients:
+            with contextlib.suppress(ConnectionError):
+                while each.recv(65536):
+                    pass
+        status, _ = ask(port, "/")
+        after = [each for each in children(served) if each not in before]
+        code, _ = served.end()
+
+    assert (200, 0) == (status, code)
+    assert 2 == len(after)
+
+
+def test_killed_parent() -> None:
+    """The workers drain, and end."""
+    with workers() as (served, port), connections(port, 1, REQUEST) as (client,):
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+        served.send(signal.SIGKILL)
+        served.line("the parent process is gone")
+        served.line("the parent process is gone")
+        served.rest()  # to the end of the last one that has the log
+
+    assert 2 == "".join(served.lines).count("stopped\n")
+
+
+def test_signals_of_a_group() -> None:
+    """What signals all processes at once drains each of them once."""
+    with workers() as (served, _):
+        for pid in (*children(served), served.process.pid):
+            os.kill(pid, signal.SIGINT)
+        code, rest = served.rest()
+
+    assert 0 == code
+    assert rest.count("stopped\n") >= 3  # one more if another worker had begun to start
+    assert "stopped before" not in rest
+
+
+def test_worker_that_hangs_at_the_end() -> None:
+    """A second signal ends it."""
+    with workers() as (served, _):
+        hanging, _ = children(served)
+        os.kill(hanging, signal.SIGSTOP)
+        served.send(signal.SIGTERM)
+        served.line("INFO apfproxy.app.running: draining")
+        served.send(signal.SIGTERM)
+        served.line("does not end, and is killed")
+        code, _ = served.rest()
+
+    assert 1 == code
+
+
+def test_unix_sockets(tmp_path: Path) -> None:
+    """All accept from one, whose file is there until the end."""
+    path = tmp_path / "listen"
+    with (
+        origin() as upstream,
+        command(
+            *("serve", "--upstream", upstream, "--listen", f"unix:{path}", "--admin", "none"),
+            *("--workers", "2"),
+        ) as served,
+    ):
+        served.line("with 2 workers")
+        inode = path.stat().st_ino
+        served.send(signal.SIGUSR2)
+        served.line(REPLACED)
+        status, _ = get(path, "/")
+        is_same = inode == path.stat().st_ino
+        code, _ = served.end()
+
+    assert (200, 0) == (status, code)
+    assert is_same
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "1000", "x", "2.5", ""])
+def test_no_number_of_workers(number: str) -> None:
+    """It is refused, with what is expected."""
+    with command("serve", "--upstream", "http://127.0.0.1:9", "--workers", number) as served:
+        code, text = served.rest()
+
+    assert 2 == code
+    assert f"expected a number of workers from 1 to 128, or auto, not '{number}'" in text
+
+
+def test_one_worker_has_no_parent() -> None:
+    """It is the process itself."""
+    flags = ("--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0", "--admin", "none")
+    with command("serve", *flags, "--workers", "1") as served:
+        served.line(r"listens on 127\.0\.0\.1:\d+, forwards to")
+        found = children(served)
+        code, _ = served.end()
+
+    assert ([], 0) == (found, code)
+
+
+def test_what_a_worker_cannot_use(tmp_path: Path) -> None:
+    """It is said once, and nothing is left."""
+    objects = tmp_path / "objects.yaml"
+    objects.write_text("a: [")
+    flags = ("--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0", "--admin", "none")
+    with command("serve", *flags, "--workers", "2", "--objects", str(objects)) as served:
+        code, text = served.rest()
+
+    assert 1 == code
+    assert "worker 1 ended with exit code 1; its log says why" in text
+    assert 1 == text.count("not YAML")
+
+
+def test_port_that_is_taken() -> None:
+    """Two parents do not share a port."""
+    with workers() as (_, port):
+        flags = ("--upstream", "http://127.0.0.1:9", "--listen", f"127.0.0.1:{port}")
+        with command("serve", *flags, "--admin", "none", "--workers", "2") as served:
+            code, text = served.rest()
+
+    assert 1 == code
+    assert "address already in use" in text
+
+
+def test_store(tmp_path: Path) -> None:
+    """The parent has it; what is written there is in force in each worker, also after SIGUSR2."""
+    store = str(tmp_path / "objects.db")
+    flags = ("--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0", "--admin")
+    with command("serve", *flags, "127.0.0.1:0", "--store", store, "--workers", "2") as served:
+        admin = int(served.line(r"the parent is process \d+, admin on 127\.0\.0\.1:(\d+)")[1])
+        delete(admin, "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/global-default")
+        found = [
+            served.line(r"worker (\d) .* generation 3 of the configuration: \d+ objects from")[1]
+            for _ in range(2)
+        ]
+        served.send(signal.SIGUSR2)
+        served.line(REPLACED)
+        status, _ = ask(admin, "/readyz")
+        code, _ = served.end()
+
+    assert {"1", "2"} == set(found)
+    assert (200, 0) == (status, code)
+
+
+def test_sockets_of_systemd() -> None:
+    """All workers accept from the one socket that systemd keeps."""
+    with origin() as upstream, socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        flags = ("serve", "--upstream", upstream, "--admin", "none", "--workers", "2")
+        with activated(listener, *flags) as served:
+            served.line(rf"listens on 127\.0\.0\.1:{port}, with 2 workers")
+            before = {ask(port, "/")[0] for _ in range(8)}
+            served.send(signal.SIGUSR2)
+            served.line(REPLACED)
+            after = {ask(port, "/")[0] for _ in range(8)}
+            code, _ = served.end()
+        with socket.create_connection(("127.0.0.1", port)):
+            pass  # it waits for the next start
+
+    assert {200} == before | after
+    assert 0 == code
+
+
+def test_service(tmp_path: Path) -> None:
+    """The service manager is told by the parent alone, once all workers serve."""
+    name = f"{tmp_path}/notify"
+    with (
+        told(name) as manager,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("NOTIFY_SOCKET", name)
+        patch.setenv("WATCHDOG_USEC", "100000")
+        manager.settimeout(WITHIN_S)
+        with workers() as (served, _):
+            words = [manager.recv(100).decode() for _ in range(3)]
+            served.send(signal.SIGHUP)
+            while words.count("READY=1") == 1:
+                words.append(manager.recv(100).decode())
+            served.process.terminate()
+            while not words[-1].startswith("STOPPING=1"):
+                words.append(manager.recv(100).decode())
+            served.rest()
+
+    others = [each for each in words if each != "WATCHDOG=1"]
+    assert ["READY=1", "WATCHDOG=1", "WATCHDOG=1"] == words[:3]
+    assert ["READY=1", "RELOADING=1", "READY=1", "STOPPING=1"] == [
+        each.partition("\n")[0] for each in others
+    ]
+
+
+async def under_load(port: int, change: Callable[[], object]) -> Tally:
+    """What comes of requests, a tenth of them on new connections, while something is changed."""
+    clients = PacedClients(port, 200, new_percent=10)
+    changing = asyncio.ensure_future(asyncio.to_thread(change))
+    await clients.run(200, changing.done)
+    await changing
+    return clients.tally
+
+
+def test_replacement_under_load() -> None:
+    """No request fails."""
+    with workers() as (served, port):
+
+        def change() -> None:
+            served.send(signal.SIGUSR2)
+            served.line(REPLACED)
+
+        tally = asyncio.run(under_load(port, change))
+        code, _ = served.end()
+
+    assert (0, 0) == (tally.failed, code), tally
+    assert tally.answered >= 200
+
+
+def test_killed_worker_under_load() -> None:
+    """Only what it had breaks, and no connection is refused."""
+    with workers() as (served, port):
+
+        def change() -> None:
+            os.kill(children(served)[0], signal.SIGKILL)
+            served.line(SERVES_AGAIN)
+
+        tally = asyncio.run(under_load(port, change))
+        served.end()
+
+    assert ({}, 0, 0) == (tally.statuses, tally.refused, tally.unanswered), tally
+    assert tally.failed < tally.answered
+
+
+def test_several_clusters(tmp_path: Path) -> None:
+    """Workers serve all of them, and share the seats of each."""
+    settings = tmp_path / "settings.yaml"
+    with origin() as one, origin() as two:
+        settings.write_text(
+            "workers: 2\nadmin: null\ndownstream: {listen: '127.0.0.1:0'}\nclusters:\n"
+            f"- {{name: a, pathPrefix: /a, upstream: {{url: '{one}'}}}}\n"
+            f"- {{name: b, pathPrefix: /b, upstream: {{url: '{two}'}}}}\n"
+        )
+        with command("serve", "--settings", str(settings)) as served:
+            port = int(served.line(LISTENS)[1])
+            statuses = {ask(port, path)[0] for path in ("/a/x", "/b/x") for _ in range(8)}
+            settings.write_text(settings.read_text().replace("pathPrefix: /b", "pathPrefix: /c"))
+            for _ in range(2):
+                served.line(r"worker \d .* read again; changed: ")
+            after = {ask(port, "/c/x")[0] for _ in range(8)}
+            settings.write_text("clusters: [")
+            served.line("not YAML")
+            code, rest = served.end()
+
+    assert {200} == statuses | after
+    assert 0 == code
+    assert "not YAML" not in rest  # the parent says it, and does not pass it on
+
+
+def test_few_open_files() -> None:
+    """Workers are started with as many as the parent has, however few."""
+    with (
+        origin() as upstream,
+        command(
+            *("serve", "--upstream", upstream, "--listen", "127.0.0.1:0", "--admin", "none"),
+            *("--workers", "2"),
+            descriptors=64,
+        ) as served,
+    ):
+        port = int(served.line(LISTENS)[1])
+        with connections(port, 60):
+            os.kill(children(served)[0], signal.SIGKILL)
+            served.line(SERVES_AGAIN)
+        status, _ = ask(port, "/")
+        code, _ = served.end()
+
+    assert (200, 0) == (status, code)

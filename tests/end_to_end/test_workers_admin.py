@@ -1,0 +1,169 @@
+"""The one admin listener of several workers, asked by commands, scrapers and a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+from typing import TYPE_CHECKING
+
+from click.testing import CliRunner
+
+from apfproxy.cli.commands import cli
+from loadtest.browser import Tab, chromium
+from tests.end_to_end.programs import installed
+from tests.end_to_end.served import Served, ask, command, connections, origin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STARTED = r"listens on 127\.0\.0\.1:(\d+), .* admin on 127\.0\.0\.1:(\d+)"
+REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+REQUESTS = 24
+CLUSTERS = """
+workers: 2
+downstream: {{listen: "127.0.0.1:0"}}
+admin: "127.0.0.1:0"
+clusters:
+- {{name: a, pathPrefix: /a, upstream: {{url: "{upstream}"}}}}
+- name: b
+  pathPrefix: /b
+  upstream: {{url: "{upstream}"}}
+  flowControl: {{serverConcurrencyLimit: 40}}
+"""
+SEATS = 40
+DISPATCHED = re.compile(r"(?m)^apiserver_flowcontrol_dispatched_requests_total\{.*\} (.*)$")
+LIVE = "document.getElementById('connection').dataset.state === 'live'"
+SEEN = f"{LIVE} && document.getElementById('fleet').textContent.includes('worker-2')"
+
+
+@contextlib.contextmanager
+def workers() -> Iterator[tuple[Served, int, int]]:
+    """A proxy of two workers that has had some requests: the parent, its port, the admin's."""
+    with (
+        origin() as upstream,
+        command(
+            *("serve", "--workers", "2", "--upstream", upstream, "--listen", "127.0.0.1:0"),
+            *("--admin", "127.0.0.1:0", "--server-concurrency-limit", str(SEATS)),
+        ) as served,
+    ):
+        found = served.line(STARTED)
+        port, admin = int(found[1]), int(found[2])
+        with connections(port, REQUESTS, REQUEST) as clients:
+            for each in clients:
+                assert each.recv(65536).startswith(b"HTTP/1.1 200 ")
+        yield served, port, admin
+
+
+def page(admin: int, target: str) -> str:
+    """A page of the listener."""
+    status, body = ask(admin, target)
+    assert status == 200, body
+    return body
+
+
+def dispatched(admin: int, target: str = "/metrics") -> list[float]:
+    """How many requests got seats, series by series."""
+    return [float(each) for each in DISPATCHED.findall(page(admin, target))]
+
+
+def run(admin: int, *words: str) -> str:
+    """The output of a command that asks the listener."""
+    result = CliRunner().invoke(cli, [*words, "--admin", f"127.0.0.1:{admin}"])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_commands() -> None:
+    """The commands need to know of nothing: what they show is that of both."""
+    with workers() as (_, _, admin):
+        top = json.loads(run(admin, "top", "--once", "--output", "json"))
+        limits = json.loads(run(admin, "limits", "--output", "json"))
+        explained = run(admin, "explain", "list", "pods", "-n", "x")
+        objects = run(admin, "explain", "--uid", top["levels"][0]["uid"])
+        members = run(admin, "limits", "--fleet")
+
+    assert sum(level["dispatched"] for level in top["levels"]) == REQUESTS
+    assert [each["name"] for each in top["workers"]] == ["1", "2"]
+    assert top["serverConcurrencyLimit"] == limits["serverConcurrencyLimit"] == SEATS
+    # As of one process: nominal limits are rounded up.
+    assert SEATS <= limits["sums"]["nominal"] < SEATS + len(limits["levels"])
+    assert limits["sums"]["current"] <= SEATS
+    assert "sums over 2 workers" in explained
+    assert top["levels"][0]["name"] in objects
+    assert "worker-1" in members
+    assert "worker-2" in members
+
+
+def test_counts_outlive_a_worker() -> None:
+    """A worker that is killed takes nothing of what was counted away."""
+    with workers() as (served, _, admin):
+        before = dispatched(admin)
+        each = dispatched(admin, "/metrics?workers=each")
+        health = page(admin, "/readyz?verbose")
+        pid = served.process.pid
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:  # noqa: PTH123
+            os.kill(int(file.read().split()[0]), signal.SIGKILL)
+        served.line(r"worker \d \(process \d+\) was ended by SIGKILL")
+        meanwhile = dispatched(admin)
+        ready, _ = ask(admin, "/readyz")
+        served.line(r"worker \d serves again")
+        after = dispatched(admin)
+        restarts = page(admin, "/metrics")
+
+    assert before == meanwhile == after == [REQUESTS]
+    assert sum(each) == REQUESTS
+    assert {"[+]worker/1 ok", "[+]worker/2 ok", "[+]workers ok"} <= set(health.splitlines())
+    assert ready == 200
+    assert "apfproxy_worker_restarts_total 1.0" in restarts
+
+
+def test_dumps() -> None:
+    """Kubernetes' pages have the sums, or the rows of both; one worker's alone are to be had."""
+    dumps = "/debug/api_priority_and_fairness"
+    with workers() as (_, _, admin):
+        levels = page(admin, f"{dumps}/dump_priority_levels").splitlines()
+        queues = page(admin, f"{dumps}/dump_queues").splitlines()
+        of_one = page(admin, f"{dumps}/dump_queues?worker=2").splitlines()
+
+    assert sum(int(line.split(",")[6]) for line in levels[1:]) == REQUESTS
+    assert len(queues) - 1 == 2 * (len(of_one) - 1)
+
+
+def test_clusters(tmp_path: Path) -> None:
+    """The pages of several clusters are those of both workers, too."""
+    with origin() as upstream:
+        settings = tmp_path / "settings.yaml"
+        settings.write_text(CLUSTERS.format(upstream=upstream))
+        with command("serve", "--settings", str(settings)) as served:
+            found = served.line(STARTED)
+            port, admin = int(found[1]), int(found[2])
+            statuses = {ask(port, "/a/x")[0] for _ in range(8)}
+            overview = page(admin, "/debug/clusters").splitlines()
+            levels = json.loads(run(admin, "top", "--cluster", "a", "--once", "-o", "json"))
+            limits = json.loads(run(admin, "limits", "--cluster", "b", "-o", "json"))
+            metrics = page(admin, "/metrics")
+            unnamed, text = ask(admin, "/debug/limits")
+
+    assert statuses == {200}
+    assert {line.split(",")[0] for line in overview[1:]} == {"a", "b"}
+    assert sum(level["dispatched"] for level in levels["levels"]) == 8
+    assert limits["serverConcurrencyLimit"] == SEATS
+    assert 'dispatched_requests_total{cluster="a",' in metrics
+    assert (unnamed, text.partition(":")[0]) == (400, "cluster")
+
+
+async def test_live_page(tmp_path: Path) -> None:
+    """A browser sees both workers on one page, as it happens."""
+    installed("chromium")
+    installed("chromedriver")
+    with workers() as (_, _, admin), chromium(tmp_path) as driver:
+        tab = Tab(driver)
+        await tab.open(f"http://127.0.0.1:{admin}/")
+        await tab.until(SEEN)
+        errors = await tab.errors()
+
+    assert errors == []

@@ -1,0 +1,649 @@
+"""Tests of apfproxy.fleet.ledger: what members claim and use, case by case."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from apfproxy.fleet.division import LevelRules, shares_of
+from apfproxy.fleet.ledger import HELD, Ledger, Report, Sighting, refresh, scaled, seats_of
+from apfproxy.fleet.record import MAX_MEMBERS, VERSION, Member, Record, RecordFullError
+from apfproxy.fleet.standing import Standing
+from apfproxy.flowcontrol.limits import LevelLimits
+from tests.fleet.shared_store import (
+    LEASE_S,
+    ONE_LEVEL,
+    TWO_LEVELS,
+    SharedStore,
+    SharingMember,
+    settled,
+)
+
+LIMIT = 10
+
+
+def two(store: SharedStore) -> tuple[SharingMember, SharingMember]:
+    """Two members of a store, which have not refreshed yet."""
+    return SharingMember("m#1", store, LIMIT), SharingMember("n#1", store, LIMIT)
+
+
+# Joining
+
+
+def test_a_newcomer_has_no_seats() -> None:
+    """Before it wrote, or failed to."""
+    ledger = Ledger("m#1", LIMIT, lease_s=LEASE_S)
+
+    assert Standing.JOINING is ledger.standing
+    assert 0 == ledger.in_force()
+    assert {} == ledger.allotment(Report(limit=LIMIT, levels=ONE_LEVEL))
+
+
+def test_a_newcomer_starts_with_a_share() -> None:
+    """The record may have been lost, and others be there, until it has watched for a lease."""
+    member = SharingMember("m#1", SharedStore(), LIMIT)
+    member.demand = {"a": 20}
+
+    member.refresh(0.0)
+    assert LIMIT // 2 == member.in_force(0.0)
+    member.refresh(LEASE_S - 1)
+    assert LIMIT // 2 == member.in_force(LEASE_S - 1)
+    member.refresh(LEASE_S)
+    assert LIMIT == member.in_force(LEASE_S)
+
+
+def test_the_replicas_that_are_meant_to_be_there() -> None:
+    """They make the share of a newcomer, where their number is known."""
+    member = SharingMember("m#1", SharedStore(), LIMIT, replicas=5)
+    member.refresh(0.0)
+
+    assert 2 == member.in_force(0.0)
+
+
+def test_a_newcomer_without_a_store() -> None:
+    """It has the safe share."""
+    member = SharingMember("m#1", SharedStore(), LIMIT)
+    member.fail(0.0)
+
+    assert Standing.ALONE is member.ledger.standing
+    assert LIMIT // 2 == member.in_force(0.0) == member.allotted()
+    assert math.inf == member.ledger.next_change_s()
+
+
+def test_the_least_limit_counts() -> None:
+    """Whoever has another one in its settings."""
+    store = SharedStore()
+    one, other = two(store)
+    other.limit = 6
+    now_s = settled(one, other)
+
+    assert 6 == one.ledger.limit == other.ledger.limit
+    assert 6 == one.in_force(now_s) + other.in_force(now_s)
+
+
+# Demand
+
+
+def test_idle_members_have_equal_parts() -> None:
+    """Nobody has to ask first."""
+    store = SharedStore()
+    one, other = two(store)
+    now_s = settled(one, other)
+
+    assert 5 == one.in_force(now_s) == other.in_force(now_s)
+
+
+def test_seats_go_where_they_are_wanted() -> None:
+    """Two refreshes of each after the demand changed, at most."""
+    store = SharedStore()
+    one, other = two(store)
+    now_s = settled(one, other)
+    one.demand = {"a": 20}
+
+    assert one.ledger.foreseen(one.report()) > one.ledger.in_force()
+    assert one.refresh(now_s).is_urgent
+    assert 5 == one.in_force(now_s)
+    given = other.refresh(now_s)
+    assert given.is_urgent
+    assert given.is_news
+    assert 0 == other.in_force(now_s)
+    assert not one.refresh(now_s).is_urgent
+    assert LIMIT == one.in_force(now_s) == one.allotted()
+    assert one.ledger.foreseen(one.report()) <= one.ledger.in_force()
+
+
+def test_seats_in_use_are_given_when_they_are_free() -> None:
+    """Nothing new begins on them; their claim ends as they do."""
+    store = SharedStore()
+    one, other = two(store)
+    other.demand = {"a": 20}
+    now_s = settled(one, other)
+    other.used = LIMIT
+    one.demand = {"a": 20}
+
+    one.refresh(now_s)
+    other.refresh(now_s)
+    one.refresh(now_s)
+    assert (0, 5) == (one.in_force(now_s), other.in_force(now_s))
+    assert LIMIT == other.ledger.claim
+    other.used = 7
+    other.refresh(now_s)
+    one.refresh(now_s)
+    assert (3, 5) == (one.in_force(now_s), other.in_force(now_s))
+    other.used = 2
+    other.refresh(now_s)
+    one.refresh(now_s)
+    assert (5, 5) == (one.in_force(now_s), other.in_force(now_s))
+
+
+def test_fewer_seats_than_members() -> None:
+    """They have them in turn."""
+    store = SharedStore()
+    members = [SharingMember(f"m#{number}", store, 1) for number in range(3)]
+    for each in members:
+        each.demand = {"a": 1}
+    now_s = settled(*members)
+    had = [0, 0, 0]
+    for _ in range(12):
+        for number, each in enumerate(members):
+            each.refresh(now_s)
+            had[number] += each.in_force(now_s)
+        assert sum(each.in_force(now_s) for each in members) <= 1
+        now_s += 0.5
+
+    assert min(had) >= 2
+
+
+def test_who_uses_a_seat_is_not_hungry() -> None:
+    """Though it may not use another one: it is, when its request has ended."""
+    store = SharedStore()
+    members = [SharingMember(f"m#{number}", store, 1) for number in range(2)]
+    now_s = settled(*members)
+    for each in members:
+        each.demand = {"a": 1}
+    for _ in range(4):
+        for each in members:
+            each.refresh(now_s)
+    holder = next(each for each in members if each.ledger.claim)
+    other = next(each for each in members if not each.ledger.claim)
+    holder.used = 1
+    assert ["a"] == list(other.refresh(now_s).entry.hungry)
+
+    assert {} == holder.refresh(now_s).entry.hungry
+    assert 0 == holder.in_force(now_s)
+    holder.used = 0
+    assert ["a"] == list(holder.refresh(now_s).entry.hungry)
+
+
+def test_hunger_is_not_dated_in_the_future() -> None:
+    """A record that was lost counts from the start: who was hungry before is not last for ever."""
+    store = SharedStore()
+    members = [SharingMember(f"m#{number}", store, 1) for number in range(3)]
+    for each in members:
+        each.demand = {"a": 1}
+    now_s = settled(*members)
+    record, _ = store.read()
+    assert record is not None
+    store.put(msgspec.json.encode(msgspec.structs.replace(record, writes=1_000_000)))
+    now_s = settled(*members, begin_s=now_s)
+    store.put(None)
+    had = [0, 0, 0]
+    for _ in range(24):
+        for number, each in enumerate(members):
+            each.refresh(now_s)
+            had[number] += each.in_force(now_s)
+        now_s += 0.5
+
+    assert min(had) >= 3
+
+
+def test_nobody_starves_while_others_take_turns() -> None:
+    """Who has just been served is not hungry, and leaves what is free to who has nothing."""
+    store = SharedStore()
+    members = [SharingMember(f"m#{number}", store, 3) for number in range(4)]
+    now_s = settled(*members)
+    had = [0] * 4
+    for turn in range(40):
+        for number in (turn % 4, *range(4)):
+            each = members[number]
+            each.demand = {"a": 2}
+            each.used = min(each.used, each.in_force(now_s))  # those of before have ended
+            each.refresh(now_s)
+            each.used = max(each.used, each.in_force(now_s))
+            had[number] += each.in_force(now_s) > 0
+        now_s += 0.3
+
+    assert min(had) >= 10
+
+
+def test_levels() -> None:
+    """Each has its part of the seats, by what all members want of it."""
+    store = SharedStore()
+    one, other = two(store)
+    one.levels = other.levels = TWO_LEVELS
+    one.demand, other.demand = {"a": 9}, {"b": 9}
+    settled(one, other)
+
+    assert {"a": 5, "b": 0} == nominal(one)
+    assert {"a": 0, "b": 5} == nominal(other)
+
+
+def test_exempt_levels() -> None:
+    """They have a part of their nominal limit, which others may borrow of; it is no claim."""
+    store = SharedStore()
+    one, other = two(store)
+    one.levels = other.levels = ONE_LEVEL | {"exempt": LevelRules(1, 50, None, is_exempt=True)}
+    now_s = settled(one, other)
+
+    assert 2 == nominal(one)["exempt"] == nominal(other)["exempt"]
+    assert 7 == one.ledger.allotment(one.report())["exempt"].upper
+    assert LIMIT == one.in_force(now_s) + other.in_force(now_s)
+
+
+def nominal(member: SharingMember) -> dict[str, int]:
+    """Seats by level."""
+    return {name: each.nominal for name, each in member.ledger.allotment(member.report()).items()}
+
+
+# Time
+
+
+def test_a_lease_ends_earlier_for_its_holder() -> None:
+    """It stops before the others take the seats."""
+    store = SharedStore()
+    one, other = two(store)
+    one.demand = other.demand = {"a": 20}
+    now_s = settled(one, other)
+    one.refresh(now_s)
+    other.refresh(now_s)
+
+    assert now_s + HELD * LEASE_S == one.ledger.next_change_s()
+    one.fail(now_s + HELD * LEASE_S)
+    assert Standing.LAPSED is one.ledger.standing
+    other.refresh(now_s + LEASE_S / 2)
+    other.refresh(now_s + LEASE_S)
+    assert 5 == other.in_force(now_s + LEASE_S)
+    other.refresh(now_s + LEASE_S + 0.1)
+    assert LIMIT == other.in_force(now_s + LEASE_S + 0.1)
+    assert 1 == other.ledger.lost
+    assert "m#1" not in store.read()[0].members  # type: ignore[union-attr]
+
+
+def test_time_without_the_store_is_not_of_a_lease() -> None:
+    """Who is the first to find it back does not take what the others could not ask for."""
+    store = SharedStore()
+    one, other = two(store)
+    now_s = settled(one, other)
+    one.refresh(now_s)
+    other.refresh(now_s)
+    other.fail(now_s + 1)
+    other.refresh(now_s + LEASE_S - 0.1)
+    now_s += LEASE_S + 0.1
+    other.refresh(now_s)
+    assert {"m#1", "n#1"} == store.read()[0].members.keys()  # type: ignore[union-attr]
+
+    other.refresh(now_s + LEASE_S - 0.3)
+    other.refresh(now_s + LEASE_S)
+    assert {"n#1"} == store.read()[0].members.keys()  # type: ignore[union-attr]
+
+
+def test_the_dead_are_taken_out_in_spite_of_conflicts() -> None:
+    """A lease that is over stays over, though the record still has the member."""
+    store = SharedStore()
+    one, other = two(store)
+    now_s = settled(one, other)
+    one.refresh(now_s)
+    other.refresh(now_s)
+    other.refresh(now_s + LEASE_S / 2)
+    now_s += LEASE_S + 0.1
+
+    for _ in range(3):
+        assert {"n#1"} == other.plan(now_s)[0].record.members.keys()  # which nobody writes
+    other.demand = {"a": 20}
+    other.refresh(now_s)
+    assert LIMIT == other.in_force(now_s)
+    assert 1 == other.ledger.lost
+    assert {} == other.ledger.others
+
+
+def test_the_store_goes_away() -> None:
+    """The claim until the lease ends, then the less of it and the safe share, then that."""
+    store = SharedStore()
+    one, other = two(store)
+    one.demand = {"a": 20}
+    now_s = settled(one, other)
+    one.refresh(now_s)
+    other.refresh(now_s)
+
+    assert (10, 0) == (one.in_force(now_s), other.in_force(now_s))
+    for each in (one, other):
+        each.fail(now_s + 1)
+    assert (10, 0) == (one.in_force(now_s + 3.1), other.in_force(now_s + 3.1))
+    assert (5, 0) == (one.in_force(now_s + 3.2), other.in_force(now_s + 3.2))
+    assert math.inf == one.ledger.next_change_s()
+    assert (5, 0) == (one.in_force(now_s + 9), other.in_force(now_s + 9))
+    for each in (one, other):
+        each.fail(now_s + 5)
+    assert (5, 5) == (one.in_force(now_s + 5), other.in_force(now_s + 5))
+    assert 5 == one.allotted()
+
+
+def test_the_store_comes_back() -> None:
+    """Whoever is first counts on the others' safe shares; soon all is as it was."""
+    store = SharedStore()
+    one, other = two(store)
+    one.demand = {"a": 20}
+    now_s = settled(one, other)
+    for each in (one, other):
+        each.fail(now_s)
+        each.fail(now_s + LEASE_S)
+    now_s += 3 * LEASE_S
+    assert (5, 5) == (one.in_force(now_s), other.in_force(now_s))
+
+    one.refresh(now_s)
+    assert one.in_force(now_s) + other.in_force(now_s) <= LIMIT
+    other.refresh(now_s)
+    assert one.in_force(now_s) + other.in_force(now_s) <= LIMIT
+    one.refresh(now_s)
+    other.refresh(now_s)
+    one.refresh(now_s)
+    assert (10, 0) == (one.in_force(now_s), other.in_force(now_s))
+
+
+def test_who_reads_is_not_alone() -> None:
+    """Though its writes fail, or it does not hear of them: the others may have seen these."""
+    store = SharedStore()
+    one, other = two(store)
+    now_s = settled(one, other)
+    for each in (one, other):
+        each.fail(now_s)
+    now_s += LEASE_S
+    other.demand = {"a": 20}
+    other.refresh(now_s)
+    plan, version = one.plan(now_s)
+    assert store.swap(plan.record, version)
+    one.fail(now_s)
+    other.refresh(now_s)
+
+    assert one.in_force(now_s) + other.in_force(now_s) <= LIMIT
+
+
+def test_a_store_that_can_only_be_read() -> None:
+    """When nobody's lease runs any more, each has its safe share, and not less."""
+    store = SharedStore()
+    one, other = two(store)
+    one.demand = {"a": 20}
+    now_s = settled(one, other)
+    for _ in range(12):
+        now_s += 1.0
+        for each in (one, other):
+            each.plan(now_s)
+            each.fail(now_s)
+
+    assert (5, 5) == (one.in_force(now_s), other.in_force(now_s))
+
+
+def test_who_has_not_looked_for_a_lease_is_not_alone() -> None:
+    """The first failure after it says nothing of the others, which have looked since."""
+    store = SharedStore()
+    one, other = two(store)
+    other.demand = {"a": 20}
+    now_s = settled(one, other)
+    one.refresh(now_s)
+    other.refresh(now_s + LEASE_S / 2)
+    now_s += LEASE_S + 0.5
+    one.fail(now_s)
+
+    assert (0, 10) == (one.in_force(now_s), other.in_force(now_s))
+
+
+def test_what_is_taken_away_is_so_at_once() -> None:
+    """Even if another member writes first."""
+    store = SharedStore()
+    one, other = two(store)
+    one.demand = {"a": 20}
+    now_s = settled(one, other)
+    other.demand = {"a": 20}
+    other.refresh(now_s)
+    one.plan(now_s)
+
+    assert 5 == one.in_force(now_s)
+
+
+def test_what_is_given_is_so_when_it_is_written() -> None:
+    """Another member may write first, and take it."""
+    store = SharedStore()
+    one, other = two(store)
+    now_s = settled(one, other)
+    one.demand = {"a": 20}
+    one.refresh(now_s)
+    other.refresh(now_s)
+    plan, _ = one.plan(now_s)
+
+    assert 10 == plan.entry.claim
+    assert 5 == one.in_force(now_s)
+    one.ledger.written(plan)
+    assert 10 == one.in_force(now_s)
+
+
+# The record
+
+
+def test_a_lost_record() -> None:
+    """Whoever knew the others counts on them, and keeps its claim."""
+    store = SharedStore()
+    one, other = two(store)
+    one.demand = {"a": 20}
+    now_s = settled(one, other)
+    store.put(None)
+
+    one.refresh(now_s)
+    assert (10, 0) == (one.in_force(now_s), other.in_force(now_s))
+    assert {"m#1"} == store.read()[0].members.keys()  # type: ignore[union-attr]
+    newcomer = SharingMember("o#1", store, LIMIT)
+    newcomer.demand = {"a": 20}
+    newcomer.refresh(now_s)
+    assert 0 == newcomer.in_force(now_s)
+
+
+def test_a_claim_that_was_lost_before_the_others_saw_it() -> None:
+    """Its holder keeps what those have left who wrote since."""
+    store = SharedStore()
+    one, other = two(store)
+    now_s = settled(one, other)
+    one.demand = {"a": 20}
+    one.refresh(now_s)
+    other.refresh(now_s)
+    one.refresh(now_s)
+    store.put(None)
+    other.demand = {"a": 20}
+
+    other.refresh(now_s)
+    assert 5 == other.in_force(now_s)
+    one.used = 10
+    one.refresh(now_s)
+    assert (5, 5) == (one.in_force(now_s), other.in_force(now_s))
+    assert store.claims() <= LIMIT
+
+
+def test_a_record_that_is_rolled_back() -> None:
+    """Claims that it does not have are not counted on, neither by their holders nor by others."""
+    store = SharedStore()
+    one, other = two(store)
+    now_s = settled(one, other)
+    before = store.data
+    one.demand = {"a": 20}
+    one.refresh(now_s)
+    other.refresh(now_s)
+    one.refresh(now_s)
+    assert (10, 0) == (one.in_force(now_s), other.in_force(now_s))
+    store.put(before)
+
+    one.refresh(now_s)
+    assert store.claims() <= LIMIT
+    assert one.in_force(now_s) <= 5
+    other.refresh(now_s)
+    one.refresh(now_s)
+    assert (10, 0) == (one.in_force(now_s), other.in_force(now_s))
+
+
+def test_a_member_that_a_rollback_has_lost() -> None:
+    """It has not left: whoever saw it counts on it for a lease."""
+    store = SharedStore()
+    one, other = two(store)
+    now_s = settled(one)
+    before = store.data
+    now_s = settled(one, other, begin_s=now_s)
+    one.demand = {"a": 20}
+    store.put(before)
+
+    one.refresh(now_s)
+    assert 5 == one.in_force(now_s)
+    one.refresh(now_s + LEASE_S / 2)
+    one.refresh(now_s + LEASE_S + 0.1)
+    assert 10 == one.in_force(now_s + LEASE_S + 0.1)
+
+
+def test_a_member_leaves() -> None:
+    """Its seats are free at once."""
+    store = SharedStore()
+    one, other = two(store)
+    one.demand = {"a": 20}
+    other.demand = {"a": 20}
+    now_s = settled(one, other)
+    record, version = store.read()
+    assert record is not None
+    members = {"m#1": record.members["m#1"]}
+    assert store.swap(msgspec.structs.replace(record, members=members), version)
+    one.refresh(now_s)
+
+    assert 10 == one.in_force(now_s)
+    assert 0 == one.ledger.lost
+
+
+def test_a_full_record() -> None:
+    """It is refused, and the newcomer goes on alone."""
+    member = Member(beat=1, lease_ms=4000, limit=LIMIT)
+    full = Record(
+        version=VERSION,
+        born="x",
+        writes=9,
+        members={f"m#{number}": member for number in range(MAX_MEMBERS)},
+    )
+    ledger = Ledger("n#1", LIMIT, lease_s=LEASE_S)
+
+    with pytest.raises(RecordFullError, match="512 members already"):
+        refresh(full, ledger, Report(limit=LIMIT, levels=ONE_LEVEL), 0.0)
+    ledger.failed(LIMIT, 0.0, is_full=True)
+    assert Standing.ALONE is ledger.standing
+
+
+def test_a_record_full_of_those_who_ended() -> None:
+    """A newcomer takes their place when their leases are over, though it could not write before."""
+    ended = Member(beat=1, lease_ms=4000, limit=LIMIT)
+    full = Record(
+        version=VERSION,
+        born="x",
+        writes=9,
+        members={f"m#{number}": ended for number in range(MAX_MEMBERS)},
+    )
+    ledger = Ledger("n#1", LIMIT, lease_s=LEASE_S)
+    report = Report(limit=LIMIT, levels=ONE_LEVEL)
+    for now_s in range(5):
+        with pytest.raises(RecordFullError):
+            ledger.plan(full, report, now_s)
+        ledger.failed(LIMIT, now_s, is_full=True)
+
+    assert {"n#1"} == set(ledger.plan(full, report, 5.0).record.members)
+
+
+def test_seats_are_divided_once_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many members are hungry: a look at the record of a large fleet is short."""
+    divided: list[str] = []
+
+    def spied(level: str, *others: Any) -> dict[str, int]:  # noqa: ANN401 - passed on
+        divided.append(level)
+        return shares_of(level, *others)
+
+    monkeypatch.setattr("apfproxy.fleet.ledger.shares_of", spied)
+    store = SharedStore()
+    members = [SharingMember(f"m#{number}", store, 2) for number in range(8)]
+    for each in members:
+        each.demand = {"a": 1}
+    settled(*members)
+    divided.clear()
+    members[0].plan(20.0)
+
+    assert ["a"] == divided
+
+
+def test_the_entry() -> None:
+    """What the others get to know."""
+    member = SharingMember("m#1", SharedStore(), LIMIT)
+    member.demand, member.used = {"a": 4, "b": 0}, 2
+
+    assert (
+        Member(beat=1, lease_ms=4000, limit=LIMIT, claim=5, used=2, demand={"a": 4})
+        == member.refresh(0.0).entry
+    )
+    assert 2 == member.refresh(1.0).entry.beat
+
+
+# Limits
+
+
+def test_a_lower_limit() -> None:
+    """All keep it when each has refreshed once."""
+    store = SharedStore()
+    one, other = two(store)
+    one.demand = other.demand = {"a": 20}
+    now_s = settled(one, other)
+    one.limit = 4
+
+    one.refresh(now_s)
+    other.refresh(now_s)
+    assert one.in_force(now_s) + other.in_force(now_s) <= 4
+    one.refresh(now_s)
+    assert (2, 2) == (one.in_force(now_s), other.in_force(now_s))
+
+
+def test_a_lower_limit_while_the_store_is_away() -> None:
+    """Nobody uses more than the server has."""
+    store = SharedStore()
+    member = SharingMember("m#1", store, LIMIT)
+    member.demand = {"a": 20}
+    now_s = settled(member)
+    member.limit = 4
+    member.fail(now_s)
+
+    assert 4 == member.in_force(now_s)
+
+
+def test_scaled() -> None:
+    """The same part of each level, in whole seats; exempt levels as they are."""
+    levels = TWO_LEVELS | {"exempt": LevelRules(1, 50, None, is_exempt=True)}
+    limits = {
+        "a": LevelLimits(6, 3, 10),
+        "b": LevelLimits(3, 2, 10),
+        "exempt": LevelLimits(4, 2, 4),
+        "gone": LevelLimits(5, 5, 5),
+    }
+
+    found = scaled(limits, levels, 4, {})
+    assert 4 == seats_of(found, levels)
+    assert {"a": LevelLimits(3, 3, 7), "b": LevelLimits(1, 1, 8)} == {
+        name: found[name] for name in "ab"
+    }
+    assert limits["exempt"] == found["exempt"]
+    assert "gone" not in found
+    assert 9 == seats_of(scaled(limits, levels, 20, {}), levels)
+
+
+def test_sightings_say_what_they_are() -> None:
+    """For whoever debugs."""
+    entry = Member(beat=3, lease_ms=1000, limit=9, claim=2)
+
+    assert "<Sighting: 2 seats, beat 3>" == repr(Sighting(entry, 0.0, 0.0))

@@ -1,0 +1,210 @@
+"""The record of a fleet: what is read, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.fleet.record import (
+    MAX_COUNT,
+    MAX_LEASE_MS,
+    MAX_LEVELS,
+    MAX_MEMBERS,
+    MAX_RECORD_BYTES,
+    MAX_SEATS,
+    VERSION,
+    Member,
+    Record,
+    RecordError,
+    decode,
+    encode,
+    member_key,
+    member_name,
+    without,
+)
+
+NAMES = st.text(min_size=1, max_size=20)
+SEATS = st.integers(0, MAX_SEATS)
+MEMBERS = st.builds(
+    Member,
+    beat=st.integers(0, MAX_COUNT),
+    lease_ms=st.integers(1, MAX_LEASE_MS),
+    limit=SEATS,
+    configuration=st.text(max_size=64),
+    claim=SEATS,
+    used=SEATS,
+    demand=st.dictionaries(NAMES, SEATS, max_size=4),
+    hungry=st.dictionaries(NAMES, st.integers(0, MAX_COUNT), max_size=4),
+)
+RECORDS = st.builds(
+    Record,
+    version=st.just(VERSION),
+    born=st.text(min_size=1, max_size=300),
+    writes=st.integers(0, MAX_COUNT),
+    members=st.dictionaries(NAMES, MEMBERS, max_size=4),
+)
+EMPTY = Record(version=VERSION, born="a", writes=0, members={})
+MEMBER: dict[str, Any] = {"beat": 1, "leaseMs": 5000, "limit": 600}
+
+
+def document(**changes: object) -> dict[str, Any]:
+    """A record as JSON, with other fields."""
+    return {"version": VERSION, "born": "a", "writes": 1, "members": {"a#1": MEMBER}} | changes
+
+
+def with_member(**changes: object) -> dict[str, Any]:
+    """A record as JSON, whose member has other fields."""
+    return document(members={"a#1": MEMBER | changes})
+
+
+@given(record=RECORDS)
+def test_what_is_written_is_read(record: Record) -> None:
+    """Every record comes back as it was, and equal ones have the same bytes."""
+    data = encode(record)
+
+    assert record == decode(data)
+    assert data == encode(decode(data))
+
+
+def test_order_does_not_matter() -> None:
+    """Members in another order are the same record."""
+    one, other = (Member(beat=each, lease_ms=1, limit=1) for each in (1, 2))
+    there = Record(version=VERSION, born="a", writes=1, members={"a#1": one, "b#1": other})
+    back = Record(version=VERSION, born="a", writes=1, members={"b#1": other, "a#1": one})
+
+    assert encode(there) == encode(back)
+
+
+@given(data=st.binary(max_size=200))
+def test_any_bytes(data: bytes) -> None:
+    """Bytes are a record, or a RecordError of one line."""
+    problem = ""
+    try:
+        decode(data)
+    except RecordError as error:
+        problem = str(error)
+    assert len(problem.splitlines()) <= 1
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param([], id="a-list"),
+        pytest.param(None, id="null"),
+        pytest.param({}, id="empty"),
+        pytest.param(document(born=""), id="no-birth"),
+        pytest.param(document(born="a" * 301), id="long-birth"),
+        pytest.param(document(born=7), id="birth-of-another-type"),
+        pytest.param(document(version="1"), id="version-of-another-type"),
+        pytest.param(document(writes=-1), id="negative-writes"),
+        pytest.param(document(writes=MAX_COUNT + 1), id="large-writes"),
+        pytest.param(document(members=[]), id="members-of-another-type"),
+        pytest.param(document(members={"a": 1}), id="member-of-another-type"),
+        pytest.param(document(members={"": MEMBER}), id="empty-key"),
+        pytest.param(document(members={"a" * 263: MEMBER}), id="long-key"),
+        pytest.param(
+            document(members={f"a{each}": MEMBER for each in range(MAX_MEMBERS + 1)}),
+            id="too-many-members",
+        ),
+        pytest.param(with_member(beat=-1), id="negative-beat"),
+        pytest.param(with_member(beat=MAX_COUNT + 1), id="large-beat"),
+        pytest.param(with_member(beat=1.5), id="part-of-a-beat"),
+        pytest.param(with_member(beat=True), id="boolean-beat"),
+        pytest.param(with_member(beat=None), id="null-beat"),
+        pytest.param(with_member(leaseMs=0), id="no-lease"),
+        pytest.param(with_member(leaseMs=MAX_LEASE_MS + 1), id="long-lease"),
+        pytest.param(with_member(limit=MAX_SEATS + 1), id="large-limit"),
+        pytest.param(with_member(claim=-1), id="negative-claim"),
+        pytest.param(with_member(claim="7"), id="claim-of-another-type"),
+        pytest.param(with_member(configuration="a" * 65), id="long-digest"),
+        pytest.param(with_member(demand={"a": -1}), id="negative-demand"),
+        pytest.param(with_member(demand={"a": 10**400}), id="huge-demand"),
+        pytest.param(with_member(demand={"": 1}), id="level-without-name"),
+        pytest.param(
+            with_member(demand={f"a{each}": 1 for each in range(MAX_LEVELS + 1)}),
+            id="too-many-levels",
+        ),
+        pytest.param(with_member(hungry={"a": MAX_COUNT + 1}), id="large-hungry"),
+        pytest.param(with_member(hungry=[1]), id="hungry-of-another-type"),
+    ],
+)
+def test_wrong(found: object) -> None:
+    """What has other types or bounds is refused as a whole."""
+    with pytest.raises(RecordError, match=r"^it has no record of a fleet: [^\n]*$"):
+        decode(json.dumps(found).encode())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\xff\xfe", id="no-text"),
+        pytest.param(b'{"version":1,"born":"\xff","writes":1,"members":{}}', id="half-a-character"),
+        pytest.param(encode(EMPTY)[:-1], id="cut"),
+        pytest.param(encode(EMPTY) + b"}", id="trailing"),
+        pytest.param(b'{"x":' * 100_000 + b"1" + b"}" * 100_000, id="deep-object"),
+        pytest.param(b'{"x":' + b"[" * 200_000 + b"]" * 200_000 + b"}", id="deep-list"),
+        pytest.param(b'{"version":NaN,"born":"a","writes":1,"members":{}}', id="not-a-number"),
+    ],
+)
+def test_hostile_bytes(data: bytes) -> None:
+    """Bytes that somebody else wrote are refused, however they are made."""
+    with pytest.raises(RecordError):
+        decode(data)
+
+
+def test_too_long() -> None:
+    """Length is looked at before anything else."""
+    with pytest.raises(RecordError, match=f"it has {MAX_RECORD_BYTES + 1} bytes"):
+        decode(b" " * (MAX_RECORD_BYTES + 1))
+
+
+def test_another_version() -> None:
+    """Records of other versions are refused with what to do; so members of two take no part."""
+    with pytest.raises(RecordError, match="it has version 2, and this program writes 1; have all"):
+        decode(json.dumps(document(version=2)).encode())
+
+
+def test_unknown_fields() -> None:
+    """Fields that nobody knows yet are no reason to refuse a record of this version."""
+    assert decode(json.dumps(document()).encode()) == decode(
+        json.dumps(with_member(later=[1]) | {"later": {}}).encode()
+    )
+
+
+def test_zeros_are_left_out() -> None:
+    """An idle member takes little room."""
+    data = msgspec.json.encode(Member(beat=1, lease_ms=2, limit=3))
+
+    assert b'{"beat":1,"leaseMs":2,"limit":3}' == data
+
+
+def test_keys() -> None:
+    """A key has the name, whatever is in it, and the epoch."""
+    assert "a#0000002a" == member_key("a", 42)
+    assert "a" == member_name("a#0000002a")
+    assert "a#b" == member_name(member_key("a#b", 7))
+    assert "a" == member_name("a")
+
+
+@given(record=RECORDS, name=NAMES)
+def test_without(record: Record, name: str) -> None:
+    """All members of a name leave, the others stay."""
+    left = without(record, name)
+
+    assert not any(name == member_name(key) for key in left.members)
+    assert left.members.items() <= record.members.items()
+    assert all(name == member_name(key) for key in record.members.keys() - left.members.keys())
+    assert (left is record) == (len(left.members) == len(record.members))
+
+
+def test_without_nobody() -> None:
+    """A record without anybody of the name is the same one."""
+    record = Record(version=VERSION, born="a", writes=1, members={})
+
+    assert record is without(record, "a")

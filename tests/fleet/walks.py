@@ -1,0 +1,351 @@
+"""Random histories of a fleet, as long as wanted, and whether it comes to rest after them.
+
+By hand: `python -m tests.fleet.walks EXAMPLES STEPS [FIRST_SEED]`.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING
+
+from apfproxy.fleet.division import divide_among_levels
+from apfproxy.fleet.standing import Standing
+from tests.fleet.world import PromptWorld, World
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.fleet.world import WorldMember
+
+MOST = 6
+"""Members at once."""
+RATES = (1.0, 0.9, 1.1, 1.05)
+OFFSETS_S = (0.0, 1000.0, 3.3)
+AMOUNTS = (0, 0, 1, 3, 12)
+OUTCOMES = ("heard", "heard", "heard", "heard", "unheard", "stray", "lost")
+CHAOS = (
+    *("-", "wait", "join", "die", "leave", "away"),
+    *("cut", "stall", "stray", "limit", "lose", "roll-back"),
+)
+BUSTLE = ("-", "wait", "join", "die", "leave", "away", "stray", "lose", "roll-back")
+ROUNDS_TO_REST = 4
+"""Refreshes of everybody, in any order, until what all want is divided: all say what they want;
+they stop using what they have too much; that is free when its requests have ended; others claim it.
+Twice that, where somebody was hungry on the way: the odd seats of a level go to others then."""
+ROUNDS_TO_A_SEAT = 5
+"""The same until everybody has had a seat, for each time that the seats have to go round."""
+
+Wishes = dict[str, dict[str, int]]
+"""Seats, by member and level."""
+
+
+def wander(world: World, random: Random) -> str:
+    """One step of what may happen to any member at any time; what it was."""
+    if not world.members:
+        world.join(random.choice(RATES), random.choice(OFFSETS_S))
+        return "join"
+    member = random.choice(world.members)
+    step = random.choices(
+        ("refresh", "ask", "plan", "swap", "want", "start", "end"), (30, 10, 12, 14, 8, 6, 6)
+    )[0]
+    if step == "refresh":
+        world.refresh(member)
+    elif step == "ask":
+        world.ask(member)
+    elif step == "plan":
+        world.plan(member)
+    elif step == "swap":
+        # A newcomer that fails is alone, and the others do not know of it yet.
+        is_new = member.ledger.standing is Standing.JOINING
+        world.swap(member, "heard" if is_new else random.choice(OUTCOMES))
+    elif step == "want":
+        member.waiting[random.choice(list(member.waiting))] = random.choice(AMOUNTS)
+    elif step == "start":
+        member.start()
+    else:
+        level = random.choice(list(member.running))
+        member.running[level] = random.randint(0, member.running[level])
+    return step
+
+
+def chaos(world: World, random: Random) -> str:
+    """One step of all that may go wrong."""
+    member = random.choice(world.members) if world.members else None
+    step = random.choices(
+        CHAOS,
+        (82, 8, 1, 0.5, 0.5, 1, 1, 1, 1, 1, 0.3, 0.3),
+    )[0]
+    if step == "-" or member is None:
+        return wander(world, random)
+    if step == "wait":
+        world.wait(random.choice((0.01, 0.2, 0.5, 0.5, 1.0, 1.0, 3.0, 9.0)))
+    elif step == "join":
+        if len(world.members) < MOST:
+            world.join(random.choice(RATES), random.choice(OFFSETS_S))
+    elif step == "die":
+        world.die(member)
+    elif step == "leave":
+        world.leave(member)
+    elif step == "away":
+        world.is_away = not world.is_away
+    elif step == "cut":
+        member.is_cut = not member.is_cut
+    elif step == "stall":
+        member.is_stalled = not member.is_stalled
+    elif step == "stray" and world.strays:
+        world.arrive(random.choice(world.strays))
+    elif step == "limit":
+        member.limit = random.choice((world.limit, max(1, world.limit // 2)))
+    elif step == "lose":
+        world.lose()
+    elif step == "roll-back":
+        world.roll_back(random.randint(1, 6))
+    return step
+
+
+def bustle(world: PromptWorld, random: Random, *, loses: bool, moves: bool) -> str:
+    """One step where no member is kept from the store longer than the others.
+
+    Args:
+        world: What is changed.
+        random: What happens.
+        loses: Whether the store may lose what was written.
+        moves: Whether members may come and go.
+    """
+    step = random.choices(
+        BUSTLE,
+        (80, 8, moves, 0.5 * moves, 0.5 * moves, 3, 0.5, 0.5 * loses, 0.5 * loses),
+    )[0]
+    if step == "-" or not world.members:
+        return wander(world, random)
+    member = random.choice(world.members)
+    if step == "wait":
+        world.wait(random.choice((0.01, 0.2, 0.5, 1.0, 3.0, 9.0)))
+    elif step == "join":
+        # A newcomer without a store has its safe share while the others still have their claims.
+        if len(world.members) < MOST and not world.is_away:
+            world.refresh(world.join(random.choice(RATES), random.choice(OFFSETS_S)))
+    elif step == "die":
+        world.die(member)
+    elif step == "leave" and not world.is_away:
+        world.leave(member)
+    elif step == "away":
+        world.turn()
+    elif step == "stray" and world.strays:
+        world.arrive(random.choice(world.strays))
+    elif step == "lose":
+        world.lose()
+    elif step == "roll-back":
+        world.roll_back(random.randint(1, 6))
+    return step
+
+
+# Coming to rest
+
+
+def calm(world: World, random: Random) -> None:
+    """All is well from now on, and for long enough that nobody remembers the past."""
+    world.is_away = False
+    world.strays.clear()
+    for each in world.members:
+        each.is_stalled = each.is_cut = False
+        each.answer = each.swap = None
+        each.limit = world.limit
+        each.waiting = dict.fromkeys(each.levels, 0)
+        each.running = dict.fromkeys(each.levels, 0)
+    for _ in range(24):
+        go_round(world, random, {})
+
+
+def go_round(world: World, random: Random, wishes: Wishes) -> None:
+    """Everybody refreshes once; requests are shorter than that, and there are more of them."""
+    world.wait(0.4)
+    members = list(world.members)
+    random.shuffle(members)
+    for each in members:
+        world.refresh(each)
+        world.check()
+        fill(each, wishes)
+
+
+def fill(member: WorldMember, wishes: Wishes) -> None:
+    """Requests that ended are followed by others, as many as there are seats for."""
+    seats = member.allotted()
+    for name, amount in wishes.get(member.key, {}).items():
+        member.running[name] = min(amount, seats.get(name, 0))
+        member.waiting[name] = amount - member.running[name]
+
+
+def wishes_of(world: World, random: Random) -> Wishes:
+    """Any."""
+    names = [name for name, rules in world.levels.items() if not rules.is_exempt]
+    return {
+        each.key: {name: random.choice((0, 0, 1, 2, 5, 20)) for name in names}
+        for each in world.members
+    }
+
+
+def unfairness(world: World, wishes: Wishes) -> str:
+    """How what members have differs from max-min on their wishes; "" if it does not.
+
+    Where a level has fewer seats than members that want some, they go round, and nothing is said.
+    """
+    for name, (seats, wanted) in divided(world, wishes).items():
+        has = {each.key: each.allotted()[name] for each in world.members}
+        short = [has[key] for key in has if has[key] < wanted[key]]
+        if sum(has.values()) != seats:
+            return f"{name} has {has}, of {seats}"
+        if sum(wanted.values()) <= seats and short:
+            return f"{name} has {has}, though all could have {wanted}"
+        if short and max(min(has[key], wanted[key]) for key in has) - min(short) > 1:
+            return f"{name} has {has} for {wanted}"
+    return ""
+
+
+def goes_round(world: World, wishes: Wishes) -> bool:
+    """Whether a level has fewer seats than there are members that want some."""
+    return any(
+        seats < sum(amount > 0 for amount in wanted.values())
+        for seats, wanted in divided(world, wishes).values()
+    )
+
+
+def divided(world: World, wishes: Wishes) -> Mapping[str, tuple[int, dict[str, int]]]:
+    """Seats of each limited level, and what members want of it."""
+    wanted: dict[str, dict[str, int]] = {
+        name: {key: amounts[name] for key, amounts in wishes.items()}
+        for name, rules in world.levels.items()
+        if not rules.is_exempt
+    }
+    demand = {name: sum(amounts.values()) for name, amounts in wanted.items()}
+    levels = divide_among_levels(world.limit, world.levels, demand, {})
+    return {name: (levels[name].seats, amounts) for name, amounts in wanted.items()}
+
+
+def rounds_to_rest(world: World, random: Random, wishes: Wishes) -> tuple[int, bool]:
+    """How often everybody refreshes until what all want is divided; whether anybody was hungry."""
+    was_hungry = False
+    for each in world.members:
+        fill(each, wishes)
+    for count in range(2 * ROUNDS_TO_REST + 1):
+        if not unfairness(world, wishes):
+            return count, was_hungry
+        go_round(world, random, wishes)
+        assert world.record is not None
+        was_hungry = was_hungry or any(each.hungry for each in world.record.members.values())
+    return 2 * ROUNDS_TO_REST + 1, was_hungry
+
+
+def longest_hunger(world: World, random: Random, wishes: Wishes, rounds: int) -> int:
+    """The most rounds in which a level of a member wants seats and has none."""
+    last = {
+        (key, name): 0 for key, wanted in wishes.items() for name, seats in wanted.items() if seats
+    }
+    longest = 0
+    for count in range(1, rounds + 1):
+        go_round(world, random, wishes)
+        for each in world.members:
+            for name, seats in each.allotted().items():
+                if seats and (each.key, name) in last:
+                    last[each.key, name] = count
+        longest = max([longest, *(count - before for before in last.values())])
+    return longest
+
+
+def turns(world: World, wishes: Wishes) -> int:
+    """How often the seats have to go round until each level of each member has had one."""
+    wanting = sum(seats > 0 for wanted in wishes.values() for seats in wanted.values())
+    by_level = [
+        math.ceil(sum(amount > 0 for amount in wanted.values()) / max(1, seats))
+        for seats, wanted in divided(world, wishes).values()
+    ]
+    return max(1, math.ceil(wanting / world.limit), *by_level)
+
+
+# Whole walks
+
+
+def any_world(random: Random) -> World:
+    """One of any size."""
+    return World(
+        random.choice((1, 2, 3, 5, 10, 17)),
+        random.choice((1, 1, 2, 3)),
+        random.choice((None, None, 3, 6)),
+    )
+
+
+def wild_walk(seed: int, steps: int) -> Counter[str]:
+    """Check what is true in any case; how often what happened."""
+    random = Random(seed)  # noqa: S311  no secret
+    world = any_world(random)
+    seen: Counter[str] = Counter()
+    for _ in range(steps):
+        seen[chaos(world, random)] += 1
+        world.check()
+    return seen
+
+
+def prompt_walk(seed: int, steps: int) -> Counter[str]:
+    """Check that the limit is kept, by a fleet that is told its size or keeps it."""
+    random = Random(seed)  # noqa: S311  no secret
+    is_fixed = bool(seed % 2)
+    world = PromptWorld(
+        random.choice((6, 7, 10, 17)), random.choice((1, 1, 2, 3)), random, None if is_fixed else 6
+    )
+    for _ in range(random.randint(2, MOST)):
+        world.join(random.choice(RATES), random.choice(OFFSETS_S))
+    world.wait(12.0)
+    seen: Counter[str] = Counter()
+    loses = seed % 3 == 0
+    for _ in range(steps):
+        seen[bustle(world, random, loses=loses, moves=not is_fixed)] += 1
+        world.check()
+    return seen
+
+
+def resting_walk(seed: int, steps: int) -> Counter[str]:
+    """Check that the fleet comes to rest after anything, and that nobody starves."""
+    random = Random(seed)  # noqa: S311  no secret
+    world = any_world(random)
+    for _ in range(steps):
+        chaos(world, random)
+    while len(world.members) < 2:
+        world.join()
+    calm(world, random)
+    seen: Counter[str] = Counter()
+    for _ in range(4):
+        wishes = wishes_of(world, random)
+        if not goes_round(world, wishes):
+            rounds, was_hungry = rounds_to_rest(world, random, wishes)
+            assert rounds <= ROUNDS_TO_REST * (1 + was_hungry), unfairness(world, wishes)
+            seen[f"rest after {rounds}"] += 1
+        bound = ROUNDS_TO_A_SEAT * turns(world, wishes)
+        longest = longest_hunger(world, random, wishes, 2 * bound)
+        assert longest <= bound, f"{longest} rounds without a seat: {wishes}"
+        seen[f"hungry for {longest} of {bound}"] += 1
+    return seen
+
+
+def main() -> None:
+    """Walk, and say how far."""
+    examples, steps, first = [*map(int, sys.argv[1:]), 0][:3]
+    for walk in (wild_walk, prompt_walk, resting_walk):
+        begun_s = time.monotonic()
+        seen: Counter[str] = Counter()
+        for seed in range(first, first + examples):
+            try:
+                seen += walk(seed, steps)
+            except AssertionError as error:
+                error.add_note(f"{walk.__name__}, seed {seed}")
+                raise
+        took_s = time.monotonic() - begun_s
+        print(f"{walk.__name__}: {examples} of {steps} steps in {took_s:.0f} s")  # noqa: T201
+        print("  " + ", ".join(f"{what}: {seen[what]}" for what in sorted(seen)))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

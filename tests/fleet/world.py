@@ -1,0 +1,384 @@
+"""A fleet in one process: members, each with a clock of its own, and a store that may do anything.
+
+A refresh is taken apart: the member asks, the store answers, the member plans, the store swaps, and
+the member hears of it.  Whatever may come between can: other members, time, and failures.  Strays
+are swaps whose members have given up on them, and which the store may do all the same.
+
+What is true of the whole at any time, whatever happened, is in `World.check`:
+
+1. A write leaves the sum of the claims in the record at the limit at most, or where it was.
+2. Who holds uses no more than its entry has, but where the store lost what was written.
+3. Who does not, has no more beyond its entry than its safe share.
+
+So all together use no more than the limit, and a safe share for each member that the others have
+given up, or that came while the store was away; and what the store has lost, until its holder looks
+again.  Where no member is kept from the store longer than the others (`PromptWorld`), there is none
+of these, and they use no more than the limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.fleet.division import LevelRules
+from apfproxy.fleet.ledger import Ledger, Report
+from apfproxy.fleet.record import Member, Record, decode, encode
+from apfproxy.fleet.standing import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+    from apfproxy.fleet.ledger import Plan
+
+LEASE_S = 4.0
+PERIOD_S = 1.0
+PIECE_S = 0.2
+LEVELS = {
+    1: {"a": LevelRules(1, 0, None, is_exempt=False)},
+    2: {
+        "a": LevelRules(1, 50, None, is_exempt=False),
+        "b": LevelRules(2, 50, None, is_exempt=False),
+    },
+    3: {
+        "a": LevelRules(1, 100, None, is_exempt=False),
+        "b": LevelRules(2, 0, 50, is_exempt=False),
+        "exempt": LevelRules(1, 50, None, is_exempt=True),
+    },
+}
+
+
+@dataclass
+class Swap:
+    """A swap on its way."""
+
+    member: WorldMember
+    plan: Plan
+    version: int
+
+
+class WorldMember:
+    """One process.
+
+    Attributes:
+        key: Of its ledger.
+        rate: Of its clock, of real time.
+        now_s: What its clock says.
+        limit: By its settings.
+        waiting: Requests of one seat that wait, by level.
+        running: Those that have a seat.
+        is_stalled: Whether it does nothing.
+        is_cut: Whether it cannot reach the store.
+        answer: What the store said to its question, and the version of that.
+        swap: What it waits for.
+        is_trusted: Whether the store has all that it said since this member last wrote.
+        asked_s: When it looked last.
+        has_failed: Whether anything failed since it last wrote.
+    """
+
+    def __init__(
+        self, key: str, limit: int, levels: Mapping[str, LevelRules], replicas: int | None
+    ) -> None:
+        self.key = key
+        self.ledger = Ledger(key, limit, lease_s=LEASE_S, replicas=replicas)
+        self.levels = levels
+        self.limit = limit
+        self.rate = 1.0
+        self.now_s = 0.0
+        self.waiting = dict.fromkeys(levels, 0)
+        self.running = dict.fromkeys(levels, 0)
+        self.is_stalled = False
+        self.is_cut = False
+        self.answer: tuple[bytes | None, int] | None = None
+        self.swap: Swap | None = None
+        self.is_trusted = True
+        self.asked_s = 0.0
+        self.has_failed = False
+
+    def report(self) -> Report:
+        """What it knows of itself."""
+        limited = [name for name, rules in self.levels.items() if not rules.is_exempt]
+        return Report(
+            limit=self.limit,
+            levels=self.levels,
+            demand={name: self.running[name] + self.waiting[name] for name in limited},
+            used=sum(self.running[name] for name in limited),
+            busy=[name for name in limited if self.running[name]],
+        )
+
+    def fail(self) -> None:
+        """The store does not answer it."""
+        self.ledger.failed(self.limit, self.now_s)
+        self.has_failed = True
+
+    def in_force(self) -> int:
+        """Seats that it may use now: none new while it does nothing."""
+        if self.is_stalled:
+            return 0
+        self.ledger.advance(self.now_s)
+        return self.ledger.in_force()
+
+    def allotted(self) -> dict[str, int]:
+        """The seats of each limited level."""
+        found = self.ledger.allotment(self.report())
+        return {
+            name: each.nominal for name, each in found.items() if not self.levels[name].is_exempt
+        }
+
+    def start(self) -> None:
+        """Have requests take what seats there are."""
+        if self.is_stalled:
+            return
+        self.ledger.advance(self.now_s)
+        for name, seats in self.allotted().items():
+            begun = max(0, min(self.waiting[name], seats - self.running[name]))
+            self.waiting[name] -= begun
+            self.running[name] += begun
+
+
+class World:
+    """All members and their store.
+
+    Attributes:
+        limit: Seats of the server.
+        members: Those that live.
+        data: What the store has.
+        version: Of that.
+        older: What the store had before.
+        is_away: Whether nobody reaches it.
+        strays: Swaps that may be done yet.
+    """
+
+    def __init__(self, limit: int, levels: int = 1, replicas: int | None = None) -> None:
+        self.limit = limit
+        self.levels = LEVELS[levels]
+        self.replicas = replicas
+        self.members: list[WorldMember] = []
+        self.data: bytes | None = None
+        self.version = 0
+        self.older: list[bytes | None] = []
+        self.is_away = False
+        self.strays: list[Swap] = []
+        self._joined = 0
+        self._record: Record | None = None
+
+    def __repr__(self) -> str:
+        return f"<World: {len(self.members)} members, {self.data!r}>"
+
+    @property
+    def record(self) -> Record | None:
+        """What the store has."""
+        return self._record
+
+    def _put(self, data: bytes | None) -> None:
+        self.older = [*self.older[-20:], self.data]
+        self.data = data
+        self._record = None if data is None else decode(data)
+        self.version += 1
+
+    # What members do
+
+    def join(self, rate: float = 1.0, offset_s: float = 0.0) -> WorldMember:
+        """Start another one."""
+        self._joined += 1
+        member = WorldMember(f"m{self._joined}#1", self.limit, self.levels, self.replicas)
+        member.rate, member.now_s = rate, offset_s
+        self.members.append(member)
+        return member
+
+    def die(self, member: WorldMember) -> None:
+        """End it without a word; what it has sent may arrive."""
+        self.members.remove(member)
+        if member.swap is not None:
+            self.strays.append(member.swap)
+
+    def leave(self, member: WorldMember) -> None:
+        """End it with its entry, if the store answers."""
+        self.members.remove(member)
+        if self._record is not None and not self.is_away and not member.is_cut:
+            self._put(encode(leaving(self._record, member.key)))
+
+    def ask(self, member: WorldMember) -> None:
+        """It reads; the answer is what the store has now."""
+        if member.is_stalled or member.swap is not None or member.answer is not None:
+            return
+        member.asked_s = member.now_s
+        if self.is_away or member.is_cut:
+            member.fail()
+        else:
+            member.answer = self.data, self.version
+
+    def plan(self, member: WorldMember) -> None:
+        """It has the answer, and sends its swap."""
+        if member.is_stalled or member.answer is None:
+            return
+        data, version = member.answer
+        member.answer = None
+        record = None if data is None else decode(data)
+        before = member.in_force()
+        plan = member.ledger.plan(record, member.report(), member.now_s)
+        after = member.in_force()
+        assert after <= max(before, member.ledger.claim), "seats are given before they are written"
+        member.swap = Swap(member, plan, version)
+
+    def apply(self, swap: Swap) -> bool:
+        """The store does a swap, or refuses to."""
+        if swap.version != self.version:
+            return False
+        before = 0 if self._record is None else claims(self._record)
+        self._put(encode(swap.plan.record))
+        for each in self.members:
+            each.is_trusted = each.is_trusted or each is swap.member
+        assert self._record is not None
+        assert claims(self._record) <= max(before, swap.member.ledger.limit), "claims exceed"
+        return True
+
+    def swap(self, member: WorldMember, outcome: str = "heard") -> None:
+        """Its swap arrives.
+
+        Args:
+            member: Whose.
+            outcome: `heard`; `unheard`, it gives up, but the store does it; `stray`, it gives up,
+                and the store may do it later; or `lost`.
+        """
+        swap = member.swap
+        if member.is_stalled or swap is None:
+            return
+        member.swap = None
+        if self.is_away or member.is_cut:
+            outcome = "lost"
+        is_done = outcome in {"heard", "unheard"} and self.apply(swap)
+        if outcome == "stray":
+            self.strays = [*self.strays[-5:], swap]
+        if outcome != "heard":
+            member.fail()
+        elif is_done:
+            member.ledger.written(swap.plan)
+            member.has_failed = False
+
+    def refresh(self, member: WorldMember) -> None:
+        """All of it at once; what it had begun is given up."""
+        member.answer = member.swap = None
+        self.ask(member)
+        self.plan(member)
+        self.swap(member)
+
+    # What else happens
+
+    def arrive(self, swap: Swap) -> None:
+        """A stray does."""
+        self.strays.remove(swap)
+        if not self.is_away:
+            self.apply(swap)
+
+    def lose(self) -> None:
+        """The store has no record any more."""
+        self._distrust()
+        self._put(None)
+
+    def roll_back(self, steps: int) -> None:
+        """The store has an older record."""
+        if self.older:
+            self._distrust()
+            self._put(self.older[-min(steps, len(self.older))])
+
+    def _distrust(self) -> None:
+        for each in self.members:
+            each.is_trusted = False
+
+    def wait(self, duration_s: float) -> None:
+        """Time passes."""
+        for each in self.members:
+            each.now_s += duration_s * each.rate
+
+    # What is true
+
+    def entry(self, member: WorldMember) -> Member | None:
+        """Of a member, in the store."""
+        return None if self._record is None else self._record.members.get(member.key)
+
+    def in_force(self) -> int:
+        """Seats that all may use."""
+        return sum(each.in_force() for each in self.members)
+
+    def overshoot(self) -> int:
+        """What members may use without having it in the record.
+
+        Nobody who holds has any, but where the store lost what it wrote.
+        """
+        found = 0
+        for each in self.members:
+            entry = self.entry(each)
+            excess = each.in_force() - (0 if entry is None else entry.claim)
+            if excess > 0:
+                found += excess
+                if each.ledger.standing is Standing.HOLDING:
+                    assert not each.is_trusted, f"{each.key} holds what others may have"
+                else:
+                    assert excess <= each.ledger.safe_share(), f"{each.key} has more than its share"
+        return found
+
+    def check(self) -> None:
+        """Whatever happened."""
+        total = 0 if self._record is None else claims(self._record)
+        overshoot = self.overshoot()
+        assert self.in_force() <= total + overshoot
+        for each in self.members:
+            assert sum(each.allotted().values()) <= each.ledger.in_force()
+            entry = self.entry(each)
+            if entry is not None and each.ledger.standing is Standing.JOINING:
+                assert 0 == each.ledger.in_force()
+
+
+def claims(record: Record) -> int:
+    """In sum."""
+    return sum(each.claim for each in record.members.values())
+
+
+def leaving(record: Record, key: str) -> Record:
+    """The record without a member."""
+    members = {name: each for name, each in record.members.items() if name != key}
+    return Record(version=record.version, born=record.born, writes=record.writes, members=members)
+
+
+class PromptWorld(World):
+    """A world in which all members refresh once a period, whenever the store can be reached.
+
+    The store may be away for any time, and each answer may be lost; but once it is back it stays
+    until everybody has written, and it does not go while somebody has just failed.
+    """
+
+    def __init__(self, limit: int, levels: int, random: Random, replicas: int | None) -> None:
+        super().__init__(limit, levels, replicas)
+        self._random = random
+        self._behind: set[str] = set()
+
+    def wait(self, duration_s: float) -> None:
+        """Time passes, and members refresh."""
+        while duration_s > 0:
+            piece_s = min(PIECE_S, duration_s)
+            duration_s -= piece_s
+            super().wait(piece_s)
+            due_s = PERIOD_S * self._random.uniform(0.85, 1)
+            due = [each for each in self.members if each.now_s - each.asked_s >= due_s]
+            self._random.shuffle(due)
+            for each in due:
+                self.refresh(each)
+            self.check()
+
+    def turn(self) -> None:
+        """The store goes away, or comes back."""
+        if self.is_away:
+            self.is_away = False
+            self._behind = {each.key for each in self.members}
+        elif not self._behind and not any(each.has_failed for each in self.members):
+            self.is_away = True
+
+    def check(self) -> None:
+        """The limit is kept, but for what the store has lost."""
+        super().check()
+        if not self.is_away:
+            self._behind &= {each.key for each in self.members if each.has_failed}
+        if all(each.is_trusted for each in self.members):
+            assert self.in_force() <= self.limit, "more than the limit is in force"

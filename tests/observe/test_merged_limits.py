@@ -1,0 +1,63 @@
+"""The limits of several workers as those of one server."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels
+from apfproxy.observe.merged_limits import merged_limits, total
+from tests.observe.scene import Scene
+from tests.observe.several_workers import OBJECTS, SEATS
+
+
+@pytest.fixture
+def summary() -> LevelsSummary:
+    """Of one worker."""
+    scene = Scene(OBJECTS, SEATS)
+    scene.ticket("ann")
+    return summarize_levels(scene.controller)
+
+
+def test_sums(summary: LevelsSummary) -> None:
+    """Seats add up, shares do not; what is not limited stays so."""
+    merged = merged_limits([summary, summary], None)
+
+    for one, both in zip(summary.levels, merged.levels, strict=True):
+        assert (one.name, one.shares) == (both.name, both.shares)
+        assert (2 * one.nominal, 2 * one.current) == (both.nominal, both.current)
+        assert (one.maximum is None) == (both.maximum is None)
+    assert merged.sums.seats_in_use == 2
+    assert merged.server_concurrency_limit == 2 * SEATS
+
+
+def test_shared_limit(summary: LevelsSummary) -> None:
+    """Where they share a limit, it is that, and levels have the bounds of one server with it."""
+    whole = summarize_levels(Scene(OBJECTS, 2 * SEATS).controller)
+    merged = merged_limits([summary, summary], 2 * SEATS)
+
+    assert merged.server_concurrency_limit == 2 * SEATS
+    for one, both in zip(whole.levels, merged.levels, strict=True):
+        for name in ("nominal", "lendable", "borrowing", "minimum", "maximum"):
+            assert getattr(one, name) == getattr(both, name), (one.name, name)
+    assert merged.sums.seats_in_use == 2
+
+
+def test_level_that_only_one_has(summary: LevelsSummary) -> None:
+    """A level that one worker does not have yet, or any more, is there all the same."""
+    less = msgspec.structs.replace(summary, levels=summary.levels[1:])
+
+    assert len(merged_limits([less, summary], None).levels) == len(summary.levels)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "expected"),
+    [
+        pytest.param([1, 2], 3, id="sum"),
+        pytest.param([1, None], None, id="without-a-limit"),
+        pytest.param([], 0, id="nothing"),
+    ],
+)
+def test_total(amounts: list[int | None], expected: int | None) -> None:
+    """One without a limit has none with the others."""
+    assert total(amounts) == expected

@@ -1,0 +1,107 @@
+"""What other members say is urgent, by Redis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.stores import redis_listener
+from tests.end_to_end.scene import until
+from tests.stores.agreement import Told
+from tests.stores.redis_servers import RedisServer, redis_server, until_so
+from tests.stores.test_redis_store import NOTHING, store_at, stores_at
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from redis.asyncio import Redis
+
+    from apfproxy.stores.redis_store import RedisStore
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    """A server without a password."""
+    async with redis_server(tmp_path) as server:
+        yield server
+
+
+async def subscribed(client: Redis, store: RedisStore, count: int) -> None:
+    """Wait until so many listen to the channel of a store."""
+
+    async def is_so() -> bool:
+        return [(store.channel.encode(), count)] == await client.pubsub_numsub(store.channel)
+
+    await until_so(is_so)
+
+
+async def test_urgent_after_a_restart(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A listener connects again, and looks at once, as it may have missed something."""
+    async with stores_at(server.url, 1) as (store,):
+        told = Told(store)
+        async with server.client() as client:
+            await subscribed(client, store, 1)
+        server.kill()
+        await until(lambda: "urgent changes of other members are seen only" in caplog.text)
+        await server.start()
+        await told.reaches(1)
+
+
+async def test_urgent(server: RedisServer) -> None:
+    """The other members are told, the writer is not."""
+    async with stores_at(server.url, 3) as (one, other, third), server.client() as client:
+        told = [Told(one), Told(other)]
+        await subscribed(client, one, 2)
+        first = await one.swap(b"1", NOTHING, is_urgent=True)
+        second = await one.swap(b"2", first.stored)
+        # Messages come in order, so when this one has come there was no other.
+        await third.swap(b"3", second.stored, is_urgent=True)
+        await told[0].reaches(1)
+        await told[1].reaches(2)
+
+        assert [1, 2] == [each.count for each in told]
+
+
+async def test_silence(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nobody says anything the server is asked whether it is there, and listening goes on."""
+    monkeypatch.setattr(redis_listener, "SILENCE_S", 0.001)
+    async with stores_at(server.url, 2) as (one, other), server.client() as client:
+        told = Told(one)
+        await subscribed(client, one, 1)
+
+        async def is_asked() -> bool:
+            statistics = await client.info("commandstats")
+            return int(statistics.get("cmdstat_ping", {}).get("calls", 0)) >= 5
+
+        await until_so(is_asked)
+        await other.swap(b"1", NOTHING, is_urgent=True)
+        await told.reaches(1)
+
+
+async def test_server_that_hangs(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that does not answer when it is asked is away."""
+    monkeypatch.setattr(redis_listener, "SILENCE_S", 0.001)
+    async with stores_at(server.url, 1) as (store,):
+        Told(store)
+        async with server.client() as client:
+            await subscribed(client, store, 1)
+        with server.paused():
+            await until(lambda: "Redis does not answer; urgent changes" in caplog.text)
+
+
+async def test_close(server: RedisServer) -> None:
+    """Closing ends the subscription, wherever it is."""
+    store = store_at(server.url)
+    Told(store)
+    await store.close()
+    Told(store)
+    async with server.client() as client:
+        await subscribed(client, store, 1)
+        await store.close()
+        await subscribed(client, store, 0)
