@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import http.server
 import os
 import re
@@ -154,6 +155,17 @@ def ask(port: int, target: str, *, head: str = "") -> tuple[int, str]:
             data += piece
     answer_head, _, body = data.partition(b"\r\n\r\n")
     return (int(answer_head.split()[1]) if answer_head else 0), body.decode()
+
+
+def answered(connection: socket.socket) -> int:
+    """Read a whole answer, to a GET that was sent: its status, 0 if the connection ends before."""
+    response = http.client.HTTPResponse(connection)
+    try:
+        response.begin()
+        response.read()
+    except (ConnectionError, http.client.IncompleteRead):
+        return 0
+    return response.status
 
 
 @contextlib.contextmanager

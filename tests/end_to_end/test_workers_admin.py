@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from apfproxy.cli.commands import cli
 from loadtest.browser import Tab, chromium
 from tests.end_to_end.programs import installed
-from tests.end_to_end.served import Served, ask, command, connections, origin
+from tests.end_to_end.served import Served, answered, ask, command, connections, origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ def workers() -> Iterator[tuple[Served, int, int]]:
         port, admin = int(found[1]), int(found[2])
         with connections(port, REQUESTS, REQUEST) as clients:
             for each in clients:
-                assert each.recv(65536).startswith(b"HTTP/1.1 200 ")
+                assert answered(each) == 200
         yield served, port, admin
 
 
