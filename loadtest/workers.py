@@ -1,15 +1,17 @@
 """What several workers cost and bring, and what clients notice as others take their places.
 
-1. Costs: wrk keeps 64 connections busy through a proxy of one process, and of several workers.
-   Counted is the CPU of the workers, of their parent, of wrk and of the server, so that it can be
+1. Costs: wrk keeps 64 connections a process busy, through a proxy of one process, of several
+   workers, and through as many proxies that share nothing, which are what the machine allows.
+   Counted is the CPU of the proxies, of their parent, of wrk and of the server, so that it can be
    seen what the processors were busy with.  Where there are only two, the load and the server need
-   their part, and requests a second say little; CPU a request is the figure.
+   their part, and requests a second say little; CPU a request is the figure.  The rounds alternate
+   between these; figures are the medians.
 2. What the parent and the workers cost while nobody asks.
 3. Replacement: clients ask at a rate, a tenth of them on new connections, while SIGUSR2 replaces
    the workers again and again, and while one of them is killed.  Counted is every request without
    its answer; where a worker is killed these are those that it had.
 
-    python -m loadtest.workers --workers 1,2
+    python -m loadtest.workers --workers 1,2 --rounds 5
     python -m loadtest.workers --rate 5000 --requests 100000 --replacements 5
 
 The exit status is 2 if a request failed that no killed worker had.
@@ -18,9 +20,11 @@ The exit status is 2 if a request failed that no killed worker had.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -89,39 +93,55 @@ def start(site: Site, origin: Process, workers: int) -> Process:
     return proxy
 
 
-def wrk(port: int, seconds: int, directory: Path) -> tuple[int, float, float]:
-    """Drive a port: requests, seconds, and CPU seconds of wrk itself."""
+def wrk(ports: Sequence[int], seconds: int, directory: Path) -> tuple[int, float, float]:
+    """Drive ports, each with a process of wrk: requests, seconds, and CPU seconds of wrk itself."""
     script = directory / "same.lua"
     script.write_text(script_text("same", Variety()))
     before = os.times()
-    done = subprocess.run(
-        [
-            *(installed("wrk"), "--threads=1", f"--connections={CONNECTIONS}"),
-            *(f"--duration={seconds}s", f"--script={script}"),
-            f"http://127.0.0.1:{port}{TARGET}",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    driving = [
+        subprocess.Popen(
+            [
+                *(installed("wrk"), "--threads=1", f"--connections={CONNECTIONS}"),
+                *(f"--duration={seconds}s", f"--script={script}"),
+                f"http://127.0.0.1:{port}{TARGET}",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for port in ports
+    ]
+    said = [each.communicate()[0] for each in driving]
     after = os.times()
-    found = REPORT.search(done.stdout)
-    if found is None or '"bad_statuses":0,"socket_errors":0' not in done.stdout:
-        raise LoadTestError(f"wrk: {done.stdout.strip().splitlines()[-1:]}")
+    found = [REPORT.search(each) for each in said]
+    for each, report in zip(said, found, strict=True):
+        if report is None or '"bad_statuses":0,"socket_errors":0' not in each:
+            raise LoadTestError(f"wrk: {each.strip().splitlines()[-1:]}")
+    reports = [each for each in found if each is not None]
     spent_s = (after.children_user + after.children_system) - (
         before.children_user + before.children_system
     )
-    return int(found[1]), int(found[2]) / 1e6, spent_s
+    requests = sum(int(each[1]) for each in reports)
+    return requests, max(int(each[2]) for each in reports) / 1e6, spent_s
 
 
-def cost(site: Site, origin: Process, workers: int, seconds: int) -> dict[str, Any]:
-    """What so many workers cost, busy and idle."""
-    with start(site, origin, workers) as proxy:
-        serving = children_of(proxy.pid) or [proxy.pid]
-        parent = [proxy.pid] if workers > 1 else []
-        wrk(proxy.port, 1, site.directory)  # pools and caches fill
+def cost(
+    site: Site, origin: Process, count: int, seconds: int, *, is_apart: bool
+) -> dict[str, float]:
+    """What so many processes cost, busy and idle: workers, or proxies that share nothing."""
+    with contextlib.ExitStack() as stack:
+        proxies = [
+            stack.enter_context(start(site, origin, 1 if is_apart else count))
+            for _ in range(count if is_apart else 1)
+        ]
+        has_parent = count > 1 and not is_apart
+        serving = children_of(proxies[0].pid) if has_parent else [each.pid for each in proxies]
+        parent = [proxies[0].pid] if has_parent else []
+        ports = [each.port for each in proxies] * (count // len(proxies))
+        wrk(ports, 1, site.directory)  # pools and caches fill
         before = cpu_of(serving), cpu_of(parent), origin.cpu_ns()
-        requests, lasted_s, wrk_s = wrk(proxy.port, seconds, site.directory)
+        former = [cpu_ns(each) for each in serving]
+        requests, lasted_s, wrk_s = wrk(ports, seconds, site.directory)
+        by_worker = [cpu_ns(each) - at for each, at in zip(serving, former, strict=True)]
         spent = [
             each - former
             for each, former in zip(
@@ -131,9 +151,7 @@ def cost(site: Site, origin: Process, workers: int, seconds: int) -> dict[str, A
         idle = cpu_of(serving), cpu_of(parent)
         time.sleep(IDLE_S)
         rest = cpu_of(serving) - idle[0], cpu_of(parent) - idle[1]
-        by_worker = [cpu_ns(each) for each in serving]
     return {
-        "workers": workers,
         "requests_per_s": requests / lasted_s,
         "workers_us_per_request": spent[0] / 1e3 / requests,
         "parent_us_per_request": spent[1] / 1e3 / requests,
@@ -146,10 +164,37 @@ def cost(site: Site, origin: Process, workers: int, seconds: int) -> dict[str, A
     }
 
 
+def costs(
+    site: Site, origin: Process, counts: Sequence[int], seconds: int, rounds: int
+) -> list[dict[str, Any]]:
+    """What each number of processes costs: the medians of some rounds."""
+    kinds = [
+        (count, is_apart)
+        for count in counts
+        for is_apart in ((False, True) if count > 1 else (False,))
+    ]
+    found: dict[tuple[int, bool], list[dict[str, float]]] = {kind: [] for kind in kinds}
+    for _ in range(rounds):
+        for count, is_apart in kinds:
+            found[count, is_apart].append(cost(site, origin, count, seconds, is_apart=is_apart))
+    return [
+        {
+            "workers": count,
+            "apart": is_apart,
+            **{
+                name: statistics.median(each[name] for each in each_round) for name in each_round[0]
+            },
+            "rounds": each_round,
+        }
+        for (count, is_apart), each_round in found.items()
+    ]
+
+
 def print_cost(found: dict[str, Any]) -> None:
     """Print a line of the table."""
+    kind = "apart" if found["apart"] else ""
     print(
-        f"{found['workers']:>7}{found['requests_per_s']:>12.0f}"
+        f"{found['workers']:>7} {kind:5}{found['requests_per_s']:>10.0f}"
         f"{found['workers_us_per_request']:>12.1f}{found['parent_us_per_request']:>11.2f}"
         f"{found['wrk_us_per_request']:>8.1f}{found['origin_us_per_request']:>9.1f}"
         f"{found['busy_processors']:>8.2f}{found['evenness']:>10.2f}"
@@ -245,6 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(__doc__)
     parser.add_argument("--workers", default="1,2", help="how many, several runs; default 1,2")
     parser.add_argument("--seconds", type=count_up_to(600), default=5, help="of wrk; default 5")
+    parser.add_argument("--rounds", type=count_up_to(100), default=3, help="default 3")
     parser.add_argument("--rate", type=count_up_to(50_000), default=5000, help="default 5000")
     parser.add_argument(
         "--requests", type=count_up_to(10**8), default=100_000, help="at least; default 100000"
@@ -258,24 +304,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         site = Site(directory, None, None)
         counts = [int(each) for each in options.workers.split(",")]
         most = max(2, *counts)
-        results: dict[str, Any] = {"processors": len(CPUS), "costs": []}
+        results: dict[str, Any] = {"processors": len(CPUS)}
         print(
-            "workers  requests/s  workers us  parent us  wrk us  server us  busy"
+            "workers       requests/s  workers us  parent us  wrk us  server us  busy"
             "      even  idle ms/s  parent ms/s"
         )
         with start_nginx_origin(site) as origin:
-            for count in counts:
-                results["costs"].append(cost(site, origin, count, options.seconds))
-                print_cost(results["costs"][-1])
-            for what, changes in (
-                ("replaced", {"replacements": options.replacements, "kills": 0}),
-                ("killed", {"replacements": 0, "kills": options.kills}),
+            results["costs"] = costs(site, origin, counts, options.seconds, options.rounds)
+            for each in results["costs"]:
+                print_cost(each)
+            for what, replacements, kills in (
+                ("replaced", options.replacements, 0),
+                ("killed", 0, options.kills),
             ):
-                wanted = {"rate": options.rate, "requests": options.requests, **changes}
+                if not replacements + kills:
+                    continue
+                wanted = {
+                    "rate": options.rate,
+                    "requests": options.requests,
+                    "replacements": replacements,
+                    "kills": kills,
+                }
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                     results[what] = runner.run(replace(site, origin, most, wanted))
                 print_replaced(what, results[what])
-        failed = results["replaced"]["failed"]
+        failed = results["replaced"]["failed"] if options.replacements else 0
         return results, [f"{failed} requests failed"] if failed else []
 
     return measured("workers", run, descriptors=8192, json_file=options.json)
