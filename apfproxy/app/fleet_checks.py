@@ -1,15 +1,17 @@
-"""Whether the settings of a fleet go together."""
+"""Whether the settings of a fleet go together, and what of them is probably meant otherwise."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.api.field_errors import counted
+from apfproxy.fleet.ledger import FEWEST
 from apfproxy.sources.store_address import Kind, store_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from apfproxy.settings import FleetSettings
+    from apfproxy.settings import FleetSettings, Settings
 
 REFRESHES_PER_LEASE = 3
 """At least: a member that misses one of them, or two, has not gone."""
@@ -44,3 +46,57 @@ def fleet_problems(fleet: FleetSettings) -> Iterator[str]:
             yield f"fleet.{key}: is for a store whose URL begins with {kind}, not for {address}"
     if fleet.context is not None and fleet.kubeconfig is None:
         yield "fleet.context: needs fleet.kubeconfig, which has the contexts"
+
+
+def fleet_warnings(settings: Settings, workers: int) -> Iterator[str]:
+    """What may be meant otherwise of how seats are shared, a line for each reason.
+
+    Args:
+        settings: Of the whole proxy.
+        workers: How many it has.
+    """
+    fleet = settings.fleet
+    replicas = fleet.replicas or 1
+    if fleet.replicas is not None and fleet.replicas % workers:
+        yield (
+            f"fleet.replicas: {replicas} is no multiple of {workers} workers; each of them is a"
+            " member, so give the number of proxies times workers"
+        )
+    elif fleet.replicas is not None and replicas < FEWEST:
+        yield (
+            f"fleet.replicas: {replicas} counts as {FEWEST}, since no member knows that it is"
+            " alone: while the store is away it uses half of the seats; a proxy by itself needs no"
+            " fleet.store"
+        )
+    for name, each in apis_of(settings):
+        text = _too_few_seats(each, max(replicas, workers))
+        if text:
+            yield f"clusters[{name}].{text}" if name else text
+
+
+def apis_of(settings: Settings) -> Iterator[tuple[str, Settings]]:
+    """The clusters that are not refused, by name; the proxy itself, as "", where it has none."""
+    if not settings.clusters:
+        yield "", settings
+    for cluster in settings.clusters:
+        if cluster.settings is not None:
+            yield cluster.name, cluster.settings
+
+
+def _too_few_seats(settings: Settings, members: int) -> str:
+    """That the limit, as far as settings tell it, has no seat for each member; "" if it has."""
+    flow_control, servers = settings.flow_control, len(settings.upstream.addresses)
+    is_each = flow_control.per_endpoint is not None
+    seats = flow_control.seats(servers)
+    if seats >= members or (is_each and not servers):
+        return ""
+    name = "perEndpoint" if is_each else "serverConcurrencyLimit"
+    noun, of, away = "worker", "", ""
+    if settings.fleet.store is not None:
+        noun, of = "member", " of the fleet"
+        away = ", and while the store is away each uses one"
+    return (
+        f"flowControl.{name}: {counted(seats, 'seat')} for {members} {noun}s{of}: they have them in"
+        f" turns, and a request waits for the turn of its {noun}{away}; have at least {members}"
+        f" seats, or at most {counted(seats, noun)}"
+    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from apfproxy.app.cluster_checks import begins_with_setting, checked_clusters, path_in
+from apfproxy.app.fleet_checks import fleet_warnings
 from apfproxy.app.http2_offer import warning as http2_warning
 from apfproxy.app.log import CONTROLS, escaped
 from apfproxy.app.named_files import problems_of
@@ -91,6 +92,8 @@ def findings_of(path: Path) -> Findings:
             warnings.add(cluster.name, own.warnings)
     found.unusable += unusable.located()
     found.warnings += warnings.located()
+    # How many `auto` is, the machine says that serves.
+    found.warnings += map(lines.located, fleet_warnings(settings, max(settings.workers, 1)))
     return found
 
 

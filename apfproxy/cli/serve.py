@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from apfproxy.app.cluster_checks import checked_clusters
+from apfproxy.app.fleet_checks import fleet_warnings
 from apfproxy.app.given_sockets import given_sockets
 from apfproxy.app.log import configure_logging, name_worker
 from apfproxy.app.reloading import SettingsFile
@@ -59,6 +62,7 @@ from apfproxy.settings import (
     with_values,
 )
 from apfproxy.sources.settings_file import SettingsError, load_settings
+from apfproxy.sources.store_address import store_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,6 +115,8 @@ GLOBAL = ("preset", "workers", "admin", "admin_token_file", "metrics", "log_leve
 """The flags of settings that are in no section."""
 
 FILE = click.Path(exists=True, dir_okay=False)
+
+log = logging.getLogger(__name__)
 
 
 @click.command(cls=SectionedCommand, sections=SECTIONS, epilog=EPILOG)
@@ -259,7 +265,8 @@ FILE = click.Path(exists=True, dir_okay=False)
     "--fleet-replicas",
     type=click.IntRange(1, 512),
     metavar="N",
-    help="How many proxies are meant to share it. [default: as many as come]",
+    help="How many members are meant to share it: proxies, times --workers. [default: as many as"
+    " come]",
 )
 @click.option(
     "--identity-headers-from",
@@ -332,7 +339,22 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
     except OperatorError as error:
         raise SettingsFileError(*file.problems_of(error)) from error
     configure_logging(settings.log_level, settings.log_format)
+    if place is None:  # else the parent has said it
+        warn_of_fleet(settings)
     return run_in_loop(run(settings, file=file, place=place))
+
+
+def warn_of_fleet(settings: Settings) -> None:
+    """Log what may be meant otherwise of how the seats are shared."""
+    context = click.get_current_context()
+    is_seen = context.get_parameter_source("fleet") is ParameterSource.COMMANDLINE
+    if is_seen and store_address(context.params["fleet"]).password:
+        log.warning(
+            "--fleet has a password, which every user of this machine sees in the list of"
+            " processes: have it in fleet.passwordFile, or the URL in APFPROXY_SERVE_FLEET"
+        )
+    for warning in fleet_warnings(settings, worker_count(settings.workers)):
+        log.warning("%s", warning)
 
 
 def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:

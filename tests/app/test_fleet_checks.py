@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.app.fleet_checks import fleet_problems
+from apfproxy.app.fleet_checks import fleet_problems, fleet_warnings
 from apfproxy.app.settings_checks import ConflictError, check_combination
-from apfproxy.settings import FleetSettings, Settings, UpstreamSettings
+from apfproxy.settings import (
+    Address,
+    ClusterSettings,
+    FleetSettings,
+    FlowControlSettings,
+    ServiceSettings,
+    Settings,
+    UpstreamSettings,
+)
 from tests.app.test_identities import HTTP
 
 REDIS, TLS, KUBERNETES = "redis://a", "rediss://a", "kubernetes:a/b"
@@ -88,3 +96,105 @@ def test_problems(fleet: FleetSettings, problem: str) -> None:
 def test_fine(fleet: FleetSettings) -> None:
     """All else does."""
     assert [] == list(fleet_problems(fleet))
+
+
+ONE, THREE = FlowControlSettings(server_concurrency_limit=1), FleetSettings(store=REDIS, replicas=3)
+TWO_EACH = FlowControlSettings(per_endpoint=2)
+ONE_SERVER = UpstreamSettings(url=Address(host="a", port=80))
+FOUND_SERVERS = UpstreamSettings(service=ServiceSettings(name="a"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "workers", "warnings"),
+    [
+        pytest.param(
+            Settings(flow_control=ONE),
+            2,
+            [
+                (
+                    "flowControl.serverConcurrencyLimit: 1 seat for 2 workers: they have them in turns,"
+                    " and a request waits for the turn of its worker; have at least 2 seats, or at most"
+                    " 1 worker"
+                )
+            ],
+            id="workers",
+        ),
+        pytest.param(
+            Settings(flow_control=TWO_EACH, upstream=ONE_SERVER, fleet=THREE),
+            1,
+            [
+                (
+                    "flowControl.perEndpoint: 2 seats for 3 members of the fleet: they have them in"
+                    " turns, and a request waits for the turn of its member, and while the store is"
+                    " away each uses one; have at least 3 seats, or at most 2 members"
+                )
+            ],
+            id="members",
+        ),
+        pytest.param(
+            Settings(flow_control=ONE, fleet=FleetSettings(store=REDIS)),
+            2,
+            [
+                (
+                    "flowControl.serverConcurrencyLimit: 1 seat for 2 members of the fleet: they have"
+                    " them in turns, and a request waits for the turn of its member, and while the"
+                    " store is away each uses one; have at least 2 seats, or at most 1 member"
+                )
+            ],
+            id="workers-of-a-fleet",
+        ),
+        pytest.param(
+            Settings(
+                flow_control=ONE,
+                clusters=(
+                    ClusterSettings(name="a", settings=Settings(flow_control=ONE)),
+                    ClusterSettings(name="b", settings=Settings()),
+                    ClusterSettings(name="c", problems=("wrong",)),
+                ),
+            ),
+            2,
+            [
+                (
+                    "clusters[a].flowControl.serverConcurrencyLimit: 1 seat for 2 workers: they have"
+                    " them in turns, and a request waits for the turn of its worker; have at least 2"
+                    " seats, or at most 1 worker"
+                )
+            ],
+            id="clusters",
+        ),
+        pytest.param(
+            Settings(fleet=THREE),
+            2,
+            [
+                (
+                    "fleet.replicas: 3 is no multiple of 2 workers; each of them is a member, so give"
+                    " the number of proxies times workers"
+                )
+            ],
+            id="replicas-that-are-not-members",
+        ),
+        pytest.param(
+            Settings(fleet=FleetSettings(store=REDIS, replicas=1)),
+            1,
+            [
+                (
+                    "fleet.replicas: 1 counts as 2, since no member knows that it is alone: while the"
+                    " store is away it uses half of the seats; a proxy by itself needs no fleet.store"
+                )
+            ],
+            id="one-member",
+        ),
+        pytest.param(Settings(flow_control=ONE), 1, [], id="one-process"),
+        pytest.param(Settings(fleet=THREE), 1, [], id="enough"),
+        pytest.param(Settings(fleet=THREE), 3, [], id="one-proxy-with-workers"),
+        pytest.param(
+            Settings(flow_control=TWO_EACH, upstream=FOUND_SERVERS, fleet=THREE),
+            1,
+            [],
+            id="as-many-servers-as-are-found",
+        ),
+    ],
+)
+def test_warnings(settings: Settings, workers: int, warnings: list[str]) -> None:
+    """It is said where members have fewer seats than they are, or may be counted wrongly."""
+    assert warnings == list(fleet_warnings(settings, workers))

@@ -148,6 +148,21 @@ def test_tracing_without_a_collector(capsys: pytest.CaptureFixture[str]) -> None
     assert "tracing.endpoint" in warning
 
 
+@pytest.mark.parametrize(
+    ("workers", "count"), [pytest.param("3", 1, id="counted"), pytest.param("auto", 0, id="auto")]
+)
+def test_fewer_seats_than_workers(
+    workers: str, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said with its line; how many `auto` is, no file tells."""
+    limit = "flowControl: {serverConcurrencyLimit: 2, suggestedObjects: false}\n"
+
+    assert 0 == check(f"{GOOD}workers: {workers}\n{limit}")
+    *warnings, _ = capsys.readouterr().out.splitlines()
+    begin = "f.yaml:8: flowControl.serverConcurrencyLimit: 2 seats for 3 workers: "
+    assert [begin] * count == [each[: len(begin)] for each in warnings]
+
+
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     """The same for programs."""
     assert 2 == check("admn: x\n", "-o", "json")

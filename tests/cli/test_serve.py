@@ -199,6 +199,40 @@ def test_flags_of_limits(
     assert limits == (flow_control.server_concurrency_limit, flow_control.per_endpoint)
 
 
+@pytest.mark.parametrize(
+    ("flags", "variable", "warnings"),
+    [
+        pytest.param("--fleet redis://:secret@a", "", ["--fleet has a password, which"], id="seen"),
+        pytest.param("", "redis://:secret@a", [], id="in-the-environment"),
+        pytest.param("--fleet redis://user@a --fleet-replicas 2", "", [], id="no-password"),
+        pytest.param(
+            "--workers 2 --server-concurrency-limit 1",
+            "",
+            ["flowControl.serverConcurrencyLimit: 1"],
+            id="too-few-seats",
+        ),
+    ],
+)
+def test_warnings_of_a_fleet(
+    served: list[Settings],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    flags: str,
+    variable: str,
+    warnings: list[str],
+) -> None:
+    """What may be meant otherwise is logged at the start, and no password is."""
+    monkeypatch.setenv("APFPROXY_SERVE_FLEET", variable)
+
+    assert 0 == main(["serve", "--upstream", "http://a:1", *flags.split()])
+    assert len(served) == 1
+    messages = [record.getMessage() for record in caplog.records]
+    assert warnings == [
+        message[: len(begin)] for message, begin in zip(messages, warnings, strict=True)
+    ]
+    assert "secret" not in caplog.text
+
+
 def test_clusters(served: list[Settings], tmp_path: Path) -> None:
     """Flags are of the top level; each has what its preset says, and one may be refused alone."""
     path = tmp_path / "settings.yaml"
