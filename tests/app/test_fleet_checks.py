@@ -112,9 +112,9 @@ FOUND_SERVERS = UpstreamSettings(service=ServiceSettings(name="a"))
             2,
             [
                 (
-                    "flowControl.serverConcurrencyLimit: 1 seat for 2 workers: they have them in turns,"
-                    " and a request waits for the turn of its worker; have at least 2 seats, or at most"
-                    " 1 worker"
+                    "flowControl.serverConcurrencyLimit: 1 seat for 2 workers: they have them in"
+                    " turns, and a request waits for the turn of its worker; have at least 2"
+                    " seats, or at most 1 worker"
                 )
             ],
             id="workers",
@@ -124,9 +124,9 @@ FOUND_SERVERS = UpstreamSettings(service=ServiceSettings(name="a"))
             1,
             [
                 (
-                    "flowControl.perEndpoint: 2 seats for 3 members of the fleet: they have them in"
-                    " turns, and a request waits for the turn of its member, and while the store is"
-                    " away each uses one; have at least 3 seats, or at most 2 members"
+                    "flowControl.perEndpoint: 2 seats for 3 members of the fleet: they have them"
+                    " in turns, and a request waits for the turn of its member, and while the"
+                    " store is away each uses one; have at least 3 seats, or at most 2 members"
                 )
             ],
             id="members",
@@ -136,9 +136,10 @@ FOUND_SERVERS = UpstreamSettings(service=ServiceSettings(name="a"))
             2,
             [
                 (
-                    "flowControl.serverConcurrencyLimit: 1 seat for 2 members of the fleet: they have"
-                    " them in turns, and a request waits for the turn of its member, and while the"
-                    " store is away each uses one; have at least 2 seats, or at most 1 member"
+                    "flowControl.serverConcurrencyLimit: 1 seat for 2 members of the fleet: they"
+                    " have them in turns, and a request waits for the turn of its member, and"
+                    " while the store is away each uses one; have at least 2 seats, or at most 1"
+                    " member"
                 )
             ],
             id="workers-of-a-fleet",
@@ -155,9 +156,9 @@ FOUND_SERVERS = UpstreamSettings(service=ServiceSettings(name="a"))
             2,
             [
                 (
-                    "clusters[a].flowControl.serverConcurrencyLimit: 1 seat for 2 workers: they have"
-                    " them in turns, and a request waits for the turn of its worker; have at least 2"
-                    " seats, or at most 1 worker"
+                    "clusters[a].flowControl.serverConcurrencyLimit: 1 seat for 2 workers: they"
+                    " have them in turns, and a request waits for the turn of its worker; have at"
+                    " least 2 seats, or at most 1 worker"
                 )
             ],
             id="clusters",
@@ -167,8 +168,8 @@ FOUND_SERVERS = UpstreamSettings(service=ServiceSettings(name="a"))
             2,
             [
                 (
-                    "fleet.replicas: 3 is no multiple of 2 workers; each of them is a member, so give"
-                    " the number of proxies times workers"
+                    "fleet.replicas: 3 is no multiple of 2 workers; each of them is a member, so"
+                    " give the number of proxies times workers"
                 )
             ],
             id="replicas-that-are-not-members",
@@ -178,8 +179,9 @@ FOUND_SERVERS = UpstreamSettings(service=ServiceSettings(name="a"))
             1,
             [
                 (
-                    "fleet.replicas: 1 counts as 2, since no member knows that it is alone: while the"
-                    " store is away it uses half of the seats; a proxy by itself needs no fleet.store"
+                    "fleet.replicas: 1 counts as 2, since no member knows that it is alone: while"
+                    " the store is away it uses half of the seats; a proxy by itself needs no"
+                    " fleet.store"
                 )
             ],
             id="one-member",
