@@ -102,7 +102,7 @@ class Parent:
         self._addresses = OwnAddresses(self._given)
         self.admin = ParentAdmin(
             self._addresses,
-            lambda: self.processes,
+            lambda: self.slots,
             lambda: sum(slot.restarts for slot in self.slots),
             self.health,
         )
@@ -336,8 +336,10 @@ class Parent:
         )
 
     def _on_change(self) -> None:
-        """Let new connections go where they are accepted."""
-        self.sockets.steer([slot.index for slot in self.slots if slot.current is not None])
+        """Let new connections go where they are accepted; if all are silent, to all of these."""
+        serving = [slot.index for slot in self.slots if slot.serves]
+        there = [slot.index for slot in self.slots if slot.current is not None]
+        self.sockets.steer(serving or there)
 
     def _on_lost(self, process: WorkerProcess) -> None:
         """Let the others have the seats of a process that has ended."""
@@ -349,7 +351,7 @@ class Parent:
 
     def _problem_of_workers(self) -> str | None:
         """That no worker serves."""
-        if any(slot.current is not None for slot in self.slots):
+        if any(slot.serves for slot in self.slots):
             return None
         return "no worker serves; the log says why"
 

@@ -13,11 +13,11 @@ from apfproxy.app.given_sockets import ADMIN, close
 from apfproxy.app.listening import BACKLOG
 from apfproxy.listen_sockets import is_unix
 from apfproxy.loopback import is_loopback
-from apfproxy.observe.worker_answers import WorkerAdmin
+from apfproxy.observe.worker_answers import ENDED, WorkerAdmin
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from aiohttp import web
 
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 
 class Placed(Protocol):
     """What a worker was told."""
-
-    @property
-    def index(self) -> int:
-        """Its place."""
 
     @property
     def admin(self) -> str:
@@ -48,11 +44,27 @@ class Process(Protocol):
 
     @property
     def state(self) -> str:
-        """`starting`, `serving`, `draining` or `ended`."""
+        """`starting`, `serving`, `silent`, `draining` or `ended`."""
 
     @property
     def pid(self) -> int:
         """Its process id."""
+
+
+class Slot(Protocol):
+    """The place of a worker, in which there always is to be a process."""
+
+    @property
+    def index(self) -> int:
+        """Its number."""
+
+    @property
+    def problem(self) -> str:
+        """Why there is no process that serves; "" if there is one."""
+
+    @property
+    def processes(self) -> Collection[Process]:
+        """Those that have not ended."""
 
 
 class ParentAdmin:
@@ -60,7 +72,7 @@ class ParentAdmin:
 
     Args:
         addresses: Opens what is listened on.
-        processes: Those of all workers that have not ended.
+        slots: Those of all workers.
         restarts: How many were started again since they had ended by themselves.
         health: The checks of the parent itself.
     """
@@ -68,12 +80,12 @@ class ParentAdmin:
     def __init__(
         self,
         addresses: OwnAddresses,
-        processes: Callable[[], Sequence[Process]],
+        slots: Callable[[], Sequence[Slot]],
         restarts: Callable[[], int],
         health: HealthRegistry,
     ) -> None:
         self._addresses = addresses
-        self._processes = processes
+        self._slots = slots
         self._restarts = restarts
         self._health = health
         self._sockets: list[socket.socket] = []
@@ -99,12 +111,8 @@ class ParentAdmin:
         )
 
     def workers(self) -> list[WorkerAdmin]:
-        """Where the pages of the workers are, in the order of their indices."""
-        found = [
-            WorkerAdmin(each.place.index, each.place.admin, str(each.state), each.pid)
-            for each in self._processes()
-        ]
-        return sorted(found, key=lambda each: each.index)
+        """Where the pages of the workers are, slot by slot, one without a process being `ended`."""
+        return [each for slot in self._slots() for each in workers_of(slot)]
 
     async def open(self, settings: Settings) -> None:
         """Listen, if the settings name an address; OperatorError if that cannot be.
@@ -139,3 +147,13 @@ class ParentAdmin:
             self._listener = None
         close(self._sockets)
         self._sockets = []
+
+
+def workers_of(slot: Slot) -> list[WorkerAdmin]:
+    """The processes of a slot; without one, what is wrong."""
+    if not slot.processes:
+        return [WorkerAdmin(slot.index, "", ENDED, 0, slot.problem)]
+    return [
+        WorkerAdmin(slot.index, each.place.admin, str(each.state), each.pid, slot.problem)
+        for each in slot.processes
+    ]

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Final
 import aiohttp
 from yarl import URL
 
-from apfproxy.observe.worker_answers import (
-    STARTING,
-    STARTS,
-    Answer,
-    Asked,
-    WorkerAdmin,
-    in_service,
-)
+from apfproxy.observe.worker_answers import Answer, Asked, WorkerAdmin, in_service
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -97,8 +90,8 @@ class WorkerClient:
                     raise OSError("an event of it does not end")
 
     async def _ask(self, worker: WorkerAdmin, target: str, accept: str, within_s: float) -> Asked:
-        if worker.state == STARTING:
-            return Asked(worker, problem=STARTS)
+        if worker.why_not:
+            return Asked(worker, problem=worker.why_not)
         try:
             async with (
                 asyncio.timeout(within_s),

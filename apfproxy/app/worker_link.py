@@ -31,8 +31,8 @@ DRAIN, LEAVE, CUT = b"d", b"l", b"c"
 SERVING, READING, ENDING, ALIVE = b"s", b"r", b"e", b"a"
 """What a worker says."""
 
-PING_PERIOD_S = 5.0
-"""Between two signs of life of a worker."""
+PING_PERIOD_S = 1.0
+"""Between two signs of life of a worker, which are a byte and cheap."""
 READ_BYTES = 256
 
 log = logging.getLogger(__name__)

@@ -3,11 +3,13 @@
 | state | event: next state |
 |---|---|
 | starting | serve: serving; drain: draining; end: ended |
-| serving | drain: draining; end: ended |
+| serving | fall silent: silent; drain: draining; end: ended |
+| silent | live: serving; drain: draining; end: ended |
 | draining | drain: draining; end: ended |
 
-It drains when it is told to, and when it says that it does, since somebody else has told it.  It
-has ended when the kernel says so.
+It is silent after some looks of its parent without a sign of life, and serves again with the next
+sign.  It drains when it is told to, and when it says that it does, since somebody else has told it.
+It has ended when the kernel says so.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 NOT_OURS = frozenset({NOTIFY_SOCKET, WATCHDOG_PID, WATCHDOG_USEC})
 """Variables of the service manager, whose service is the parent."""
+SILENT_LOOKS = 2
+"""In a row without a sign of life, after which a process that serves is silent."""
 
 
 class WorkerState(enum.StrEnum):
@@ -46,6 +50,7 @@ class WorkerState(enum.StrEnum):
 
     STARTING = "starting"
     SERVING = "serving"
+    SILENT = "silent"
     DRAINING = "draining"
     ENDED = "ended"
 
@@ -56,11 +61,22 @@ TRANSITIONS: Mapping[WorkerState, Mapping[str, WorkerState]] = {
         "drain": WorkerState.DRAINING,
         "end": WorkerState.ENDED,
     },
-    WorkerState.SERVING: {"drain": WorkerState.DRAINING, "end": WorkerState.ENDED},
+    WorkerState.SERVING: {
+        "fall silent": WorkerState.SILENT,
+        "drain": WorkerState.DRAINING,
+        "end": WorkerState.ENDED,
+    },
+    WorkerState.SILENT: {
+        "live": WorkerState.SERVING,
+        "drain": WorkerState.DRAINING,
+        "end": WorkerState.ENDED,
+    },
     WorkerState.DRAINING: {"drain": WorkerState.DRAINING, "end": WorkerState.ENDED},
     WorkerState.ENDED: {},
 }
-SERVE, DRAINS, END = (Event(name, TRANSITIONS) for name in ("serve", "drain", "end"))
+SERVE, FALL_SILENT, LIVE, DRAINS, END = (
+    Event(name, TRANSITIONS) for name in ("serve", "fall silent", "live", "drain", "end")
+)
 
 
 def command_of_workers() -> list[str]:
@@ -152,9 +168,16 @@ class WorkerProcess:
 
     def read_again(self) -> None:
         """Have it read its settings and files again, which sets `has_read`."""
-        if self.state in {WorkerState.STARTING, WorkerState.SERVING}:
+        if self.state in {WorkerState.STARTING, WorkerState.SERVING, WorkerState.SILENT}:
             self.has_read.clear()
             self._process.send_signal(signal.SIGHUP)
+
+    def look(self) -> None:
+        """Look for a sign of life since the last look; one that starts gives none yet."""
+        if self.state is not WorkerState.STARTING:
+            self.missed += 1
+        if self.missed > SILENT_LOOKS and self.state is WorkerState.SERVING:
+            self._become(FALL_SILENT)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal; harmless if it has ended."""
@@ -183,6 +206,8 @@ class WorkerProcess:
     def _on_word(self, word: bytes) -> None:
         if word == ALIVE:
             self.missed = 0
+            if self.state is WorkerState.SILENT:
+                self._become(LIVE)
         elif word == SERVING:
             self.has_read.set()
             if self.state is WorkerState.STARTING:
@@ -205,7 +230,7 @@ class WorkerProcess:
         if before is self.state:
             return
         self.has_settled.set()
-        if self.state is not WorkerState.SERVING:
+        if self.state in {WorkerState.DRAINING, WorkerState.ENDED}:
             self.has_read.set()
         if self.state is WorkerState.ENDED:
             self.has_ended.set()

@@ -3,7 +3,9 @@
 1. A process that ends though nobody told it to is followed by another one at once, and after a
    pause if that ends soon as well: 1 s, and twice as long each time, up to 30 s.
 2. Told to end by somebody else than its parent, it drains; another one begins meanwhile.
-3. One that serves and shows no life for `LOOKS` times `LOOK_PERIOD_S` is killed.
+3. One that serves and shows no life in some looks is silent: new connections are for the others
+   until it shows some.  One that shows none for `LOOKS` times `LOOK_PERIOD_S`, or does not while it
+   drains, is killed.
 4. To be replaced, it goes on until another one serves; if none does, it goes on for good.
 """
 
@@ -29,8 +31,8 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 30.0
 """Before a process is started again that ended soon; twice as long each time."""
 STEADY_S = 60.0
 """A process that has served for so long did not end soon."""
-LOOK_PERIOD_S = 5.0
-LOOKS = 6
+LOOK_PERIOD_S = 1.0
+LOOKS = 30
 """In a row without a sign of life, of which there is one a look; one that sleeps counts none."""
 
 log = logging.getLogger(__name__)
@@ -48,8 +50,9 @@ class WorkerSlot:
         sleep: Waits; tests pass one that does not.
 
     Attributes:
-        current: The process that connections are for; None while none serves.
+        current: The process that connections are for, though it be silent; None if there is none.
         processes: All that have not ended: the current one, one that starts, some that drain.
+        problem: Why there is no current process, for as long as there is none; else "".
         restarts: Processes that were started since one had ended.
     """
 
@@ -65,6 +68,7 @@ class WorkerSlot:
         self.index = index
         self.current: WorkerProcess | None = None
         self.processes: dict[WorkerProcess, None] = {}
+        self.problem = ""
         self.restarts = 0
         self._start = start
         self._on_change = on_change
@@ -97,6 +101,7 @@ class WorkerSlot:
                 try:
                     await self._fill()
                 except OperatorError as error:
+                    self.problem = str(error)
                     log.error("%s; next try in %g s", error, self._pause_s)  # noqa: TRY400 - of others
                 else:
                     log.info("worker %d serves again, as process %d", self.index, self._pid)
@@ -124,6 +129,11 @@ class WorkerSlot:
         return list(self.processes)
 
     @property
+    def serves(self) -> bool:
+        """Whether there is a process that serves, as far as it shows."""
+        return self.current is not None and self.current.state is WorkerState.SERVING
+
+    @property
     def _pid(self) -> int:
         return 0 if self.current is None else self.current.pid
 
@@ -149,47 +159,58 @@ class WorkerSlot:
         if process.state is WorkerState.ENDED:
             raise OperatorError(f"worker {self.index} {process.ended_how}; its log says why")
         self.current = process
+        self.problem = ""
         self._vacant.clear()
         self._on_change()
 
     def _on_process(self, process: WorkerProcess) -> None:
         if process.state is WorkerState.ENDED:
             self.processes.pop(process, None)
-        is_lost = process is self.current and process.state is not WorkerState.SERVING
-        if is_lost:
+        if process is self.current:
+            self._on_current(process)
+        if process.state is WorkerState.ENDED:
+            self._on_lost(process)
+
+    def _on_current(self, process: WorkerProcess) -> None:
+        if process.state is WorkerState.SILENT:
+            log.warning(
+                "worker %d (process %d) shows no life; new connections are for the others",
+                self.index,
+                process.pid,
+            )
+        elif process.state is WorkerState.SERVING:
+            log.info("worker %d (process %d) shows life again", self.index, process.pid)
+        else:
             self.current = None
             if time.monotonic() - process.served_s >= STEADY_S:
                 self._pause_s = 0.0
             if not self._is_ending:
                 self._say(process)
                 self._vacant.set()
-            self._on_change()
-        if process.state is WorkerState.ENDED:
-            self._on_lost(process)
+        self._on_change()
 
     def _say(self, process: WorkerProcess) -> None:
         if process.state is WorkerState.ENDED:
             how = process.ended_how
         else:
             how = "drains, though its parent did not tell it to"
+        self.problem = f"process {process.pid} {how}"
         when = f"in {self._pause_s:g} s" if self._pause_s else "now"
         log.warning(
             "worker %d (process %d) %s; another one starts %s", self.index, process.pid, how, when
         )
 
     def _look(self) -> None:
-        process = self.current
-        if process is None:
-            return
-        process.missed += 1
-        if process.missed > LOOKS:
-            log.error(
-                "worker %d (process %d) has shown no life for %g s, and is killed",
-                self.index,
-                process.pid,
-                LOOKS * LOOK_PERIOD_S,
-            )
-            process.kill()
+        for process in tuple(self.processes):
+            process.look()
+            if process.missed == LOOKS + 1:
+                log.error(
+                    "worker %d (process %d) has shown no life for %g s, and is killed",
+                    self.index,
+                    process.pid,
+                    LOOKS * LOOK_PERIOD_S,
+                )
+                process.kill()
 
     def __repr__(self) -> str:
         return f"<WorkerSlot {self.index}: {self.current or 'vacant'}>"

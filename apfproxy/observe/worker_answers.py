@@ -11,9 +11,13 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-STARTING, DRAINING = "starting", "draining"
-STARTS = "it is starting"
-"""Why such a worker does not answer."""
+STARTING, SILENT, DRAINING, ENDED = "starting", "silent", "draining", "ended"
+WHY_NOT = {
+    STARTING: "it is starting",
+    SILENT: "it shows no life",
+    ENDED: "it has no process",
+}
+"""Why a worker in such a state is not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +27,22 @@ class WorkerAdmin:
     Attributes:
         index: Its place; a process that takes over another one's has the same for a while.
         path: Of the Unix socket of its admin listener.
-        state: `starting`, `serving`, `draining` or `ended`.
-        pid: Of its process.
+        state: `starting`, `serving`, `silent`, `draining` or `ended`.
+        pid: Of its process; 0 if there is none.
+        trouble: Why it starts, or has no process; "" where that is the first start.
     """
 
     index: int
     path: str
     state: str
     pid: int
+    trouble: str = ""
+
+    @property
+    def why_not(self) -> str:
+        """Why it is not asked; "" if it is."""
+        reason = WHY_NOT.get(self.state, "")
+        return f"{reason}: {self.trouble}" if reason and self.trouble else reason
 
 
 @dataclass(frozen=True, slots=True)

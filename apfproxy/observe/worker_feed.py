@@ -21,7 +21,7 @@ from apfproxy.observe.live_state import problems
 from apfproxy.observe.merged_history import MergedHistory, WorkerSeconds
 from apfproxy.observe.merged_live import merged_state
 from apfproxy.observe.verdict import verdict
-from apfproxy.observe.worker_answers import STARTING, STARTS, in_service, names_of
+from apfproxy.observe.worker_answers import in_service, names_of
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Heard:
         seconds: Its history.
         heard_s: When it was heard last, by the loop's clock.
         problem: Why it is heard no more; "" while it is.
+        task: Follows it; None if nothing does.
     """
 
     def __init__(self, worker: WorkerAdmin, now_s: float) -> None:
@@ -83,6 +84,12 @@ class Heard:
         """It is heard no more."""
         self.state = None
         self.problem = problem
+
+    def leave(self) -> None:
+        """Follow it no more; harmless if it is not followed."""
+        if self.task is not None:
+            self.task.cancel()
+            self.task = None
 
 
 class WorkerFeed:
@@ -158,8 +165,7 @@ class WorkerFeed:
         if self._started is not None:
             self._started.cancel()
         for each in self._all():
-            if each.task is not None:
-                each.task.cancel()
+            each.leave()
         self._heard.clear()
 
     def state(self) -> dict[str, Any]:
@@ -194,16 +200,15 @@ class WorkerFeed:
         workers = in_service(self._workers())
         there = {(worker.index, worker.pid): worker for worker in workers}
         for key in [key for key in self._heard if key not in there]:
-            task = self._heard.pop(key).task
-            if task is not None:
-                task.cancel()
+            self._heard.pop(key).leave()
         for key, worker in there.items():
             known = self._heard.get(key)
             if known is None:
                 known = self._heard[key] = Heard(worker, self._loop.time())
             known.worker = worker
-            if worker.state == STARTING:
-                known.fall_silent(STARTS)
+            if worker.why_not:
+                known.fall_silent(worker.why_not)
+                known.leave()  # what it told until it lives again is missed, so it is asked anew
             elif known.task is None or known.task.done():
                 known.task = spawn(self._hear(known), name=f"following worker {worker.index}")
         self._heard = dict(sorted(self._heard.items()))

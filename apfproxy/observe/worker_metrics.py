@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from apfproxy.observe.worker_answers import WorkerAdmin
 
-STATES = ("starting", "serving", "draining", "ended")
+STATES = ("starting", "serving", "silent", "draining", "ended")
 
 
 def worker_families(

@@ -17,7 +17,7 @@ from apfproxy.app import parent as module
 from apfproxy.app.parent import Parent
 from apfproxy.app.reloading import SettingsFile
 from apfproxy.app.signals import Hangup, Signals
-from apfproxy.app.worker_process import WorkerState
+from apfproxy.app.worker_process import SILENT_LOOKS, WorkerState
 from apfproxy.errors import OperatorError
 from apfproxy.observe.health import READYZ
 from apfproxy.settings import (
@@ -295,3 +295,25 @@ async def test_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "mkdtemp", refuse)
     with pytest.raises(OperatorError, match="No space left"):
         await parent.start()
+
+
+async def test_silent_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New connections pass by those that are silent, unless all are."""
+    steered: list[list[int]] = []
+    parent = parent_of(HANGS)
+    monkeypatch.setattr(parent.sockets, "steer", lambda serving: steered.append(list(serving)))
+    await parent.start()
+    first, second = parent.processes
+    steered.clear()
+    first.missed = second.missed = SILENT_LOOKS
+    first.look()
+    well = problems(parent)
+    second.look()
+    ill = problems(parent)
+    for each in (first, second):
+        each.kill()
+    await parent.stop()
+
+    assert [[2], [1, 2]] == steered[:2]
+    assert "[+]workers ok" in well
+    assert "[-]workers failed: no worker serves" in ill

@@ -12,7 +12,7 @@ import pytest
 
 from apfproxy.app.given_sockets import GivenSockets
 from apfproxy.app.own_addresses import OwnAddresses
-from apfproxy.app.parent_admin import ParentAdmin
+from apfproxy.app.parent_admin import ParentAdmin, workers_of
 from apfproxy.errors import OperatorError
 from apfproxy.observe.health import HealthRegistry
 from apfproxy.observe.worker_answers import WorkerAdmin
@@ -42,20 +42,29 @@ class Process:
     pid: int
 
 
+@dataclass(frozen=True)
+class Slot:
+    """The place of a worker."""
+
+    index: int
+    problem: str
+    processes: list[Process]
+
+
 @contextlib.asynccontextmanager
 async def parent() -> AsyncIterator[ParentAdmin]:
-    """The listener of a parent of two workers, the second of which has begun first."""
+    """The listener of a parent of two workers."""
     with tempfile.TemporaryDirectory(prefix="apf") as directory:
         machine = Machine(directory)
-        processes = [
-            Process(Place(each.index, each.path), each.state, each.pid)
-            for each in reversed(machine.admins)
+        slots = [
+            Slot(each.index, "", [Process(Place(each.index, each.path), each.state, each.pid)])
+            for each in machine.admins
         ]
         async with contextlib.AsyncExitStack() as stack:
             for worker, told in zip(machine.workers, machine.admins, strict=True):
                 await stack.enter_async_context(served(worker.app(), told.path))
             addresses = OwnAddresses(GivenSockets())
-            admin = ParentAdmin(addresses, lambda: processes, lambda: 3, HealthRegistry())
+            admin = ParentAdmin(addresses, lambda: slots, lambda: 3, HealthRegistry())
             stack.callback(addresses.give_up)
             stack.push_async_callback(admin.close)
             yield admin
@@ -97,3 +106,15 @@ async def test_address_in_use() -> None:
         taken = Settings(admin=Address(host="127.0.0.1", port=admin.port or 0))
         with pytest.raises(OperatorError):
             await other.open(taken)
+
+
+def test_workers_of() -> None:
+    """A place without a process says why, and so does one whose process starts again."""
+    starting, draining = (Process(Place(2, "path"), each, 7) for each in ("starting", "draining"))
+
+    assert ["it has no process: it ended"] == [
+        each.why_not for each in workers_of(Slot(2, "it ended", []))
+    ]
+    assert ["", "it is starting: it ended"] == [
+        each.why_not for each in workers_of(Slot(2, "it ended", [draining, starting]))
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import tempfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -79,13 +80,21 @@ async def test_ask_all(directory: str) -> None:
     assert other.answer.text == "/1 application/json"
 
 
-async def test_starting(directory: str) -> None:
-    """A worker that starts is not asked."""
+@pytest.mark.parametrize(
+    ("state", "problem"),
+    [
+        ("starting", "it is starting"),
+        ("silent", "it shows no life"),
+        ("ended", "it has no process"),
+    ],
+)
+async def test_not_asked(directory: str, state: str, problem: str) -> None:
+    """A worker that cannot answer is not waited for."""
     async with asking(directory) as (client, workers):
-        workers[:] = [replace(workers[0], state="starting")]
-        asked = await client.ask_all("/hang")
+        workers[:] = [replace(workers[0], state=state)]
+        asked = await client.ask_all("/hang", within_s=math.inf)
 
-    assert [each.problem for each in asked] == ["it is starting"]
+    assert [each.problem for each in asked] == [problem]
 
 
 async def test_hang(directory: str) -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app.given_sockets import Heritage
-from apfproxy.app.worker_process import TRANSITIONS, WorkerProcess, WorkerState
+from apfproxy.app.worker_process import SILENT_LOOKS, TRANSITIONS, WorkerProcess, WorkerState
 from apfproxy.errors import OperatorError
 from tests.app.test_worker_place import PLACE
 from tests.app.worker_scripts import DRAINS_AT_ONCE, ENDS, HANGS, IGNORES_DRAINS, SERVES, command
+from tests.end_to_end.scene import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from apfproxy.app.worker_place import WorkerPlace
 
 NOTHING = Heritage(descriptors={}, addresses={}, is_of_systemd=False, is_of_parent=True)
-STARTING, SERVING, DRAINING, ENDED = WorkerState
+STARTING, SERVING, SILENT, DRAINING, ENDED = WorkerState
 
 
 class Scene:
@@ -144,6 +145,41 @@ async def test_signs_of_life() -> None:
     await scene.process.has_ended.wait()
 
     assert 0 == scene.process.missed
+
+
+async def test_silence() -> None:
+    """Some looks without a sign of life make it silent; with the next sign it serves again."""
+    scene = Scene("serve(); until_told(b'd'); link.send(b'a'); until_told(b'c')")
+    process = scene.process
+    process.look()
+    before = process.missed
+    await process.has_settled.wait()
+    for _ in range(SILENT_LOOKS + 2):
+        process.look()
+    missed = process.missed
+    process._link.say(b"d")  # noqa: SLF001 - has the script show life; `drain` would be more
+    await until(lambda: process.state is SERVING)
+    after = process.missed
+    process.cut()
+    await process.has_ended.wait()
+
+    assert (0, SILENT_LOOKS + 2, 0) == (before, missed, after)
+    assert [SERVING, SILENT, SERVING, DRAINING, ENDED] == scene.states
+
+
+@pytest.mark.parametrize("word", ["drain", "kill"])
+async def test_end_of_a_silent_one(word: str) -> None:
+    """It may still be told to end, or be killed."""
+    scene = Scene(SERVES)
+    process = scene.process
+    await process.has_settled.wait()
+    for _ in range(SILENT_LOOKS + 1):
+        process.look()
+    getattr(process, word)()
+    await process.has_ended.wait()
+
+    assert [SERVING, SILENT] == scene.states[:2]
+    assert ENDED is scene.states[-1]
 
 
 async def test_no_such_program() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app import worker_slot as module
-from apfproxy.app.worker_process import WorkerProcess, WorkerState
+from apfproxy.app.worker_process import SILENT_LOOKS, WorkerProcess, WorkerState
 from apfproxy.app.worker_slot import WorkerSlot
 from apfproxy.errors import OperatorError
 from apfproxy.tasks import spawn
@@ -104,8 +104,9 @@ async def test_restart(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
     """Pauses grow up to a limit, also where none ever serves."""
-    async with kept(Scene(SERVES_AND_ENDS, ENDS, SERVES_AND_ENDS, ENDS)) as scene:
+    async with kept(Scene(HANGS, ENDS, SERVES_AND_ENDS, ENDS)) as scene:
         await scene.slot.begin()
+        scene.current.kill()
         await until(lambda: len(scene.slept) >= 8)
 
     assert [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] == scene.slept[:8]
@@ -233,3 +234,58 @@ async def test_no_sign_of_life(caplog: pytest.LogCaptureFixture) -> None:
         await until(lambda: scene.slot.current not in {None, first})
 
     assert "has shown no life for 30 s, and is killed" in caplog.text
+
+
+async def test_silence(caplog: pytest.LogCaptureFixture) -> None:
+    """A process that shows no life is still there, but serves no more until it shows some."""
+    caplog.set_level("INFO")
+    async with kept(Scene("serve(); until_told(b'c'); link.send(b'a'); until_told()")) as scene:
+        await scene.slot.begin()
+        first = scene.current
+        for _ in range(SILENT_LOOKS + 1):
+            scene.slot._look()  # noqa: SLF001 - what a timer does
+        served, noted = scene.slot.serves, len(scene.serving)
+        first._link.say(b"c")  # noqa: SLF001 - has the script show life
+        await until(lambda: scene.slot.serves)
+
+        assert (False, 2) == (served, noted)
+        assert first is scene.current
+        assert [True] * 3 == scene.serving
+    assert f"worker 1 (process {first.pid}) shows no life; new connections are" in caplog.text
+    assert f"worker 1 (process {first.pid}) shows life again" in caplog.text
+
+
+async def test_hang_at_the_drain(caplog: pytest.LogCaptureFixture) -> None:
+    """A process that another one has taken over from is killed if it hangs."""
+    async with kept(Scene(HANGS, SERVES)) as scene:
+        await scene.slot.begin()
+        first = scene.current
+        await scene.slot.replace()
+        scene.current.missed = -2 * module.LOOKS  # it is well, though it says nothing
+        for _ in range(module.LOOKS + 1):
+            scene.slot._look()  # noqa: SLF001 - what a timer does
+        await first.has_ended.wait()
+
+        assert [scene.current] == list(scene.slot.processes)
+    assert f"(process {first.pid}) has shown no life for 30 s, and is killed" in caplog.text
+
+
+async def test_problem() -> None:
+    """It says why there is no process, until there is one."""
+    async with kept(Scene(SERVES, ENDS, SERVES)) as scene:
+        await scene.slot.begin()
+        problems = [scene.slot.problem]
+        scene.current.kill()
+        await until(lambda: bool(scene.slot.problem))
+        problems.append(scene.slot.problem)
+        await until(lambda: scene.slot.problem.startswith("worker 1"))
+        problems.append(scene.slot.problem)
+        await until(lambda: scene.slot.serves)
+        problems.append(scene.slot.problem)
+
+    assert ["", "", "worker 1 ended with exit code 3; its log says why"] == [
+        problems[0],
+        problems[3],
+        problems[2],
+    ]
+    assert problems[1].endswith(" was ended by SIGKILL")

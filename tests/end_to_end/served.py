@@ -96,6 +96,13 @@ def command(*arguments: str, descriptors: int | None = None) -> Iterator[Served]
         process.stderr.close()
 
 
+def children(served: Served) -> list[int]:
+    """The ids of its child processes, the eldest first."""
+    pid = served.process.pid
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:  # noqa: PTH123
+        return [int(each) for each in file.read().split()]
+
+
 class Answer(http.server.BaseHTTPRequestHandler):
     """Answers every GET in the same way."""
 

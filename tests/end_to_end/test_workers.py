@@ -18,7 +18,16 @@ import pytest
 from loadtest.paced_clients import PacedClients
 from loadtest.restart import AS_SYSTEMD
 from tests.app.test_service_manager import told
-from tests.end_to_end.served import WITHIN_S, Served, answered, ask, command, connections, origin
+from tests.end_to_end.served import (
+    WITHIN_S,
+    Served,
+    answered,
+    ask,
+    children,
+    command,
+    connections,
+    origin,
+)
 from tests.end_to_end.test_unix_sockets import get
 
 if TYPE_CHECKING:
@@ -73,13 +82,6 @@ def delete(port: int, path: str) -> None:
     connection.request("DELETE", path)
     assert connection.getresponse().status == HTTPStatus.OK
     connection.close()
-
-
-def children(served: Served) -> list[int]:
-    """The process ids of the workers."""
-    pid = served.process.pid
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:  # noqa: PTH123
-        return [int(each) for each in file.read().split()]
 
 
 def test_life() -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from apfproxy.cli.commands import cli
 from loadtest.browser import Tab, chromium
 from tests.end_to_end.programs import installed
-from tests.end_to_end.served import Served, answered, ask, command, connections, origin
+from tests.end_to_end.served import Served, answered, ask, children, command, connections, origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,13 +41,14 @@ SEEN = f"{LIVE} && document.getElementById('fleet').textContent.includes('worker
 
 
 @contextlib.contextmanager
-def workers() -> Iterator[tuple[Served, int, int]]:
+def workers(*flags: str) -> Iterator[tuple[Served, int, int]]:
     """A proxy of two workers that has had some requests: the parent, its port, the admin's."""
     with (
         origin() as upstream,
         command(
             *("serve", "--workers", "2", "--upstream", upstream, "--listen", "127.0.0.1:0"),
             *("--admin", "127.0.0.1:0", "--server-concurrency-limit", str(SEATS)),
+            *flags,
         ) as served,
     ):
         found = served.line(STARTED)
@@ -68,6 +69,12 @@ def page(admin: int, target: str) -> str:
 def dispatched(admin: int, target: str = "/metrics") -> list[float]:
     """How many requests got seats, series by series."""
     return [float(each) for each in DISPATCHED.findall(page(admin, target))]
+
+
+def seats_of_second(admin: int) -> int:
+    """The seats that the second worker may use."""
+    _, body = ask(admin, "/debug/fleet?worker=2", head="Accept: application/json\r\n")
+    return int(json.loads(body)["inForce"])
 
 
 def run(admin: int, *words: str) -> str:
@@ -104,9 +111,7 @@ def test_counts_outlive_a_worker() -> None:
         before = dispatched(admin)
         each = dispatched(admin, "/metrics?workers=each")
         health = page(admin, "/readyz?verbose")
-        pid = served.process.pid
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:  # noqa: PTH123
-            os.kill(int(file.read().split()[0]), signal.SIGKILL)
+        os.kill(children(served)[0], signal.SIGKILL)
         served.line(r"worker \d \(process \d+\) was ended by SIGKILL")
         meanwhile = dispatched(admin)
         ready, _ = ask(admin, "/readyz")
@@ -119,6 +124,52 @@ def test_counts_outlive_a_worker() -> None:
     assert {"[+]worker/1 ok", "[+]worker/2 ok", "[+]workers ok"} <= set(health.splitlines())
     assert ready == 200
     assert "apfproxy_worker_restarts_total 1.0" in restarts
+
+
+def test_worker_that_hangs() -> None:
+    """New connections and pages pass it by, its seats are the other's, and it comes back."""
+    with workers() as (served, port, admin):
+        hanging = children(served)[0]
+        os.kill(hanging, signal.SIGSTOP)
+        served.line(rf"worker 1 \(process {hanging}\) shows no life; new connections are for")
+        statuses = {ask(port, "/")[0] for _ in range(20)}
+        ready, health = ask(admin, "/readyz?verbose")
+        state = json.loads(page(admin, "/debug/live"))
+        metrics = page(admin, "/metrics")
+        while seats_of_second(admin) < SEATS:
+            pass
+        os.kill(hanging, signal.SIGCONT)
+        served.line(rf"worker 1 \(process {hanging}\) shows life again")
+        again = page(admin, "/readyz?verbose")
+
+    assert (statuses, ready) == ({200}, 200)
+    assert "[-]worker/1 failed: it shows no life" in health.splitlines()
+    assert {"1": "it shows no life", "2": ""} == {
+        each["name"]: each["problem"] for each in state["workers"]
+    }
+    assert 'apfproxy_worker_up{worker="1"} 0.0' in metrics
+    assert 'apfproxy_workers{state="silent"} 1.0' in metrics
+    assert "[+]worker/1 ok" in again.splitlines()
+
+
+def test_worker_that_cannot_start(tmp_path: Path) -> None:
+    """The others serve, and health and metrics name it."""
+    objects = tmp_path / "objects.yaml"
+    objects.write_text("")
+    with workers("--objects", str(objects)) as (served, port, admin):
+        objects.write_text("a: [")
+        os.kill(children(served)[0], signal.SIGKILL)
+        served.line(r"worker 1 ended with exit code 1; its log says why; next try")
+        statuses = {ask(port, "/")[0] for _ in range(8)}
+        ready, health = ask(admin, "/readyz?verbose")
+        metrics = page(admin, "/metrics")
+
+    assert (statuses, ready) == ({200}, 200)
+    problem = (
+        r"(?m)^\[-\]worker/1 failed: it (has no process|is starting): worker 1 ended with exit"
+    )
+    assert re.search(problem, health)
+    assert 'apfproxy_worker_up{worker="1"} 0.0' in metrics
 
 
 def test_dumps() -> None:

@@ -132,6 +132,25 @@ async def test_one_that_starts() -> None:
     assert problems == {"1": "it is starting"}
 
 
+async def test_one_that_shows_no_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left out at once, and asked anew as soon as it shows life, whatever it told before."""
+    monkeypatch.setattr(worker_feed, "TICK_S", 0.001)
+    script = Scripted()
+    script.events = {1: told(), 2: told()}
+    there = [FIRST, SECOND]
+    feed = WorkerFeed(lambda: there, script.follow, HealthRegistry(), "/events")
+    await feed.ready()
+    there[:] = [replace(FIRST, state="silent"), SECOND]
+    await until(lambda: bool(feed.problems))
+    problems, asked = feed.problems, list(script.asked)
+    there[:] = [FIRST, SECOND]
+    await until(lambda: not feed.problems)
+    feed.stop()
+
+    assert problems == {"1": "it shows no life"}
+    assert (asked, script.asked) == ([1, 2], [1, 2, 1])
+
+
 async def test_one_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that hangs is waited for only so long."""
     monkeypatch.setattr(worker_feed, "READY_S", 0.0)

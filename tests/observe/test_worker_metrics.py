@@ -19,6 +19,7 @@ def test_families() -> None:
     assert samples == {
         ("apfproxy_workers", "starting"): 0,
         ("apfproxy_workers", "serving"): 2,
+        ("apfproxy_workers", "silent"): 0,
         ("apfproxy_workers", "draining"): 0,
         ("apfproxy_workers", "ended"): 0,
         ("apfproxy_workers", "resting"): 1,
