@@ -111,7 +111,10 @@ def summary_of(cluster: Cluster) -> LevelsSummary:
     )
     if membership is None:
         return summary
-    return msgspec.structs.replace(summary, shared_limit=membership.ledger.limit)
+    ledger = membership.ledger
+    return msgspec.structs.replace(
+        summary, shared_limit=ledger.limit, members=1 + len(ledger.others)
+    )
 
 
 def explain_page_of(cluster: Cluster) -> web.RouteDef:

@@ -14,7 +14,13 @@ from apfproxy.fleet.view import FleetView
 from apfproxy.observe.amounts import counted, duration_text, number_text
 from apfproxy.observe.fleet_findings import fleet_findings
 from apfproxy.observe.fleet_page import PATH, share_text
-from apfproxy.observe.fleet_state import OF_WORKERS, fleet_state, is_silent, total_demand
+from apfproxy.observe.fleet_state import (
+    OF_WORKERS,
+    fleet_state,
+    is_current,
+    is_silent,
+    total_demand,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +30,12 @@ if TYPE_CHECKING:
 
 COLUMNS = ("MEMBER", "CLAIM", "SHARE %", "USED", "DEMAND", "LIMIT", "SEEN")
 LONGEST_NAME = 60
+STANDS: dict[str, str] = {
+    Standing.JOINING: "this one has not joined yet, and",
+    Standing.LAPSED: "the lease of this one is over; without the record it",
+    Standing.ALONE: "this one is without the record, and",
+}
+"""How a member stands that holds nothing."""
 
 
 def fetch_fleet(admin: Address, cluster: str | None) -> FleetView:
@@ -44,10 +56,12 @@ def fleet_table(view: FleetView, where: str) -> Iterator[str]:
     """
     is_of_workers = view.store == OF_WORKERS  # whose parent is asked, which is none of them
     noun = "worker" if is_of_workers else "member"
-    fleet = "" if is_of_workers else f" of the fleet {shown(view.name)}, {shown(view.store)}"
-    yield f"{counted(view.limit, 'seat')} for {counted(len(view.members), noun)}{fleet} ({where})"
+    of = "" if is_of_workers else f" of the fleet {shown(view.name)}"
+    yield f"{counted(view.limit, 'seat')} for {counted(len(view.members), noun)}{of} ({where})"
+    if not is_of_workers:
+        yield f"record in {shown(view.store)}"
     yield ""
-    rows = [_row(member, view.limit, is_of_workers) for member in view.members]
+    rows = [_row(view, member, is_of_workers) for member in view.members]
     used = sum(member.used for member in view.members)
     demand = sum(total_demand(member) for member in view.members)
     shares = share_text(view.claims, view.limit)
@@ -69,19 +83,18 @@ def own_line(view: FleetView) -> str:
     if view.state == Standing.HOLDING:
         written = "" if view.age_s is None else f", written {duration_text(view.age_s)} ago"
         return f"this one holds {number_text(view.claim)} and {seats}{written}"
-    return f"this one is {shown(view.state)} and {seats}"
+    return f"{STANDS.get(view.state, 'this one')} {seats}"
 
 
-def _row(member: MemberView, limit: int, is_of_workers: bool) -> list[str]:
+def _row(view: FleetView, member: MemberView, is_of_workers: bool) -> list[str]:
     is_own = member.is_self and not is_of_workers
-    name = shown(member.name[:LONGEST_NAME])
-    seen = f"{duration_text(member.age_s)} ago" + (", silent" if is_silent(member) else "")
+    silent = ", silent" if is_current(view) and is_silent(member) else ""
     return [
-        name + (" (this one)" if is_own else ""),
+        shown(member.name[:LONGEST_NAME]),
         str(member.claim),
-        share_text(member.claim, limit),
+        share_text(member.claim, view.limit),
         str(member.used),
         str(total_demand(member)),
         str(member.limit) + ("" if member.is_alike else " (unlike)"),
-        "" if is_own else seen,
+        "this one" if is_own else f"{duration_text(member.age_s)} ago{silent}",
     ]

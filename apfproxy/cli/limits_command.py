@@ -85,7 +85,8 @@ def limits(
     For each level: its shares, what it may lend and borrow in percent, the nominal limit that its
     shares buy, how many seats it can lend and borrow, the least and the most that its limit can be,
     its current limit, and its seats in use.  The lines below the table name levels for which the
-    server has too few seats, and how many are enough.
+    server has too few seats, and how many are enough.  A member of a fleet shows its own part of
+    the seats.
 
     With --fleet: each member's claim, which is the most that it may use, its part of the server's
     limit, the seats that its requests hold, those that they hold and wait for, and when its last
@@ -173,16 +174,25 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
     )
     header, *lines, last = aligned(COLUMNS, rows, frozenset(range(1, len(COLUMNS))))
     shared = summary.shared_limit
-    whole = "in all" if shared is None else f"now, of {shared} that are shared"
+    whole = "in all"
+    if shared is not None:
+        members = "several" if summary.members is None else summary.members
+        whole = f"now, the part of one of {members} members that share {shared}"
     yield f"{counted(summary.server_concurrency_limit, 'seat')} {whole} ({where})"
     yield ""
     yield click.style(header, bold=True)
     yield from lines
     yield click.style(last, bold=True)
-    # A part of a shared limit may be small for a moment; more seats would not be of use to it.
-    notes = shortfalls(summary) if shared is None else []
-    if (kept := kept_for_nobody(summary)) is not None:
-        notes.append(kept)
+    if shared is None:
+        notes = shortfalls(summary)
+        if (kept := kept_for_nobody(summary)) is not None:
+            notes.append(kept)
+    else:  # it may be small for a moment, so its levels say little of the server's
+        notes = [
+            "All seats here are those of this member, and follow what is wanted.  See all members",
+            "with --fleet, and the levels of the whole, as they are while idle, with",
+            f"--server-concurrency-limit {shared}.",
+        ]
     if notes:
         yield ""
         yield from map(shown, notes)

@@ -67,12 +67,14 @@ class LevelsSummary(Model, frozen=True):
         server_concurrency_limit: Seats that they have in all.
         shared_limit: Seats of a limit that others share, of which these are the part of now; None
             if nobody does.
+        members: How many share it; None if nobody does, or an older version does not say.
     """
 
     server_concurrency_limit: int
     levels: tuple[LevelSummary, ...]
     sums: Sums
     shared_limit: int | None = None
+    members: int | None = None
 
 
 def summarize_levels(

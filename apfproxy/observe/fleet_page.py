@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from apfproxy.observe.fleet_state import is_silent, total_demand
+from apfproxy.observe.fleet_state import is_current, is_silent, total_demand
 from apfproxy.observe.negotiation import wants_json
 from apfproxy.observe.responses import header, page_response
 from apfproxy.observe.table import table_text
@@ -15,7 +15,7 @@ from apfproxy.observe.table import table_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from apfproxy.fleet.view import FleetView
+    from apfproxy.fleet.view import FleetView, MemberView
     from apfproxy.observe.dumps import Row
 
 PATH = "/debug/fleet"
@@ -41,7 +41,7 @@ def member_rows(view: FleetView) -> Iterator[Row]:
         yield (
             member.name,
             member.is_self,
-            view.state if member.is_self else "silent" if is_silent(member) else "seen",
+            view.state if member.is_self else how_seen(view, member),
             member.claim,
             share_text(member.claim, view.limit),
             member.used,
@@ -50,6 +50,13 @@ def member_rows(view: FleetView) -> Iterator[Row]:
             member.is_alike,
             f"{member.age_s:.1f}",
         )
+
+
+def how_seen(view: FleetView, member: MemberView) -> str:
+    """How another member is: `seen`, `silent`, or `unknown` where nothing is heard of anybody."""
+    if not is_current(view):
+        return "unknown"
+    return "silent" if is_silent(member) else "seen"
 
 
 def share_text(claim: int, limit: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.fleet.standing import Standing
 from apfproxy.observe.live_recent import displayable
 
 if TYPE_CHECKING:
@@ -71,6 +72,11 @@ def member_state(member: MemberView) -> dict[str, Any]:
         "age": int(member.age_s),
         "lease": member.lease_s,
     }
+
+
+def is_current(view: FleetView) -> bool:
+    """Whether what is known of the others is of now: the record can be read and written."""
+    return view.state == Standing.HOLDING and not view.problem
 
 
 def is_silent(member: MemberView) -> bool:

@@ -29,15 +29,13 @@ def test_table() -> None:
         member("c", 100, 40),
     )
     lines = map(click.unstyle, fleet_table(view, "http://127.0.0.1:8081"))
-    first, empty, header, a, b, c, sums, _, own = lines
+    first, record, empty, header, a, b, c, sums, _, own = lines
 
     assert "" == empty
-    assert first == (
-        "600 seats for 3 members of the fleet apfproxy, redis://10.0.0.5:6379"
-        " (http://127.0.0.1:8081)"
-    )
+    assert "600 seats for 3 members of the fleet apfproxy (http://127.0.0.1:8081)" == first
+    assert "record in redis://10.0.0.5:6379" == record
     assert ["MEMBER", "CLAIM", "SHARE", "%", "USED", "DEMAND", "LIMIT", "SEEN"] == header.split()
-    assert ["a", "(this", "one)", "200", "33.3", "150", "150", "600"] == a.split()
+    assert ["a", "200", "33.3", "150", "150", "600", "this", "one"] == a.split()
     assert ["b\\x1b", "200", "33.3", "150", "250", "600", "400", "ms", "ago"] == b.split()
     assert ["c", "100", "16.7", "40", "40", "600", "400", "ms", "ago"] == c.split()
     assert ["sum", "of", "all", "500", "83.3", "340", "440"] == sums.split()
@@ -63,13 +61,50 @@ def test_problems() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "is_silent"),
+    [
+        pytest.param({}, True, id="known"),
+        pytest.param({"problem": "refused"}, False, id="away"),
+        pytest.param({"state": "alone"}, False, id="alone"),
+    ],
+)
+def test_silence_while_the_record_is_away(changes: dict[str, str], *, is_silent: bool) -> None:
+    """Whoever reads nothing cannot say that others are silent."""
+    view = fleet(member("a", is_self=True), member("b", age_s=40.0), **changes)
+    (b,) = [line for line in fleet_table(view, "here") if line.startswith("b ")]
+
+    assert b.endswith("40 s ago, silent" if is_silent else "40 s ago")
+
+
+@pytest.mark.parametrize("count", [1, 3, 20])
+def test_width(count: int) -> None:
+    """With names as pods have them it fits into 80 columns."""
+    members = [
+        member(f"apfproxy-7d9f8b6c5d-x{number:04}", 30, 30, is_self=not number)
+        for number in range(count)
+    ]
+    lines = [click.unstyle(line) for line in fleet_table(fleet(*members), "http://127.0.0.1:8081")]
+
+    assert len(lines) == count + 7
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
     ("view", "expected"),
     [
         pytest.param(fleet(), "holds 200 and uses at most 200 seats, written 400 ms", id="well"),
         pytest.param(fleet(age_s=None), "this one holds 200 and uses at most 200 seats", id="new"),
         pytest.param(
-            fleet(state="alone", in_force=1), "this one is alone and uses at most 1 seat", id="away"
+            fleet(state="alone", in_force=1),
+            "this one is without the record, and uses at most 1 seat",
+            id="away",
         ),
+        pytest.param(
+            fleet(state="lapsed", in_force=200),
+            "the lease of this one is over; without the record it uses at most 200 seats",
+            id="lapsed",
+        ),
+        pytest.param(fleet(state="of later"), "this one uses at most 200 seats", id="unknown"),
     ],
 )
 def test_own_line(view: View, expected: str) -> None:

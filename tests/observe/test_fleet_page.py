@@ -40,6 +40,14 @@ async def test_text() -> None:
     ] == [" ".join(line.split()) for line in text.splitlines()]
 
 
+async def test_record_away() -> None:
+    """How the others are is not known."""
+    _, text = await answer(fleet(member("a", is_self=True), member("b", age_s=4.0), state="alone"))
+
+    states = [line.split(", ")[2].strip() for line in text.splitlines()]
+    assert ["State", "alone", "unknown"] == [each.rstrip(",") for each in states]
+
+
 async def test_json() -> None:
     """All that the member sees, as it is."""
     content_type, text = await answer(fleet(), AS_JSON)
