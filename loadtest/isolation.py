@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from apfproxy.observe.limits_page import PATH
 from loadtest.arguments import Parser, count_up_to, names_from, output_file
 from loadtest.driver import Flow, drive, percentile
 from loadtest.plots import plot_latencies, plot_throughput
@@ -168,10 +169,13 @@ async def measure(scenario: Scenario, options: argparse.Namespace, directory: Pa
 
 
 async def check_seats(scenario: Scenario, admin_port: int) -> None:
-    """See to it that the proxy has the priority level that the setting is about."""
-    watch = SeatWatch(admin_port)
-    await watch.read_limits()
-    seats = watch.limits.get(scenario.priority_level, 0)
+    """See to it that the proxy has the priority level that the setting is about.
+
+    What counts is the nominal limit of all workers: what they have at the moment, while they begin
+    to divide it, may be less.
+    """
+    levels = json.loads(await fetch(admin_port, PATH))["levels"]
+    seats = {each["name"]: each["nominal"] for each in levels}.get(scenario.priority_level, 0)
     if not seats or (scenario.objects and seats != scenario.slots):
         raise LoadTestError(
             f"{scenario.name}: priority level {scenario.priority_level} has {seats} seats; "

@@ -7,16 +7,18 @@ import json
 import re
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from loadtest.cluster import draw_heads, users
+from loadtest.isolation import check_seats
 from loadtest.peers import committed_ratios, parse_arguments
 from loadtest.processes import ROOT, LoadTestError
 from loadtest.ratios import compare_ratios, read_ratios, write_ratios
+from loadtest.scenarios import SCENARIOS
 from loadtest.steps import (
     FILES,
     OF_FILE,
@@ -63,6 +65,24 @@ def test_wrong_arguments_get_one_line(name: str) -> None:
     )
 
     assert (2, 1) == (done.returncode, done.stderr.count("\n"))
+
+
+@pytest.mark.parametrize("nominal", [20, 19])
+async def test_seats_are_those_of_all_workers(nominal: int) -> None:
+    """Their nominal limit has to be that of the objects, whatever they have at the moment."""
+    levels = [{"name": "shared", "nominal": nominal, "current": 19}]
+    page = f"HTTP/1.0 200 OK\r\n\r\n{json.dumps({'levels': levels})}".encode()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(page)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        expected = nullcontext() if nominal == 20 else pytest.raises(LoadTestError, match="19")
+        with expected:
+            await check_seats(SCENARIOS["one-level"], port)
 
 
 @pytest.mark.parametrize(
