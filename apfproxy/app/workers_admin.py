@@ -17,11 +17,12 @@ from apfproxy.observe.admin import API_INDEX
 from apfproxy.observe.dns_rebinding import own_names_only
 from apfproxy.observe.process_metrics import admin_families, health_families
 from apfproxy.observe.responses import plain_errors
+from apfproxy.observe.worker_answers import ONE
 from apfproxy.observe.worker_feeds import WorkerFeeds
 from apfproxy.observe.worker_health_pages import worker_health_routes
 from apfproxy.observe.worker_metrics_page import PATH as METRICS
 from apfproxy.observe.worker_metrics_page import WorkerMetricsPage
-from apfproxy.observe.worker_pages import ONE, WorkerPages
+from apfproxy.observe.worker_pages import WorkerPages
 
 if TYPE_CHECKING:
     import socket
@@ -74,7 +75,7 @@ class WorkersAdmin:
             client.ask_all, own_health, has_several, API_INDEX if api_routes else {}
         )
         app = web.Application(middlewares=[plain_errors, own_names_only])
-        app.add_routes(worker_health_routes(own_health, client.ask_all))
+        app.add_routes(worker_health_routes(own_health, client.ask_all, pages.any))
 
         async def show_metrics(request: web.Request) -> web.StreamResponse:
             return await (pages.any(request) if ONE in request.query else metrics.show(request))

@@ -79,11 +79,14 @@ class Listener:
 
 
 class LiveFeed:
-    """The listeners and the task that serves them; `state` makes the state without its time."""
+    """The listeners and the task that serves them.
+
+    `state` makes the state without its time; None if there is none any more, which ends them all.
+    """
 
     def __init__(
         self,
-        state: Callable[[], dict[str, Any]],
+        state: Callable[[], dict[str, Any] | None],
         history: History,
         now_ns: Callable[[], int],
         unix_s: Callable[[], float],
@@ -116,7 +119,7 @@ class LiveFeed:
 
     def state_json(self) -> bytes:
         """The state now."""
-        return _encode({"time": self._unix_s(), **self._state()})
+        return _encode({"time": self._unix_s(), **(self._state() or {})})
 
     def join(self, listener: Listener) -> None:
         """Add a listener; the feed must be neither closed nor full."""
@@ -148,6 +151,9 @@ class LiveFeed:
     def serve(self) -> None:
         """Offer new state and history to every listener."""
         state = self._state()
+        if state is None:
+            self.close()
+            return
         is_new = state != self._last
         if is_new:
             self._last = state

@@ -121,9 +121,12 @@ def merged_report(
 def merged_check(asked: Sequence[Asked]) -> HealthReport | None:
     """Answer for one check of all workers; None if none has it.
 
-    It is well where it is well, or does not count, in all that answer.
+    It is well where it is well, or does not count, in one that answers.
     """
     answers = [(each.worker, each.answer) for each in asked if each.answer is not None]
+    if not answers and asked:
+        lines = [f"{worker_name(each.worker.index)}: {one_line(each.problem)}\n" for each in asked]
+        return HealthReport(is_healthy=False, text="".join(lines))
     there = [
         (worker, answer)
         for worker, answer in answers

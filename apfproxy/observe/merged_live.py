@@ -88,7 +88,7 @@ def merged_state(
 def merged_fleet(fleets: Sequence[Json | None]) -> State | None:
     """Who shares the seats, as the first member says that knows it; None if nobody does.
 
-    What this machine may use is the sum of what its workers may.
+    What this machine may use is the sum of what its workers may; each is as it says itself.
     """
     found = [fleet for fleet in fleets if fleet is not None]
     if not found:
@@ -96,7 +96,14 @@ def merged_fleet(fleets: Sequence[Json | None]) -> State | None:
     shown = next((fleet for fleet in found if fleet.get("state") == "holding"), found[0])
     problem = next((fleet["problem"] for fleet in found if fleet.get("problem")), "")
     sums = {key: sum(fleet.get(key, 0) for fleet in found) for key in FLEET_SUMS if key in shown}
-    return {**shown, **sums, "problem": problem}
+    own = {
+        member["name"]: {**member, "state": fleet["state"]}
+        for fleet in found
+        for member in fleet["members"]
+        if member["isSelf"]
+    }
+    members = [own.get(member["name"], member) for member in shown["members"]]
+    return {**shown, **sums, "problem": problem, "members": members}
 
 
 def _proxy(parts: Sequence[Json]) -> State:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+ONE: Final = "worker"
+"""The parameter that names one worker."""
 STARTING, SILENT, DRAINING, ENDED = "starting", "silent", "draining", "ended"
 WHY_NOT = {
     STARTING: "it is starting",
@@ -152,3 +154,8 @@ def names_of(workers: Sequence[WorkerAdmin]) -> list[str]:
         else str(worker.index)
         for worker in workers
     ]
+
+
+def named(workers: Sequence[WorkerAdmin], name: str) -> list[WorkerAdmin]:
+    """The worker of that name; empty if there is none."""
+    return [each for each, known in zip(workers, names_of(workers), strict=True) if known == name]

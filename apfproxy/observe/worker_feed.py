@@ -168,9 +168,11 @@ class WorkerFeed:
             each.leave()
         self._heard.clear()
 
-    def state(self) -> dict[str, Any]:
-        """The state of all workers that are heard; without any, that there is none."""
+    def state(self) -> dict[str, Any] | None:
+        """The state of all workers that are heard; None if none is: who asks again learns why."""
         states = [(name, heard.state) for name, heard in self._named() if heard.state is not None]
+        if not states:
+            return None
         merged = merged_state(states, self.problems, problems(self._own))
         now_s = self._loop.time()
         if now_s - self._verdict_s >= VERDICT_S:

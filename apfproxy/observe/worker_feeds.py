@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from apfproxy.observe.live_events import FULL_RETRY_S, send_events
 from apfproxy.observe.live_page import EVENTS_PATH
+from apfproxy.observe.worker_answers import ONE, in_service, named
 from apfproxy.observe.worker_feed import WorkerFeed
+from apfproxy.observe.worker_responses import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,13 +55,17 @@ class WorkerFeeds:
         ]
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Send events until the client goes or the application ends."""
-        target = request.raw_path
+        """Send events until the client goes or the application ends; with `worker`, of that one."""
+        name, target = request.query.get(ONE), request.raw_path
+        workers = self._workers if name is None else partial(self._named, name)
+        if name is not None and not workers():
+            return unknown(name, in_service(self._workers()))
         feed = self._feeds.get(target)
         if feed is None:
             if len(self._feeds) >= MAX_FEEDS:
                 return refused("pages of as many clusters are open as may be; close one\n")
-            feed = self._feeds[target] = WorkerFeed(self._workers, self._follow, self._own, target)
+            events = request.rel_url.without_query_params(ONE).raw_path_qs
+            feed = self._feeds[target] = WorkerFeed(workers, self._follow, self._own, events)
         feed.guests += 1
         try:
             if not await feed.ready():
@@ -70,6 +77,9 @@ class WorkerFeeds:
             if not feed.guests and self._feeds.get(target) is feed:
                 del self._feeds[target]
                 feed.stop()
+
+    def _named(self, name: str) -> list[WorkerAdmin]:
+        return named(in_service(self._workers()), name)
 
     async def close(self, _app: web.Application) -> None:
         """End all who listen."""

@@ -14,21 +14,30 @@ from apfproxy.observe.merged_health import (
     merged_check,
     merged_report,
 )
-from apfproxy.observe.worker_answers import DRAINING
+from apfproxy.observe.worker_answers import DRAINING, ONE
 
 if TYPE_CHECKING:
     from apfproxy.observe.health import HealthRegistry, HealthReport
     from apfproxy.observe.worker_answers import AskAll, Asked, WorkerAdmin
+    from apfproxy.observe.worker_responses import Handler
 
 WITHIN_S: Final = 0.5
 """Of the second that kubelet gives a probe by default."""
 TEXT: Final = "text/plain"
 
 
-def worker_health_routes(own: HealthRegistry, ask: AskAll) -> list[web.RouteDef]:
-    """The pages; `own` has the checks of the process that the workers belong to."""
+def worker_health_routes(own: HealthRegistry, ask: AskAll, of_one: Handler) -> list[web.RouteDef]:
+    """The pages.
 
-    async def show_page(request: web.Request) -> web.Response:
+    Args:
+        own: The checks of the process that the workers belong to.
+        ask: Asks all workers.
+        of_one: Answers with the page of one worker, where one is named.
+    """
+
+    async def show_page(request: web.Request) -> web.StreamResponse:
+        if ONE in request.query:
+            return await of_one(request)
         page = request.path.removeprefix("/")
         excluded = request.query.getall("exclude", [])
 
@@ -45,21 +54,23 @@ def worker_health_routes(own: HealthRegistry, ask: AskAll) -> list[web.RouteDef]
             merged_report(page, own, in_charge(asked), verbose=verbose, excluded=excluded)
         )
 
-    async def show_check(request: web.Request) -> web.Response:
+    async def show_check(request: web.Request) -> web.StreamResponse:
+        if ONE in request.query:
+            return await of_one(request)
         page, check = request.path.split("/")[1], request.match_info["check"]
         report = own.check_page(page, check)
         if report is None:
             index, _, name = check.removeprefix(OF_A_WORKER).partition("/")
-            of_one = check.startswith(OF_A_WORKER)
+            has_index = check.startswith(OF_A_WORKER)
             path = (
                 f"/{page}/{name}"
-                if of_one and name
+                if has_index and name
                 else f"/{page}"
-                if of_one
+                if has_index
                 else f"/{page}/{check}"
             )
             asked = await ask(path, TEXT, within_s=WITHIN_S)
-            if of_one:
+            if has_index:
                 asked = [each for each in asked if str(each.worker.index) == index]
             report = merged_check(asked)
         if report is None:

@@ -46,7 +46,7 @@ from apfproxy.observe.top_flows_page import COLUMNS as FLOW_COLUMNS
 from apfproxy.observe.top_flows_page import DEFAULT_LIMIT, MAX_LIMIT, flow_cells
 from apfproxy.observe.top_flows_page import PATH as TOP_FLOWS
 from apfproxy.observe.verdict import verdict
-from apfproxy.observe.worker_answers import json_pages, names_of
+from apfproxy.observe.worker_answers import ONE, json_pages, named, names_of
 from apfproxy.observe.worker_responses import (
     JSON,
     TEXT,
@@ -55,6 +55,7 @@ from apfproxy.observe.worker_responses import (
     nobody,
     said,
     understood,
+    unknown,
 )
 
 if TYPE_CHECKING:
@@ -66,8 +67,6 @@ if TYPE_CHECKING:
 
 LIVE: Final = "/debug/live"
 FLEET: Final = "/debug/fleet"
-ONE: Final = "worker"
-"""The parameter that names one worker."""
 OF_A_CLUSTER: Final = "/clusters/{cluster}"
 
 
@@ -294,14 +293,12 @@ class WorkerPages:
         name = request.query[ONE]
         target = request.rel_url.without_query_params(ONE).raw_path_qs
         asked = await self._ask(target, header(request, "Accept") or "*/*")
-        names = names_of([each.worker for each in asked])
-        for each, known in zip(asked, names, strict=True):
-            if known == name:
-                return (
-                    nobody([each]) if each.answer is None else await as_it_is(request, each.answer)
-                )
-        text = f"worker: there is none named {name!r}; there are {', '.join(names) or 'none'}\n"
-        return web.Response(text=text, status=404)
+        workers = [each.worker for each in asked]
+        chosen = named(workers, name)
+        if not chosen:
+            return unknown(name, workers)
+        (one,) = [each for each in asked if each.worker in chosen]
+        return nobody([one]) if one.answer is None else await as_it_is(request, one.answer)
 
     @staticmethod
     async def _table(

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from apfproxy.observe.responses import page_response
+from apfproxy.observe.worker_answers import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from apfproxy.observe.worker_answers import Answer, Asked
+    from apfproxy.observe.worker_answers import Answer, Asked, WorkerAdmin
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -58,6 +59,13 @@ async def as_it_is(request: web.Request, answer: Answer) -> web.Response:
         return await page_response(request, answer.body, content_type)
     headers = {"Content-Type": content_type}
     return web.Response(body=answer.body, status=answer.status, headers=headers)
+
+
+def unknown(name: str, workers: Sequence[WorkerAdmin]) -> web.Response:
+    """That there is no worker of that name."""
+    names = ", ".join(names_of(workers)) or "none"
+    text = f"worker: there is none named {name!r}; there are {names}\n"
+    return web.Response(text=text, status=404)
 
 
 def nobody(silent: Sequence[Asked]) -> web.Response:

@@ -37,7 +37,10 @@ clusters:
 SEATS = 40
 DISPATCHED = re.compile(r"(?m)^apiserver_flowcontrol_dispatched_requests_total\{.*\} (.*)$")
 LIVE = "document.getElementById('connection').dataset.state === 'live'"
-SEEN = f"{LIVE} && document.getElementById('fleet').textContent.includes('worker-2')"
+HOLD = (
+    f"{LIVE} && document.getElementById('fleet').textContent.split('holds its claim').length === 3"
+)
+"""The page says it of both workers."""
 
 
 @contextlib.contextmanager
@@ -214,7 +217,7 @@ async def test_live_page(tmp_path: Path) -> None:
     with workers() as (_, _, admin), chromium(tmp_path) as driver:
         tab = Tab(driver)
         await tab.open(f"http://127.0.0.1:{admin}/")
-        await tab.until(SEEN)
+        await tab.until(HOLD)
         errors = await tab.errors()
 
     assert errors == []

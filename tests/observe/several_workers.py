@@ -108,7 +108,7 @@ class Machine:
             asking.ask_all, self.health, lambda: self.has_several, {"/apis": "the objects"}
         )
         app = web.Application(middlewares=[plain_errors, own_names_only])
-        app.add_routes(worker_health_routes(self.health, asking.ask_all))
+        app.add_routes(worker_health_routes(self.health, asking.ask_all, pages.any))
         app.add_routes([web.get("/metrics", metrics.show), *feeds.routes(), *pages.routes()])
         app.on_shutdown.append(feeds.close)
         return app

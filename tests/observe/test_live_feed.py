@@ -29,7 +29,7 @@ class Source:
     def __init__(self) -> None:
         self.scene = Scene(())
         self.history = LiveHistory(self.scene.controller, 0)
-        self.state: dict[str, Any] = {"n": 1}
+        self.state: dict[str, Any] | None = {"n": 1}
         self.made = 0
         self.cost_ns = 0
         self.now_ns = 0
@@ -47,10 +47,10 @@ class Source:
         self.feed.join(listener)
         return listener
 
-    def _make(self) -> dict[str, Any]:
+    def _make(self) -> dict[str, Any] | None:
         self.made += 1
         self.now_ns += self.cost_ns
-        return dict(self.state)
+        return None if self.state is None else dict(self.state)
 
     async def _sleep(self, seconds: float) -> None:
         self.slept_s.append(seconds)
@@ -211,3 +211,18 @@ async def test_an_error_does_not_end_the_service(caplog: pytest.LogCaptureFixtur
 
     assert {"time": 5.0, "n": 1} == state
     assert 1 == caplog.text.count("ValueError: a bug")
+
+
+async def test_no_state_any_more() -> None:
+    """Then all who listen are ended."""
+    source = Source()
+    listener = source.listener()
+    await source.sleeping.wait()
+    first = await listener.take()
+    source.state = None
+    source.wake.set()
+    last = await listener.take()
+    source.feed.leave(listener)
+
+    assert {"n": 1, "time": 5.0} == data(first)
+    assert (b"", True) == (last, source.feed.is_closed)

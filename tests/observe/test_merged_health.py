@@ -65,6 +65,9 @@ def test_merged_check() -> None:
     missing = Answer(404, "text/plain", b"404")
 
     assert merged_check([Asked(FIRST, missing), Asked(SECOND, problem="away")]) is None
+    nobody = merged_check([Asked(SECOND, problem="away")])
+    assert nobody is not None
+    assert (nobody.is_healthy, nobody.text) == (False, "worker/2: away\n")
     ok = Answer(200, "text/plain", b"ok")
     found = merged_check([Asked(FIRST, missing), Asked(SECOND, ok)])
     assert found is not None

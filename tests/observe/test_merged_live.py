@@ -27,6 +27,15 @@ FLOW = {
 }
 
 
+ALONE = {"state": "alone", "limit": 8, "claim": 1, "inForce": 1, "problem": "away"}
+HOLDS = {"state": "holding", "limit": 8, "claim": 5, "inForce": 4, "problem": ""}
+
+
+def seen(name: str, used: int = 0, *, is_self: bool = False) -> dict[str, Any]:
+    """A member of a fleet, as one says that sees it."""
+    return {"name": name, "isSelf": is_self, "used": used}
+
+
 def state(
     requests: int = 0,
     health: HealthRegistry | None = None,
@@ -143,23 +152,33 @@ def test_events() -> None:
         pytest.param([None, None], None, id="none"),
         pytest.param(
             [
-                {"state": "alone", "limit": 8, "claim": 1, "inForce": 1, "problem": "away"},
-                {"state": "holding", "limit": 8, "claim": 5, "inForce": 4, "problem": ""},
+                {**ALONE, "members": [seen("a", used=2, is_self=True), seen("b", used=9)]},
+                {**HOLDS, "members": [seen("b", is_self=True), seen("a"), seen("c")]},
                 None,
             ],
-            {"state": "holding", "limit": 8, "claim": 6, "inForce": 5, "problem": "away"},
+            {
+                **HOLDS,
+                "claim": 6,
+                "inForce": 5,
+                "problem": "away",
+                "members": [
+                    {**seen("b", is_self=True), "state": "holding"},
+                    {**seen("a", used=2, is_self=True), "state": "alone"},
+                    seen("c"),
+                ],
+            },
             id="summed",
         ),
     ],
 )
 def test_merged_fleet(fleets: list[Any], expected: dict[str, Any] | None) -> None:
-    """The fleet is as a member says that has its claim; this machine has what its workers have."""
+    """The fleet is as a worker says that has its claim, but each worker as it says itself."""
     assert merged_fleet(fleets) == expected
 
 
 def test_shared_limit() -> None:
     """Where they share a limit, the server has that, and not the sum."""
-    fleet = {"state": "holding", "limit": SEATS, "claim": 2, "inForce": 2, "problem": ""}
+    fleet = {**HOLDS, "limit": SEATS, "claim": 2, "inForce": 2, "members": []}
     merged = merged_state(
         [("1", {**state(), "fleet": fleet}), ("2", {**state(), "fleet": fleet})], {}
     )
@@ -170,7 +189,7 @@ def test_shared_limit() -> None:
 
 def test_bounds_of_workers() -> None:
     """Levels have the bounds of the whole limit where only workers of this machine share it."""
-    fleet = {"state": "holding", "limit": 2 * SEATS, "claim": 4, "inForce": 4, "problem": ""}
+    fleet = {**HOLDS, "limit": 2 * SEATS, "claim": 4, "inForce": 4, "members": []}
     whole = live_state(Scene(OBJECTS, 2 * SEATS).controller, LiveInputs())
     states = [("1", {**state(), "fleet": {**fleet, "isOfWorkers": True}})] * 2
     merged = merged_state(states, {})

@@ -8,6 +8,7 @@ from apfproxy.observe.worker_answers import (
     WorkerAdmin,
     in_service,
     json_pages,
+    named,
     names_of,
 )
 
@@ -53,3 +54,5 @@ def test_names_of() -> None:
 
     assert names_of([old, FIRST, SECOND]) == ["1-77", "1", "2"]
     assert names_of([old, SECOND]) == ["1", "2"]
+    assert named([old, FIRST, SECOND], "1-77") == [old]
+    assert named([old, FIRST, SECOND], "3") == []

@@ -10,6 +10,7 @@ import msgspec
 
 from apfproxy.observe import worker_feed
 from apfproxy.observe.health import HealthRegistry
+from apfproxy.observe.live_feed import Listener
 from apfproxy.observe.worker_answers import WorkerAdmin
 from apfproxy.observe.worker_feed import Heard, WorkerFeed
 from tests.observe.test_merged_history import columns
@@ -74,6 +75,7 @@ async def test_all_are_heard() -> None:
     found = feed.state()
     feed.stop()
 
+    assert found is not None
     assert feed.problems == {}
     assert sum(level["executing"] for level in found["levels"]) == 2
     assert found["verdict"]
@@ -91,6 +93,7 @@ async def test_one_that_cannot_be_reached() -> None:
     problems = feed.problems
     feed.stop()
 
+    assert found is not None
     assert problems == {"1": "cannot connect"}
     assert "worker 1 does not answer: cannot connect" in {
         each["problem"] for each in found["problems"]
@@ -151,6 +154,24 @@ async def test_one_that_shows_no_life(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (asked, script.asked) == ([1, 2], [1, 2, 1])
 
 
+async def test_all_fall_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no state any more, and who listens is ended."""
+    monkeypatch.setattr(worker_feed, "TICK_S", 0.001)
+    script = Scripted()
+    script.events = {1: told()}
+    there = [FIRST]
+    feed = WorkerFeed(lambda: there, script.follow, HealthRegistry(), "/events")
+    await feed.ready()
+    feed.feed.join(Listener(lambda: None))
+    there[:] = [replace(FIRST, state="silent")]
+    await until(lambda: bool(feed.problems))
+    found = feed.state()
+    await until(lambda: feed.feed.is_closed)
+    feed.stop()
+
+    assert found is None
+
+
 async def test_one_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that hangs is waited for only so long."""
     monkeypatch.setattr(worker_feed, "READY_S", 0.0)
@@ -178,6 +199,7 @@ async def test_workers_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
     found = feed.state()
     feed.stop()
 
+    assert found is not None
     assert [each["name"] for each in found["workers"]] == ["2"]
 
 

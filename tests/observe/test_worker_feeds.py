@@ -55,3 +55,17 @@ async def test_no_more_pages_than_may_be(monkeypatch: pytest.MonkeyPatch) -> Non
     async with machine() as (_, client), client.get("/clusters/a/events") as response:
         assert response.status == 503
         assert "close one" in await response.text()
+
+
+async def test_events_of_one_worker() -> None:
+    """They are its own; of one that is not there, there are none."""
+    async with machine() as (found, client):
+        found.workers[0].scene.ticket("ann")
+        async with client.get("/events?worker=2") as response:
+            state = await event_of(response, "state")
+        async with client.get("/events?worker=3") as response:
+            status, text = response.status, await response.text()
+
+    assert [each["name"] for each in state["workers"]] == ["2"]
+    assert sum(level["executing"] for level in state["levels"]) == 0
+    assert (status, text) == (404, "worker: there is none named '3'; there are 1, 2\n")

@@ -99,6 +99,20 @@ async def test_one_check() -> None:
     assert (first, second, whole, nothing) == (500, 200, 500, 404)
 
 
+async def test_page_of_one_worker() -> None:
+    """A page, and a check, are to be had of one worker alone."""
+    async with machine() as (found, client):
+        found.workers[0].health.report("shutdown", "down")
+        first, text = await text_of(client, "/readyz?worker=1&exclude=upstream")
+        second, _ = await text_of(client, "/readyz?worker=2")
+        check, _ = await text_of(client, "/readyz/shutdown?worker=1")
+        nobody, _ = await text_of(client, "/readyz?worker=3")
+
+    assert (first, second, check, nobody) == (500, 200, 500, 404)
+    assert "[+]upstream excluded: ok" in text
+    assert "worker/" not in text
+
+
 def test_in_charge() -> None:
     """A worker that drains counts only while nobody has its place."""
     old, new = WorkerAdmin(1, "a", "draining", 1), WorkerAdmin(1, "b", "serving", 2)

@@ -12,7 +12,10 @@ const percent = (part) => `${part > 0 && part < 0.095 ? Number((part * 100).toFi
 /** How one is: a mark, and words. */
 function stateOf(each, fleet, isKnown) {
   const unlike = each.limit === fleet.limit ? "other levels or limit" : `has a limit of ${count(each.limit)}`;
-  if (each.isSelf) return [MARKS[fleet.state] ?? "unknown", STATES[fleet.state] ?? fleet.state];
+  if (each.isSelf) {
+    const state = each.state ?? fleet.state; // of several workers each has its own
+    return [MARKS[state] ?? "unknown", STATES[state] ?? state];
+  }
   if (!isKnown) return ["unknown", "not known now"];
   if (each.isSilent) return ["failing", `✕ silent for ${duration(each.age)}`];
   if (!each.isAlike) return ["warn", `! ${unlike}`];
