@@ -190,7 +190,7 @@ async def test_an_error_does_not_end_the_service(caplog: pytest.LogCaptureFixtur
     source = Source()
     make, calls = source._make, []
 
-    def fail_once() -> dict[str, Any]:
+    def fail_once() -> dict[str, Any] | None:
         calls.append(1)
         if len(calls) == 1:
             raise ValueError("a bug")
