@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import json
 import os
@@ -182,7 +183,8 @@ class Configuration:
     "--replicas",
     type=click.IntRange(1, MOST_REPLICAS),
     metavar="N",
-    help="Proxies that share the seats as a fleet, 0 to N-1. [default: one by itself]",
+    help="Proxies that share the seats as a fleet, 0 to N-1. [default: those of the mix, or one by"
+    " itself]",
 )
 @click.option(
     "--fleet-event",
@@ -191,15 +193,14 @@ class Configuration:
     multiple=True,
     metavar="EVENT",
     help="What happens to the fleet: '20s join 3', leave, die, cut-off or reconnect with a replica,"
-    " or '20s store-away', store-back or store-empty.  Repeatable.",
+    " '20s weigh 1 5' with its weight, or '20s store-away', store-back or store-empty; beside the"
+    " events of the mix.  Repeatable.",
 )
 @click.option(
     "--store-latency",
     type=Parsed("duration", parse_duration),
-    default="1ms",
-    show_default=True,
     metavar="DURATION",
-    help="From a replica to the store of the fleet and back.",
+    help="From a replica to the store of the fleet and back. [default: that of the mix, or 1ms]",
 )
 @output_option
 @click.option(
@@ -227,7 +228,7 @@ def simulate(  # noqa: PLR0913  flags
     max_broken_lines: int,
     replicas: int | None,
     fleet_events: tuple[FleetEvent, ...],
-    store_latency: float,
+    store_latency: float | None,
     output: str,
     html_path: str | None,
 ) -> int:
@@ -243,7 +244,6 @@ def simulate(  # noqa: PLR0913  flags
         raise click.UsageError("give one of --mix, --audit-log and --access-log")
     if html_path is not None and not (folder := Path(html_path).parent).is_dir():
         raise CommandError(f"{html_path} cannot be written: there is no directory {folder}")
-    fleet = fleet_plan(replicas, fleet_events, store_latency)
     kind = PRESETS[preset or KUBERNETES_API]
     configurations = [
         configuration(
@@ -263,10 +263,12 @@ def simulate(  # noqa: PLR0913  flags
     warnings: list[str] = []
     if mix_path is not None:
         source = mix_of(mix_path, kind)
+        fleet = fleet_plan(source.fleet, replicas, fleet_events, store_latency)
         described: dict[str, Any] = {"mix": named(mix_path)}
     else:
         path = audit_log or access_log
         assert path is not None
+        fleet = fleet_plan(None, replicas, fleet_events, store_latency)
         read = read_audit_log if audit_log else read_access_log
         with bar("reading") as move:
             source = records_of(path, partial(read, preset=kind), max_broken_lines, move)
@@ -297,7 +299,7 @@ def simulate(  # noqa: PLR0913  flags
                 hash_seed=hash_seed,
                 warm_up_s=warm_up,
                 is_prompt=limit_adjustment != AS_KUBERNETES,
-                fleet=fleet or None,
+                fleet=fleet,
             )
         for problem in simulation.problems:
             click.echo(f"apfproxy simulate: {shown(problem)}", err=True)
@@ -323,18 +325,28 @@ def simulate(  # noqa: PLR0913  flags
 
 
 def fleet_plan(
-    replicas: int | None, events: tuple[FleetEvent, ...], latency_s: float
+    of_mix: FleetPlan | None,
+    replicas: int | None,
+    events: tuple[FleetEvent, ...],
+    latency_s: float | None,
 ) -> FleetPlan | None:
-    """The fleet that is asked for, or None; UsageError if its events do not fit."""
-    if replicas is None:
-        if events:
-            raise click.UsageError("--fleet-event takes a fleet; give --replicas")
+    """The fleet that flags and the mix ask for, or None; UsageError if its events do not fit."""
+    if of_mix is None and replicas is None:
+        if events or latency_s is not None:
+            flag = "--fleet-event" if events else "--store-latency"
+            raise click.UsageError(f"{flag} takes a fleet; give --replicas")
         return None
-    plan = FleetPlan(replicas=replicas, latency_ns=round(latency_s * 1e9), events=events)
+    plan = of_mix or FleetPlan(replicas=1)
+    plan = dataclasses.replace(
+        plan,
+        replicas=replicas or plan.replicas,
+        events=(*plan.events, *events),
+        latency_ns=plan.latency_ns if latency_s is None else round(latency_s * 1e9),
+    )
     if event := plan.misplaced():
         raise click.UsageError(
-            f"--fleet-event '{event}': there is no replica {event.replica} then; those of"
-            f" --replicas {replicas} are 0 to {replicas - 1}, and join adds others"
+            f"event '{event}': there is no replica {event.replica} then; the {plan.replicas} that"
+            f" there are from the start are 0 to {plan.replicas - 1}, and join adds others"
         )
     return plan
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from apfproxy.request.deadline import DeadlineError, parse_duration_ns
 
 MOST_REPLICAS: Final = 100
+MOST_WEIGHT: Final = 1000
+USUAL_LATENCY_NS: Final = 1_000_000
 LONGEST_NS: Final = 7 * 24 * 3600 * 1_000_000_000
+LEAST_LEASE: Final = 3
+"""In refresh intervals, as settings of a proxy have to have it."""
 
 
 class What(enum.StrEnum):
@@ -25,6 +30,8 @@ class What(enum.StrEnum):
     """It does not reach the store, and goes on."""
     RECONNECT = "reconnect"
     """It reaches the store again."""
+    WEIGH = "weigh"
+    """It has another weight, and clients choose their replicas anew."""
     STORE_AWAY = "store-away"
     """Nobody reaches the store."""
     STORE_BACK = "store-back"
@@ -37,22 +44,32 @@ class What(enum.StrEnum):
         """Whether it happens to the store."""
         return self in {What.STORE_AWAY, What.STORE_BACK, What.STORE_EMPTY}
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers follow: none, the replica, or its weight as well."""
+        return 0 if self.is_of_store else 1 + (self is What.WEIGH)
+
 
 class FleetEvent(NamedTuple):
-    """Something that happens; `replica` is 0 for what happens to the store."""
+    """Something that happens; `replica` is 0 for what happens to the store.
+
+    `weight` is how much a replica gets from then on, in proportion to the weights of the others.
+    """
 
     at_ns: int
     what: What
     replica: int
+    weight: int = 1
 
     def __str__(self) -> str:
-        text = f"{self.at_ns / 1e9:g}s {self.what}"
-        return text if self.what.is_of_store else f"{text} {self.replica}"
+        numbers = (self.replica, self.weight)[: self.what.numbers]
+        return " ".join([f"{self.at_ns / 1e9:g}s", self.what, *map(str, numbers)])
 
 
+NUMBER: Final = re.compile(r"[0-9]{1,9}")
 EXPECTED: Final = (
-    "expected a time and what happens then, such as '20s die 1' or '30s store-away'; it is one of"
-    f" {', '.join(What)}"
+    "expected a time and what happens then, such as '20s die 1', '20s weigh 1 5' or"
+    f" '30s store-away'; it is one of {', '.join(What)}"
 )
 
 
@@ -70,7 +87,7 @@ class FleetPlan:
     replicas: int
     lease_s: float = 5.0
     refresh_s: float = 1.0
-    latency_ns: int = 1_000_000
+    latency_ns: int = USUAL_LATENCY_NS
     events: tuple[FleetEvent, ...] = ()
 
     def misplaced(self) -> FleetEvent | None:
@@ -86,16 +103,17 @@ class FleetPlan:
 
 def parse_event(text: str) -> FleetEvent:
     """Read an event, or raise ValueError."""
-    time, what, *rest = [*text.split(), "", ""][: max(3, len(text.split()))]
     try:
+        time, what, *rest = text.split()
         at_ns, found = parse_duration_ns(time), What(what)
     except (DeadlineError, ValueError):
         raise ValueError(f"{EXPECTED}, not {text!r}") from None
-    number = "".join(rest)
-    is_right = number == "" if found.is_of_store else number.isdecimal() and len(rest) == 1
-    if not is_right or not 0 <= at_ns <= LONGEST_NS:
+    are_numbers = all(NUMBER.fullmatch(each) for each in rest)
+    if len(rest) != found.numbers or not are_numbers or not 0 <= at_ns <= LONGEST_NS:
         raise ValueError(f"{EXPECTED}, not {text!r}")
-    replica = int(number or "0")
+    replica, weight, *_ = [*map(int, rest), *(0, 1)[len(rest) :]]
     if replica >= MOST_REPLICAS:
         raise ValueError(f"replicas are 0 to {MOST_REPLICAS - 1}, not {replica}")
-    return FleetEvent(at_ns, found, replica)
+    if weight > MOST_WEIGHT:
+        raise ValueError(f"weights are 0 to {MOST_WEIGHT}, not {weight}")
+    return FleetEvent(at_ns, found, replica, weight)

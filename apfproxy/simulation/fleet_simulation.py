@@ -2,7 +2,8 @@
 
 Each replica is a proxy of its own, with the same configuration, and a member of the fleet.  A
 client keeps to a replica while that serves, as its connection does; requests that come at a rate go
-to each in turn.  What happens to replicas and their store is in the plan of the fleet.
+to each in turn, by their weights.  What happens to replicas and their store is in the plan of the
+fleet.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.simulation.fleet_events import What
 from apfproxy.simulation.fleet_levels import FleetLevel
 from apfproxy.simulation.fleet_store import SimulatedStore
-from apfproxy.simulation.replica import AGAIN_AFTER_S, Replica
+from apfproxy.simulation.replica import AGAIN_AFTER_S, Replica, next_in_turn
 from apfproxy.simulation.series import FIRST_BIN_NS, MOST_BINS
 from apfproxy.simulation.virtual_clock import VirtualClock
 
@@ -92,7 +93,6 @@ class FleetSimulation:
         self._by_number: dict[int, Replica] = {}
         self._serving: list[Replica] = []
         self._places: dict[Client, Replica] = {}
-        self._turn = 0
         self._bins = 0
         self._seats = 0
         self._noted_ns = 0
@@ -105,7 +105,10 @@ class FleetSimulation:
         if not self.sources:
             return
         for event in self.plan.events:
-            self.clock.arm_arrival(event.at_ns, self._happen, event)
+            if event.at_ns:
+                self.clock.arm_arrival(event.at_ns, self._happen, event)
+            else:  # before the first requests
+                self._happen(event)
         if self._warm_up_ns:
             self.clock.arm_arrival(self._warm_up_ns, self._begin_to_count, None)
         self.clock.arm(self.bin_ns, self._sample, None)
@@ -159,16 +162,13 @@ class FleetSimulation:
         self._noted_ns = now_ns
 
     def _place(self, client: Client | None) -> Replica | None:
-        """Where a request goes; None if no replica serves."""
-        if not self._serving:
-            return None
+        """Where a request goes; None if no replica takes it."""
         if client is not None:
             replica = self._places.get(client)
             if replica is not None and replica.is_serving:
                 return replica
-        replica = self._serving[self._turn % len(self._serving)]
-        self._turn += 1
-        if client is not None:
+        replica = next_in_turn(self._serving)
+        if client is not None and replica is not None:
             self._places[client] = replica
         return replica
 
@@ -184,6 +184,9 @@ class FleetSimulation:
                 replica.leave()
             case What.DIE if replica is not None:
                 replica.die()
+            case What.WEIGH if replica is not None:
+                replica.weight = event.weight
+                self._places.clear()
             case What.CUT_OFF:
                 self.store.cut_off.add(number)
             case What.RECONNECT:

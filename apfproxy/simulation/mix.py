@@ -2,6 +2,12 @@
 
     duration: 60s
     seed: 1
+    fleet:                         # proxies that share the seats; none, for one by itself
+      replicas: 3                  # 0, 1 and 2
+      events: [20s die 1, 30s join 1, 40s weigh 2 5]
+      refreshInterval: 1s
+      lease: 5s
+      storeLatency: 1ms            # there and back
     flows:
     - name: tenant-{}              # {} is 0, 1, ... up to `count`
       count: 10
@@ -39,6 +45,13 @@ from apfproxy.request.attributes import AttributesError
 from apfproxy.request.deadline import DeadlineError, parse_duration_ns
 from apfproxy.request.kubectl_phrases import METHOD_OF_VERB
 from apfproxy.request.user import ANONYMOUS, User, authenticated
+from apfproxy.simulation.fleet_events import (
+    LEAST_LEASE,
+    MOST_REPLICAS,
+    USUAL_LATENCY_NS,
+    FleetPlan,
+    parse_event,
+)
 from apfproxy.simulation.kinds import Kind, kind_of
 
 if TYPE_CHECKING:
@@ -50,6 +63,7 @@ NS_PER_S = 1_000_000_000
 LEAST_SERVICE_NS = 1_000
 """No request is served faster, or a client without a pause would never let time go on."""
 LONGEST_NS = 7 * 24 * 3600 * NS_PER_S
+LEAST_REFRESH_NS = NS_PER_S // 10
 MOST_FLOWS = 10_000
 MOST_CLIENTS = 100_000
 """In all."""
@@ -147,11 +161,15 @@ class MixFlow(msgspec.Struct, frozen=True):
 
 
 class Mix(msgspec.Struct, frozen=True):
-    """All flows of a mix, in the order of the file; arrivals end by `duration_ns`."""
+    """All flows of a mix, in the order of the file; arrivals end by `duration_ns`.
+
+    `fleet` is None for a proxy by itself.
+    """
 
     duration_ns: int
     seed: int
     flows: tuple[MixFlow, ...]
+    fleet: FleetPlan | None = None
 
     def chance(self, index: int) -> random.Random:
         """The chance of one flow (or of one client of it), which no other flow changes."""
@@ -177,6 +195,8 @@ def parse_mix(data: bytes, preset: Preset = KUBERNETES) -> Mix:
     top = Fields(documents[0].content, documents[0].line)
     duration_ns = top.duration("duration", required=True, least_ns=1)
     seed = top.integer("seed", 0, 1 << 62, default=0)
+    plan = top.take("fleet")
+    fleet = None if plan is None else _fleet_of(Fields(plan, top.line, "fleet"))
     entries = top.take("flows")
     if not isinstance(entries, list) or not entries:
         raise MixError("flows: expected a list of flows", top.line)
@@ -196,7 +216,7 @@ def parse_mix(data: bytes, preset: Preset = KUBERNETES) -> Mix:
         ):
             if number > most:
                 raise fields.error(name, f"more than {most:,} {noun} in all")
-    return Mix(duration_ns, seed, tuple(flows))
+    return Mix(duration_ns, seed, tuple(flows), fleet)
 
 
 def parse_times(text: str) -> Times:
@@ -309,13 +329,38 @@ class Fields:
         except ValueError as error:
             raise self.error(name, str(error)) from None
         if found < least_ns:
-            raise self.error(name, "has to be above 0")
+            least = f"{least_ns / NS_PER_S:g}s or more" if least_ns > 1 else "above 0"
+            raise self.error(name, f"has to be {least}")
         return found
 
     def finish(self) -> None:
         """Refuse what has not been taken."""
         for name in self._left:
             raise self.error(str(name), f"unknown; known are {', '.join(self._known)}")
+
+
+def _fleet_of(fields: Fields) -> FleetPlan:
+    """The replicas, and what happens to them."""
+    replicas = fields.integer("replicas", 1, MOST_REPLICAS, default=0)
+    if not replicas:
+        raise fields.error("replicas", "is missing")
+    refresh_ns = fields.duration("refreshInterval", default=NS_PER_S, least_ns=LEAST_REFRESH_NS)
+    lease_ns = fields.duration("lease", default=5 * refresh_ns)
+    if lease_ns < LEAST_LEASE * refresh_ns:
+        raise fields.error("lease", f"has to be at least {LEAST_LEASE} times refreshInterval")
+    latency_ns = fields.duration("storeLatency", default=USUAL_LATENCY_NS)
+    try:
+        events = tuple(map(parse_event, fields.texts("events")))
+    except ValueError as error:
+        raise fields.error("events", str(error)) from None
+    fields.finish()
+    return FleetPlan(
+        replicas=replicas,
+        lease_s=lease_ns / NS_PER_S,
+        refresh_s=refresh_ns / NS_PER_S,
+        latency_ns=latency_ns,
+        events=events,
+    )
 
 
 def _flows_of(fields: Fields, duration_ns: int, preset: Preset) -> list[MixFlow]:

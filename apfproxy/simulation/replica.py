@@ -25,6 +25,23 @@ AGAIN_AFTER_S = 1
 """A client whose connection broke off asks again so much later."""
 
 
+def next_in_turn(replicas: Iterable[Replica]) -> Replica | None:
+    """Who gets the next request: each by its weight, in turns that are spread evenly.
+
+    None if no replica has a weight.
+    """
+    total, found = 0, None
+    for each in replicas:
+        if each.weight:
+            total += each.weight
+            each.due += each.weight
+            if found is None or each.due > found.due:
+                found = each
+    if found is not None:
+        found.due -= total
+    return found
+
+
 class Fleet(Protocol):
     """What a replica tells."""
 
@@ -57,6 +74,8 @@ class Replica(Simulation):
         number: From 0 on.
         member: Its membership.
         is_serving: Whether it gets requests.
+        weight: How many of them, in proportion to the weights of the others.
+        due: What it is behind with that, in turns of all others; for `next_in_turn`.
         is_gone: Whether it has left or died.
         executed, lost: Requests of it.
         most_seats: That it ever had.
@@ -89,6 +108,8 @@ class Replica(Simulation):
         self.tallies = tallies
         self.number = number
         self.is_serving = True
+        self.weight = 1
+        self.due = 0
         self.is_gone = False
         self.executed = 0
         self.lost = 0

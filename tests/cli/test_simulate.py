@@ -411,6 +411,19 @@ def test_fleet(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"^ 1 +0 s +1.0 s ", text, re.MULTILINE)
 
 
+def test_fleet_of_the_mix(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mix may have its fleet; flags win over it, and add events."""
+    path = Path(mix)
+    path.write_text(f"fleet: {{replicas: 3, events: [1s weigh 2 3]}}\n{path.read_text()}")
+    found = []
+    for more in ([], ["--replicas", "4", "--fleet-event", "1s die 3", "--store-latency", "9ms"]):
+        assert 0 == main(["simulate", "--mix", mix, "-o", "json", *more])
+        (shown,) = json.loads(capsys.readouterr().out)["configurations"]
+        found.append((shown["fleet"]["events"], len(shown["fleet"]["replicas"])))
+
+    assert [(["1s weigh 2 3"], 3), (["1s weigh 2 3", "1s die 3"], 4)] == found
+
+
 def test_fleet_as_json(mix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of two configurations each has its fleet."""
     page = tmp_path / "page.html"
@@ -427,10 +440,11 @@ def test_fleet_as_json(mix: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
     ("arguments", "message"),
     [
         (["--fleet-event", "1s die 1"], "--fleet-event takes a fleet; give --replicas"),
+        (["--store-latency", "1ms"], "--store-latency takes a fleet; give --replicas"),
         (["--replicas", "2", "--fleet-event", "die"], "expected a time and what happens then"),
         (
             ["--replicas", "2", "--fleet-event", "1s die 7", "--fleet-event", "2s join 7"],
-            "--fleet-event '1s die 7': there is no replica 7 then; those of --replicas 2 are 0 to",
+            "event '1s die 7': there is no replica 7 then; the 2 that there are from the start",
         ),
         (["--replicas", "0"], "--replicas"),
     ],

@@ -14,11 +14,12 @@ S = 1_000_000_000
     [
         pytest.param("20s die 1", FleetEvent(20 * S, What.DIE, 1), id="replica"),
         pytest.param("1m30s store-away", FleetEvent(90 * S, What.STORE_AWAY, 0), id="store"),
+        pytest.param("0s weigh 2 0", FleetEvent(0, What.WEIGH, 2, 0), id="weight"),
         pytest.param("0.5s  cut-off  99", FleetEvent(S // 2, What.CUT_OFF, 99), id="blanks"),
     ],
 )
 def test_events(text: str, event: FleetEvent) -> None:
-    """An event has a time, a name and, unless it is of the store, a replica."""
+    """An event has a time, a name and, unless it is of the store, a replica; maybe a weight."""
     assert event == parse_event(text)
     assert event == parse_event(str(event))
 
@@ -38,11 +39,16 @@ def test_events(text: str, event: FleetEvent) -> None:
         "9999h die 1",
         "-1s die 1",
         "20s die 100",
+        "20s die ²",
+        "20s weigh 1",
+        "20s weigh 1 1001",
+        "20s weigh 1 -1",
+        "20s weigh 1 2 3",
     ],
 )
 def test_wrong_events(text: str) -> None:
     """Whatever is no event is named."""
-    with pytest.raises(ValueError, match=r"expected a time|replicas are 0 to 99"):
+    with pytest.raises(ValueError, match=r"expected a time|replicas are 0 to 99|weights are 0"):
         parse_event(text)
 
 

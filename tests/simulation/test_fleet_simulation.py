@@ -125,6 +125,39 @@ def test_a_replica_dies() -> None:
 
 
 @pytest.mark.parametrize("mix", [CLIENTS, RATE], ids=["clients", "rate"])
+def test_weights(mix: bytes) -> None:
+    """Requests and clients go to replicas by weight, and so do seats: each has what it needs."""
+    simulation = fleet("0s weigh 0 6", "0s weigh 2 0", mix=mix, limit=24)
+    executed = [replica.executed for replica in simulation.replicas]
+
+    assert 0 == executed[2]
+    assert pytest.approx(6 * executed[1], rel=0.2) == executed[0]
+    assert 0 == simulation.over_ns
+
+
+@pytest.mark.parametrize("mix", [CLIENTS, RATE], ids=["clients", "rate"])
+def test_load_moves(mix: bytes) -> None:
+    """Clients choose again when weights change; the limit is kept, and the seats follow."""
+    simulation = fleet(
+        *("0s weigh 1 0", "0s weigh 2 0"), *("20s weigh 1 1", "20s weigh 0 0"), mix=mix
+    )
+    first, second, third = (replica.executed for replica in simulation.replicas)
+
+    assert 0 == third
+    assert pytest.approx(first, rel=0.25) == second
+    assert 0 == simulation.over_ns
+    assert total(simulation).executed > 0.9 * simulation.arrivals
+
+
+def test_no_weight_at_all() -> None:
+    """Then requests find no replica."""
+    simulation = fleet(*(f"0s weigh {number} 0" for number in range(3)), mix=RATE)
+
+    assert {NO_REPLICA} == total(simulation).rejected.keys()
+    assert 0 == total(simulation).executed
+
+
+@pytest.mark.parametrize("mix", [CLIENTS, RATE], ids=["clients", "rate"])
 def test_nobody_serves(mix: bytes) -> None:
     """Requests find no replica, until one is there again."""
     simulation = fleet("1s die 0", "1s die 1", "1s leave 2", "5s join 0", mix=mix)

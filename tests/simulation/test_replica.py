@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from apfproxy.simulation.fleet_events import FleetPlan
 from apfproxy.simulation.fleet_simulation import FleetSimulation
+from apfproxy.simulation.replica import next_in_turn
 from apfproxy.simulation.sources import Sequence
 from tests.simulation.scene import objects
 from tests.simulation.test_simulation import MS, S, kind
@@ -24,6 +25,17 @@ def test_leaving_waits_for_requests() -> None:
     assert not second.is_gone
     assert 4 == first.executed + second.executed
     assert 0 == first.lost
+
+
+def test_turns_are_spread_evenly() -> None:
+    """Each has as many as its weight, and the others are in between."""
+    replicas = FleetSimulation(objects(), 12, FleetPlan(replicas=4)).replicas
+    for replica, weight in zip(replicas, (5, 1, 1, 0), strict=True):
+        replica.weight = weight
+    turns = [next_in_turn(replicas) for _ in range(14)]
+
+    assert [0, 0, 1, 0, 2, 0, 0] * 2 == [each.number for each in turns if each is not None]
+    assert next_in_turn(replicas[3:]) is None
 
 
 def test_dying_twice() -> None:
