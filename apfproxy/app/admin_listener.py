@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 import math
 import time
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from apfproxy.observe.metrics import MetricsPage
     from apfproxy.proxy.counters import ListenerCounters
     from apfproxy.settings import Settings
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,18 @@ class AdminListener:
     def stop_accepting(self) -> None:
         """Close the listening sockets; connections go on."""
         self._listener.stop_accepting()
+
+    async def leave_counts(self, path: str) -> None:
+        """Leave in a file what was counted, for who reads it at the end of the process."""
+        page = await self._metrics_page()
+        from apfproxy.app.last_counts import leave_counts  # noqa: PLC0415 - with the metrics
+
+        try:
+            leave_counts(path, page)
+        except OSError as error:
+            log.warning(
+                "what was counted since the last scrape is lost: %s", error.strerror or error
+            )
 
     async def close(self) -> None:
         """Let answers that are under way have their time, then cut all connections."""

@@ -330,6 +330,7 @@ class Parent:
             link=link,
             ledger=self._directory.file(SOCKET),
             admin=self._directory.file(f"{name}.admin"),
+            counts=None if self.settings.admin is None else self._directory.file(f"{name}.counts"),
             objects=None if self._store is None else self._store.path,
             hash_seed=self._hash_seed,
             version=build.version(),
@@ -342,8 +343,10 @@ class Parent:
         self.sockets.steer(serving or there)
 
     def _on_lost(self, process: WorkerProcess) -> None:
-        """Let the others have the seats of a process that has ended."""
+        """Let the others have the seats of a process that has ended; keep what it counted."""
         self.ledger.drop(process.place.member)
+        if process.place.counts is not None:
+            self.admin.bury(process.place.index, process.pid, process.place.counts)
 
     def _is_well(self) -> bool:
         """Whether a new parent would be of no help: it looks after workers by itself."""

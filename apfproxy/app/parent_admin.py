@@ -140,6 +140,11 @@ class ParentAdmin:
         )
         await self._listener.start(self._sockets)
 
+    def bury(self, index: int, pid: int, path: str) -> None:
+        """Keep what a process has counted that has ended; `path` is where it left that."""
+        if self._listener is not None:
+            self._listener.bury(index, pid, path)
+
     async def close(self) -> None:
         """Let answers that are under way have their time, then cut all connections."""
         if self._listener is not None:

@@ -309,6 +309,8 @@ class ProxyProcess:
         self._tasks.clear()
         await self.server.stop()
         await self.observation.close()  # after the last request's end
+        if self._admin is not None and self.service.manager.counts is not None:
+            await self._admin.leave_counts(self.service.manager.counts)
         await self.clusters.close()
         if self._admin is not None:
             await self._admin.close()

@@ -30,6 +30,8 @@ class ServiceManager:
 
     Attributes:
         ping_period_s: How often it is to be told that the process lives; 0 for never.
+        counts: Path of a file in which it wants what the process has counted at its end; None if
+            it does not.
         is_relieved: Whether it has had another process take over already, which it began itself.
     """
 
@@ -38,6 +40,7 @@ class ServiceManager:
         if self._address.startswith("@"):
             self._address = f"\0{self._address[1:]}"
         self._has_failed = False
+        self.counts: str | None = None
         self.is_relieved = False
         pid, watchdog_us = environment.get(WATCHDOG_PID), environment.get(WATCHDOG_USEC, "")
         self.ping_period_s = 0.0

@@ -94,10 +94,12 @@ class ParentLink(ServiceManager):
     Args:
         descriptor: Of the connection to it.
         signals: Which the parent's words are like.
+        counts: Where it wants what is counted, see `ServiceManager`.
     """
 
-    def __init__(self, descriptor: int, signals: Signals) -> None:
+    def __init__(self, descriptor: int, signals: Signals, counts: str | None = None) -> None:
         super().__init__({})
+        self.counts = counts
         self._signals = signals
         self.ping_period_s = PING_PERIOD_S
         connection = socket.socket(fileno=descriptor)

@@ -37,6 +37,8 @@ class WorkerPlace:
         link: Descriptor of the connection to the parent, see `worker_link`.
         ledger: Path of the Unix socket of the parent's ledger.
         admin: Path of the Unix socket that it serves its admin pages on.
+        counts: Path of the file in which it leaves what it has counted, for its parent; None where
+            nobody asks for that.
         objects: Path of the file in which the parent keeps the objects of its store; None where
             there is no store.
         hash_seed: By which all of them deal queues to flows.
@@ -49,6 +51,7 @@ class WorkerPlace:
     link: int
     ledger: str
     admin: str
+    counts: str | None
     objects: str | None
     hash_seed: int
     version: str
@@ -63,6 +66,7 @@ class WorkerPlace:
                 "link": self.link,
                 "ledger": self.ledger,
                 "admin": self.admin,
+                "counts": self.counts,
                 "objects": self.objects,
                 "hashSeed": self.hash_seed,
                 "startedByVersion": self.version,
@@ -80,7 +84,7 @@ def worker_place(environment: MutableMapping[str, str]) -> WorkerPlace | None:
         return None
     try:
         told: dict[str, Any] = json.loads(text)
-        objects = told.get("objects")
+        counts, objects = told.get("counts"), told.get("objects")
         place = WorkerPlace(
             index=int(told["index"]),
             count=int(told["count"]),
@@ -88,6 +92,7 @@ def worker_place(environment: MutableMapping[str, str]) -> WorkerPlace | None:
             link=int(told["link"]),
             ledger=str(told["ledger"]),
             admin=str(told["admin"]),
+            counts=None if counts is None else str(counts),
             objects=None if objects is None else str(objects),
             hash_seed=int(told["hashSeed"]),
             version=str(told.get("startedByVersion", "")),

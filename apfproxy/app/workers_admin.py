@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from apfproxy.app.last_counts import take_counts
 from apfproxy.app.listening import Listener
 from apfproxy.app.places import Places
 from apfproxy.app.running import descriptor_limit
@@ -64,7 +65,7 @@ class WorkersAdmin:
         self._client = client = WorkerClient(workers)
         limit = min(CONNECTIONS, descriptor_limit() // DESCRIPTORS_PART)
         self._places = places = Places("admin", limit, time.monotonic_ns)
-        metrics = WorkerMetricsPage(
+        self._metrics = metrics = WorkerMetricsPage(
             client.ask_all,
             workers,
             restarts,
@@ -98,6 +99,10 @@ class WorkersAdmin:
         """Accept what comes to listening sockets, which are closed at the end."""
         await self._runner.start()
         await self._listener.start(listeners)
+
+    def bury(self, index: int, pid: int, path: str) -> None:
+        """Keep what a process has counted that has ended; `path` is where it left that."""
+        self._metrics.bury((index, pid), take_counts(path))
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; connections go on."""

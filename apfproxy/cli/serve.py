@@ -496,7 +496,7 @@ async def run(
         if count > 1:
             return Parent(settings, count, file, given=given, manager=manager)
         if place is not None:
-            manager = ParentLink(place.link, signals)
+            manager = ParentLink(place.link, signals, place.counts)
         return ProxyProcess(settings, file, given=given, manager=manager)
 
     return await exit_code(

@@ -16,7 +16,7 @@ from apfproxy.observe.worker_metrics import worker_families
 from apfproxy.observe.worker_totals import WorkerTotals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from prometheus_client.core import Metric
 
@@ -74,6 +74,16 @@ class WorkerMetricsPage:
             there = {name: page for name, page in named.items() if page is not None}
             slices = labelled_slices({**there, "": own}, is_openmetrics=is_openmetrics)
         return await sliced_response(request, slices, content_type)
+
+    def bury(self, key: tuple[int, int], counts: Mapping[bool, bytes]) -> None:
+        """Keep what a worker has counted that has ended.
+
+        Args:
+            key: Its index and process id.
+            counts: Its last page by whether it is OpenMetrics.
+        """
+        for is_openmetrics, page in counts.items():
+            self._totals[is_openmetrics].bury(key, page_of(page))
 
     def _read(self, asked: Sequence[Asked]) -> dict[tuple[int, int], Page | None]:
         """The pages by worker and process; None of those that have not answered with one."""

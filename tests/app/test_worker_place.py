@@ -33,6 +33,7 @@ PLACE = WorkerPlace(
     link=9,
     ledger="/run/a/ledger",
     admin="/run/a/admin",
+    counts="/run/a/counts",
     objects=None,
     hash_seed=7,
     version="1",

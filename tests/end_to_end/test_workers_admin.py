@@ -9,6 +9,7 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
 from click.testing import CliRunner
 
 from apfproxy.cli.commands import cli
@@ -127,6 +128,26 @@ def test_counts_outlive_a_worker() -> None:
     assert {"[+]worker/1 ok", "[+]worker/2 ok", "[+]workers ok"} <= set(health.splitlines())
     assert ready == 200
     assert "apfproxy_worker_restarts_total 1.0" in restarts
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text"])
+def test_last_counts(accept: str) -> None:
+    """Workers that make room for others hand over what they counted since the last scrape."""
+    head = f"Accept: {accept}\r\n"
+    with workers() as (served, port, admin):
+        before = DISPATCHED.findall(ask(admin, "/metrics", head=head)[1])
+        statuses = {ask(port, "/")[0] for _ in range(8)}
+        former = set(children(served))
+        served.send(signal.SIGUSR2)
+        served.line("all workers are replaced")
+        while former.intersection(children(served)):
+            pass
+        after = DISPATCHED.findall(ask(admin, "/metrics", head=head)[1])
+        code, rest = served.end()
+
+    assert (statuses, code) == ({200}, 0)
+    assert ([f"{REQUESTS}.0"], [f"{REQUESTS + 8}.0"]) == (before, after)
+    assert "is lost" not in rest
 
 
 def test_worker_that_hangs() -> None:

@@ -51,6 +51,17 @@ def test_counts_of_a_worker_that_does_not_answer_stay() -> None:
     assert lines(totals, a=page(6, 1), b=page(8, 3)) == ["served_total 14.0", "open 4.0"]
 
 
+def test_last_counts() -> None:
+    """A worker that has handed them over has them in the sum once, also if it was just asked."""
+    totals = WorkerTotals()
+    lines(totals, a=page(5, 1), b=page(7, 2))
+    totals.bury("a", page_of(page(6, 1)))
+    totals.bury("never asked", page_of(page(100)))
+
+    assert lines(totals, a=page(5, 1), b=page(7, 2)) == ["served_total 113.0", "open 2.0"]
+    assert lines(totals, b=page(8, 2)) == ["served_total 114.0", "open 2.0"]
+
+
 def test_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept of workers that are gone has a bound."""
     monkeypatch.setattr(worker_totals, "MAX_GONE_BYTES", 0)

@@ -1,0 +1,52 @@
+"""What a worker leaves for its parent at its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.app import last_counts
+from apfproxy.app.last_counts import leave_counts, take_counts
+from apfproxy.observe.families import NO_LABELS, counter
+from apfproxy.observe.metrics import END, Collected, ScrapedPage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = ScrapedPage(
+    lambda _is_canonical: Collected(lambda: iter([counter("served_total", "x", [(NO_LABELS, 5)])]))
+)
+
+
+def test_counts(tmp_path: Path) -> None:
+    """They come in both formats, once."""
+    path = tmp_path / "counts"
+    leave_counts(str(path), PAGE)
+    found = take_counts(str(path))
+
+    assert {True, False} == found.keys()
+    assert all(b"served_total 5.0\n" in page for page in found.values())
+    assert b"# TYPE served counter" in found[True]
+    assert b"# TYPE served_total counter" in found[False]
+    assert {} == take_counts(str(path))
+
+
+@pytest.mark.parametrize("data", [b"", b"# HELP", END, b"# HELP\n" + END + b"# HELP\n"])
+def test_what_is_not_whole(tmp_path: Path, data: bytes) -> None:
+    """It is not taken, and removed."""
+    path = tmp_path / "counts"
+    path.write_bytes(data)
+
+    assert {} == take_counts(str(path))
+    assert not path.exists()
+
+
+def test_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a bound, and nothing is left then."""
+    monkeypatch.setattr(last_counts, "MAX_BYTES", 10)
+    path = tmp_path / "counts"
+    with pytest.raises(OSError, match="more than 10 bytes"):
+        leave_counts(str(path), PAGE)
+
+    assert not path.exists()
