@@ -109,8 +109,10 @@ def _trim(
     if excess <= 0:
         return
 
-    def place(name: str) -> tuple[bool, float, int, str]:
-        return seats[name] <= 1, -hungry.get(name, math.inf), -seats[name], name
+    def place(name: str) -> tuple[bool, float, str]:
+        if seats[name] > 1:
+            return False, -seats[name], name
+        return True, -hungry.get(name, math.inf), name
 
     nothing: Mapping[str, int] = {}
     for floors in (demand, nothing):
@@ -159,16 +161,18 @@ def shares_of(
         demand: Seats that each wants, by key; zeros may be left out.
         hungry: Since which write each has wanted in vain; who does not is left out.
     """
+    wanted = sum(demand.values())
+    keys = [key for key, amount in demand.items() if amount]
+    # Where everybody has one, nobody's hunger moves the odd seat.
+    waited = hungry if seats < len(keys) else {}
 
     def place(key: str) -> tuple[float, int, str]:
-        return hungry.get(key, math.inf), crc32(f"{level}\0{key}".encode()), key
+        return waited.get(key, math.inf), crc32(f"{level}\0{key}".encode()), key
 
-    wanted = sum(demand.values())
     if wanted <= seats:
         every, rest = divmod(seats - wanted, len(members))
         first = frozenset(sorted(members, key=place)[:rest] if rest else ())
         return {key: demand.get(key, 0) + every + (key in first) for key in members}
-    keys = [key for key, amount in demand.items() if amount]
     items = [Item(1.0, 0.0, float(demand[key])) for key in keys]
     return rounded(dict(zip(keys, allocate(seats, items).amounts, strict=True)), seats, place)
 

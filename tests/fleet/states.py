@@ -1,10 +1,11 @@
 """All states that a small fleet can get into: a search in breadth, which forgets no interleaving.
 
 The steps are those of members that look, write, and hear of it or not; of time, in halves of a
-lease; of members that die; and of a store that goes away and comes back.  States are the same if
-nothing that comes can tell them apart: times count from now, beats and writes by their order only.
+lease; of members that die; and of a store that goes away and comes back.  Of states that nothing
+that comes can tell apart (`signature`) one is followed, so that a search comes to its end.
 
-By hand: `python -m tests.fleet.states MEMBERS LIMIT LEVELS MOST_STATES [prompt] [whole]`.
+By hand: `python -m tests.fleet.states MEMBERS LIMIT LEVELS MOST_STATES [prompt] [whole]
+[die] [miss] [away]`.
 """
 
 # ruff: noqa: SLF001 - a state is all that a ledger knows
@@ -23,16 +24,19 @@ from apfproxy.fleet.ledger import Ledger, Report
 from apfproxy.fleet.standing import Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable, Iterator, Mapping
 
-    from apfproxy.fleet.ledger import Plan
+    from apfproxy.fleet.ledger import Plan, Sighting
     from apfproxy.fleet.record import Member, Record
 
-LEASE_S = 2.0
+LEASE_S = 5.0
+"""Of which the part for the holder and the half are exact numbers."""
 STEP_S = LEASE_S / 2
-LONG_S = 2.5 * LEASE_S
+LONG_S = 1.5 * LEASE_S
 """Times that are longer ago make no difference."""
+LATER = math.inf
 NAMES = ("a", "b")
+EVENTS = ("die", "miss", "away")
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,9 @@ class Rules:
         levels: One or two.
         is_prompt: Whether each member writes twice a lease while the store is there, and the store
             does not go before all have heard of their writes.
-        is_whole: Whether nothing comes between a look and its write: fewer states, more deeply.
+        is_whole: Whether nothing comes between a look and its write.
+        events: What else may happen: "die", a member does; "miss", it does not hear that it wrote;
+            "away", the store goes for a while.
     """
 
     members: int
@@ -53,6 +59,7 @@ class Rules:
     levels: int = 1
     is_prompt: bool = False
     is_whole: bool = False
+    events: tuple[str, ...] = EVENTS
 
 
 @dataclass(frozen=True)
@@ -107,10 +114,13 @@ class Search:
         self.levels = {
             name: LevelRules(1, 50, None, is_exempt=False) for name in NAMES[: rules.levels]
         }
-        keys = [f"m{number}#1" for number in range(rules.members)]
+        self.keys = [f"m{number}#1" for number in range(rules.members)]
         self.replicas = rules.members
         self.first = State(
-            {key: Ledger(key, rules.limit, lease_s=LEASE_S, replicas=self.replicas) for key in keys}
+            {
+                key: Ledger(key, rules.limit, lease_s=LEASE_S, replicas=self.replicas)
+                for key in self.keys
+            }
         )
 
     def states(self, most: int) -> tuple[int, int, bool]:
@@ -143,7 +153,7 @@ class Search:
                     yield from self._after_swap(looked, key)
                 else:
                     yield looked
-            if len(state.ledgers) > 1:
+            if len(state.ledgers) > 1 and "die" in self.rules.events:
                 died = state.copied()
                 del died.ledgers[key]
                 died.swaps.pop(key, None)
@@ -161,13 +171,16 @@ class Search:
             for each in passed.ledgers.values():
                 each.advance(passed.now_s)
             yield passed
-        if state.is_away or self._may_go(state):
+        if "away" in self.rules.events and (state.is_away or self._may_go(state)):
             turned = state.copied()
             turned.is_away, turned.fresh = not state.is_away, frozenset()
             yield turned
 
     def _after_look(self, state: State, key: str) -> Iterator[State]:
-        """A member looks, or hears nothing; the first with and without requests on its seats."""
+        """A member looks, or hears nothing.
+
+        The first has requests on all that it holds, or on nothing; the last wants much, or nothing.
+        """
         if state.is_away:
             if self.rules.is_prompt and state.ledgers[key].standing is Standing.JOINING:
                 return
@@ -175,13 +188,17 @@ class Search:
             failed.ledgers[key].failed(self.rules.limit, state.now_s)
             yield failed
             return
-        is_first = key == "m0#1"  # the only one that changes its mind
-        for used in {0, state.ledgers[key].claim} if is_first else (0,):
-            for wanted in (0, self.rules.limit) if is_first else (self.rules.limit,):
+        ledger = state.ledgers[key]
+        held = ledger.in_force() if ledger.standing is Standing.ALONE else ledger.claim
+        limit = self.rules.limit
+        for used in {0, held} if key == self.keys[0] else (0,):
+            for wanted in (0, limit) if key == self.keys[-1] else (limit,):
                 looked = state.copied(key)
                 plan = looked.ledgers[key].plan(
                     state.record, self.report(wanted, used), state.now_s
                 )
+                if ledger.standing is Standing.HOLDING:
+                    assert plan.entry.claim >= used, "it gives up what it uses"
                 looked.swaps[key] = Swap(plan, state.version)
                 yield looked
 
@@ -201,8 +218,9 @@ class Search:
             unheard = heard.copied(key)
             heard.ledgers[key].written(swap.plan)
             heard.ledgers[key].advance(state.now_s)
-            heard.fresh = state.fresh | {key}
-            if not (self.rules.is_prompt and is_joining):
+            if self.rules.is_prompt:
+                heard.fresh = state.fresh | {key}
+            if "miss" in self.rules.events and not (self.rules.is_prompt and is_joining):
                 unheard.ledgers[key].failed(self.rules.limit, state.now_s)
                 yield unheard
         yield heard
@@ -252,90 +270,108 @@ class Search:
 
 
 def signature(state: State) -> Hashable:
-    """The same for states that nothing that comes can tell apart."""
-    record = state.record
-    beats: dict[str, set[int]] = {}
-    writes: set[int] = set()
+    """The same for states that nothing that comes can tell apart.
 
-    def note(key: str, entry: Member) -> None:
-        beats.setdefault(key, set()).add(entry.beat)
-        writes.update(entry.hungry.values())
+    What is left out:
 
-    records = [] if record is None else [record]
-    records += [each.plan.record for each in state.swaps.values() if each.version == state.version]
-    for each in records:
-        writes.add(each.writes)
-        for key, entry in each.members.items():
-            note(key, entry)
-    for key, ledger in state.ledgers.items():
-        beats.setdefault(key, set()).update((ledger._beat, ledger._written_beat))
-        writes.add(ledger._known_writes)
-        writes.update(ledger._hungry.values(), ledger._first.values())
-        for name, sighting in ledger.others.items():
-            note(name, sighting.entry)
-        for name, beat in ledger._ended.items():
-            beats.setdefault(name, set()).add(beat)
-    places = {
-        key: {beat: at for at, beat in enumerate(sorted(all_))} for key, all_ in beats.items()
+    1. What was written last, by number and beat: this store loses nothing, so it is always newer.
+       A sighting is of what the record has, which then says it all, or of something older.
+    2. What a ledger sets anew before it is asked for it, such as the claim of one that is alone.
+    3. How long ago things were, beyond the time that changes anything; by which write a level was
+       hungry, but for the order.
+    4. What is only shown or said to others, such as who is told at once.
+
+    Members are not exchanged for each other: of equals the division prefers one by its key.
+    """
+    entries = {} if state.record is None else state.record.members
+    swaps = {key: each for key, each in state.swaps.items() if each.version == state.version}
+    hungers = [each.hungry for each in entries.values()]
+    hungers += [each._hungry for each in state.ledgers.values()]
+    order = {
+        write: place
+        for place, write in enumerate(
+            sorted({write for each in hungers for write in each.values()})
+        )
     }
-    order = {write: at for at, write in enumerate(sorted(writes))}
 
-    def counts(values: dict[str, int]) -> Hashable:
-        return tuple(sorted((name, order[write]) for name, write in values.items()))
+    def hunger(values: Mapping[str, int]) -> Hashable:
+        # What is not in the order is of a write to come, so later than all.
+        return tuple(sorted((name, order.get(write, LATER)) for name, write in values.items()))
 
-    def entry_of(key: str, entry: Member) -> Hashable:
-        demand = tuple(sorted(entry.demand.items()))
-        return places[key][entry.beat], entry.claim, entry.used, demand, counts(entry.hungry)
-
-    def members_of(record: Record) -> Hashable:
-        return tuple(sorted((key, entry_of(key, each)) for key, each in record.members.items()))
+    def entry_of(entry: Member) -> Hashable:
+        return entry.claim, tuple(sorted(entry.demand.items())), hunger(entry.hungry)
 
     def ago(then_s: float) -> float:
         return max(-LONG_S, min(LONG_S, state.now_s - then_s))
 
-    def ledger_of(key: str, ledger: Ledger) -> Hashable:
-        others = tuple(
-            sorted(
-                (
-                    name,
-                    entry_of(name, each.entry),
-                    each.claim,
-                    min(LONG_S, ledger._read_s - each.since_s),
-                    min(LONG_S, state.now_s - each.seen_s),
-                    min(LONG_S, state.now_s - each.after_s),
-                    each.is_present,
-                )
-                for name, each in ledger.others.items()
-            )
+    def sighting_of(key: str, each: Sighting, read_s: float) -> Hashable:
+        # Each beat says one thing, so the entry of one of now is the record's.
+        is_of_now = key in entries and entries[key].beat == each.entry.beat
+        # What is not of now is replaced or removed by the next look.
+        counts = is_of_now or not each.is_present
+        return (
+            key,
+            is_of_now,
+            each.claim,
+            each.is_present,
+            min(LONG_S, read_s - each.seen_s) if counts else read_s - each.seen_s > LEASE_S,
+            min(LONG_S, read_s - each.since_s) if counts else None,
+            min(LEASE_S, state.now_s - each.after_s) if counts else None,
         )
+
+    def seats_of(key: str, ledger: Ledger) -> Hashable:
+        if key in swaps:  # the claim may be more when that is heard of, and the target counts then
+            return ledger.claim, ledger.target
+        if ledger.standing in {Standing.JOINING, Standing.ALONE}:
+            return None
+        return ledger.claim, min(ledger.claim, ledger.target)
+
+    def ledger_of(key: str, ledger: Ledger) -> Hashable:
+        is_holding = ledger.standing is Standing.HOLDING
+        # Where only that counts, whether the last look was a lease ago or more.
+        is_seen = ledger._has_failed or all(each.is_present for each in ledger.others.values())
         return (
             key,
             ledger.standing,
-            ledger.claim,
-            ledger.target,
-            others,
-            (ledger._most, ledger._told, ledger._has_failed),
-            record is not None and ledger._born == record.born,
-            tuple(sorted((name, places[name][beat]) for name, beat in ledger._ended.items())),
-            (places[key][ledger._beat], places[key][ledger._written_beat]),
-            order[ledger._known_writes],
-            counts(ledger._hungry),
-            counts(ledger._first),
-            tuple(sorted((name, each.nominal) for name, each in ledger._by_level.items())),
-            ago(ledger._watched_since_s),
-            ago(ledger._read_s),
-            ago(ledger._held_until_s),
-            ago(ledger._away_s),
+            seats_of(key, ledger),
+            ledger.safe_share(),
+            ledger._has_failed,
+            state.record is not None and ledger._born == state.record.born,
+            tuple(
+                sighting_of(name, each, ledger._read_s)
+                for name, each in sorted(ledger.others.items())
+            ),
+            tuple(
+                sorted(
+                    name
+                    for name, beat in ledger._ended.items()
+                    if name in entries and entries[name].beat == beat
+                )
+            ),
+            hunger(ledger._hungry),
+            min(LEASE_S, ago(ledger._watched_since_s)),
+            min(ago(ledger._read_s), LEASE_S if is_seen else LONG_S),
+            ledger._held_until_s - state.now_s if is_holding else None,
+            min(LEASE_S, ago(ledger._away_s))
+            if is_holding or ledger.standing is Standing.LAPSED
+            else None,
         )
 
     return (
-        None if record is None else (members_of(record), order[record.writes]),
+        None
+        if state.record is None
+        else tuple(sorted((key, entry_of(each)) for key, each in entries.items())),
         tuple(ledger_of(key, each) for key, each in sorted(state.ledgers.items())),
         tuple(
-            (key, swap_of.plan.begun_s - state.now_s, members_of(swap_of.plan.record))
-            if swap_of.version == state.version
+            (
+                key,
+                max(-LEASE_S, swaps[key].plan.begun_s - state.now_s),
+                tuple(sorted(swaps[key].plan.record.members)),
+                entry_of(swaps[key].plan.entry),
+            )
+            if key in swaps
             else (key,)
-            for key, swap_of in sorted(state.swaps.items())
+            for key in sorted(state.swaps)
         ),
         state.fresh,
         state.is_away,
@@ -346,7 +382,14 @@ def main() -> None:
     """Search, and say how much there was."""
     members, limit, levels, most = map(int, sys.argv[1:5])
     words = sys.argv[5:]
-    rules = Rules(members, limit, levels, is_prompt="prompt" in words, is_whole="whole" in words)
+    rules = Rules(
+        members,
+        limit,
+        levels,
+        is_prompt="prompt" in words,
+        is_whole="whole" in words,
+        events=tuple(event for event in EVENTS if event in words),
+    )
     begun_s = time.monotonic()
     count, depth, is_all = Search(rules).states(most)
     took_s = time.monotonic() - begun_s

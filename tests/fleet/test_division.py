@@ -94,6 +94,17 @@ def test_the_last_seats_of_levels_go_last() -> None:
     assert {"a": 1, "b": 1} == seats(2, levels, {"a": 1}, {"a": 6})
 
 
+def test_hunger_somewhere_does_not_move_the_odd_seat_of_a_level() -> None:
+    """A level that has several loses one by rounding, whoever is hungry there on the way."""
+    levels = dict.fromkeys("abc", LIMITED)
+    demand = dict.fromkeys("abc", 9)
+    found = seats(10, levels, demand)
+
+    assert [3, 3, 4] == sorted(found.values())
+    for hungry in "abc":
+        assert found == seats(10, levels, demand, {hungry: 3})
+
+
 def test_what_a_level_never_lends_may_be_all_that_there_is() -> None:
     """The other one has it in turn all the same."""
     levels = {"a": LENDING, "b": LIMITED}
@@ -151,6 +162,16 @@ def test_fewer_seats_than_members() -> None:
 
     assert {"m#1": 0, "m#2": 1, "n#1": 0} == shares(1, demand, {"m#1": 8, "m#2": 3})
     assert {"m#1": 1, "m#2": 1, "n#1": 0} == shares(2, demand, {"m#1": 8, "m#2": 3})
+
+
+def test_hunger_does_not_move_the_odd_seat_where_everybody_has_one() -> None:
+    """A newcomer, hungry until it has its part, does not have one more for that."""
+    demand = {"m": 9, "n": 9, "o": 9}
+    found = shares_of("a", 10, list("mno"), demand, {})
+
+    assert [3, 3, 4] == sorted(found.values())
+    for hungry in "mno":
+        assert found == shares_of("a", 10, list("mno"), demand, {hungry: 3})
 
 
 def test_who_is_first_differs_between_levels() -> None:
