@@ -27,7 +27,7 @@ from apfproxy.app.runtime_directory import SOCKET, RuntimeDirectory
 from apfproxy.app.service import Service
 from apfproxy.app.service_manager import NO_SERVICE_MANAGER
 from apfproxy.app.worker_place import WorkerPlace
-from apfproxy.app.worker_process import WorkerProcess, WorkerState, command_of_workers
+from apfproxy.app.worker_process import WorkerProcess, command_of_workers, ended, killed
 from apfproxy.app.worker_slot import WorkerSlot
 from apfproxy.app.worker_sockets import WorkerSockets
 from apfproxy.duties import Supervised
@@ -54,6 +54,8 @@ CUT_WITHIN_S = 10.0
 """For workers that are to end at once, before they are killed."""
 READ_WITHIN_S = 30.0
 """For workers to read their settings again, before the service manager is told that they have."""
+DIRECTORY_PERIOD_S = 1.0
+"""Between two looks whether the directory of the workers' sockets is there."""
 
 SHUTDOWN, WORKERS = "shutdown", "workers"
 """The health checks."""
@@ -204,6 +206,9 @@ class Parent:
             Supervised(
                 Part.TASK, "watching the settings", lambda beat: file.watch(asked, beat)
             ).start(),
+            Supervised(
+                Part.TASK, "watching the directory", lambda _beat: self._keep_directory()
+            ).start(),
         ]
 
     async def renew(self, settings: Settings) -> None:
@@ -241,6 +246,39 @@ class Parent:
             return
         log.info("SIGUSR2: replacing the workers: %s", shlex.join(self._command))
         self._rolling = spawn(self._roll(), name="replacing the workers")
+
+    async def _keep_directory(self) -> None:
+        """Have the directory of the workers' sockets again when somebody has deleted it, for ever.
+
+        Workers that serve go on without it, but nobody reaches their admin pages, and no other
+        worker can start: so the directory is made again, and others take their places.
+        """
+        assert self._directory is not None, "the start made it"
+        path, is_said = self._directory.path, False
+        while True:
+            await asyncio.sleep(DIRECTORY_PERIOD_S)
+            if self._directory.is_whole:
+                is_said = False
+                continue
+            try:
+                self._directory.restore()
+                if self._store is not None:
+                    self._store.write()
+                await self.ledger.close()
+                await self.ledger.start(self._directory.file(SOCKET))
+            except OSError as error:
+                if not is_said:
+                    log.error(  # noqa: TRY400 - of others
+                        "%s was deleted, and cannot be made again, so no worker can start: %s",
+                        path,
+                        error.strerror or error,
+                    )
+                is_said = True
+                continue
+            log.error("%s was deleted; it is made again, and the workers are replaced", path)
+            if self._rolling is not None:
+                await asyncio.wait([self._rolling])  # some of those may have no sockets any more
+            self._rolling = spawn(self._roll(), name="replacing the workers")
 
     async def _roll(self) -> None:
         for slot in self.slots:
@@ -360,24 +398,3 @@ class Parent:
 
     def __repr__(self) -> str:
         return f"<Parent of {len(self.slots)} workers>"
-
-
-async def killed(processes: Sequence[WorkerProcess]) -> None:
-    """Kill those that have not ended, and wait for that."""
-    for each in processes:
-        if each.state is not WorkerState.ENDED:
-            log.warning(
-                "worker %d (process %d) does not end, and is killed", each.place.index, each.pid
-            )
-            each.kill()
-    await ended(processes, None)
-
-
-async def ended(processes: Sequence[WorkerProcess], within_s: float | None) -> bool:
-    """Wait for the end of processes, for ever if None; whether all have ended in time."""
-    try:
-        async with asyncio.timeout(within_s):
-            await asyncio.gather(*(each.has_ended.wait() for each in processes))
-    except TimeoutError:
-        return False
-    return True

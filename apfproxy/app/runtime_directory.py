@@ -21,6 +21,7 @@ RUNTIME_DIRECTORY = "RUNTIME_DIRECTORY"
 PREFIX = "apfproxy-"
 SOCKET = "ledger"
 """In it: that of a process which lives as long as it needs the directory."""
+PRIVATE = 0o700
 MAX_PATH_BYTES = 80
 """Of the directory: the path of a Unix socket in it may have 107 bytes."""
 
@@ -33,10 +34,28 @@ class RuntimeDirectory:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.path = _made(environment)
+        self._status = self.path.lstat()
 
     def file(self, name: str) -> str:
         """The path of a file in it."""
         return str(self.path / name)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nobody has deleted it, or put another one in its place; nor `SOCKET` in it."""
+        return self._is_there() and (self.path / SOCKET).exists()
+
+    def restore(self) -> None:
+        """Make it again where it was, empty, unless it is there; OSError if that cannot be."""
+        if not self._is_there():
+            self.path.mkdir(PRIVATE, parents=True)  # fails if somebody else has made it meanwhile
+            self._status = self.path.lstat()
+
+    def _is_there(self) -> bool:
+        try:
+            return os.path.samestat(self._status, self.path.lstat())
+        except FileNotFoundError:
+            return False
 
     def remove(self) -> None:
         """Remove it, and what is in it; harmless once done."""

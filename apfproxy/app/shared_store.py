@@ -77,7 +77,7 @@ class SharedStore:
         await self._api.start()
         self._objects.load_first()
         try:
-            write_objects(self.path, self._objects.valid)
+            self.write()
         except OSError as error:
             raise OperatorError(f"cannot write {self.path}: {error.strerror or error}") from error
         self._changed.clear()
@@ -88,6 +88,10 @@ class SharedStore:
             ).start(),
             Supervised(Part.OBJECTS, "writing the objects", lambda _beat: writing()).start(),
         ]
+
+    def write(self) -> None:
+        """Write the file as of now; OSError if that cannot be."""
+        write_objects(self.path, self._objects.valid)
 
     def routes(self) -> Sequence[web.RouteDef]:
         """Those of the API."""
@@ -120,7 +124,7 @@ class SharedStore:
 
     async def _write(self) -> None:
         try:
-            await asyncio.to_thread(write_objects, self.path, self._objects.valid)
+            await asyncio.to_thread(self.write)
         except OSError as error:
             self._health.report(
                 OBJECTS, f"workers go on with former objects: {self.path}: {error.strerror}"

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import logging
 import math
 import os
 import signal
@@ -43,6 +44,8 @@ NOT_OURS = frozenset({NOTIFY_SOCKET, WATCHDOG_PID, WATCHDOG_USEC})
 """Variables of the service manager, whose service is the parent."""
 SILENT_LOOKS = 2
 """In a row without a sign of life, after which a process that serves is silent."""
+
+log = logging.getLogger(__name__)
 
 
 class WorkerState(enum.StrEnum):
@@ -238,3 +241,24 @@ class WorkerProcess:
 
     def __repr__(self) -> str:
         return f"<WorkerProcess {self.place.index}: {self.state}, pid {self.pid}>"
+
+
+async def killed(processes: Sequence[WorkerProcess]) -> None:
+    """Kill those that have not ended, and wait for that."""
+    for each in processes:
+        if each.state is not WorkerState.ENDED:
+            log.warning(
+                "worker %d (process %d) does not end, and is killed", each.place.index, each.pid
+            )
+            each.kill()
+    await ended(processes, None)
+
+
+async def ended(processes: Sequence[WorkerProcess], within_s: float | None) -> bool:
+    """Wait for the end of processes, for ever if None; whether all have ended in time."""
+    try:
+        async with asyncio.timeout(within_s):
+            await asyncio.gather(*(each.has_ended.wait() for each in processes))
+    except TimeoutError:
+        return False
+    return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import shutil
 import signal
 import socket
 import tempfile
@@ -317,3 +318,30 @@ async def test_silent_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [[2], [1, 2]] == steered[:2]
     assert "[+]workers ok" in well
     assert "[-]workers failed: no worker serves" in ill
+
+
+async def test_deleted_directory(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is made again as soon as that can be, once, and other processes take all places."""
+    caplog.set_level("INFO")
+    monkeypatch.setattr(module, "DIRECTORY_PERIOD_S", 0.01)
+    with Signals() as signals:
+        parent = parent_of(SERVES)
+        await parent.start()
+        parent.attend(signals)
+        before = parent.processes
+        (own,) = directory.iterdir()  # noqa: ASYNC240 - a test may block
+        shutil.rmtree(own)
+        own.touch()  # so it cannot be made
+        await until(lambda: "was deleted, and cannot be made again" in caplog.text)
+        own.unlink()
+        await until(lambda: "all workers are replaced" in caplog.text)
+        after = [each for each in parent.processes if each not in before]
+        is_there = (own / "ledger").is_socket()
+        await parent.drain()
+
+    assert 2 == len(after)
+    assert is_there
+    assert 1 == caplog.text.count("cannot be made again, so no worker can start: File exists")
+    assert 1 == caplog.text.count("it is made again, and the workers are replaced")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import stat
 import tempfile
@@ -72,3 +73,32 @@ def test_left_behind(short: Path) -> None:
     directory.remove()
 
     assert [living, other, young] == sorted(short.iterdir())
+
+
+def test_deleted(short: Path) -> None:
+    """One that was deleted is made again where it was, and private; what is there is left alone."""
+    directory = RuntimeDirectory({"RUNTIME_DIRECTORY": str(short)})
+    empty = directory.is_whole
+    Path(directory.file(SOCKET)).touch()
+    directory.restore()
+    whole = directory.is_whole
+    shutil.rmtree(directory.path)
+    gone = directory.is_whole
+    directory.restore()
+    mode = stat.S_IMODE(directory.path.stat().st_mode)
+    Path(directory.file(SOCKET)).touch()
+
+    assert (False, True, False, True) == (empty, whole, gone, directory.is_whole)
+    assert 0o700 == mode
+
+
+def test_somebody_elses(short: Path) -> None:
+    """One that took its place is not used."""
+    directory = RuntimeDirectory({"RUNTIME_DIRECTORY": str(short)})
+    directory.path.rename(short / "moved")
+    directory.path.mkdir()
+    Path(directory.file(SOCKET)).touch()
+
+    assert not directory.is_whole
+    with pytest.raises(FileExistsError):
+        directory.restore()

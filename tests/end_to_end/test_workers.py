@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import http.client
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,7 +35,6 @@ from tests.end_to_end.test_unix_sockets import get
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from loadtest.paced_clients import Tally
 
@@ -267,6 +269,30 @@ def test_store(tmp_path: Path) -> None:
 
     assert {"1", "2"} == set(found)
     assert (200, 0) == (status, code)
+
+
+def test_deleted_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one of the workers' sockets is made again: they serve, share seats, and have pages."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as runtime, origin() as upstream:
+        monkeypatch.setenv("RUNTIME_DIRECTORY", runtime)
+        flags = ("--upstream", upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+        store = ("--store", str(tmp_path / "objects.db"))
+        with command("serve", *flags, *store, "--workers", "2") as served:
+            found = served.line(r"listens on 127\.0\.0\.1:(\d+), .*, admin on 127\.0\.0\.1:(\d+)")
+            port, admin = int(found[1]), int(found[2])
+            (own,) = Path(runtime).iterdir()
+            shutil.rmtree(own)
+            served.line(f"{own} was deleted; it is made again")
+            served.line(REPLACED)
+            statuses = {ask(port, "/")[0] for _ in range(8)}
+            delete(admin, "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/global-default")
+            for _ in range(2):
+                served.line(r"worker \d .* generation \d+ of the configuration: \d+ objects from")
+            ready, health = ask(admin, "/readyz?verbose")
+            code, _ = served.end()
+
+    assert (statuses, ready, code) == ({200}, 200, 0)
+    assert "failed" not in health
 
 
 def test_sockets_of_systemd() -> None:
