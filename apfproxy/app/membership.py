@@ -14,8 +14,9 @@ import random
 import secrets
 import socket
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from apfproxy.app.store_distance import LONGEST_LEASE_S, StoreDistance
 from apfproxy.duties import Supervised
 from apfproxy.faults import Part
 from apfproxy.fleet.ledger import Ledger
@@ -44,7 +45,7 @@ from apfproxy.stores.opened import described, open_store
 from apfproxy.stores.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from apfproxy.fleet.ledger import Plan
     from apfproxy.fleet.view import FleetView
@@ -64,6 +65,8 @@ LEAVE_WITHIN_S: Final = 1.0
 LEAVE_TRIES: Final = 5
 STALE_PERIODS: Final = 10
 """Periods without a look after which something is wrong with the task itself."""
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +131,10 @@ class Membership:
         self._pause_s = LEAST_PAUSE_S
         self._asked_s = -math.inf  # when it looked last since something waited
         self._looked_s = -math.inf
+        self.due_s = -math.inf  # when it writes again, be there news or not
+        self._calm_until_s = -math.inf  # and until when it leaves all else to others
+        self._is_giving = False  # whether others wait for what it stopped using since it wrote
+        self._distance = StoreDistance()
         self._written_s: float | None = None
         self._lost_s: float | None = None
         self._problem = ""
@@ -142,7 +149,7 @@ class Membership:
             Part.FLEET,
             "refreshing the seats of the fleet",
             self._follow,
-            stale_after_s=STALE_PERIODS * period_s + MOST_STORE_TIME_S,
+            stale_after_s=STALE_PERIODS * period_s + MOST_CONFLICTS * self._in_time_s,
         )
 
     @property
@@ -229,22 +236,21 @@ class Membership:
 
     async def _follow(self, beat: Callable[[], None]) -> None:
         """Look once a period, and whenever somebody asks for it."""
-        due_s = self._next_due_s()
         while True:
-            until_s = due_s
-            if self.ledger.is_somebody_short():
-                until_s = min(due_s, self._loop.time() + self._period_s * GENEROUS_PERIODS)
+            periods = GENEROUS_PERIODS if self.ledger.is_somebody_short() else 1
+            until_s = min(self.due_s, self._loop.time() + periods * self._period_s)
             try:
                 async with asyncio.timeout_at(until_s):
                     await self._wake.wait()
             except TimeoutError:
                 pass  # it is due, or time to see what others may have
-            is_due = self._loop.time() >= due_s
+            calm_s = min(self._calm_until_s, self.due_s) - self._loop.time()
+            if calm_s > 0:
+                await asyncio.sleep(calm_s)
+            is_due = self._loop.time() >= self.due_s
             if is_due or self._wake.is_set() or self._has_too_much():
                 self._wake.clear()
                 await self._refresh(is_due=is_due)
-            if is_due:
-                due_s = self._next_due_s()
             beat()
 
     def _has_too_much(self) -> bool:
@@ -254,10 +260,14 @@ class Membership:
             < self.ledger.in_force()
         )
 
-    def _next_due_s(self) -> float:
+    def _next_due_s(self, period_s: float) -> float:
         # To march out of step needs no secrecy.
         early = random.uniform(0, JITTER)  # noqa: S311
-        return self._loop.time() + self._period_s * (1 - early)
+        return self._loop.time() + period_s * (1 - early)
+
+    def _members(self) -> int:
+        """That are known, itself included."""
+        return len(self.ledger.others) + 1
 
     def _short_due(self) -> None:
         """Look, if that may bring more; less and less often while it does not."""
@@ -285,10 +295,11 @@ class Membership:
     async def _refresh(self, *, is_due: bool) -> None:
         """Read, plan and write, or find that it cannot be done; what is in force follows."""
         self._looked_s = self._loop.time()
+        if is_due:
+            self.due_s = self._next_due_s(self._period_s)  # if this one fails
         before = self.ledger.in_force()
         try:
-            async with asyncio.timeout(self._in_time_s):
-                await self._exchange(is_due=is_due)
+            await self._exchange(is_due=is_due)
             self._problem = ""
         except (StoreError, RecordError, RecordFullError, TimeoutError) as error:
             self.failures += 1
@@ -301,32 +312,70 @@ class Membership:
 
     async def _exchange(self, *, is_due: bool) -> None:
         """Have the store and the ledger agree."""
-        stored = await self._store.read()
+        stored = await self._answer(self._store.read())
         for _ in range(MOST_CONFLICTS):
             plan = self._plan(stored)
-            if not is_due and not plan.is_news:
+            if not is_due and not plan.is_news and not self._is_giving:
                 return
             data = encode(plan.record)
             if len(data) > MAX_RECORD_BYTES:
                 raise RecordFullError(f"it would have more than {MAX_RECORD_BYTES} bytes")
-            swapped = await self._store.swap(data, stored, is_urgent=plan.is_urgent)
+            swapped = await self._answer(
+                self._store.swap(data, stored, is_urgent=plan.is_urgent or self._is_giving)
+            )
             if swapped.is_done:
-                self.ledger.written(plan)
-                self._wants.forget_rejections()
-                self.refreshes += 1
-                self._written_s = self._loop.time()
+                self._written(plan)
                 return
             self.conflicts += 1
+            if not is_due:
+                self._yield()
+                return
             stored = swapped.stored
         raise StoreError(f"{MOST_CONFLICTS} times others wrote first")
+
+    async def _answer(self, question: Awaitable[T]) -> T:
+        """What the store says, if it does so in time."""
+        asked_s = self._loop.time()
+        async with asyncio.timeout(self._in_time_s):
+            answer = await question
+        self._distance.note(self._loop.time() - asked_s)
+        return answer
+
+    def _written(self, plan: Plan) -> None:
+        """The plan is in the store; with news or without, the next write is due a period later."""
+        self.ledger.written(plan)
+        self._is_giving = False
+        self._wants.forget_rejections()
+        self.refreshes += 1
+        self._written_s = self._loop.time()
+        self.due_s = self._next_due_s(self._distance.period_s(self._members(), self._period_s))
+        if self._distance.is_lease_short(self.ledger.lease_s, self._members()):
+            # It never falls: others would count a shorter one from a write whose answer was lost.
+            self.ledger.lease_s = min(2 * self.ledger.lease_s, LONGEST_LEASE_S)
+            log.warning(
+                "%sfleet.lease is short for %d members and a store that is %d ms away; it is %g s"
+                " from now on",
+                self._prefix,
+                self._members(),
+                1000 * self._distance.round_trip_s,
+                self.ledger.lease_s,
+            )
+
+    def _yield(self) -> None:
+        """Leave the store to those whose writes are due, and look again after that."""
+        turn_s = self._distance.turn_s(self._members())
+        self._calm_until_s = self._loop.time() + random.uniform(0, turn_s)  # noqa: S311 - as below
+        self._wake.set()
 
     def _plan(self, stored: Stored) -> Plan:
         """What to write in place of what is stored; what it takes away is in force at once."""
         record = None if stored.data is None else decode(stored.data)
-        lost = self.ledger.lost
+        lost, claim = self.ledger.lost, self.ledger.claim
         plan = self.ledger.plan(
             record, self._wants.report(self._limit(), is_sample=True), self._loop.time()
         )
+        # The next plan, if others are faster to write, knows of it no more.
+        self._is_giving |= plan.is_urgent and self.ledger.claim < claim
         if self.ledger.lost > lost:
             self._lost_s = self._loop.time()
             log.warning("%sa member of the fleet ended without leaving", self._prefix)

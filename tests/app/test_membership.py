@@ -39,6 +39,8 @@ class Shelf:
         problem: Why it does not answer; "" if it does.
         is_read_only: Whether it takes no writes.
         reads: How often it was read.
+        late_s: How long each answer takes.
+        rivals: What others write just before somebody swaps, the last one first.
     """
 
     def __init__(self) -> None:
@@ -47,6 +49,7 @@ class Shelf:
         self.problem = ""
         self.is_read_only = False
         self.reads = 0
+        self.late_s = 0.0
         self.rivals: list[bytes] = []
         self.listeners: list[Callable[[], None]] = []
 
@@ -75,6 +78,7 @@ class Slot:
     async def read(self) -> Stored:
         """What is there."""
         self._shelf.reads += 1
+        await self._answer()
         if self._shelf.problem:
             raise StoreError(self._shelf.problem)
         return self._shelf.stored()
@@ -82,6 +86,7 @@ class Slot:
     async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:
         """Write if nobody did; a rival may just have."""
         shelf = self._shelf
+        await self._answer()
         if shelf.problem or shelf.is_read_only:
             raise StoreError(shelf.problem or "it cannot be written")
         if shelf.rivals:
@@ -94,6 +99,10 @@ class Slot:
                 if tell not in self._listeners:
                     tell()
         return Swapped(is_done=True, stored=shelf.stored())
+
+    async def _answer(self) -> None:
+        if self._shelf.late_s:
+            await asyncio.sleep(self._shelf.late_s)
 
     def listen(self, on_urgent: Callable[[], None]) -> None:
         """Be told."""
@@ -324,6 +333,73 @@ async def test_others_are_faster() -> None:
         async with member(shelf, "one") as one:
             assert 2 == one.membership.conflicts
             assert {one.membership.key, other.membership.key} == set(decode(shelf.data).members)
+
+
+async def test_others_are_faster_for_long() -> None:
+    """It is not without the store as long as that answers, however often others are faster."""
+    shelf = Shelf()
+    shelf.late_s = 0.3
+    async with member(shelf, "other") as other:
+        assert shelf.data is not None
+        shelf.rivals = [shelf.data] * 3
+        async with member(shelf, "one", lease_s=5.0) as one:  # which gives an answer a second
+            assert (3, 0) == (one.membership.conflicts, one.membership.failures)
+            assert {one.membership.key, other.membership.key} == set(decode(shelf.data).members)
+
+
+async def test_what_is_given_is_so_though_others_are_faster() -> None:
+    """A member that gives seats up leaves the store to whoever is first, and then says it."""
+    shelf = Shelf()
+    async with member(shelf, "first") as first:
+
+        def be_faster() -> None:
+            shelf.listeners.remove(be_faster)
+            shelf.rivals.append(shelf.data or b"")
+
+        second = One(shelf, "second", LONG_S, LONG_S, queues=True)
+        second.admit(4 * LIMIT)
+        shelf.listeners.append(be_faster)
+        await second.membership.join()
+        await first.until(lambda: first.membership.refreshes == 2)
+        entries = decode(shelf.data or b"").members
+
+        assert 1 == first.membership.conflicts
+        assert entries[first.membership.key].claim < LIMIT // 2
+        second.membership.stop()
+        await second.membership.leave()
+
+
+async def test_news_are_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written for news counts for the lease: the next write is due a period after it."""
+    monkeypatch.setattr("random.uniform", min)
+    shelf = Shelf()
+    async with member(shelf) as one:
+        due = [one.membership.due_s]
+        for limit in (8, 7, 6):
+            refreshes = one.membership.refreshes
+            one.limit = limit
+            one.membership.look()
+            await one.until(lambda: one.membership.refreshes > refreshes)  # noqa: B023 - at once
+            due.append(one.membership.due_s)
+
+        assert sorted(set(due)) == due
+
+
+async def test_a_store_that_is_far_away(caplog: pytest.LogCaptureFixture) -> None:
+    """Members that cannot all write within a lease have a longer one, and say so."""
+    shelf = Shelf()
+    shelf.late_s = 0.1
+    async with AsyncExitStack() as stack:
+        names = ("first", "second", "third")
+        for name in names:
+            one = await stack.enter_async_context(member(shelf, name, period_s=0.1, lease_s=1.0))
+        await one.until(lambda: one.membership.ledger.lease_s > 1)
+        refreshes = one.membership.refreshes
+        await one.until(lambda: one.membership.refreshes > refreshes)
+        entries = decode(shelf.data or b"").members
+
+        assert entries[one.membership.key].lease_ms >= 2000
+    assert "fleet.lease is short for 3 members and a store that is 10" in caplog.text
 
 
 async def test_another_limit() -> None:
