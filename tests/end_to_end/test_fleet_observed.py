@@ -1,0 +1,64 @@
+"""A limit that two proxies share, while flow control only observes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.app.process import ProxyProcess
+from apfproxy.settings import OBSERVE, FleetSettings, FlowControlSettings
+from apfproxy.stores.ledger_server import LedgerServer
+from tests.app.test_process import settings_for
+from tests.end_to_end.scene import on_uvloop, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIMIT = 20
+REQUEST = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.mark.e2e
+@on_uvloop
+async def test_seats_follow_what_is_observed(tmp_path: Path) -> None:
+    """The proxy to which all requests come has more than its equal part, as if it enforced."""
+    asked: set[asyncio.StreamWriter] = set()
+    ending = AsyncExitStack()
+
+    async def keep_waiting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.add(writer)
+        ending.callback(writer.close)
+
+    ledger, path = LedgerServer(), str(tmp_path / "ledger")
+    await ledger.start(path)
+    origin = await asyncio.start_server(keep_waiting, "127.0.0.1", 0)
+    flow_control = FlowControlSettings(
+        enforcement=OBSERVE, server_concurrency_limit=LIMIT, suggested_objects=False
+    )
+    settings = settings_for(origin.sockets[0].getsockname()[1], flow_control)
+    async with ending:
+        ending.push_async_callback(ledger.close)
+        ending.callback(origin.close)
+        memberships = []
+        for name in ("one", "two"):
+            fleet = FleetSettings(store=f"parent:{path}", member=name)
+            process = ProxyProcess(replace(settings, fleet=fleet))
+            await process.start()
+            ending.push_async_callback(process.stop)
+            assert process.clusters.only is not None
+            memberships.append((process.port, process.clusters.only.membership))
+        (port, one), (_, two) = memberships
+        assert one is not None
+        assert two is not None
+        for _ in range(2 * LIMIT):
+            _, client = await asyncio.open_connection("127.0.0.1", port)
+            ending.callback(client.close)
+            client.write(REQUEST)
+        await until(lambda: len(asked) == 2 * LIMIT and one.view().in_force > LIMIT // 2)
+
+        assert one.view().in_force + two.view().in_force <= LIMIT
