@@ -343,6 +343,11 @@ def fleet_plan(
         events=(*plan.events, *events),
         latency_ns=plan.latency_ns if latency_s is None else round(latency_s * 1e9),
     )
+    if plan.latency_ns / 1e9 >= plan.most_latency_s():
+        raise click.UsageError(
+            f"a store that answers after {plan.latency_ns / 1e9:g} s is as good as none: with a"
+            f" lease of {plan.lease_s:g} s it has to take less than {plan.most_latency_s():g} s"
+        )
     if event := plan.misplaced():
         raise click.UsageError(
             f"event '{event}': there is no replica {event.replica} then; the {plan.replicas} that"

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from apfproxy.fleet.pace import MOST_STORE_TIME_S, STORE_TIME
 from apfproxy.request.deadline import DeadlineError, parse_duration_ns
 
 MOST_REPLICAS: Final = 100
@@ -89,6 +90,10 @@ class FleetPlan:
     refresh_s: float = 1.0
     latency_ns: int = USUAL_LATENCY_NS
     events: tuple[FleetEvent, ...] = ()
+
+    def most_latency_s(self) -> float:
+        """From there on no member gets to write: a look reads and writes, within its time."""
+        return min(self.lease_s * STORE_TIME, MOST_STORE_TIME_S) / 2
 
     def misplaced(self) -> FleetEvent | None:
         """The first event of a replica that has not joined by then; None if there is none."""

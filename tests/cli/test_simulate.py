@@ -447,6 +447,10 @@ def test_fleet_as_json(mix: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
             "event '1s die 7': there is no replica 7 then; the 2 that there are from the start",
         ),
         (["--replicas", "0"], "--replicas"),
+        (
+            ["--replicas", "2", "--store-latency", "500ms"],
+            "a store that answers after 0.5 s is as good as none: with a lease of 5 s it has",
+        ),
     ],
 )
 def test_no_fleet(

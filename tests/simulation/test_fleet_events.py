@@ -52,6 +52,12 @@ def test_wrong_events(text: str) -> None:
         parse_event(text)
 
 
+@pytest.mark.parametrize(("lease_s", "most_s"), [(5.0, 0.5), (60.0, 1.0)])
+def test_latency(lease_s: float, most_s: float) -> None:
+    """A member waits for the store for a part of its lease, and no longer than a while."""
+    assert most_s == FleetPlan(replicas=1, lease_s=lease_s).most_latency_s()
+
+
 @pytest.mark.parametrize(
     ("events", "wrong"),
     [
