@@ -82,6 +82,12 @@ Examples:
 {EXIT_CODES}"""
 
 
+class ParsedEvents(Parsed):
+    """A flag for events, which have blanks: in a variable commas are between them."""
+
+    envvar_list_splitter = ","
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """What requests are replayed through: objects, built-in ones included, and a server's seats."""
@@ -189,7 +195,7 @@ class Configuration:
 @click.option(
     "--fleet-event",
     "fleet_events",
-    type=Parsed("event", parse_event),
+    type=ParsedEvents("event", parse_event),
     multiple=True,
     metavar="EVENT",
     help="What happens to the fleet: '20s join 3', leave, die, cut-off or reconnect with a replica,"

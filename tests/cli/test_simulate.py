@@ -424,6 +424,17 @@ def test_fleet_of_the_mix(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert [(["1s weigh 2 3"], 3), (["1s weigh 2 3", "1s die 3"], 4)] == found
 
 
+def test_events_in_the_environment(
+    mix: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They have blanks, so there are commas between them."""
+    monkeypatch.setenv("APFPROXY_SIMULATE_FLEET_EVENT", "1s die 1, 2s join 1")
+    assert 0 == main(["simulate", "--mix", mix, "-o", "json", "--replicas", "2"])
+    (shown,) = json.loads(capsys.readouterr().out)["configurations"]
+
+    assert ["1s die 1", "2s join 1"] == shown["fleet"]["events"]
+
+
 def test_fleet_as_json(mix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of two configurations each has its fleet."""
     page = tmp_path / "page.html"
