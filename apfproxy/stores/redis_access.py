@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,6 @@ from apfproxy.sources.kubeconfig import ApiAccess, Pem
 from apfproxy.stores.store import StoreError
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
 
     from redis.asyncio.client import PubSub
@@ -50,6 +50,7 @@ CONNECTION_ERRORS = (RedisError, OSError, ValueError, EOFError, RuntimeError)
 """What redis-py raises; ValueError for a host that is no name, and uvloop's RuntimeError for a
 connection that was reset just before something was written."""
 DATA_USER = "the user in fleet.store, and fleet.passwordFile"
+CERTIFICATE = "the host in fleet.store, and fleet.caFile"
 SENTINEL_USER = "fleet.sentinelPasswordFile"
 
 
@@ -123,6 +124,10 @@ class RedisLink:
         elif self._secret and isinstance(error, ResponseError):
             text = type(error).__name__  # a server may repeat what it was told
         text = text[:MAX_PROBLEM]
+        reason = error.__context__  # redis-py's own has its text alone
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            why = reason.verify_message.rstrip(".")
+            return f"the certificate of Redis is not good: {why}; see {CERTIFICATE}"
         if isinstance(error, AuthenticationError):
             return f"Redis refuses user or password: {text}; see {self._settings}"
         if isinstance(error, NoPermissionError):

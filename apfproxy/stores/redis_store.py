@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redis.exceptions import NoScriptError, ResponseError
 
 from apfproxy.fleet.record import MAX_RECORD_BYTES
-from apfproxy.stores.redis_access import RedisAccess
+from apfproxy.stores.redis_access import MAX_PROBLEM, RedisAccess
 from apfproxy.stores.redis_listener import RedisListener
 from apfproxy.stores.redis_places import RedisPlaces
 from apfproxy.stores.store import Stored, StoreError, Swapped
@@ -37,6 +38,8 @@ KEPT_S = 86400
 VERSION_BYTES = 12
 LATE_S = 1.0
 """How long an answer that nobody waits for any more may take, before the connection is given up."""
+
+logger = logging.getLogger(__name__)
 
 THERE = f"""\
 local function there()
@@ -60,13 +63,17 @@ if at ~= ARGV[1] then return there() end
 redis.call('EXPIRE', KEYS[1], ARGV[4])
 redis.call('HSET', KEYS[1], 'version', ARGV[2], 'data', ARGV[3])
 if at == '' then redis.call('EXPIRE', KEYS[1], ARGV[4]) end
-if ARGV[5] ~= '' then redis.call('PUBLISH', ARGV[5], ARGV[6]) end
+if ARGV[5] ~= '' then
+  local told = redis.pcall('PUBLISH', ARGV[5], ARGV[6])
+  if type(told) == 'table' then return told.err end
+end
 return 'written'
 """
 """Arguments: version seen, version, data, seconds, channel or nothing, what to say there.
 
 To set the time comes first, so that a user who may not do it writes nothing, rather than something
-that it is then told has failed; what is new is given its time after it is there.
+that it is then told has failed; what is new is given its time after it is there.  Who may not tell
+the others has written nevertheless, and gets the reason instead.
 """
 
 
@@ -120,6 +127,7 @@ class RedisStore:
         self._opening: asyncio.Task[None] | None = None
         self._late: asyncio.Task[None] | None = None  # the last question, which may be over
         self._problem = ""  # of the last try to connect
+        self._is_told = True  # whether the others were told of the last urgent change
         self._listener: RedisListener | None = None
 
     async def read(self) -> Stored:
@@ -147,9 +155,21 @@ class RedisStore:
             self.channel if is_urgent else "",
             self._own,
         )
-        if answer == b"written":
+        if isinstance(answer, bytes):
+            if is_urgent:
+                self._note_told(answer)
             return Swapped(is_done=True, stored=Stored(data, version))
         return Swapped(is_done=False, stored=_stored(answer))
+
+    def _note_told(self, answer: bytes) -> None:
+        """Log it if the others cannot be told any more."""
+        was_told, self._is_told = self._is_told, answer == b"written"
+        if was_told and not self._is_told:
+            logger.warning(
+                "Redis does not tell other members of urgent changes, which they see only at their"
+                " next look: %s",
+                answer.decode("utf-8", "replace")[:MAX_PROBLEM],
+            )
 
     def listen(self, on_urgent: Callable[[], None]) -> None:
         """Call `on_urgent` when another member wrote something urgent, from now on."""

@@ -350,23 +350,20 @@ async def test_others_are_faster_for_long() -> None:
 async def test_what_is_given_is_so_though_others_are_faster() -> None:
     """A member that gives seats up leaves the store to whoever is first, and then says it."""
     shelf = Shelf()
-    async with member(shelf, "first") as first:
-
-        def be_faster() -> None:
-            shelf.listeners.remove(be_faster)
-            shelf.rivals.append(shelf.data or b"")
-
-        second = One(shelf, "second", LONG_S, LONG_S, queues=True)
+    async with member(shelf, "first") as first, member(shelf, "second", period_s=0.05) as second:
+        await first.until(lambda: first.membership.refreshes == 2)  # it has seen the newcomer
         second.admit(4 * LIMIT)
-        shelf.listeners.append(be_faster)
-        await second.membership.join()
-        await first.until(lambda: first.membership.refreshes == 2)
-        entries = decode(shelf.data or b"").members
-
-        assert 1 == first.membership.conflicts
-        assert entries[first.membership.key].claim < LIMIT // 2
+        key = second.membership.key
+        await second.until(lambda: bool(decode(shelf.data or b"").members[key].demand))
         second.membership.stop()
-        await second.membership.leave()
+        assert shelf.data is not None
+        shelf.rivals = [shelf.data]
+        refreshes, conflicts = first.membership.refreshes, first.membership.conflicts
+        first.membership.look()
+        await first.until(lambda: first.membership.refreshes > refreshes)
+
+        assert 1 == first.membership.conflicts - conflicts
+        assert decode(shelf.data).members[first.membership.key].claim < LIMIT // 2
 
 
 async def test_news_are_a_write(monkeypatch: pytest.MonkeyPatch) -> None:

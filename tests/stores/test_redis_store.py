@@ -107,6 +107,23 @@ async def test_nothing_is_written_by_who_may_not_write_all(server: RedisServer) 
         assert b"1" == await client.hget(store.key, "data")
 
 
+@pytest.mark.parametrize("may_not", ["-publish", "resetchannels"])
+async def test_who_may_not_tell_others_writes(
+    server: RedisServer, may_not: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the right to publish all else goes on, and the log says once what is missing."""
+    async with stores_at(server.url, 1) as (store,), server.client() as client:
+        await client.execute_command("ACL", "SETUSER", "default", may_not)  # type: ignore[no-untyped-call]  # redis-py's
+        seen = NOTHING
+        for data in (b"1", b"2", b"3"):
+            swapped = await store.swap(data, seen, is_urgent=True)
+            assert swapped.is_done
+            seen = swapped.stored
+
+        assert seen == await store.read()
+    assert 1 == caplog.text.count("Redis does not tell other members of urgent changes")
+
+
 async def test_lost_write(server: RedisServer) -> None:
     """A version of a write that the server has lost, as in a failover, is that of no other one."""
     async with stores_at(server.url, 2) as (one, other), server.client() as client:
