@@ -304,6 +304,10 @@ class Membership:
         except (StoreError, RecordError, RecordFullError, TimeoutError) as error:
             self.failures += 1
             self._problem = str(error) or f"it did not answer within {self._in_time_s:g} s"
+            if isinstance(error, StoreError) and error.pause_s:
+                self._calm_until_s = self.due_s = self._loop.time() + min(
+                    error.pause_s, self.ledger.lease_s
+                )
             is_full = isinstance(error, RecordFullError)
             self.ledger.failed(self._limit(), self._loop.time(), is_full=is_full)
         if self.ledger.in_force() > before:

@@ -131,7 +131,9 @@ class KubernetesStore:
         advice = ""
         if error.status == FORBIDDEN:
             advice = "; config/kubernetes/rbac/fleet.yaml has the rights that are needed"
-        return StoreError(f"{self._what}: the Kubernetes API: {error}{advice}")
+        return StoreError(
+            f"{self._what}: the Kubernetes API: {error}{advice}", pause_s=error.retry_after_s
+        )
 
     def _stored(self, found: Json) -> Stored:
         """The record in a ConfigMap; StoreError if it has another form."""

@@ -13,7 +13,14 @@ class StoreError(Exception):
     """The store does not answer, or not as it should; the message says what to do, in one line.
 
     It never has a password or a token in it.
+
+    Attributes:
+        pause_s: The pause that the store asks for before it is asked again; 0 for none.
     """
+
+    def __init__(self, message: str, *, pause_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.pause_s = pause_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class Shelf:
 
     Attributes:
         problem: Why it does not answer; "" if it does.
+        pause_s: What it asks for then.
         is_read_only: Whether it takes no writes.
         reads: How often it was read.
         late_s: How long each answer takes.
@@ -47,6 +48,7 @@ class Shelf:
         self.data: bytes | None = None
         self.writes = 0
         self.problem = ""
+        self.pause_s = 0.0
         self.is_read_only = False
         self.reads = 0
         self.late_s = 0.0
@@ -80,7 +82,7 @@ class Slot:
         self._shelf.reads += 1
         await self._answer()
         if self._shelf.problem:
-            raise StoreError(self._shelf.problem)
+            raise StoreError(self._shelf.problem, pause_s=self._shelf.pause_s)
         return self._shelf.stored()
 
     async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:
@@ -278,6 +280,20 @@ async def test_a_store_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
         assert one.membership.problem() is None
         assert one.membership.view().failures >= 1
         assert "lease is over" not in caplog.text
+
+
+async def test_a_store_that_asks_for_a_pause() -> None:
+    """It is not asked before that is over, nor for longer than a lease."""
+    shelf = Shelf()
+    shelf.problem, shelf.pause_s = "too many requests", 1e6
+    async with member(shelf, period_s=0.02, lease_s=5.0) as one:
+        begun_s = asyncio.get_running_loop().time()
+        one.membership.look()
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+        assert (1, 1) == (shelf.reads, one.membership.failures)
+        assert begun_s < one.membership.due_s <= begun_s + 5.0
 
 
 async def test_a_lease_that_ends() -> None:

@@ -213,3 +213,18 @@ async def test_forbidden_write() -> None:
         store = KubernetesStore(api, "default", "fleet", "a")
         with pytest.raises(StoreError, match="answered 403; config/kubernetes/rbac"):
             await store.swap(b"2", await store.read())
+
+
+@pytest.mark.parametrize(("headers", "pause_s"), [({"Retry-After": "3"}, 3.0), ({}, 0.0)])
+async def test_too_many_requests(headers: dict[str, str], pause_s: float) -> None:
+    """The pause that the API asks for is known to whoever asked."""
+
+    async def refuse(_request: web.Request) -> web.Response:
+        return web.Response(status=429, headers=headers)
+
+    async with api_of(refuse) as api:
+        store = KubernetesStore(api, "default", "fleet", "a")
+        with pytest.raises(StoreError, match="answered 429") as error:
+            await store.read()
+
+    assert pause_s == error.value.pause_s
