@@ -7,8 +7,9 @@ while another one lacks some, and what nobody wants goes to all in equal parts.
 
 All is in whole seats, and the sums never exceed the limit: what rounding gives too much is taken
 from levels that want less than they have, and what is left over goes to the largest remainders.
-Where there are fewer seats than members, those come first who have wanted one in vain for longest:
-they have them in turn, and nobody starves.  Of equals the order is another one for each level.
+Where there are fewer seats than members, they have them in turn: who has a seat keeps it for
+`TURN`, then those come first who have wanted one in vain for longest, and nobody starves.  Of
+equals the order is another one for each level.
 
 Every member divides by itself.  With the same record all find the same.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from apfproxy.flowcontrol.allocation import Item, allocate
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 NEARLY = 1e-6
 """Amounts are within this of a whole number if they were to be one: bounds are whole seats."""
+TURN: Final = 3
+"""Writes of everybody for which a member keeps a seat while others want one in vain.  For about one
+it is idle as it changes hands: until what runs on it has ended, and that is written."""
 ROUNDING_DIGITS = 6
 """Of remainders, so that equal ones are."""
 
@@ -151,6 +155,7 @@ def shares_of(
     members: Sequence[str],
     demand: Mapping[str, int],
     hungry: Mapping[str, int],
+    now: int,
 ) -> dict[str, int]:
     """The seats of the members at a level, by key; they sum to `seats`, and zeros may be left out.
 
@@ -160,14 +165,18 @@ def shares_of(
         members: Their keys, in any order.
         demand: Seats that each wants, by key; zeros may be left out.
         hungry: Since which write each has wanted in vain; who does not is left out.
+        now: Which write it is.
     """
     wanted = sum(demand.values())
     keys = [key for key, amount in demand.items() if amount]
+    lacking = len(keys) - seats
     # Where everybody has one, nobody's hunger moves the odd seat.
-    waited = hungry if seats < len(keys) else {}
+    waited = hungry if lacking > 0 else {}
+    # Who has one keeps it until others have waited for so long that they are due.
+    due = now - TURN * len(members) * math.ceil(lacking / max(1, seats))
 
-    def place(key: str) -> tuple[float, int, str]:
-        return waited.get(key, math.inf), crc32(f"{level}\0{key}".encode()), key
+    def place(key: str) -> tuple[int, int, str]:
+        return waited.get(key, due), crc32(f"{level}\0{key}".encode()), key
 
     if wanted <= seats:
         every, rest = divmod(seats - wanted, len(members))

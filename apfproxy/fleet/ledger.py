@@ -20,8 +20,9 @@ The rules, which keep the limit (`docs/fleet.md` has the proof):
 7. A record that has fewer writes than were seen is an older one: who is missing there has not left,
    and a claim that is not there counts for nothing.  After a record was lost a member keeps no more
    of its claim than those who wrote since have left.
-8. Where seats are fewer than those who want one, they go round: a level is hungry that wants a seat
-   and has none, and whoever has nothing and was hungry first has what is free first.
+8. Where seats are fewer than those who want one, they go round, each after a turn: a level is
+   hungry that wants a seat and has none, and whoever has nothing and was hungry first has what is
+   free first.
 
 Times are seconds of a monotonic clock that the caller reads.
 """
@@ -488,7 +489,9 @@ class Ledger:
                 level,
                 {}
                 if report.levels[name].is_exempt
-                else shares_of(name, level.seats, members, demand[name], hungry[name]),
+                else shares_of(
+                    name, level.seats, members, demand[name], hungry[name], self._writes
+                ),
             )
             for name, level in divided.items()
         }

@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from apfproxy.fleet.division import LevelRules
+from apfproxy.fleet.division import TURN, LevelRules
 from apfproxy.fleet.ledger import Ledger, Report
 from apfproxy.fleet.standing import Standing
 
@@ -34,7 +34,7 @@ LEASE_S = 5.0
 STEP_S = LEASE_S / 2
 LONG_S = 1.5 * LEASE_S
 """Times that are longer ago make no difference."""
-LATER = math.inf
+LATER = math.inf, 0
 NAMES = ("a", "b")
 EVENTS = ("die", "miss", "away")
 
@@ -116,6 +116,9 @@ class Search:
         }
         self.keys = [f"m{number}#1" for number in range(rules.members)]
         self.replicas = rules.members
+        # Where there is a seat for each, nobody waits for a turn, and only the order counts.
+        is_short = rules.levels > 1 or rules.limit < rules.members
+        self._turn = TURN * rules.members**2 if is_short else 0
         self.first = State(
             {
                 key: Ledger(key, rules.limit, lease_s=LEASE_S, replicas=self.replicas)
@@ -125,7 +128,7 @@ class Search:
 
     def states(self, most: int) -> tuple[int, int, bool]:
         """Check so many states; how many there were, how many steps deep, whether that is all."""
-        seen = {hash(signature(self.first))}
+        seen = {hash(self.signature(self.first))}
         layer, depth = [self.first], 0
         while layer and len(seen) < most:
             following: list[State] = []
@@ -134,12 +137,16 @@ class Search:
                     break
                 for after in self.after(state):
                     self.check(after)
-                    known = hash(signature(after))
+                    known = hash(self.signature(after))
                     if known not in seen:
                         seen.add(known)
                         following.append(after)
             layer, depth = following, depth + 1
         return len(seen), depth, not layer
+
+    def signature(self, state: State) -> Hashable:
+        """The same for states that nothing that comes can tell apart."""
+        return signature(state, self._turn)
 
     # Steps
 
@@ -269,7 +276,7 @@ class Search:
 # What tells states apart
 
 
-def signature(state: State) -> Hashable:
+def signature(state: State, turn: int) -> Hashable:
     """The same for states that nothing that comes can tell apart.
 
     What is left out:
@@ -277,20 +284,24 @@ def signature(state: State) -> Hashable:
     1. What was written last, by number and beat: this store loses nothing, so it is always newer.
        A sighting is of what the record has, which then says it all, or of something older.
     2. What a ledger sets anew before it is asked for it, such as the claim of one that is alone.
-    3. How long ago things were, beyond the time that changes anything; by which write a level was
-       hungry, but for the order.
+    3. How long ago things were, and how many writes, beyond what changes anything.
     4. What is only shown or said to others, such as who is told at once.
 
     Members are not exchanged for each other: of equals the division prefers one by its key.
+
+    Args:
+        state: The state.
+        turn: The most writes for which somebody waits for a seat.
     """
     entries = {} if state.record is None else state.record.members
     swaps = {key: each for key, each in state.swaps.items() if each.version == state.version}
+    writes = 0 if state.record is None else state.record.writes
     hungers = [each.hungry for each in entries.values()]
     hungers += [each._hungry for each in state.ledgers.values()]
     order = {
-        write: place
+        write: (place, min(writes - write, turn))
         for place, write in enumerate(
-            sorted({write for each in hungers for write in each.values()})
+            sorted({each for every in hungers for each in every.values()})
         )
     }
 

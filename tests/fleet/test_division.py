@@ -5,10 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.fleet.division import LevelRules, divide_among_levels, rounded, shares_of
+from apfproxy.fleet.division import (
+    TURN,
+    LevelRules,
+    divide_among_levels,
+    rounded,
+    shares_of,
+)
 
 LIMITED = LevelRules(1, 0, None, is_exempt=False)
 LENDING = LevelRules(1, 100, None, is_exempt=False)
+NOW = 1000
 
 members = st.sampled_from(["m#1", "m#2", "n#1", "o#1", "p#1"])
 rules = st.builds(
@@ -38,7 +45,7 @@ def shares(
     total: int, demand: dict[str, int], hungry: dict[str, int] | None = None
 ) -> dict[str, int]:
     """What members get of a level."""
-    found = shares_of("a", total, list(demand), demand, hungry or {})
+    found = shares_of("a", total, list(demand), demand, hungry or {}, NOW)
     return {key: found.get(key, 0) for key in demand}
 
 
@@ -164,14 +171,29 @@ def test_fewer_seats_than_members() -> None:
     assert {"m#1": 1, "m#2": 1, "n#1": 0} == shares(2, demand, {"m#1": 8, "m#2": 3})
 
 
+def test_who_has_a_seat_keeps_it_for_a_turn() -> None:
+    """However often the record is looked at meanwhile; who waited is due then."""
+    for one, other in ("mn", "nm"):
+        demand = {one: 1, other: 1}
+        turn = TURN * len(demand)
+        assert {one: 1, other: 0} == shares(1, demand, {other: NOW - turn + 1})
+        assert {one: 0, other: 1} == shares(1, demand, {other: NOW - turn - 1})
+    five = dict.fromkeys("mnopq", 1)
+    two_turns = 2 * TURN * len(five)
+    for key in five:
+        others = {other: NOW - two_turns + 1 for other in five if other != key}
+        assert 1 == shares(2, five, others)[key]
+        assert 0 == shares(2, five, dict.fromkeys(others, NOW - two_turns - 1))[key]
+
+
 def test_hunger_does_not_move_the_odd_seat_where_everybody_has_one() -> None:
     """A newcomer, hungry until it has its part, does not have one more for that."""
     demand = {"m": 9, "n": 9, "o": 9}
-    found = shares_of("a", 10, list("mno"), demand, {})
+    found = shares_of("a", 10, list("mno"), demand, {}, NOW)
 
     assert [3, 3, 4] == sorted(found.values())
     for hungry in "mno":
-        assert found == shares_of("a", 10, list("mno"), demand, {hungry: 3})
+        assert found == shares_of("a", 10, list("mno"), demand, {hungry: 3}, NOW)
 
 
 def test_who_is_first_differs_between_levels() -> None:
@@ -181,7 +203,7 @@ def test_who_is_first_differs_between_levels() -> None:
         key
         for level in "abcdefgh"
         for key in demand
-        if shares_of(level, 1, list(demand), demand, {}).get(key)
+        if shares_of(level, 1, list(demand), demand, {}, NOW).get(key)
     }
 
     assert set(demand) == first

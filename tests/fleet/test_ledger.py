@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from apfproxy.fleet.division import LevelRules, shares_of
+from apfproxy.fleet.division import TURN, LevelRules, shares_of
 from apfproxy.fleet.ledger import HELD, Ledger, Report, Sighting, refresh, scaled, seats_of
 from apfproxy.fleet.record import MAX_MEMBERS, VERSION, Member, Record, RecordFullError
 from apfproxy.fleet.standing import Standing
@@ -147,7 +147,7 @@ def test_fewer_seats_than_members() -> None:
         each.demand = {"a": 1}
     now_s = settled(*members)
     had = [0, 0, 0]
-    for _ in range(12):
+    for _ in range(12 * TURN):
         for number, each in enumerate(members):
             each.refresh(now_s)
             had[number] += each.in_force(now_s)

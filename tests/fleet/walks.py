@@ -12,7 +12,7 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING
 
-from apfproxy.fleet.division import divide_among_levels
+from apfproxy.fleet.division import TURN, divide_among_levels
 from apfproxy.fleet.standing import Standing
 from tests.fleet.world import PromptWorld, World
 
@@ -37,8 +37,9 @@ ROUNDS_TO_REST = 3
 has too much gives it up; others claim it."""
 ROUNDS_FOR_USE = 1
 """The same, before that is given up which requests run on: until they end nothing new begins."""
-ROUNDS_TO_A_SEAT = 5
-"""The same until everybody has had a seat, for each time that the seats have to go round."""
+ROUNDS_TO_A_SEAT = TURN + 3
+"""The same until everybody has had a seat, for each time that the seats have to go round: a turn,
+and until they have changed hands."""
 
 Wishes = dict[str, dict[str, int]]
 """Seats, by member and level."""
