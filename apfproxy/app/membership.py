@@ -13,9 +13,9 @@ import math
 import random
 import secrets
 import socket
-import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from apfproxy.app.membership_words import MembershipWords
 from apfproxy.app.store_distance import LONGEST_LEASE_S, StoreDistance
 from apfproxy.duties import Supervised
 from apfproxy.faults import Part
@@ -112,10 +112,8 @@ class Membership:
         self._store = store
         self._described = described
         self._fleet = fleet
-        self._of_fleet = f" of the fleet {fleet}" if is_named else ""
         self._limit = limit
         self._period_s = period_s
-        self._events = events
         self._on_change = on_change
         self._prefix = f"{cluster}: " if cluster else ""
         self._loop = asyncio.get_running_loop()
@@ -137,9 +135,13 @@ class Membership:
         self._distance = StoreDistance()
         self._written_s: float | None = None
         self._lost_s: float | None = None
-        self._problem = ""
-        self._logged = Standing.JOINING
-        self._logged_problem = ""
+        self._words = MembershipWords(
+            self.ledger,
+            described,
+            events,
+            prefix=self._prefix,
+            of_fleet=f" of the fleet {fleet}" if is_named else "",
+        )
         self._is_leaving = False
         self.refreshes = 0
         self.conflicts = 0
@@ -213,7 +215,7 @@ class Membership:
 
     def problem(self) -> str | None:
         """What is wrong, for the health pages; None while all is well."""
-        return self._following.problem() or self._trouble() or None
+        return self._following.problem() or self._words.trouble() or None
 
     def view(self) -> FleetView:
         """All of it, as pages show it."""
@@ -224,7 +226,7 @@ class Membership:
             now_s,
             store=self._described,
             name=self._fleet,
-            problem=self._reason(),
+            problem=self._words.reason(),
             age_s=None if self._written_s is None else now_s - self._written_s,
             lost_age_s=None if self._lost_s is None else now_s - self._lost_s,
             refreshes=self.refreshes,
@@ -300,10 +302,10 @@ class Membership:
         before = self.ledger.in_force()
         try:
             await self._exchange(is_due=is_due)
-            self._problem = ""
+            self._words.problem = ""
         except (StoreError, RecordError, RecordFullError, TimeoutError) as error:
             self.failures += 1
-            self._problem = str(error) or f"it did not answer within {self._in_time_s:g} s"
+            self._words.problem = str(error) or f"it did not answer within {self._in_time_s:g} s"
             if isinstance(error, StoreError) and error.pause_s:
                 self._calm_until_s = self.due_s = self._loop.time() + min(
                     error.pause_s, self.ledger.lease_s
@@ -414,55 +416,12 @@ class Membership:
             self._has_share.set()
         self._controller.allot(self.ledger.in_force(), self.ledger.allotment(own))
         self._on_change()
-        self._say()
+        if not self._is_leaving:
+            self._words.say()
 
     def _lease_due(self) -> None:
         self._lease_timer = None
         self._put()
-
-    # What it says
-
-    def _say(self) -> None:
-        """Log how it stands, and why the record is not kept, where that has changed."""
-        standing = self.ledger.standing
-        if self._is_leaving:
-            return
-        if standing is self._logged:
-            if self._problem and self._problem != self._logged_problem:
-                self._logged_problem = self._problem
-                log.warning("%s%s", self._prefix, self._trouble())
-            return
-        if standing is Standing.LAPSED and self._logged is Standing.ALONE:
-            return  # it has just read the record, and is about to write
-        self._logged, self._logged_problem = standing, self._problem
-        seats = self.ledger.in_force()
-        text = f"{seats} of {self.ledger.limit} seats{self._of_fleet}"
-        if standing is Standing.HOLDING:
-            text = f"{self._prefix}holds {text}"
-            log.info("%s", text)
-        else:
-            text = f"{self._prefix}{self._trouble() or standing.value}"
-            log.warning("%s", text)
-        self._events.record(time.time(), text, is_error=standing is not Standing.HOLDING)
-
-    def _trouble(self) -> str:
-        """What is wrong with which record; "" if it is up to date."""
-        reason = self._reason()
-        return f"the fleet's record in {self._described} cannot be used: {reason}" if reason else ""
-
-    def _reason(self) -> str:
-        """Why the record is not up to date, and what that means; "" if it is."""
-        if not self._problem and self.ledger.standing is Standing.HOLDING:
-            return ""
-        seats = self.ledger.in_force()
-        means = {
-            Standing.JOINING: "this member has no seats yet",
-            Standing.HOLDING: f"this member keeps its {seats} seats until its lease ends",
-            Standing.LAPSED: f"this member's lease is over, and it uses {seats} seats",
-            Standing.ALONE: f"this member uses its safe share, {seats} seats",
-        }[self.ledger.standing]
-        why = self._problem or "there is no answer yet"
-        return f"{why}; {means}"
 
     def __repr__(self) -> str:
         return f"<Membership {self.key}: {self.ledger.standing}, {self.ledger.in_force()} seats>"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from apfproxy.sources.store_address import store_address
 from apfproxy.stores.redis_store import RedisStore
 from apfproxy.stores.store import Stored, StoreError
 from tests.stores.agreement import agrees, loses_no_write
-from tests.stores.redis_servers import RedisServer, redis_server
+from tests.stores.redis_servers import HOST, RedisServer, redis_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -208,6 +209,35 @@ async def test_killed_and_back(server: RedisServer) -> None:
             with pytest.raises(StoreError, match=r"^Redis does not answer: "):
                 await store.read()
         await server.start()
+
+        assert NOTHING == await store.read()
+
+
+async def test_name_that_is_not_found_for_a_while(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resolver that fails is an error that names the host; a connection needs none."""
+    loop, is_known = asyncio.get_running_loop(), True
+    resolve = loop.getaddrinfo
+
+    async def answer(host: str, *rest: Any, **others: Any) -> Any:  # noqa: ANN401 - asyncio's
+        if host == "store.test" and not is_known:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return await resolve(HOST if host == "store.test" else host, *rest, **others)
+
+    monkeypatch.setattr(loop, "getaddrinfo", answer)
+    async with stores_at(f"redis://store.test:{server.port}", 1) as (store,):
+        assert NOTHING == await store.read()
+        is_known = False
+        assert NOTHING == await store.read()
+        server.kill()
+        for _ in range(3):
+            with pytest.raises(StoreError, match=r"^Redis does not answer: "):
+                await store.read()
+        with pytest.raises(StoreError, match=r"store\.test.* Name or service not known"):
+            await store.read()
+        await server.start()
+        is_known = True
 
         assert NOTHING == await store.read()
 

@@ -1,0 +1,90 @@
+"""What a member of a fleet says of how it stands: in the log, among events, and on health pages."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from apfproxy.fleet.standing import Standing
+
+if TYPE_CHECKING:
+    from apfproxy.fleet.ledger import Ledger
+    from apfproxy.observe.configuration_events import ConfigurationEvents
+
+log = logging.getLogger(__name__)
+
+
+class MembershipWords:
+    """How one member stands, in words.
+
+    Args:
+        ledger: Its side of the record.
+        described: The store in words, without secrets.
+        events: What changes is noted there.
+        prefix: Of each line, such as the name of the cluster; "" for none.
+        of_fleet: What follows "seats", such as the name of the fleet; "" for nothing.
+
+    Attributes:
+        problem: Why the last look failed; "" if it did not.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        described: str,
+        events: ConfigurationEvents,
+        *,
+        prefix: str = "",
+        of_fleet: str = "",
+    ) -> None:
+        self._ledger = ledger
+        self._described = described
+        self._events = events
+        self._prefix = prefix
+        self._of_fleet = of_fleet
+        self.problem = ""
+        self._logged = Standing.JOINING
+        self._logged_problem = ""
+
+    def say(self) -> None:
+        """Log how it stands, and why the record is not kept, where that has changed."""
+        standing = self._ledger.standing
+        if standing is self._logged:
+            if self.problem and self.problem != self._logged_problem:
+                self._logged_problem = self.problem
+                log.warning("%s%s", self._prefix, self.trouble())
+            return
+        if standing is Standing.LAPSED and self._logged is Standing.ALONE:
+            return  # it has just read the record, and is about to write
+        self._logged, self._logged_problem = standing, self.problem
+        if standing is Standing.HOLDING:
+            seats = f"{self._ledger.in_force()} of {self._ledger.limit} seats"
+            text = f"{self._prefix}holds {seats}{self._of_fleet}"
+            log.info("%s", text)
+        else:
+            text = f"{self._prefix}{self.trouble() or standing.value}"
+            log.warning("%s", text)
+        self._events.record(time.time(), text, is_error=standing is not Standing.HOLDING)
+
+    def trouble(self) -> str:
+        """What is wrong with which record; "" if it is up to date."""
+        reason = self.reason()
+        return f"the fleet's record in {self._described} cannot be used: {reason}" if reason else ""
+
+    def reason(self) -> str:
+        """Why the record is not up to date, and what that means; "" if it is."""
+        if not self.problem and self._ledger.standing is Standing.HOLDING:
+            return ""
+        seats = self._ledger.in_force()
+        means = {
+            Standing.JOINING: "this member has no seats yet",
+            Standing.HOLDING: f"this member keeps its {seats} seats until its lease ends",
+            Standing.LAPSED: f"this member's lease is over, and it uses {seats} seats",
+            Standing.ALONE: f"this member uses its safe share, {seats} seats",
+        }[self._ledger.standing]
+        why = self.problem or "there is no answer yet"
+        return f"{why}; {means}"
+
+    def __repr__(self) -> str:
+        return f"<MembershipWords: {self.reason() or 'nothing is wrong'}>"

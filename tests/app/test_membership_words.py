@@ -1,0 +1,41 @@
+"""Tests of what a member of a fleet says of how it stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.app.membership_words import MembershipWords
+from apfproxy.fleet.ledger import Ledger, Report
+from apfproxy.observe.configuration_events import ConfigurationEvents
+
+if TYPE_CHECKING:
+    import pytest
+
+LIMIT = 20
+
+
+def test_a_store_that_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Each change is said once: that it has no store, why else it has none, and that it has one."""
+    caplog.set_level("INFO")
+    ledger, events = Ledger("m#1", LIMIT, lease_s=5.0), ConfigurationEvents()
+    words = MembershipWords(ledger, "the shelf", events, prefix="c: ", of_fleet=" of the fleet f")
+    assert "there is no answer yet; this member has no seats yet" == words.reason()
+
+    ledger.failed(LIMIT, 0.0)
+    for problem in ("on fire", "on fire", "gone"):
+        words.problem = problem
+        words.say()
+    ledger.written(ledger.plan(None, Report(limit=LIMIT, levels={}), 1.0))
+    words.problem = ""
+    for _ in range(2):
+        words.say()
+
+    trouble = "c: the fleet's record in the shelf cannot be used: "
+    means = "this member uses its safe share, 10 seats"
+    assert [
+        f"{trouble}on fire; {means}",
+        f"{trouble}gone; {means}",
+        "c: holds 0 of 20 seats of the fleet f",
+    ] == caplog.messages
+    assert [True, False] == [each.is_error for each in events]
+    assert ("", "<MembershipWords: nothing is wrong>") == (words.trouble(), repr(words))
