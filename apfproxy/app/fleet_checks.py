@@ -56,20 +56,15 @@ def fleet_warnings(settings: Settings, workers: int) -> Iterator[str]:
         workers: How many it has.
     """
     fleet = settings.fleet
-    replicas = fleet.replicas or 1
-    if fleet.replicas is not None and fleet.replicas % workers:
+    members = (fleet.replicas or 1) * workers
+    if fleet.replicas is not None and members < FEWEST:
         yield (
-            f"fleet.replicas: {replicas} is no multiple of {workers} workers; each of them is a"
-            " member, so give the number of proxies times workers"
-        )
-    elif fleet.replicas is not None and replicas < FEWEST:
-        yield (
-            f"fleet.replicas: {replicas} counts as {FEWEST}, since no member knows that it is"
+            f"fleet.replicas: {members} counts as {FEWEST}, since no member knows that it is"
             " alone: while the store is away it uses half of the seats; a proxy by itself needs no"
             " fleet.store"
         )
     for name, each in apis_of(settings):
-        text = _too_few_seats(each, max(replicas, workers))
+        text = _too_few_seats(each, members)
         if text:
             yield f"clusters[{name}].{text}" if name else text
 

@@ -154,7 +154,9 @@ def _placed(settings: Settings, place: WorkerPlace) -> Settings:
         )
     else:
         member = fleet.member or socket.gethostname()
-        fleet = dataclasses.replace(fleet, member=f"{member}-{place.member}")
+        # Each worker is a member, however many there are: `auto` differs among machines.
+        members = None if fleet.replicas is None else fleet.replicas * place.count
+        fleet = dataclasses.replace(fleet, member=f"{member}-{place.member}", replicas=members)
     return dataclasses.replace(
         settings,
         fleet=fleet,

@@ -265,8 +265,7 @@ log = logging.getLogger(__name__)
     "--fleet-replicas",
     type=click.IntRange(1, 512),
     metavar="N",
-    help="How many members are meant to share it: proxies, times --workers. [default: as many as"
-    " come]",
+    help="How many proxies are meant to share it. [default: as many as come]",
 )
 @click.option(
     "--identity-headers-from",

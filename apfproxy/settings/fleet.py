@@ -21,7 +21,8 @@ class FleetSettings:
         store: Where its record lives, see `sources.store_address`.
         name: Of the fleet; several may share a store.
         member: The name of this proxy on pages; None for that of the machine.
-        replicas: How many members are meant to be there; None for as many as come.
+        replicas: How many proxies are meant to be there; None for as many as come.  In a worker's
+            settings, how many members: each of a proxy's workers is one.
         refresh_interval_s: Between two looks of a member at the record.
         lease_s: For how long a member that is not seen keeps its seats.
         password_file: Of Redis' user; read for each connection.

@@ -164,15 +164,17 @@ FOUND_SERVERS = UpstreamSettings(service=ServiceSettings(name="a"))
             id="clusters",
         ),
         pytest.param(
-            Settings(fleet=THREE),
+            Settings(flow_control=FlowControlSettings(server_concurrency_limit=5), fleet=THREE),
             2,
             [
                 (
-                    "fleet.replicas: 3 is no multiple of 2 workers; each of them is a member, so"
-                    " give the number of proxies times workers"
+                    "flowControl.serverConcurrencyLimit: 5 seats for 6 members of the fleet: they"
+                    " have them in turns, and a request waits for the turn of its member, and"
+                    " while the store is away each uses one; have at least 6 seats, or at most 5"
+                    " members"
                 )
             ],
-            id="replicas-that-are-not-members",
+            id="workers-of-several-proxies",
         ),
         pytest.param(
             Settings(fleet=FleetSettings(store=REDIS, replicas=1)),

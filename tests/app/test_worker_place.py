@@ -140,7 +140,7 @@ def test_defaults_and_what_is_given_stay() -> None:
 
     assert settings.downstream == found.downstream
     assert 3 == found.flow_control.hash_seed
-    assert ("redis://a", "m-worker-1", 5) == (
+    assert ("redis://a", "m-worker-1", 10) == (
         found.fleet.store,
         found.fleet.member,
         found.fleet.replicas,
