@@ -137,6 +137,7 @@ class ParentAdmin:
             api_routes,
             has_several=lambda: bool(settings().clusters),
             restarts=self._restarts,
+            are_all=settings().fleet.store is None,
         )
         await self._listener.start(self._sockets)
 

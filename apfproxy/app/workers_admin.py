@@ -51,6 +51,7 @@ class WorkersAdmin:
         api_routes: Of the objects that it keeps for all of them.
         has_several: Whether the settings have several clusters.
         restarts: How many workers were started again since they had ended by themselves.
+        are_all: Whether nobody but the workers has a part of the limit that they share.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class WorkersAdmin:
         *,
         has_several: Callable[[], bool] = lambda: False,
         restarts: Callable[[], int] = lambda: 0,
+        are_all: bool = True,
     ) -> None:
         self._client = client = WorkerClient(workers)
         limit = min(CONNECTIONS, descriptor_limit() // DESCRIPTORS_PART)
@@ -73,7 +75,11 @@ class WorkersAdmin:
         )
         feeds = WorkerFeeds(workers, client.events, own_health)
         pages = WorkerPages(
-            client.ask_all, own_health, has_several, API_INDEX if api_routes else {}
+            client.ask_all,
+            own_health,
+            has_several,
+            API_INDEX if api_routes else {},
+            are_all=are_all,
         )
         app = web.Application(middlewares=[plain_errors, own_names_only])
         app.add_routes(worker_health_routes(own_health, client.ask_all, pages.any))

@@ -177,7 +177,7 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
     whole = "in all"
     if shared is not None:
         members = "several" if summary.members is None else summary.members
-        whole = f"now, the part of one of {members} members that share {shared}"
+        whole = f"now, of {shared} that {members} members share"
     yield f"{counted(summary.server_concurrency_limit, 'seat')} {whole} ({where})"
     yield ""
     yield click.style(header, bold=True)
@@ -189,7 +189,7 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
             notes.append(kept)
     else:  # it may be small for a moment, so its levels say little of the server's
         notes = [
-            "All seats here are those of this member, and follow what is wanted.  See all members",
+            "All seats here are those of this proxy, and follow what is wanted.  See all members",
             "with --fleet, and the levels of the whole, as they are while idle, with",
             f"--server-concurrency-limit {shared}.",
         ]

@@ -19,23 +19,26 @@ if TYPE_CHECKING:
 EXEMPT = "Exempt"
 
 
-def merged_limits(summaries: Sequence[LevelsSummary], shared_limit: int | None) -> LevelsSummary:
+def merged_limits(summaries: Sequence[LevelsSummary], *, is_whole: bool) -> LevelsSummary:
     """All levels of all workers.
 
     Args:
         summaries: Of the workers; at least one.
-        shared_limit: The seats that they share; None where each has its own.
+        is_whole: Whether nobody else has a part of what they share.
     """
+    first = summaries[0]
     by_name: dict[str, list[LevelSummary]] = {}
     for summary in summaries:
         for level in summary.levels:
             by_name.setdefault(level.name, []).append(level)
     levels = tuple(_merged(found) for _, found in sorted(by_name.items()))
-    if shared_limit is not None:
-        levels = of_whole_server(levels, shared_limit)
     limit = sum(each.server_concurrency_limit for each in summaries)
+    shared_limit, members = first.shared_limit, first.members
+    if is_whole and shared_limit is not None:
+        levels = of_whole_server(levels, shared_limit)
+        limit, shared_limit, members = shared_limit, None, None
     return LevelsSummary(
-        server_concurrency_limit=limit if shared_limit is None else shared_limit,
+        server_concurrency_limit=limit,
         levels=levels,
         sums=Sums(
             **{
@@ -43,6 +46,8 @@ def merged_limits(summaries: Sequence[LevelsSummary], shared_limit: int | None) 
                 for name in Sums.__struct_fields__
             }
         ),
+        shared_limit=shared_limit,
+        members=members,
     )
 
 

@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from apfproxy.observe.worker_answers import AskAll, Asked, Pages
 
 LIVE: Final = "/debug/live"
-FLEET: Final = "/debug/fleet"
 OF_A_CLUSTER: Final = "/clusters/{cluster}"
 
 
@@ -78,6 +77,7 @@ class WorkerPages:
         own: The checks of the process that they belong to.
         has_several: Whether the settings have several clusters.
         index: What this process has beside, for the list of the pages.
+        are_all: Whether nobody but the workers has a part of the limit that they share.
     """
 
     def __init__(
@@ -86,11 +86,14 @@ class WorkerPages:
         own: HealthRegistry,
         has_several: Callable[[], bool],
         index: Mapping[str, str],
+        *,
+        are_all: bool = True,
     ) -> None:
         self._ask = ask
         self._own = own
         self._has_several = has_several
         self._index = index
+        self._are_all = are_all
 
     def routes(self) -> list[web.RouteDef]:
         """All, with those of one of several clusters; the last ones of an application."""
@@ -127,12 +130,8 @@ class WorkerPages:
         """Answer with the seats of every level."""
         if (pages := await self._pages(request)) is None or not pages.found:
             return await self._instead(request, pages)
-        path, _, query = request.raw_path.partition("?")
-        path = path.removesuffix(LIMITS) + FLEET
-        fleets = json_pages(await self._ask(f"{path}?{query}" if query else path)).found
-        shared = [fleet["limit"] for _, fleet in fleets if isinstance(fleet, dict)]
         summaries = [msgspec.convert(page, LevelsSummary) for _, page in pages.found]
-        body = msgspec.json.encode(merged_limits(summaries, shared[0] if shared else None))
+        body = msgspec.json.encode(merged_limits(summaries, is_whole=self._are_all))
         return said(await page_response(request, body, JSON), pages.silent)
 
     async def explain(self, request: web.Request) -> web.StreamResponse:

@@ -143,13 +143,13 @@ def test_shared_limit() -> None:
     part = msgspec.structs.replace(summary, shared_limit=600, members=86)
     first, *others = table(part, "here")
 
-    assert first == "7 seats now, the part of one of 86 members that share 600 (here)"
+    assert first == "7 seats now, of 600 that 86 members share (here)"
     assert not any("too few" in line or "of the server" in line for line in others)
-    assert others[-3].startswith("All seats here are those of this member")
+    assert others[-3].startswith("All seats here are those of this proxy")
     assert others[-1] == "--server-concurrency-limit 600."
 
     first, *_ = table(msgspec.structs.replace(part, members=None), "here")
-    assert first == "7 seats now, the part of one of several members that share 600 (here)"
+    assert first == "7 seats now, of 600 that several members share (here)"
 
 
 def test_too_few_seats(capsys: pytest.CaptureFixture[str]) -> None:

@@ -128,7 +128,7 @@ async def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     shown = capsys.readouterr().out
 
     assert (0, 0, 0) == (limits, levels, top)
-    assert f" seats now, the part of one of 2 members that share {LIMIT} (" in shown
+    assert f" seats now, of {LIMIT} that 2 members share (" in shown
     assert f"{LIMIT} seats for 2 workers" in shown
     assert "this one" not in shown
     assert "workers 2 seen" in shown

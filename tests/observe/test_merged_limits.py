@@ -21,7 +21,7 @@ def summary() -> LevelsSummary:
 
 def test_sums(summary: LevelsSummary) -> None:
     """Seats add up, shares do not; what is not limited stays so."""
-    merged = merged_limits([summary, summary], None)
+    merged = merged_limits([summary, summary], is_whole=True)
 
     for one, both in zip(summary.levels, merged.levels, strict=True):
         assert (one.name, one.shares) == (both.name, both.shares)
@@ -34,20 +34,31 @@ def test_sums(summary: LevelsSummary) -> None:
 def test_shared_limit(summary: LevelsSummary) -> None:
     """Where they share a limit, it is that, and levels have the bounds of one server with it."""
     whole = summarize_levels(Scene(OBJECTS, 2 * SEATS).controller)
-    merged = merged_limits([summary, summary], 2 * SEATS)
+    part = msgspec.structs.replace(summary, shared_limit=2 * SEATS, members=2)
+    merged = merged_limits([part, part], is_whole=True)
 
-    assert merged.server_concurrency_limit == 2 * SEATS
+    assert (merged.server_concurrency_limit, merged.shared_limit) == (2 * SEATS, None)
     for one, both in zip(whole.levels, merged.levels, strict=True):
         for name in ("nominal", "lendable", "borrowing", "minimum", "maximum"):
             assert getattr(one, name) == getattr(both, name), (one.name, name)
     assert merged.sums.seats_in_use == 2
 
 
+def test_part_of_a_shared_limit(summary: LevelsSummary) -> None:
+    """Where others share it too, what the workers have of it adds up, and it is said."""
+    part = msgspec.structs.replace(summary, shared_limit=6 * SEATS, members=6)
+    merged = merged_limits([part, part], is_whole=False)
+
+    assert merged.server_concurrency_limit == 2 * SEATS
+    assert (merged.shared_limit, merged.members) == (6 * SEATS, 6)
+    assert merged.sums.nominal == 2 * summary.sums.nominal
+
+
 def test_level_that_only_one_has(summary: LevelsSummary) -> None:
     """A level that one worker does not have yet, or any more, is there all the same."""
     less = msgspec.structs.replace(summary, levels=summary.levels[1:])
 
-    assert len(merged_limits([less, summary], None).levels) == len(summary.levels)
+    assert len(merged_limits([less, summary], is_whole=True).levels) == len(summary.levels)
 
 
 @pytest.mark.parametrize(
