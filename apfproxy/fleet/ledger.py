@@ -307,24 +307,7 @@ class Ledger:
         self.target = target
         self._by_level, self._first = by_level, self._hungry
         self._beat = min(self._beat + 1, MAX_COUNT)
-        allotted = scaled(by_level, report.levels, min(claim, target), self._first)
-        entry = Member(
-            beat=self._beat,
-            lease_ms=math.ceil(self.lease_s * MS_PER_S),
-            limit=report.limit,
-            configuration=report.configuration,
-            claim=claim,
-            used=min(report.used, MAX_SEATS),
-            demand={name: min(seats, MAX_SEATS) for name, seats in report.demand.items() if seats},
-            hungry={
-                name: min(self._hungry.get(name, self._writes), self._writes)
-                for name, seats in report.demand.items()
-                if seats
-                and name in allotted
-                and not allotted[name].nominal
-                and name not in report.busy
-            },
-        )
+        entry = self._entry(report, claim)
         members = {key: each.entry for key, each in present.items()} | {self.key: entry}
         if len(members) > MAX_MEMBERS:
             raise RecordFullError(f"it has {MAX_MEMBERS} members already, which is the most")
@@ -458,6 +441,27 @@ class Ledger:
         # written since may have known less.
         rest = self.limit - sum(each.claim for each in self._present().values())
         return min(self.claim, max(0, rest))
+
+    def _entry(self, report: Report, claim: int) -> Member:
+        """What it says of itself, with so many seats claimed."""
+        allotted = scaled(self._by_level, report.levels, min(claim, self.target), self._first)
+        without = (
+            name
+            for name, each in allotted.items()
+            if report.demand.get(name) and not each.nominal and name not in report.busy
+        )
+        return Member(
+            beat=self._beat,
+            lease_ms=math.ceil(self.lease_s * MS_PER_S),
+            limit=report.limit,
+            configuration=report.configuration,
+            claim=claim,
+            used=min(report.used, MAX_SEATS),
+            demand={name: min(seats, MAX_SEATS) for name, seats in report.demand.items() if seats},
+            hungry={
+                name: min(self._hungry.get(name, self._writes), self._writes) for name in without
+            },
+        )
 
     def _division(
         self, report: Report, limit: int, others: Mapping[str, Sighting]
