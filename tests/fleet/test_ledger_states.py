@@ -28,6 +28,7 @@ AWAY = Rules(2, 2, is_prompt=True, is_whole=True, events=("away",))
         MORTAL,
         AWAY,
         UNEVEN,
+        Rules(2, 1, is_prompt=True, is_whole=True, events=()),
         Rules(3, 3, is_prompt=True, is_whole=True, events=()),
     ],
     ids=repr,
