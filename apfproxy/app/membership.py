@@ -16,7 +16,6 @@ import socket
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from apfproxy.app.membership_words import MembershipWords
-from apfproxy.app.store_distance import LONGEST_LEASE_S, StoreDistance
 from apfproxy.duties import Supervised
 from apfproxy.faults import Part
 from apfproxy.fleet.ledger import Ledger
@@ -38,6 +37,7 @@ from apfproxy.fleet.record import (
     member_key,
 )
 from apfproxy.fleet.standing import Standing
+from apfproxy.fleet.store_distance import LONGEST_LEASE_S, StoreDistance
 from apfproxy.fleet.view import fleet_view
 from apfproxy.fleet.wants import Wants
 from apfproxy.sources.store_address import Kind, store_address

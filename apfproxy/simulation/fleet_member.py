@@ -20,6 +20,7 @@ from apfproxy.fleet.pace import (
 )
 from apfproxy.fleet.record import left, member_key
 from apfproxy.fleet.standing import Standing
+from apfproxy.fleet.store_distance import LONGEST_LEASE_S, StoreDistance
 from apfproxy.fleet.wants import Wants
 
 if TYPE_CHECKING:
@@ -93,15 +94,21 @@ class SimulatedMember:
         self._is_due = False
         self._is_looking = False
         self._is_woken = False
+        self._is_giving = False
         self._is_short_armed = self._is_urgent_armed = False
         self._is_over = False
+        self._calm_until_ns = 0
+        self._distance = StoreDistance()
+        self._distance.note(2 * store.half_ns / NS_PER_S)
+        self._due_timer: VirtualTimer | None = None
+        self._calm_timer: VirtualTimer | None = None
         self._lease_timer: VirtualTimer | None = None
 
     def join(self) -> None:
         """Begin, without seats at first."""
         self._store.listen(self._replica, self._on_urgent)
         self._put(0)
-        self._tick(None)
+        self._look()
 
     def end(self, *, is_leaving: bool) -> None:
         """Be gone; `is_leaving` gives the seats back first, where the store is reached."""
@@ -109,8 +116,9 @@ class SimulatedMember:
             return
         self.note()
         self._is_over = True
-        if self._lease_timer is not None:
-            self._lease_timer.cancel()
+        for timer in (self._due_timer, self._calm_timer, self._lease_timer):
+            if timer is not None:
+                timer.cancel()
         seen = self._store.read()
         if is_leaving and seen.record is not None and self._store.is_reached_by(self._replica):
             record = left(seen.record, self.ledger.key)
@@ -126,13 +134,16 @@ class SimulatedMember:
 
     # When to look
 
-    def _tick(self, _: None) -> None:
-        """It is time to write again."""
-        if self._is_over:
-            return
-        self._due_ns = self._clock.time_ns + self._period_ns
-        self._clock.arm(self._due_ns, self._tick, None)
-        self._look(is_due=True)
+    def _be_due_in(self, period_ns: int) -> None:
+        """Write again then, be there news or not."""
+        if self._due_timer is not None:
+            self._due_timer.cancel()
+        self._due_ns = self._clock.time_ns + period_ns
+        self._due_timer = self._clock.call_at(self._due_ns, self._look)
+
+    def _calm_over(self) -> None:
+        self._calm_timer = None
+        self._look()
 
     def _generous(self, _: None) -> None:
         """Give up what others want, once it is not wanted here any more."""
@@ -178,18 +189,26 @@ class SimulatedMember:
 
     # One look
 
-    def _look(self, *, is_due: bool = False) -> None:
-        """Read, plan and write, one after the other."""
+    def _look(self) -> None:
+        """Read, plan and write, one after the other; not while it leaves the store to others."""
+        now_ns = self._clock.time_ns
         if self._is_over:
             return
-        self._is_due = self._is_due or is_due
         if self._is_looking:
             self._is_woken = True
             return
+        calm_ns = min(self._calm_until_ns, self._due_ns)
+        if now_ns < calm_ns:
+            if self._calm_timer is None:
+                self._calm_timer = self._clock.call_at(calm_ns, self._calm_over)
+            return
+        self._is_due = now_ns >= self._due_ns
+        if self._is_due:
+            self._be_due_in(self._period_ns)  # if this one fails
         self._is_looking = True
         self._tries = 0
-        self._looked_ns = self._clock.time_ns
-        self._clock.arm(self._clock.time_ns + self._store.half_ns, self._read, None)
+        self._looked_ns = now_ns
+        self._clock.arm(now_ns + self._store.half_ns, self._read, None)
 
     def _read(self, _: None) -> None:
         if not self._store.is_reached_by(self._replica):
@@ -202,12 +221,13 @@ class SimulatedMember:
         if self._is_over:
             return
         self.note()
-        before = self.ledger.in_force()
+        before, claim = self.ledger.in_force(), self.ledger.claim
         plan = self.ledger.plan(
             seen.record, self._wants.report(self._limit, is_sample=True), self._now_s()
         )
+        self._is_giving |= plan.is_urgent and self.ledger.claim < claim
         self._put(before)
-        if not self._is_due and not plan.is_news:
+        if not self._is_due and not plan.is_news and not self._is_giving:
             self._done()
             return
         due_ns = self._clock.time_ns + self._store.half_ns
@@ -220,14 +240,17 @@ class SimulatedMember:
             self._fail_in_time()
             return
         version, plan = asked
-        others = self._store.swap(plan.record, version, self._replica, is_urgent=plan.is_urgent)
+        is_urgent = plan.is_urgent or self._is_giving
+        others = self._store.swap(plan.record, version, self._replica, is_urgent=is_urgent)
         due_ns = self._clock.time_ns + self._store.half_ns
         if others is None:
             self._clock.arm(due_ns, self._written, plan)
             return
         self.conflicts += 1
         self._tries += 1
-        if self._tries == MOST_CONFLICTS:
+        if not self._is_due:
+            self._clock.arm(due_ns, self._yield, None)
+        elif self._tries == MOST_CONFLICTS:
             self._clock.arm(due_ns, self._failed, None)
         else:
             self._clock.arm(due_ns, self._plan, others)
@@ -238,14 +261,33 @@ class SimulatedMember:
         self.note()
         before = self.ledger.in_force()
         self.ledger.written(plan)
+        self._is_giving = False
         self._wants.forget_rejections()
         self.refreshes += 1
+        members, period_s = self._members(), self._period_ns / NS_PER_S
+        self._be_due_in(round(self._distance.period_s(members, period_s) * NS_PER_S))
+        if self._distance.is_lease_short(self.ledger.lease_s, members):
+            self.ledger.lease_s = min(2 * self.ledger.lease_s, LONGEST_LEASE_S)
         self._put(before)
         self._done()
 
+    def _members(self) -> int:
+        return len(self.ledger.others) + 1
+
+    def _yield(self, _: None) -> None:
+        """Leave the store to those whose writes are due; each looks again after another time."""
+        if self._is_over:
+            return
+        members = self._members()
+        turn_ns = round(self._distance.turn_s(members) * NS_PER_S)
+        self._calm_until_ns = self._clock.time_ns + turn_ns * (self._replica % members) // members
+        self._is_woken = True
+        self._done()
+
     def _fail_in_time(self) -> None:
-        due_ns = max(self._clock.time_ns, self._looked_ns + self._in_time_ns)
-        self._clock.arm(due_ns, self._failed, None)
+        """The answer to what was asked, half the way ago, does not come."""
+        rest_ns = max(0, self._in_time_ns - self._store.half_ns)
+        self._clock.arm(self._clock.time_ns + rest_ns, self._failed, None)
 
     def _failed(self, _: None) -> None:
         if self._is_over:

@@ -142,3 +142,26 @@ def test_ending_before_what_was_to_come() -> None:
 
     assert [0, 0, 0] == [each.failures for each in scene.members]
     assert reads + 4 == scene.store.reads
+
+
+def test_far_store() -> None:
+    """Members that cannot all write within their lease take their turns, and longer leases."""
+    scene = Scene(20, 200 * MS)
+    for member in scene.members:
+        member.join()
+    scene.run(60 * S)
+    for member in scene.members:
+        member.note()
+    lapsed_ns = [each.stood_ns[Standing.LAPSED] for each in scene.members]
+    failures = [each.failures for each in scene.members]
+    writes = scene.store.writes
+    scene.run(120 * S)
+    for member in scene.members:
+        member.note()
+
+    assert lapsed_ns == [each.stood_ns[Standing.LAPSED] for each in scene.members]
+    assert failures == [each.failures for each in scene.members]
+    assert {20.0} == {each.ledger.lease_s for each in scene.members}
+    assert [Standing.HOLDING] * 20 == [each.ledger.standing for each in scene.members]
+    # Each writes once in a turn and a half, so that a round trip is left for what is news.
+    assert 0 < scene.store.writes - writes <= 60 * 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.app.store_distance import LONGEST_LEASE_S, StoreDistance
+from apfproxy.fleet.store_distance import LONGEST_LEASE_S, StoreDistance
 
 
 def at(*took_s: float) -> StoreDistance:
