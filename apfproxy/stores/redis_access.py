@@ -46,7 +46,9 @@ MAX_PROBLEM = 200
 FIRST_LETTERS = 4
 """A shorter password is no part of a text that it could be found in."""
 
-CONNECTION_ERRORS = (RedisError, OSError, ValueError, EOFError, RuntimeError)
+WRONG_TYPES = (TypeError, LookupError, AttributeError)
+"""What redis-py trips over if a server answers what no Redis does."""
+CONNECTION_ERRORS = (RedisError, OSError, ValueError, EOFError, RuntimeError, *WRONG_TYPES)
 """What redis-py raises; ValueError for a host that is no name, and uvloop's RuntimeError for a
 connection that was reset just before something was written."""
 DATA_USER = "the user in fleet.store, and fleet.passwordFile"
@@ -117,6 +119,8 @@ class RedisLink:
         text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         if isinstance(error, RuntimeError):
             text = "the connection was reset"
+        if isinstance(error, WRONG_TYPES):
+            text = "what it says is no answer"
         if isinstance(error, TimeoutError) and not str(error):
             text = f"nothing came for {ANSWER_S:g} s"
         if len(self._secret) >= FIRST_LETTERS:

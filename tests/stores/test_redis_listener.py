@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from apfproxy.stores import redis_listener
 from tests.end_to_end.scene import until
 from tests.stores.agreement import Told
-from tests.stores.redis_servers import RedisServer, redis_server, until_so
+from tests.stores.redis_servers import HOST, RedisServer, redis_server, until_so
 from tests.stores.test_redis_store import NOTHING, store_at, stores_at
 
 if TYPE_CHECKING:
@@ -93,6 +94,37 @@ async def test_server_that_hangs(
             await subscribed(client, store, 1)
         with server.paused():
             await until(lambda: "Redis does not answer; urgent changes" in caplog.text)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b":1\r\n", id="number"),
+        pytest.param(b"*1\r\n$9\r\nsubscribe\r\n", id="too-little"),
+        pytest.param(b"*3\r\n$7\r\nmessage\r\n*0\r\n*0\r\n", id="nested"),
+    ],
+)
+async def test_wrong_types(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """A server that answers what no Redis does is away, and is asked again."""
+    asked = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        while data := await reader.read(65536):
+            if b"SUBSCRIBE" in data:
+                asked += 1
+                writer.write(answer)
+            else:
+                writer.write(b"+OK\r\n" * data.count(b"CLIENT\r\n"))
+        writer.close()
+
+    listening = await asyncio.start_server(serve, HOST, 0)
+    port = listening.sockets[0].getsockname()[1]
+    async with listening, stores_at(f"redis://{HOST}:{port}", 1) as (store,):
+        Told(store)
+        await until(lambda: asked > 1)
+
+    assert "Redis does not answer: what it says is no answer; urgent changes" in caplog.text
 
 
 async def test_close(server: RedisServer) -> None:
