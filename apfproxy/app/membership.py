@@ -37,7 +37,7 @@ from apfproxy.fleet.record import (
     member_key,
 )
 from apfproxy.fleet.standing import Standing
-from apfproxy.fleet.store_distance import LONGEST_LEASE_S, StoreDistance
+from apfproxy.fleet.store_distance import StoreDistance
 from apfproxy.fleet.view import fleet_view
 from apfproxy.fleet.wants import Wants
 from apfproxy.sources.store_address import Kind, store_address
@@ -120,6 +120,7 @@ class Membership:
         self.ledger = Ledger(
             member_key(member, secrets.randbits(32)), limit(), lease_s=lease_s, replicas=replicas
         )
+        self._least_lease_s = lease_s
         self._in_time_s = min(lease_s * STORE_TIME, MOST_STORE_TIME_S)
         self._wake = asyncio.Event()
         self._has_share = asyncio.Event()
@@ -354,16 +355,27 @@ class Membership:
         self._wants.forget_rejections()
         self.refreshes += 1
         self._written_s = self._loop.time()
-        self.due_s = self._next_due_s(self._distance.period_s(self._members(), self._period_s))
-        if self._distance.is_lease_short(self.ledger.lease_s, self._members()):
-            # It never falls: others would count a shorter one from a write whose answer was lost.
-            self.ledger.lease_s = min(2 * self.ledger.lease_s, LONGEST_LEASE_S)
+        self.due_s = self._next_due_s(
+            self._distance.period_s(self._members(), self._period_s, self.ledger.lease_s)
+        )
+
+    def _fit_lease(self) -> None:
+        """Have a lease that is long enough for the store's distance, and not far longer."""
+        members, held_s = self._members(), self.ledger.lease_s
+        self.ledger.lease_s = self._distance.lease_s(held_s, self._least_lease_s, members)
+        if self.ledger.lease_s > held_s:
             log.warning(
                 "%sfleet.lease is short for %d members and a store that is %d ms away; it is %g s"
                 " from now on",
                 self._prefix,
-                self._members(),
+                members,
                 1000 * self._distance.round_trip_s,
+                self.ledger.lease_s,
+            )
+        elif self.ledger.lease_s < held_s:
+            log.info(
+                "%sthe store is near again: fleet.lease is %g s from now on",
+                self._prefix,
                 self.ledger.lease_s,
             )
 
@@ -377,6 +389,7 @@ class Membership:
         """What to write in place of what is stored; what it takes away is in force at once."""
         record = None if stored.data is None else decode(stored.data)
         lost, claim = self.ledger.lost, self.ledger.claim
+        self._fit_lease()
         plan = self.ledger.plan(
             record, self._wants.report(self._limit(), is_sample=True), self._loop.time()
         )

@@ -172,7 +172,7 @@ class Ledger:
     Args:
         key: Its own, see `record.member_key`.
         limit: Seats of the server, by its settings.
-        lease_s: Of its claims.
+        lease_s: Of its claims; it may be changed before a plan.
         replicas: How many members the fleet is meant to have; None if nobody says.
 
     Attributes (to read only):
@@ -263,6 +263,8 @@ class Ledger:
         Raises:
             RecordFullError: There is no room for another member.
         """
+        # If its lease is shorter now, others may count that from this write on.
+        self._held_until_s = min(self._held_until_s, now_s + HELD * self.lease_s)
         self.advance(now_s)
         used_before = self.in_force()
         is_known = self._observe(record, now_s)

@@ -11,13 +11,16 @@ from collections import deque
 from typing import Final
 
 SAMPLES: Final = 8
-"""Answers of which the fastest counts: one that was late says nothing of the distance."""
+"""Answers of which the fastest counts: one that was late says nothing of the distance.  For a
+shorter lease the slowest does: one that came soon says nothing of the others."""
 TURNS_A_PERIOD: Final = 1.5
 """Between two writes of a member: so a third of the time is for what is news."""
 TURNS_A_LEASE: Final = 4.0
 """Of which a member that waits for its turn may lose some to chance."""
 LONGEST_LEASE_S: Final = 60.0
 """That a far store makes of a shorter one: what dies holds its seats for so long."""
+TOO_LONG: Final = 4.0
+"""Times what is long enough: then half of it is so as well, also if answers are late again."""
 
 
 class StoreDistance:
@@ -39,13 +42,27 @@ class StoreDistance:
         """For each of so many members to write once."""
         return members * self.round_trip_s
 
-    def period_s(self, members: int, least_s: float) -> float:
-        """Between two writes of one of them; never below the least."""
-        return max(least_s, TURNS_A_PERIOD * self.turn_s(members))
+    def period_s(self, members: int, least_s: float, lease_s: float) -> float:
+        """Between two writes of one of them: never below the least.
 
-    def is_lease_short(self, lease_s: float, members: int) -> bool:
-        """Whether one of them may be without its turn for a lease, and a longer one would do."""
-        return lease_s < min(TURNS_A_LEASE * self.turn_s(members), LONGEST_LEASE_S)
+        Nor, while its lease is short for the distance, so long that the lease ends before.
+        """
+        turns = min(self.turn_s(members), lease_s / TURNS_A_LEASE)
+        return max(least_s, TURNS_A_PERIOD * turns)
+
+    def lease_s(self, held_s: float, least_s: float, members: int) -> float:
+        """The lease that one of them is to have after the one that it holds; never below the least.
+
+        It is doubled until no member is without its turn for a lease, and halved while it is far
+        longer than that takes.
+        """
+        enough_s = min(TURNS_A_LEASE * self.turn_s(members), LONGEST_LEASE_S)
+        too_long_s = TOO_LONG * TURNS_A_LEASE * members * max(self._took_s, default=0.0)
+        while held_s < enough_s:
+            held_s = min(2 * held_s, LONGEST_LEASE_S)
+        while held_s > max(too_long_s, least_s):
+            held_s = max(held_s / 2, least_s)
+        return held_s
 
     def __repr__(self) -> str:
         return f"<StoreDistance: {1000 * self.round_trip_s:.1f} ms>"

@@ -20,7 +20,7 @@ from apfproxy.fleet.pace import (
 )
 from apfproxy.fleet.record import left, member_key
 from apfproxy.fleet.standing import Standing
-from apfproxy.fleet.store_distance import LONGEST_LEASE_S, StoreDistance
+from apfproxy.fleet.store_distance import StoreDistance
 from apfproxy.fleet.wants import Wants
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class SimulatedMember:
         self._limit = limit
         self._on_change = on_change
         self._period_ns = round(plan.refresh_s * NS_PER_S)
+        self._least_lease_s = plan.lease_s
         self._in_time_ns = round(min(plan.lease_s * STORE_TIME, MOST_STORE_TIME_S) * NS_PER_S)
         self._wants = Wants(controller)
         self._pause_ns = LEAST_PAUSE_NS
@@ -222,6 +223,9 @@ class SimulatedMember:
             return
         self.note()
         before, claim = self.ledger.in_force(), self.ledger.claim
+        self.ledger.lease_s = self._distance.lease_s(
+            self.ledger.lease_s, self._least_lease_s, self._members()
+        )
         plan = self.ledger.plan(
             seen.record, self._wants.report(self._limit, is_sample=True), self._now_s()
         )
@@ -264,10 +268,10 @@ class SimulatedMember:
         self._is_giving = False
         self._wants.forget_rejections()
         self.refreshes += 1
-        members, period_s = self._members(), self._period_ns / NS_PER_S
-        self._be_due_in(round(self._distance.period_s(members, period_s) * NS_PER_S))
-        if self._distance.is_lease_short(self.ledger.lease_s, members):
-            self.ledger.lease_s = min(2 * self.ledger.lease_s, LONGEST_LEASE_S)
+        period_s = self._distance.period_s(
+            self._members(), self._period_ns / NS_PER_S, self.ledger.lease_s
+        )
+        self._be_due_in(round(period_s * NS_PER_S))
         self._put(before)
         self._done()
 

@@ -399,7 +399,7 @@ async def test_news_are_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_store_that_is_far_away(caplog: pytest.LogCaptureFixture) -> None:
-    """Members that cannot all write within a lease have a longer one, and say so."""
+    """Members that cannot all write within a lease have a longer one while it is so, and say it."""
     shelf = Shelf()
     shelf.late_s = 0.1
     async with AsyncExitStack() as stack:
@@ -412,7 +412,11 @@ async def test_a_store_that_is_far_away(caplog: pytest.LogCaptureFixture) -> Non
         entries = decode(shelf.data or b"").members
 
         assert entries[one.membership.key].lease_ms >= 2000
+        shelf.late_s = 0.0
+        with caplog.at_level("INFO"):
+            await one.until(lambda: one.membership.ledger.lease_s == 1)
     assert "fleet.lease is short for 3 members and a store that is 10" in caplog.text
+    assert "the store is near again: fleet.lease is 1 s from now on" in caplog.text
 
 
 async def test_another_limit() -> None:

@@ -17,8 +17,8 @@ def at(*took_s: float) -> StoreDistance:
 
 def test_nothing_is_known() -> None:
     """What the settings say is so until something is."""
-    assert (0.0, 1.0) == (at().round_trip_s, at().period_s(100, 1.0))
-    assert not at().is_lease_short(0.1, 100)
+    assert (0.0, 1.0) == (at().round_trip_s, at().period_s(100, 1.0, 5.0))
+    assert 5.0 == at().lease_s(5.0, 5.0, 100)
 
 
 def test_one_late_answer() -> None:
@@ -28,21 +28,37 @@ def test_one_late_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("round_trip_s", "members", "period_s", "is_short"),
+    ("round_trip_s", "members", "period_s", "lease_s"),
     [
-        pytest.param(0.001, 50, 1.0, False, id="near"),
-        pytest.param(0.25, 2, 1.0, False, id="few"),
-        pytest.param(0.25, 4, 1.5, False, id="some"),
-        pytest.param(0.25, 16, 6.0, True, id="many"),
+        pytest.param(0.001, 50, 1.0, 5.0, id="near"),
+        pytest.param(0.25, 2, 1.0, 5.0, id="few"),
+        pytest.param(0.25, 4, 1.5, 5.0, id="some"),
+        pytest.param(0.25, 16, 6.0, 20.0, id="many"),
+        pytest.param(2.0, 500, 22.5, LONGEST_LEASE_S, id="hardly-answers"),
     ],
 )
-def test_turns(round_trip_s: float, members: int, period_s: float, is_short: bool) -> None:
+def test_turns(round_trip_s: float, members: int, period_s: float, lease_s: float) -> None:
     """Members write less often than the settings say, if not all could in that time."""
-    assert period_s == at(round_trip_s).period_s(members, 1.0)
-    assert is_short == at(round_trip_s).is_lease_short(5.0, members)
+    assert lease_s == at(round_trip_s).lease_s(5.0, 5.0, members)
+    assert period_s == at(round_trip_s).period_s(members, 1.0, lease_s)
 
 
-def test_a_lease_is_long_enough_some_time() -> None:
-    """Where a store hardly answers, a lease does not grow for ever."""
-    assert at(2.0).is_lease_short(LONGEST_LEASE_S - 1, 500)
-    assert not at(2.0).is_lease_short(LONGEST_LEASE_S, 500)
+def test_a_write_before_the_lease_ends() -> None:
+    """Where a lease is short for the distance, its holder does not wait for its turn."""
+    assert 0.375 * 5.0 == at(2.0).period_s(500, 1.0, 5.0)
+    assert 6.0 == at(2.0).period_s(500, 6.0, 5.0)
+
+
+def test_a_lease_of_ones_own_choice() -> None:
+    """It is kept, however long it is, and wherever the store is."""
+    assert 300.0 == at(2.0).lease_s(300.0, 300.0, 500)
+    assert 300.0 == at(0.001).lease_s(300.0, 300.0, 2)
+
+
+def test_a_store_that_is_near_again() -> None:
+    """The lease is short again when all answers come soon, and not before."""
+    late = [0.75] * 7
+
+    assert 40.0 == at(0.01, *late).lease_s(40.0, 5.0, 10)
+    assert 5.0 == at(*late, *[0.01] * 8).lease_s(40.0, 5.0, 10)
+    assert 20.0 == at(*late, *[0.15] * 8).lease_s(40.0, 5.0, 10)

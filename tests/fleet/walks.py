@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.fleet.division import TURN, divide_among_levels
 from apfproxy.fleet.standing import Standing
-from tests.fleet.world import PromptWorld, World
+from tests.fleet.world import LEASE_S, PromptWorld, World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,9 +29,10 @@ AMOUNTS = (0, 0, 1, 3, 12)
 OUTCOMES = ("heard", "heard", "heard", "heard", "unheard", "stray", "lost")
 CHAOS = (
     *("-", "wait", "join", "die", "leave", "away"),
-    *("cut", "stall", "stray", "limit", "lose", "roll-back"),
+    *("cut", "stall", "stray", "limit", "lose", "roll-back", "lease"),
 )
-BUSTLE = ("-", "wait", "join", "die", "leave", "away", "stray", "lose", "roll-back")
+BUSTLE = ("-", "wait", "join", "die", "leave", "away", "stray", "lose", "roll-back", "lease")
+LEASES_S = (LEASE_S, 1.5 * LEASE_S)
 ROUNDS_TO_REST = 3
 """Refreshes of everybody, in any order, until what all want is divided: all say what they want; who
 has too much gives it up; others claim it."""
@@ -79,7 +80,7 @@ def chaos(world: World, random: Random) -> str:
     member = random.choice(world.members) if world.members else None
     step = random.choices(
         CHAOS,
-        (82, 8, 1, 0.5, 0.5, 1, 1, 1, 1, 1, 0.3, 0.3),
+        (82, 8, 1, 0.5, 0.5, 1, 1, 1, 1, 1, 0.3, 0.3, 1),
     )[0]
     if step == "-" or member is None:
         return wander(world, random)
@@ -106,6 +107,8 @@ def chaos(world: World, random: Random) -> str:
         world.lose()
     elif step == "roll-back":
         world.roll_back(random.randint(1, 6))
+    elif step == "lease" and member.swap is None:
+        member.ledger.lease_s = random.choice(LEASES_S)
     return step
 
 
@@ -120,7 +123,7 @@ def bustle(world: PromptWorld, random: Random, *, loses: bool, moves: bool) -> s
     """
     step = random.choices(
         BUSTLE,
-        (80, 8, moves, 0.5 * moves, 0.5 * moves, 3, 0.5, 0.5 * loses, 0.5 * loses),
+        (80, 8, moves, 0.5 * moves, 0.5 * moves, 3, 0.5, 0.5 * loses, 0.5 * loses, 1),
     )[0]
     if step == "-" or not world.members:
         return wander(world, random)
@@ -143,6 +146,8 @@ def bustle(world: PromptWorld, random: Random, *, loses: bool, moves: bool) -> s
         world.lose()
     elif step == "roll-back":
         world.roll_back(random.randint(1, 6))
+    elif step == "lease" and member.swap is None:
+        member.ledger.lease_s = random.choice(LEASES_S)
     return step
 
 

@@ -1,0 +1,74 @@
+"""Leases that change while they run: nobody uses what others may have."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.fleet.ledger import HELD
+from tests.fleet.shared_store import LEASE_S, SharedStore, SharingMember, settled
+
+LIMIT = 10
+
+
+def two(store: SharedStore) -> tuple[SharingMember, SharingMember, float]:
+    """Two members that want more than there is, and have half of it each; and the time then."""
+    one, other = (SharingMember(key, store, LIMIT) for key in ("m#1", "n#1"))
+    one.demand = other.demand = {"a": 20}
+    return one, other, settled(one, other)
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_a_shorter_lease(is_heard: bool) -> None:
+    """Its holder counts it from before the write, whether it hears of that or not."""
+    store = SharedStore()
+    one, other, now_s = two(store)
+    one.ledger.lease_s = 4 * LEASE_S
+    one.refresh(now_s)
+    other.refresh(now_s)
+    one.ledger.lease_s = LEASE_S
+    plan, version = one.plan(now_s + 1)
+    assert store.swap(plan.record, version)
+    if is_heard:
+        one.ledger.written(plan)
+    else:
+        one.fail(now_s + 1)
+    other.refresh(now_s + 1)
+
+    assert now_s + 1 + HELD * LEASE_S == one.ledger.next_change_s()
+    assert 5 == one.in_force(now_s + 1.1)
+    other.refresh(now_s + 1.1 + LEASE_S / 2)
+    other.refresh(now_s + 1.1 + LEASE_S)
+    assert LIMIT == other.in_force(now_s + 1.1 + LEASE_S)
+
+
+def test_a_shorter_lease_that_is_not_written() -> None:
+    """The others count the longer one, its holder the shorter one."""
+    store = SharedStore()
+    one, other, now_s = two(store)
+    one.ledger.lease_s = 2 * LEASE_S
+    one.refresh(now_s)
+    other.refresh(now_s)
+    one.ledger.lease_s = LEASE_S
+    one.plan(now_s + 1)
+    other.refresh(now_s + LEASE_S / 2)
+    other.refresh(now_s + LEASE_S)
+    other.refresh(now_s + LEASE_S + 1.1)
+
+    assert now_s + 1 + HELD * LEASE_S == one.ledger.next_change_s()
+    assert 5 == other.in_force(now_s + LEASE_S + 1.1)
+
+
+def test_a_longer_lease() -> None:
+    """It is in force with the write that says it."""
+    store = SharedStore()
+    one, other, now_s = two(store)
+    one.refresh(now_s)
+    one.ledger.lease_s = 2 * LEASE_S
+    plan, version = one.plan(now_s + 1)
+
+    assert now_s + HELD * LEASE_S == one.ledger.next_change_s()
+    assert store.swap(plan.record, version)
+    one.ledger.written(plan)
+    other.refresh(now_s + 1)
+    assert now_s + 1 + HELD * 2 * LEASE_S == one.ledger.next_change_s()
+    assert 2 * LEASE_S == other.ledger.others["m#1"].lease_s
