@@ -305,7 +305,7 @@ class Parent:
             serving = [each for each in processes if each.has_served]
             if not await ended(serving, within_s):
                 log.warning("not all workers have ended within %g s", within_s)
-            await ended(processes, CUT_WITHIN_S)  # those that had just begun to start
+            await ended([each for each in processes if not each.has_served], CUT_WITHIN_S)
         finally:
             await self.stop()
 

@@ -123,9 +123,11 @@ class WorkerSlot:
             return True
 
     def end(self) -> list[WorkerProcess]:
-        """Start none any more: those that there are, which are the caller's to end."""
+        """Start none any more: those that there are, which are the caller's to end.
+
+        They are looked after until there are none, so that one that hangs does not hold up the end.
+        """
         self._is_ending = True
-        self._looking.stop()
         return list(self.processes)
 
     @property
@@ -201,6 +203,8 @@ class WorkerSlot:
         )
 
     def _look(self) -> None:
+        if self._is_ending and not self.processes:
+            self._looking.stop()
         for process in tuple(self.processes):
             process.look()
             if process.missed == LOOKS + 1:

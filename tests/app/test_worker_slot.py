@@ -289,3 +289,16 @@ async def test_problem() -> None:
         problems[2],
     ]
     assert problems[1].endswith(" was ended by SIGKILL")
+
+
+async def test_hang_while_all_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that hangs is killed as well when no other one is to follow."""
+    monkeypatch.setattr(module, "LOOK_PERIOD_S", 0.001)
+    async with kept(Scene(HANGS)) as scene:
+        await scene.slot.begin()
+        (process,) = scene.slot.end()
+        process.drain()
+        await process.has_ended.wait()
+        await until(lambda: scene.slot._looking._timer is None)  # noqa: SLF001 - nobody is left
+
+        assert "was ended by SIGKILL" == process.ended_how
