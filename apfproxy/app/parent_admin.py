@@ -50,6 +50,10 @@ class Process(Protocol):
     def pid(self) -> int:
         """Its process id."""
 
+    @property
+    def shows_life(self) -> bool:
+        """Whether there was a sign of life lately."""
+
 
 class Slot(Protocol):
     """The place of a worker, in which there always is to be a process."""
@@ -160,6 +164,13 @@ def workers_of(slot: Slot) -> list[WorkerAdmin]:
     if not slot.processes:
         return [WorkerAdmin(slot.index, "", ENDED, 0, slot.problem)]
     return [
-        WorkerAdmin(slot.index, each.place.admin, str(each.state), each.pid, slot.problem)
+        WorkerAdmin(
+            slot.index,
+            each.place.admin,
+            str(each.state),
+            each.pid,
+            slot.problem,
+            shows_life=each.shows_life,
+        )
         for each in slot.processes
     ]

@@ -179,12 +179,17 @@ class WorkerProcess:
         """Look for a sign of life since the last look; one that starts gives none yet."""
         if self.state is not WorkerState.STARTING:
             self.missed += 1
-        if self.missed > SILENT_LOOKS and self.state is WorkerState.SERVING:
+        if not self.shows_life and self.state is WorkerState.SERVING:
             self._become(FALL_SILENT)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal; harmless if it has ended."""
         self._process.send_signal(number)
+
+    @property
+    def shows_life(self) -> bool:
+        """Whether there was a sign of life in the last looks; also of one that drains."""
+        return self.missed <= SILENT_LOOKS
 
     @property
     def has_served(self) -> bool:

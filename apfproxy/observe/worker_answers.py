@@ -32,6 +32,7 @@ class WorkerAdmin:
         state: `starting`, `serving`, `silent`, `draining` or `ended`.
         pid: Of its process; 0 if there is none.
         trouble: Why it starts, or has no process; "" where that is the first start.
+        shows_life: Whether there was a sign of life lately; one that drains may hang, too.
     """
 
     index: int
@@ -39,11 +40,12 @@ class WorkerAdmin:
     state: str
     pid: int
     trouble: str = ""
+    shows_life: bool = True
 
     @property
     def why_not(self) -> str:
         """Why it is not asked; "" if it is."""
-        reason = WHY_NOT.get(self.state, "")
+        reason = WHY_NOT.get(self.state if self.shows_life else SILENT, "")
         return f"{reason}: {self.trouble}" if reason and self.trouble else reason
 
 

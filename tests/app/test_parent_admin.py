@@ -40,6 +40,7 @@ class Process:
     place: Place
     state: str
     pid: int
+    shows_life: bool = True
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ async def test_address_in_use() -> None:
 
 
 def test_workers_of() -> None:
-    """A place without a process says why, and so does one whose process starts again."""
+    """A place without a process says why, and so does one whose process starts again or hangs."""
     starting, draining = (Process(Place(2, "path"), each, 7) for each in ("starting", "draining"))
 
     assert ["it has no process: it ended"] == [
@@ -118,3 +119,5 @@ def test_workers_of() -> None:
     assert ["", "it is starting: it ended"] == [
         each.why_not for each in workers_of(Slot(2, "it ended", [draining, starting]))
     ]
+    hanging = Process(Place(2, "path"), "draining", 7, shows_life=False)
+    assert ["it shows no life"] == [each.why_not for each in workers_of(Slot(2, "", [hanging]))]

@@ -182,6 +182,21 @@ async def test_end_of_a_silent_one(word: str) -> None:
     assert ENDED is scene.states[-1]
 
 
+async def test_silence_of_one_that_drains() -> None:
+    """It goes on to drain, and is known to show no life."""
+    process = Scene(IGNORES_DRAINS).process
+    await process.has_settled.wait()
+    process.drain()
+    before = process.shows_life
+    for _ in range(SILENT_LOOKS + 1):
+        process.look()
+    after, state = process.shows_life, process.state
+    process.cut()
+    await process.has_ended.wait()
+
+    assert (True, False, DRAINING) == (before, after, state)
+
+
 async def test_no_such_program() -> None:
     """That is the operator's to know."""
     with pytest.raises(OperatorError, match="no worker can be started: /nowhere: No such file"):
