@@ -38,9 +38,15 @@ def leave_counts(path: str, page: ScrapedPage) -> None:
 def take_counts(path: str) -> dict[bool, bytes]:
     """Take what a worker has left: a page by whether it is OpenMetrics; empty if it left none."""
     try:
-        data = Path(path).read_bytes()
+        # Whatever is there, its parent does not wait for it, nor read it without end.
+        with open(path, "rb", opener=_opened) as file:
+            data = file.read(2 * MAX_BYTES + len(END))
         Path(path).unlink()
     except OSError:
         return {}  # it was killed, or could not write, which its log says
     openmetrics, _, text = data.partition(END)
     return {True: openmetrics, False: text.removesuffix(END)} if text.endswith(END) else {}
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -27,6 +28,8 @@ PATH = "/metrics"
 EACH = "each"
 WITHIN_S = 8.0
 """For a page, of maybe a million series; Prometheus gives 10 s by default."""
+
+log = logging.getLogger(__name__)
 
 
 class WorkerMetricsPage:
@@ -82,8 +85,13 @@ class WorkerMetricsPage:
             key: Its index and process id.
             counts: Its last page by whether it is OpenMetrics.
         """
-        for is_openmetrics, page in counts.items():
-            self._totals[is_openmetrics].bury(key, page_of(page))
+        try:
+            pages = {is_openmetrics: page_of(page) for is_openmetrics, page in counts.items()}
+        except ValueError as error:
+            log.warning("what worker %d (process %d) left of its counts is lost: %s", *key, error)
+            return
+        for is_openmetrics, page in pages.items():
+            self._totals[is_openmetrics].bury(key, page)
 
     def _read(self, asked: Sequence[Asked]) -> dict[tuple[int, int], Page | None]:
         """The pages by worker and process; None of those that have not answered with one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,3 +51,21 @@ def test_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         leave_counts(str(path), PAGE)
 
     assert not path.exists()
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    """A pipe is not waited for, and a link is not followed."""
+    leave_counts(str(tmp_path / "counts"), PAGE)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("counts")
+
+    assert [{}, {}] == [take_counts(str(tmp_path / name)) for name in ("pipe", "link")]
+
+
+def test_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of more than anybody leaves is not read to its end."""
+    path = tmp_path / "counts"
+    leave_counts(str(path), PAGE)
+    monkeypatch.setattr(last_counts, "MAX_BYTES", 10)
+
+    assert {} == take_counts(str(path))

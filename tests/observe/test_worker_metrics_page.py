@@ -13,6 +13,8 @@ from apfproxy.observe.worker_metrics_page import WorkerMetricsPage
 from tests.observe.several_workers import machine
 
 if TYPE_CHECKING:
+    import pytest
+
     from tests.observe.several_workers import Client
 
 DISPATCHED = "apiserver_flowcontrol_dispatched_requests_total"
@@ -67,6 +69,24 @@ async def test_counts_stay() -> None:
 
     for text in texts:
         assert f'{DISPATCHED}{{flow_schema="all",priority_level="wide"}} 1.0' in text
+
+
+async def test_last_counts_that_are_no_page(caplog: pytest.LogCaptureFixture) -> None:
+    """They are lost as a whole, and the log says whose they were."""
+
+    async def ask(*_args: object, **_kwargs: object) -> list[Asked]:
+        return []
+
+    page = WorkerMetricsPage(ask, list, lambda: 0)
+    counts = b"# HELP a_total x\n# TYPE a_total counter\na_total 1.0\n"
+    page.bury((1, 7), {False: counts, True: b"<html>"})
+    app = web.Application()
+    app.add_routes([web.get("/metrics", page.show)])
+    async with TestClient(TestServer(app)) as client:
+        lines = await lines_of(client)
+
+    assert not any(line.startswith("a_total") for line in lines)
+    assert "what worker 1 (process 7) left of its counts is lost: no page of" in caplog.text
 
 
 async def test_what_is_no_page_counts_as_no_answer() -> None:
