@@ -54,7 +54,7 @@ class RuntimeDirectory:
     def _is_there(self) -> bool:
         try:
             return os.path.samestat(self._status, self.path.lstat())
-        except FileNotFoundError:
+        except OSError:  # it is gone, or a file is where a directory above it was
             return False
 
     def remove(self) -> None:

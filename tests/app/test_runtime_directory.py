@@ -102,3 +102,20 @@ def test_somebody_elses(short: Path) -> None:
     assert not directory.is_whole
     with pytest.raises(FileExistsError):
         directory.restore()
+
+
+def test_file_above(short: Path) -> None:
+    """Where a directory above it has become a file, it can be made again once that is gone."""
+    above = short / "a"
+    above.mkdir()
+    directory = RuntimeDirectory({"RUNTIME_DIRECTORY": str(above)})
+    shutil.rmtree(above)
+    above.touch()
+    whole = directory.is_whole
+    with pytest.raises(OSError, match=r"Not a directory|File exists"):
+        directory.restore()
+    above.unlink()
+    directory.restore()
+
+    assert not whole
+    assert directory.path.is_dir()
