@@ -85,6 +85,31 @@ def test_ending_amid_a_look(after_ms: float) -> None:
     assert (after_ms == 5) == (member.ledger.standing is Standing.HOLDING)
 
 
+def test_ending_after_a_lost_swap() -> None:
+    """Who ends before it hears that another one wrote first does not look again."""
+    scene = Scene(2)
+    first, second = scene.members
+    first.join()
+    scene.run(2500 * MS)
+    second.join()
+
+    def interfere(_: None) -> None:
+        if first.conflicts:
+            first.end(is_leaving=False)
+            return
+        seen = scene.store.read()
+        if second.refreshes and seen.record:  # which has the first one look, though it is not due
+            scene.store.swap(seen.record, seen.version, 9, is_urgent=False)
+        scene.clock.arm(scene.clock.time_ns + MS // 10, interfere, None)
+
+    interfere(None)
+    scene.run(2600 * MS)
+    reads, refreshes = scene.store.reads, first.refreshes
+    scene.run(2700 * MS)
+
+    assert (1, reads, refreshes) == (first.conflicts, scene.store.reads, first.refreshes)
+
+
 @pytest.mark.parametrize("after_ms", [0, 2])
 def test_a_store_that_is_not_reached(after_ms: int) -> None:
     """That is found out when the time of a look is up, on the way there and at the swap."""
