@@ -174,22 +174,24 @@ class WorkerSlot:
             self._on_lost(process)
 
     def _on_current(self, process: WorkerProcess) -> None:
+        is_there = process.state in {WorkerState.SILENT, WorkerState.SERVING}
+        if not is_there:
+            self.current = None
+        self._on_change()  # before it is said: whoever reads that may connect at once
         if process.state is WorkerState.SILENT:
             log.warning(
                 "worker %d (process %d) shows no life; new connections are for the others",
                 self.index,
                 process.pid,
             )
-        elif process.state is WorkerState.SERVING:
+        elif is_there:
             log.info("worker %d (process %d) shows life again", self.index, process.pid)
         else:
-            self.current = None
             if time.monotonic() - process.served_s >= STEADY_S:
                 self._pause_s = 0.0
             if not self._is_ending:
                 self._say(process)
                 self._vacant.set()
-        self._on_change()
 
     def _say(self, process: WorkerProcess) -> None:
         if process.state is WorkerState.ENDED:
