@@ -35,11 +35,13 @@ from apfproxy.fleet.record import (
     encode,
     left,
     member_key,
+    member_name,
 )
 from apfproxy.fleet.standing import Standing
 from apfproxy.fleet.store_distance import StoreDistance
 from apfproxy.fleet.view import fleet_view
 from apfproxy.fleet.wants import Wants
+from apfproxy.observe.findings import listed
 from apfproxy.sources.store_address import Kind, store_address
 from apfproxy.stores.opened import described, open_store
 from apfproxy.stores.store import StoreError
@@ -306,7 +308,7 @@ class Membership:
             self._words.problem = ""
         except (StoreError, RecordError, RecordFullError, TimeoutError) as error:
             self.failures += 1
-            self._words.problem = str(error) or f"it did not answer within {self._in_time_s:g} s"
+            self._words.problem = str(error) or f"no answer within {self._in_time_s:g} s"
             if isinstance(error, StoreError) and error.pause_s:
                 self._calm_until_s = self.due_s = self._loop.time() + min(
                     error.pause_s, self.ledger.lease_s
@@ -390,6 +392,7 @@ class Membership:
         record = None if stored.data is None else decode(stored.data)
         lost, claim = self.ledger.lost, self.ledger.claim
         self._fit_lease()
+        others = dict(self.ledger.others)
         plan = self.ledger.plan(
             record, self._wants.report(self._limit(), is_sample=True), self._loop.time()
         )
@@ -397,7 +400,18 @@ class Membership:
         self._is_giving |= plan.is_urgent and self.ledger.claim < claim
         if self.ledger.lost > lost:
             self._lost_s = self._loop.time()
-            log.warning("%sa member of the fleet ended without leaving", self._prefix)
+            log.warning(
+                "%sthe lease of %s ended: it was killed, hangs or lost the store; the others share"
+                " its seats",
+                self._prefix,
+                listed(
+                    [
+                        member_name(key)
+                        for key, each in others.items()
+                        if key not in self.ledger.others and not each.is_live(self._lost_s)
+                    ]
+                ),
+            )
         self._put()
         return plan
 

@@ -54,6 +54,9 @@ class MembershipWords:
             if self.problem and self.problem != self._logged_problem:
                 self._logged_problem = self.problem
                 log.warning("%s%s", self._prefix, self.trouble())
+            elif self._logged_problem and not self.problem and standing is Standing.HOLDING:
+                self._logged_problem = ""
+                log.info("%sthe fleet's record can be used again", self._prefix)
             return
         if standing is Standing.LAPSED and self._logged is Standing.ALONE:
             return  # it has just read the record, and is about to write

@@ -62,7 +62,8 @@ def members_silent(state: Json, _unix_s: float) -> Iterator[Finding]:
     if fleet["lostAge"] is not None and fleet["lostAge"] <= RECENT_S:
         ago = f"{duration_text(fleet['lostAge'])} ago"
         one = "worker" if fleet["isOfWorkers"] else "member of the fleet"
-        yield NOTE, f"a {one} ended without leaving {ago}; the others share its seats"
+        why = "it was killed, hangs or lost the store"
+        yield NOTE, f"the lease of a {one} ended {ago}: {why}; the others share its seats"
 
 
 def members_unlike(state: Json, _unix_s: float) -> Iterator[Finding]:

@@ -78,7 +78,7 @@ COUNTERS: Mapping[str, tuple[str, Reading]] = {
         lambda view: view.failures,
     ),
     "fleet_lost_members_total": (
-        "Members that ended without leaving, as this one saw",
+        "Members whose lease ended before they left, as this one saw",
         lambda view: view.lost,
     ),
 }

@@ -309,6 +309,20 @@ async def test_a_lease_that_ends() -> None:
         shelf.problem = ""
 
 
+async def test_a_member_that_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    """The log of another one names it, and that one has its seats."""
+    shelf = Shelf()
+    async with (
+        member(shelf, "lost", period_s=0.05, lease_s=0.3) as lost,
+        member(shelf, "stays", period_s=0.05, lease_s=0.3) as stays,
+    ):
+        lost.membership.stop()
+        await stays.until(lambda: stays.seats == LIMIT)
+
+        assert 1 == stays.membership.view().lost
+        assert "the lease of lost ended: it was killed, hangs or lost the store" in caplog.text
+
+
 async def test_a_store_that_can_only_be_read() -> None:
     """A member that is alone keeps its safe share, whatever others wanted when they wrote last."""
     shelf = Shelf()

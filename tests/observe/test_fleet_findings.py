@@ -64,13 +64,15 @@ WORKERS = "the parent process"
         pytest.param(
             fleet(lost=2, lost_age_s=20.0),
             "note",
-            "a member of the fleet ended without leaving 20 s ago; the others share its seats",
+            "the lease of a member of the fleet ended 20 s ago: it was killed, hangs or lost the"
+            " store; the others share its seats",
             id="lost",
         ),
         pytest.param(
             fleet(lost=2, lost_age_s=20.0, store=WORKERS),
             "note",
-            "a worker ended without leaving 20 s ago; the others share its seats",
+            "the lease of a worker ended 20 s ago: it was killed, hangs or lost the store; the"
+            " others share its seats",
             id="lost-worker",
         ),
         pytest.param(
