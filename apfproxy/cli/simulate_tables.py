@@ -28,6 +28,8 @@ PLAIN_WIDTH = 180
 """Columns of output that is not a terminal: wide enough that no row is broken."""
 
 LEAVE_OUT = (
+    "conflicts",
+    "failures",
     "wait\np50",
     "seats\nmean/max",
     "wait\np90",
@@ -96,7 +98,8 @@ def print_table(console: Console, table: ReportTable) -> None:
 def drawn(table: ReportTable, left_out: Collection[str], *, has_names: bool = True) -> Table:
     """A table with a column for names and others for numbers, which keep their width."""
     made = Table(box=box.SIMPLE, pad_edge=False)
-    made.add_column(table.noun, overflow="fold", min_width=18)
+    longest = max(len(table.noun), *(len(name) for name, _ in table.rows))
+    made.add_column(table.noun, overflow="fold", min_width=min(18, longest))
     kept = [place for place, heading in enumerate(table.headings) if heading not in left_out]
     for place in kept:
         made.add_column(table.headings[place], justify="right", no_wrap=True)

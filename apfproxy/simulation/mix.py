@@ -342,8 +342,6 @@ class Fields:
 def _fleet_of(fields: Fields) -> FleetPlan:
     """The replicas, and what happens to them."""
     replicas = fields.integer("replicas", 1, MOST_REPLICAS, default=0)
-    if not replicas:
-        raise fields.error("replicas", "is missing")
     refresh_ns = fields.duration("refreshInterval", default=NS_PER_S, least_ns=LEAST_REFRESH_NS)
     lease_ns = fields.duration("lease", default=5 * refresh_ns)
     if lease_ns < LEAST_LEASE * refresh_ns:
@@ -354,6 +352,8 @@ def _fleet_of(fields: Fields) -> FleetPlan:
     except ValueError as error:
         raise fields.error("events", str(error)) from None
     fields.finish()
+    if not replicas:  # after the unknown: it may be spelt wrongly
+        raise fields.error("replicas", "is missing")
     return FleetPlan(
         replicas=replicas,
         lease_s=lease_ns / NS_PER_S,

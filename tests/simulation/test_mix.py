@@ -330,6 +330,9 @@ def test_wrong_flows(fields: str, message: str) -> None:
             b"duration: 5s\nfleet: {}", 2, "fleet.replicas: is missing", id="fleet-of-nobody"
         ),
         pytest.param(
+            b"duration: 5s\nfleet: {replica: 3}", 2, "fleet.replica: unknown", id="fleet-typo"
+        ),
+        pytest.param(
             b"duration: 5s\nfleet: {replicas: 101}",
             2,
             "fleet.replicas: expected a whole number, 1 to 100",
