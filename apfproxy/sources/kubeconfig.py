@@ -144,10 +144,10 @@ def access(data: bytes, path: str, context: str | None = None) -> ApiAccess:
     name = context or top.text("current-context")
     if not name:
         raise KubeconfigError(
-            f"{path}: has no current-context: choose one with --context"
+            f"{path}: has no current-context: choose a context"
             f" ({one_line(', '.join(top.names('contexts'))) or 'it has none at all'})"
         )
-    chosen = top.entry("contexts", name, "context", "choose another one with --context")
+    chosen = top.entry("contexts", name, "context", "choose another context")
     cluster_name, user_name = chosen.text("cluster"), chosen.text("user")
     if not cluster_name:
         raise chosen.error("cluster", "missing")

@@ -192,7 +192,7 @@ def _redis(kind: Kind, text: str, *, is_tls: bool) -> StoreAddress:
     nodes = tuple(_node(each, port) for each in places.split(","))
     if kind is Kind.REDIS and len(nodes) > 1:
         raise ValueError(
-            f"expected one host; several are {scheme}+sentinel://... or {scheme}+cluster://..."
+            f"expected one host; several are {scheme}+sentinel:// or {scheme}+cluster://"
         )
     if len(nodes) > MAX_NODES:
         raise ValueError(f"expected at most {MAX_NODES} hosts")

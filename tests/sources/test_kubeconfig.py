@@ -141,7 +141,7 @@ def changed(place: str, number: int, **fields: object) -> dict[str, Any]:
         pytest.param([], None, "dir/config: want a mapping of fields", id="list"),
         pytest.param({}, None, "it has none at all", id="nothing"),
         pytest.param(
-            {**WHOLE, "current-context": ""}, None, "--context (one, two, ", id="no-current"
+            {**WHOLE, "current-context": ""}, None, "choose a context (one, two, ", id="no-current"
         ),
         pytest.param(
             {**WHOLE, "current-context": 3}, None, "current-context: want a string", id="n"
