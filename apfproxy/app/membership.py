@@ -251,7 +251,9 @@ class Membership:
                 pass  # it is due, or time to see what others may have
             calm_s = min(self._calm_until_s, self.due_s) - self._loop.time()
             if calm_s > 0:
-                await asyncio.sleep(calm_s)
+                await asyncio.sleep(min(calm_s, self._period_s))
+                beat()
+                continue
             is_due = self._loop.time() >= self.due_s
             if is_due or self._wake.is_set() or self._has_too_much():
                 self._wake.clear()

@@ -120,6 +120,7 @@ class Sighting:
     Attributes:
         entry: Its part of the record, as seen last.
         claim: What it may hold: what its entry says, or said before the store lost writes.
+        lease_s: For how long; the same.
         seen_s: When that beat was seen first, or when it was missed first.
         since_s: The same, later by the time in which the store could not be used.
         after_s: When it was not yet there; infinitely long ago if nobody knows.
@@ -129,15 +130,11 @@ class Sighting:
     def __init__(self, entry: Member, now_s: float, after_s: float) -> None:
         self.entry = entry
         self.claim = entry.claim
+        self.lease_s = entry.lease_ms / MS_PER_S
         self.seen_s = now_s
         self.since_s = now_s
         self.after_s = after_s
         self.is_present = True
-
-    @property
-    def lease_s(self) -> float:
-        """Of its claim."""
-        return self.entry.lease_ms / MS_PER_S
 
     def is_live(self, now_s: float) -> bool:
         """Whether it wrote so lately that it cannot be alone: it uses its claim at most."""
@@ -147,11 +144,12 @@ class Sighting:
         """The record has it; the look before was at `before_s`."""
         if entry.beat > self.entry.beat:
             self.seen_s, self.since_s, self.after_s = now_s, now_s, before_s
-            self.claim = entry.claim
+            self.claim, self.lease_s = entry.claim, entry.lease_ms / MS_PER_S
         elif entry.beat < self.entry.beat:
             # A store that lost its last writes: it may hold what is not there any more.
             self.seen_s, self.since_s, self.after_s = now_s, now_s, -math.inf
             self.claim = max(self.claim, entry.claim)
+            self.lease_s = max(self.lease_s, entry.lease_ms / MS_PER_S)
         elif now_s - before_s >= self.lease_s:
             self.seen_s = self.since_s = now_s  # it may have come back a moment ago, too
         self.entry, self.is_present = entry, True

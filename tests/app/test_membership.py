@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.app.membership import Membership
+from apfproxy.duties import Supervised
 from apfproxy.fleet.record import decode
 from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.controller import Controller
@@ -294,6 +295,19 @@ async def test_a_store_that_asks_for_a_pause() -> None:
 
         assert (1, 1) == (shelf.reads, one.membership.failures)
         assert begun_s < one.membership.due_s <= begun_s + 5.0
+
+
+async def test_a_long_pause_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The health check sees that the task goes on, though it has nothing to do."""
+    beats: asyncio.Queue[None] = asyncio.Queue()
+    monkeypatch.setattr(Supervised, "beat", lambda _: beats.put_nowait(None))
+    shelf = Shelf()
+    shelf.problem, shelf.pause_s = "too many requests", 1e6
+    async with member(shelf, period_s=0.02) as one:
+        for _ in range(5):
+            await beats.get()
+
+        assert (1, 1) == (shelf.reads, one.membership.failures)
 
 
 async def test_a_lease_that_ends() -> None:

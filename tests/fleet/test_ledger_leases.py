@@ -72,3 +72,19 @@ def test_a_longer_lease() -> None:
     other.refresh(now_s + 1)
     assert now_s + 1 + HELD * 2 * LEASE_S == one.ledger.next_change_s()
     assert 2 * LEASE_S == other.ledger.others["m#1"].lease_s
+
+
+def test_a_store_that_loses_a_longer_lease() -> None:
+    """Who wrote it still counts on it, so the others leave it that."""
+    store = SharedStore()
+    one, other, now_s = two(store)
+    before = store.data
+    one.ledger.lease_s = 4 * LEASE_S
+    one.refresh(now_s)
+    other.refresh(now_s)
+    store.put(before)
+    for after_s in range(9):
+        other.refresh(now_s + after_s)
+
+    assert 5 == one.in_force(now_s + 8)
+    assert 5 == other.in_force(now_s + 8)
