@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loadtest.browser import chromium
 from tests.end_to_end.api_servers import api_servers, in_thread
 from tests.end_to_end.kubectl import Targets, find_kubectl, minor_version
+from tests.end_to_end.programs import installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from selenium.webdriver import Chrome
 
 
 FOLDER = Path(__file__).parent
@@ -23,6 +27,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    """One browser for all tests of a module."""
+    installed("chromium")
+    installed("chromedriver")
+    with chromium(tmp_path_factory.mktemp("browser")) as driver:
+        yield driver
 
 
 @pytest.fixture(scope="session")

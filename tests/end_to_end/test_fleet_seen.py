@@ -16,13 +16,12 @@ from apfproxy.cli.main import main
 from apfproxy.fleet.view import FleetView
 from apfproxy.settings import FleetSettings, FlowControlSettings
 from apfproxy.stores.ledger_server import LedgerServer
-from loadtest.browser import Tab, chromium
+from loadtest.browser import Tab
 from tests.app.test_process import settings_for
-from tests.end_to_end.programs import installed
 from tests.end_to_end.scene import on_uvloop
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from selenium.webdriver import Chrome
@@ -31,15 +30,6 @@ LIMIT = 60
 ROWS = "[...document.querySelectorAll('#fleet-rows .name')].map((each) => each.textContent)"
 TITLE = "document.getElementById('fleet-title').textContent"
 SAID = "document.getElementById('verdict').textContent"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    """One browser for all tests of the module."""
-    installed("chromium")
-    installed("chromedriver")
-    with chromium(tmp_path_factory.mktemp("browser")) as driver:
-        yield driver
 
 
 @contextlib.asynccontextmanager

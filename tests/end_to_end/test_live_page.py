@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -14,42 +13,36 @@ from selenium.webdriver.common.keys import Keys
 
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.settings import OBSERVE, Address, EndpointAddress
-from loadtest.browser import Tab, chromium
+from loadtest.browser import Tab
 from tests.end_to_end.gateway import WHOLE, gateway
-from tests.end_to_end.programs import installed
 from tests.end_to_end.scene import (
-    GET,
     NARROW,
-    TRUSTED,
     Scene,
-    Setup,
     objects_of,
     on_uvloop,
     running,
     until,
 )
+from tests.end_to_end.shown_page import (
+    FULL,
+    HAND_SIZE,
+    LIVE,
+    NO_EVENTS,
+    QUEUES,
+    ROW,
+    SEATS,
+    SETUP,
+    SEVERITY,
+    VERDICT,
+    WAITING,
+    ask_as,
+    shown,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
     from selenium.webdriver import Chrome
 
-    from tests.end_to_end.peer import Peer
 
-QUEUES, HAND_SIZE = 128, 6
-SETUP = Setup(
-    objects=NARROW.replace(
-        "{queues: 1, handSize: 1, queueLengthLimit: 2}",
-        f"{{queues: {QUEUES}, handSize: {HAND_SIZE}, queueLengthLimit: 50}}",
-    ),
-    seats=4,
-    admin=Address(host="127.0.0.1", port=0),
-)
-LIVE = "document.getElementById('connection').dataset.state === 'live'"
-ROW = "document.querySelector('tr[data-level=narrow]')"
-SEATS = f"Number({ROW}.querySelector('td:nth-child(3) b').textContent)"
-WAITING = f"Number({ROW}.querySelector('td:nth-child(4) b').textContent)"
-FULL = f"Number(/scaleX\\(([0-9.]+)/.exec({ROW}.querySelector('.used').style.transform)[1])"
 HAND = "document.getElementById('hand-text').textContent"
 FOCUSED = "document.activeElement"
 OUTCOME = "document.getElementById('outcome').textContent"
@@ -68,52 +61,13 @@ import('/page/history.js').then(({ History }) => {
 GROUPS = "document.querySelector('[name=groups]').placeholder"
 FOCUS_USER = "document.querySelector('[name=user]').select()"
 PATH = "document.querySelector('[name=path]').value = '/api/v1/namespaces/default/pods'"
-VERDICT = "document.getElementById('verdict-text').textContent"
-SEVERITY = "document.getElementById('verdict').dataset.severity"
 SAID = """
 ['heat-cell', 'flows-none', 'events-none', 'verdict-text']
   .map((id) => document.getElementById(id).textContent)
 """.strip()
-NO_EVENTS = """
-window.handlers = {};
-window.EventSource = class {
-  addEventListener(name, handler) { handlers[name] = handler; }
-  close() {}
-};
-"""
 FIRST_STATE = """
 fetch('debug/live').then((got) => got.text()).then((data) => handlers.state({ data }))
 """.strip()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    """One browser for all tests of the module."""
-    installed("chromium")
-    installed("chromedriver")
-    with chromium(tmp_path_factory.mktemp("browser")) as driver:
-        yield driver
-
-
-@contextlib.asynccontextmanager
-async def shown(
-    browser: Chrome, *, width: int = 1280, theme: str = "light"
-) -> AsyncIterator[tuple[Scene, Tab]]:
-    """A proxy, and its page open and live; at the end the page is left, and has no errors."""
-    tab = Tab(browser)
-    async with running(SETUP) as scene:
-        await tab.open(f"http://127.0.0.1:{scene.process.admin_port}/", width=width, theme=theme)
-        await tab.until(f"{LIVE} && {ROW} !== null")
-        yield scene, tab
-        errors = await tab.errors()
-        await tab.open("about:blank")
-    assert [] == errors
-
-
-async def ask_as(scene: Scene, user: str, requests: int) -> list[Peer]:
-    """Send requests of a user, which stay at the origin or wait."""
-    request = GET.replace(b"\r\n\r\n", f"\r\nX-Remote-User: {user}\r\n\r\n".encode())
-    return [await scene.ask(request, source=TRUSTED) for _ in range(requests)]
 
 
 def hand_of(scene: Scene, user: str) -> list[int]:
@@ -142,51 +96,6 @@ async def test_bars_move(browser: Chrome) -> None:
 
 
 @on_uvloop
-async def test_verdict(browser: Chrome) -> None:
-    """The first line says in words what is wrong, and when all is well again."""
-    async with shown(browser) as (scene, tab):
-        well = await tab.run(f"[{SEVERITY}, {VERDICT}]")
-        await ask_as(scene, "ann", 12)
-        await tab.until(f"{SEVERITY} === 'warning'")
-        wrong = await tab.run(VERDICT)
-        said = await tab.run("document.getElementById('verdict-said').textContent")
-        scene.close_clients()
-        await tab.until(f"{SEVERITY} === 'ok'")
-
-    assert "ok" == well[0]
-    assert well[1].startswith("All is well: no requests just now, nothing waits")
-    assert wrong.startswith("8 wait in narrow")
-    assert "user ann holds 4 of its 4 seats" in wrong
-    assert said.startswith("Warning: 8 wait in narrow")
-
-
-@on_uvloop
-async def test_server_behind(browser: Chrome) -> None:
-    """When the server behind is gone, that is the first line, and its failures are not served."""
-    state = "document.getElementById('server-state')"
-    async with shown(browser) as (scene, tab):
-        (client,) = await ask_as(scene, "ann", 1)
-        arrival = await scene.origin.next_request()
-        await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-        await client.read_answer()
-        await tab.until(f"{state}.dataset.state === 'up'")
-        await scene.origin.stop()
-        for _ in range(5):
-            (client,) = await ask_as(scene, "ann", 1)
-            await client.read_answer()
-        await tab.until(f"{state}.dataset.state === 'failing' && {SEVERITY} === 'error'")
-        verdict = await tab.run(VERDICT)
-        problem = await tab.run("document.getElementById('server-problem').textContent")
-        failed = f"{ROW}.querySelector('td:nth-child(5) small').textContent"
-        await tab.until(f"{failed}.endsWith('/s failed')")
-
-    address = f"http://127.0.0.1:{scene.origin.port}"
-    assert verdict.startswith(f"The server behind, {address}, has been failing for ")
-    assert "connection refused" in verdict
-    assert problem.startswith("connection refused (since ")
-
-
-@on_uvloop
 async def test_what_would_be(browser: Chrome) -> None:
     """Where flow control only observes the page says what would be."""
     heads = "[...document.querySelectorAll('.levels thead th')].map((each) => each.textContent)"
@@ -200,24 +109,6 @@ async def test_what_would_be(browser: Chrome) -> None:
 
     assert ["Would wait", "Would serve/s", "Would reject/s"] == found[3:]
     assert is_said
-
-
-@on_uvloop
-async def test_a_change_that_is_refused(browser: Chrome) -> None:
-    """It is red in the header and on its card, and the first line says it."""
-    async with shown(browser) as (scene, tab):
-        before = await tab.run("document.getElementById('refused').hidden")
-        scene.process.health.report("configuration", "not in force: a.yaml:3: <b>spec</b>")
-        await tab.until("!document.getElementById('refused').hidden")
-        card = await tab.run("document.getElementById('configuration-problem').textContent")
-        await tab.until(f"{SEVERITY} === 'error'")
-        verdict = await tab.run(VERDICT)
-        scene.process.health.report("configuration", None)
-        await tab.until("document.getElementById('refused').hidden")
-
-    assert before
-    assert "not in force: a.yaml:3: <b>spec</b>" == card
-    assert "The objects: not in force: a.yaml:3: <b>spec</b>" == verdict
 
 
 @on_uvloop

@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.cli.main import main
-from loadtest.browser import Tab, chromium
+from loadtest.browser import Tab
 from tests.docs.pages import ROOT
-from tests.end_to_end.programs import installed
 from tests.simulation.scene import LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from selenium.webdriver import Chrome
 
 MIX = ROOT / "config" / "simulation" / "mix.yaml"
@@ -40,15 +37,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     arguments = ["--mix", str(MIX), *SEATS, "--compare", str(objects), "--html", str(page)]
     assert 0 == main(["simulate", *arguments])
     return page.as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    """One browser for all tests of the module."""
-    installed("chromium")
-    installed("chromedriver")
-    with chromium(tmp_path_factory.mktemp("browser")) as driver:
-        yield driver
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
