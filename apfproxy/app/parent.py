@@ -27,7 +27,13 @@ from apfproxy.app.runtime_directory import SOCKET, RuntimeDirectory
 from apfproxy.app.service import Service
 from apfproxy.app.service_manager import NO_SERVICE_MANAGER
 from apfproxy.app.worker_place import WorkerPlace
-from apfproxy.app.worker_process import WorkerProcess, command_of_workers, ended, killed
+from apfproxy.app.worker_process import (
+    WorkerProcess,
+    WorkerState,
+    command_of_workers,
+    ended,
+    killed,
+)
 from apfproxy.app.worker_slot import WorkerSlot
 from apfproxy.app.worker_sockets import WorkerSockets
 from apfproxy.duties import Supervised
@@ -230,6 +236,13 @@ class Parent:
                 await asyncio.gather(*(each.has_read.wait() for each in processes))
         except TimeoutError:
             log.warning("not all workers have read their settings within %g s", READ_WITHIN_S)
+        for each in processes:
+            if each.state is WorkerState.SILENT:
+                log.warning(
+                    "worker %d (process %d) shows no life; it reads its settings when it goes on",
+                    each.place.index,
+                    each.pid,
+                )
 
     def _rotate(self) -> None:
         """Have the workers open the access log again."""
@@ -251,14 +264,17 @@ class Parent:
         """Have the directory of the workers' sockets again when somebody has deleted it, for ever.
 
         Workers that serve go on without it, but nobody reaches their admin pages, and no other
-        worker can start: so the directory is made again, and others take their places.
+        worker can start: so the directory is made again, and others take their places.  Where
+        only a worker's socket in it is gone, another process takes that worker's place.
         """
         assert self._directory is not None, "the start made it"
         path, is_said = self._directory.path, False
+        reached: set[WorkerProcess] = set()
         while True:
             await asyncio.sleep(DIRECTORY_PERIOD_S)
             if self._directory.is_whole:
                 is_said = False
+                await self.replace_unreached(reached)
                 continue
             try:
                 self._directory.restore()
@@ -279,6 +295,22 @@ class Parent:
             if self._rolling is not None:
                 await asyncio.wait([self._rolling])  # some of those may have no sockets any more
             self._rolling = spawn(self._roll(), name="replacing the workers")
+
+    async def replace_unreached(self, reached: set[WorkerProcess]) -> None:
+        """Replace each worker whose socket somebody has deleted, once.
+
+        Args:
+            reached: Those whose socket was there at the last look; changed in place.
+        """
+        current = {slot.current: slot for slot in self.slots if slot.current and slot.serves}
+        there = {process for process in current if process.has_socket}
+        gone = [process for process in current if process in reached - there]
+        reached.clear()
+        reached.update(there)
+        for process in gone:
+            index = process.place.index
+            log.error("%s was deleted, and worker %d is replaced", process.place.admin, index)
+            await current[process].replace()
 
     async def _roll(self) -> None:
         for slot in self.slots:

@@ -106,7 +106,8 @@ class WorkerProcess:
             if it never did.
         has_ended: Set at the end.
         has_settled: Set when it serves, or will not.
-        has_read: Set when it has read what it was asked to read again, or will not.
+        has_read: Set when it has read what it was asked to read again, or will not, or not soon:
+            one that is silent reads it when it goes on.
 
     Raises:
         OperatorError: It cannot be started.
@@ -171,8 +172,9 @@ class WorkerProcess:
 
     def read_again(self) -> None:
         """Have it read its settings and files again, which sets `has_read`."""
-        if self.state in {WorkerState.STARTING, WorkerState.SERVING, WorkerState.SILENT}:
+        if self.state in {WorkerState.STARTING, WorkerState.SERVING}:
             self.has_read.clear()
+        if self.state in {WorkerState.STARTING, WorkerState.SERVING, WorkerState.SILENT}:
             self._process.send_signal(signal.SIGHUP)
 
     def look(self) -> None:
@@ -190,6 +192,11 @@ class WorkerProcess:
     def shows_life(self) -> bool:
         """Whether there was a sign of life in the last looks; also of one that drains."""
         return self.missed <= SILENT_LOOKS
+
+    @property
+    def has_socket(self) -> bool:
+        """Whether its admin pages can be reached, as far as the file tells."""
+        return Path(self.place.admin).exists()
 
     @property
     def has_served(self) -> bool:
@@ -238,7 +245,7 @@ class WorkerProcess:
         if before is self.state:
             return
         self.has_settled.set()
-        if self.state in {WorkerState.DRAINING, WorkerState.ENDED}:
+        if self.state in {WorkerState.SILENT, WorkerState.DRAINING, WorkerState.ENDED}:
             self.has_read.set()
         if self.state is WorkerState.ENDED:
             self.has_ended.set()

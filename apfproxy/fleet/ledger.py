@@ -7,16 +7,16 @@ The rules, which keep the limit (`docs/fleet.md` has the proof):
 2. What it is to have is its part of the division (`division`).  If it has more, it stops using the
    surplus at once, and lowers its claim as its requests end; if it has less, it claims what the
    others leave.
-3. A lease ends by the observer's own clock: so long after it first saw the last beat.  Time in
-   which it did not reach the store itself does not count.  The holder counts from before its write,
-   and stops after `HELD` of it, so strictly earlier.
+3. A lease ends by the observer's own clock: so long after it first saw the last beat.  Of a time in
+   which it did not reach the store itself `FAILED_PART` of the lease counts at most.  The holder
+   counts from before its write, and stops after `HELD` of it, so strictly earlier.
 4. While the store is away a member keeps to its claim until its lease ends, and to the safe share
    after that: no more than its claim at first, all of it when everybody's lease is over and the
    store is still away.
 5. Others that may have been without the store for so long are counted with the safe share, or with
    their claim if it is more: those that may have written their last beat `HELD` of a lease ago.
-6. A newcomer claims no more than a starter share until it has watched the record for a lease; nor
-   does a member that comes back after a lease to another record.
+6. A newcomer claims no more than a starter share until it has watched the record for a lease, the
+   longest that anybody has; nor does a member that comes back after a lease to another record.
 7. A record that has fewer writes than were seen is an older one: who is missing there has not left,
    and a claim that is not there counts for nothing.  After a record was lost a member keeps no more
    of its claim than those who wrote since have left.
@@ -54,6 +54,10 @@ if TYPE_CHECKING:
 HELD: Final = 0.8
 """The part of its lease in which the holder uses its claim: clocks may differ by a quarter in rate,
 and a turn of the loop may be late."""
+
+FAILED_PART: Final = 0.1
+"""The part of a lease that counts at most of a time in which the store was not reached: it comes
+back for all at once, but where each second look fails, the seats of the dead are free some time."""
 
 MS_PER_S: Final = 1000
 
@@ -122,7 +126,7 @@ class Sighting:
         claim: What it may hold: what its entry says, or said before the store lost writes.
         lease_s: For how long; the same.
         seen_s: When that beat was seen first, or when it was missed first.
-        since_s: The same, later by the time in which the store could not be used.
+        since_s: The same, later by what does not count of times in which the store was not reached.
         after_s: When it was not yet there; infinitely long ago if nobody knows.
         is_present: Whether the record has it.
     """
@@ -282,7 +286,7 @@ class Ledger:
             target = min(target, max(used_before, free))  # the limit was lowered
         claim = min(max(target, report.used), max(held, free))
         most = target
-        if now_s < self._watched_since_s + self.lease_s:
+        if now_s < self._watched_since_s + self._longest_lease_s():
             most = min(target, max(held, self.safe_share()))
             claim = min(claim, max(held, self.safe_share()))
         wanted = sum(report.demand.values())
@@ -393,9 +397,9 @@ class Ledger:
             self._watched_since_s = now_s
         before_s, self._read_s = self._read_s, now_s
         if self._has_failed:
-            # The others may have been kept from the store, too: that time is not of their leases.
+            # The others may have been kept from the store, too.
             for each in self.others.values():
-                each.since_s += now_s - before_s
+                each.since_s += max(0.0, now_s - before_s - FAILED_PART * each.lease_s)
         self._has_failed = False
         self._born = f"{self.key}/{self._beat}" if record is None else record.born
         self._known_writes = 0 if record is None else record.writes

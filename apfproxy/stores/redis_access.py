@@ -27,6 +27,7 @@ from redis.exceptions import (
 from apfproxy.errors import OperatorError
 from apfproxy.sources.api_credentials import tls_context
 from apfproxy.sources.kubeconfig import ApiAccess, Pem
+from apfproxy.stores.redis_parser import BoundedParser
 from apfproxy.stores.store import StoreError
 
 if TYPE_CHECKING:
@@ -221,6 +222,7 @@ class RedisAccess:
             socket_timeout=None,
             retry=Retry(NoBackoff(), 0),
             protocol=2,  # which all versions speak
+            parser_class=BoundedParser,
             **place,
         )
         return RedisLink(pool, password, DATA_USER if data else SENTINEL_USER)

@@ -34,6 +34,8 @@ from tests.end_to_end.scene import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from apfproxy.app.worker_process import WorkerProcess
+
 SETTINGS = Settings(
     downstream=DownstreamSettings(listen=Address(host="127.0.0.1", port=0)), admin=None
 )
@@ -211,6 +213,23 @@ async def test_worker_that_does_not_read_again(
     assert "not all workers have read their settings" in caplog.text
 
 
+async def test_silent_worker_reads_later(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody waits for one that shows no life, and the log says so."""
+    parent = parent_of("signal.signal(signal.SIGHUP, signal.SIG_IGN);" + SERVES)
+    await parent.start()
+    reading = asyncio.ensure_future(parent.read_again())
+    await asyncio.sleep(0)
+    for each in parent.processes:
+        each.missed = SILENT_LOOKS
+        each.look()
+    await reading
+    await parent.read_again()
+    await parent.drain()
+
+    assert 2 * 2 == caplog.text.count("shows no life; it reads its settings when it goes on")
+    assert "not all workers have read their settings" not in caplog.text
+
+
 async def test_settings_of_the_parent() -> None:
     """It takes those that it has read again for its own."""
     parent = parent_of(SERVES)
@@ -345,3 +364,27 @@ async def test_deleted_directory(
     assert is_there
     assert 1 == caplog.text.count("cannot be made again, so no worker can start: File exists")
     assert 1 == caplog.text.count("it is made again, and the workers are replaced")
+
+
+async def test_deleted_socket(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Only the worker whose socket it was is replaced, once."""
+    caplog.set_level("INFO")
+    parent = parent_of(SERVES)
+    await parent.start()
+    first, second = parent.processes
+    (own,) = directory.iterdir()  # noqa: ASYNC240 - a test may block
+    for each in (first, second):
+        Path(each.place.admin).touch()  # noqa: ASYNC240 - as above
+    reached: set[WorkerProcess] = set()
+    for _ in range(2):
+        await parent.replace_unreached(reached)
+    Path(second.place.admin).unlink()  # noqa: ASYNC240 - as above
+    for _ in range(3):
+        await parent.replace_unreached(reached)
+    after = [slot.current for slot in parent.slots]
+    await parent.drain()
+
+    assert first is after[0]
+    assert second is not after[1]
+    assert 1 == caplog.text.count(f"{own}/worker-2.admin was deleted, and worker 2 is replaced")
+    assert 1 == caplog.text.count(" is replaced")

@@ -346,7 +346,8 @@ class PromptWorld(World):
     """A world in which all members refresh once a period, whenever the store can be reached.
 
     The store may be away for any time, and each answer may be lost; but once it is back it stays
-    until everybody has written, and it does not go while somebody has just failed.
+    until everybody has written, and it does not go while somebody has just failed, nor before a
+    newcomer has written.
     """
 
     def __init__(self, limit: int, levels: int, random: Random, replicas: int | None) -> None:
@@ -372,7 +373,9 @@ class PromptWorld(World):
         if self.is_away:
             self.is_away = False
             self._behind = {each.key for each in self.members}
-        elif not self._behind and not any(each.has_failed for each in self.members):
+        elif not self._behind and not any(
+            each.has_failed or each.ledger.standing is Standing.JOINING for each in self.members
+        ):
             self.is_away = True
 
     def check(self) -> None:
