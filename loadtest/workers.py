@@ -1,17 +1,21 @@
 """What several workers cost and bring, and what clients notice as others take their places.
 
 1. Costs: wrk keeps 64 connections a process busy, through a proxy of one process, of several
-   workers, and through as many proxies that share nothing, which are what the machine allows.
+   workers, and through as many proxies that share nothing, which are what the machine allows; and
+   through one process the connections of several.
    Counted is the CPU of the proxies, of their parent, of wrk and of the server, so that it can be
    seen what the processors were busy with.  Where there are only two, the load and the server need
-   their part, and requests a second say little; CPU a request is the figure.  The rounds alternate
-   between these; figures are the medians.
+   their part, and requests a second say little; CPU a request is the figure.  With `--pin` the
+   proxies have the first processor, and the load and the server another one, so that neither
+   takes caches and turns from the other.  As processors have slow and fast moments, there is also
+   the CPU of the proxies for each microsecond of wrk and server, whose work for a request is
+   always the same.  The rounds alternate between these; figures are the medians.
 2. What the parent and the workers cost while nobody asks.
 3. Replacement: clients ask at a rate, a tenth of them on new connections, while SIGUSR2 replaces
    the workers again and again, and while one of them is killed.  Counted is every request without
    its answer; where a worker is killed these are those that it had.
 
-    python -m loadtest.workers --workers 1,2 --rounds 5
+    python -m loadtest.workers --workers 1,2 --rounds 5 --pin
     python -m loadtest.workers --rate 5000 --requests 100000 --replacements 5
 
 The exit status is 2 if a request failed that no killed worker had.
@@ -29,7 +33,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvloop
 
@@ -37,7 +41,7 @@ from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.driver import percentile
 from loadtest.nginx_origin import start_nginx_origin
 from loadtest.paced_clients import PacedClients
-from loadtest.processes import CPUS, LoadTestError, Process, installed, start_apfproxy
+from loadtest.processes import CPUS, LoadTestError, Process, installed, pin, start_apfproxy
 from loadtest.program import measured
 from loadtest.site import Site
 from loadtest.wrk import TARGET, Variety, script_text
@@ -54,6 +58,38 @@ PAUSE_S = 1.0
 """Between two replacements."""
 IDLE_S = 5.0
 SAYS_WITHIN_S = 60.0
+
+
+class Kind(NamedTuple):
+    """What is measured.
+
+    Attributes:
+        processes: Of proxies.
+        is_apart: Whether they share nothing.
+        loads: Processes of wrk, each with its connections.
+    """
+
+    processes: int
+    is_apart: bool
+    loads: int
+
+    @property
+    def name(self) -> str:
+        """For the table."""
+        return f"{self.processes:>7} {'apart' if self.is_apart else '':5}{self.loads:>6}"
+
+
+def kinds_of(counts: Sequence[int]) -> list[Kind]:
+    """What is measured of some numbers of processes."""
+    most = max(counts)
+    found: list[Kind] = []
+    for count in counts:
+        found.append(Kind(count, is_apart=False, loads=count))
+        if count > 1:
+            found.append(Kind(count, is_apart=True, loads=count))
+        elif most > 1:
+            found.append(Kind(count, is_apart=False, loads=most))
+    return found
 
 
 def children_of(pid: int) -> list[int]:
@@ -80,6 +116,7 @@ def start(site: Site, origin: Process, workers: int) -> Process:
     proxy, _ = start_apfproxy(
         upstream_port=origin.port,
         directory=site.directory,
+        core=site.proxy_core,
         arguments=("--workers", str(workers)),
         name=f"apfproxy-{workers}",
     )
@@ -124,19 +161,17 @@ def wrk(ports: Sequence[int], seconds: int, directory: Path) -> tuple[int, float
     return requests, max(int(each[2]) for each in reports) / 1e6, spent_s
 
 
-def cost(
-    site: Site, origin: Process, count: int, seconds: int, *, is_apart: bool
-) -> dict[str, float]:
-    """What so many processes cost, busy and idle: workers, or proxies that share nothing."""
+def cost(site: Site, origin: Process, kind: Kind, seconds: int) -> dict[str, float]:
+    """What processes cost, busy and idle: workers, or proxies that share nothing."""
     with contextlib.ExitStack() as stack:
         proxies = [
-            stack.enter_context(start(site, origin, 1 if is_apart else count))
-            for _ in range(count if is_apart else 1)
+            stack.enter_context(start(site, origin, 1 if kind.is_apart else kind.processes))
+            for _ in range(kind.processes if kind.is_apart else 1)
         ]
-        has_parent = count > 1 and not is_apart
+        has_parent = kind.processes > 1 and not kind.is_apart
         serving = children_of(proxies[0].pid) if has_parent else [each.pid for each in proxies]
         parent = [proxies[0].pid] if has_parent else []
-        ports = [each.port for each in proxies] * (count // len(proxies))
+        ports = [each.port for each in proxies] * (kind.loads // len(proxies))
         wrk(ports, 1, site.directory)  # pools and caches fill
         before = cpu_of(serving), cpu_of(parent), origin.cpu_ns()
         former = [cpu_ns(each) for each in serving]
@@ -157,6 +192,7 @@ def cost(
         "parent_us_per_request": spent[1] / 1e3 / requests,
         "wrk_us_per_request": wrk_s * 1e6 / requests,
         "origin_us_per_request": spent[2] / 1e3 / requests,
+        "workers_to_load": spent[0] / (spent[2] + wrk_s * 1e9),
         "busy_processors": (sum(spent) / 1e9 + wrk_s) / lasted_s,
         "evenness": min(by_worker) / max(by_worker),
         "idle_workers_ms_per_s": rest[0] / 1e6 / IDLE_S,
@@ -165,42 +201,52 @@ def cost(
 
 
 def costs(
-    site: Site, origin: Process, counts: Sequence[int], seconds: int, rounds: int
+    site: Site, origin: Process, kinds: Sequence[Kind], seconds: int, rounds: int
 ) -> list[dict[str, Any]]:
-    """What each number of processes costs: the medians of some rounds."""
-    kinds = [
-        (count, is_apart)
-        for count in counts
-        for is_apart in ((False, True) if count > 1 else (False,))
-    ]
-    found: dict[tuple[int, bool], list[dict[str, float]]] = {kind: [] for kind in kinds}
+    """What each kind costs: the medians of some rounds."""
+    found: dict[Kind, list[dict[str, float]]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
-        for count, is_apart in kinds:
-            found[count, is_apart].append(cost(site, origin, count, seconds, is_apart=is_apart))
+        for kind in kinds:
+            found[kind].append(cost(site, origin, kind, seconds))
     return [
         {
-            "workers": count,
-            "apart": is_apart,
+            **kind._asdict(),
             **{
                 name: statistics.median(each[name] for each in each_round) for name in each_round[0]
             },
             "rounds": each_round,
         }
-        for (count, is_apart), each_round in found.items()
+        for kind, each_round in found.items()
     ]
 
 
-def print_cost(found: dict[str, Any]) -> None:
+def print_cost(kind: Kind, found: dict[str, Any]) -> None:
     """Print a line of the table."""
-    kind = "apart" if found["apart"] else ""
     print(
-        f"{found['workers']:>7} {kind:5}{found['requests_per_s']:>10.0f}"
+        f"{kind.name}{found['requests_per_s']:>10.0f}"
         f"{found['workers_us_per_request']:>12.1f}{found['parent_us_per_request']:>11.2f}"
         f"{found['wrk_us_per_request']:>8.1f}{found['origin_us_per_request']:>9.1f}"
+        f"{found['workers_to_load']:>10.2f}"
         f"{found['busy_processors']:>8.2f}{found['evenness']:>10.2f}"
         f"{found['idle_workers_ms_per_s']:>11.2f}{found['idle_parent_ms_per_s']:>11.2f}",
         flush=True,
     )
+
+
+def print_throughput(results: Sequence[dict[str, Any]]) -> None:
+    """Print what so many processes would serve, each on a processor of its own."""
+    several = [each for each in results if each["processes"] > 1]
+    for one in (each for each in results if each["processes"] == each["loads"] == 1):
+        for each in several:
+            times, to_load = (
+                each["processes"] * one[name] / each[name]
+                for name in ("workers_us_per_request", "workers_to_load")
+            )
+            what = "proxies that share nothing" if each["is_apart"] else "workers"
+            print(
+                f"{each['processes']} {what}, on a processor each: {times:.2f} times the throughput"
+                f" of one process by CPU a request, {to_load:.2f} by CPU to that of load and server"
+            )
 
 
 class Log:
@@ -297,22 +343,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--replacements", type=count_up_to(1000, 0), default=5, help="default 5")
     parser.add_argument("--kills", type=count_up_to(1000, 0), default=3, help="default 3")
+    parser.add_argument("--pin", action="store_true", help="proxies and load on processors apart")
     parser.add_argument("--json", type=output_file, help="file for the results")
     options = parser.parse_args(arguments)
 
     def run(directory: Path) -> tuple[object, Sequence[str]]:
-        site = Site(directory, None, None)
+        site = Site(directory, *((0, 1) if options.pin else (None, None)))
+        if options.pin:
+            pin(0, 1)
         counts = [int(each) for each in options.workers.split(",")]
+        kinds = kinds_of(counts)
         most = max(2, *counts)
-        results: dict[str, Any] = {"processors": len(CPUS)}
+        results: dict[str, Any] = {"processors": len(CPUS), "is_pinned": options.pin}
         print(
-            "workers       requests/s  workers us  parent us  wrk us  server us  busy"
-            "      even  idle ms/s  parent ms/s"
+            "workers       wrks requests/s  workers us  parent us  wrk us  server us   to load"
+            "  busy      even  idle ms/s  parent ms/s"
         )
         with start_nginx_origin(site) as origin:
-            results["costs"] = costs(site, origin, counts, options.seconds, options.rounds)
-            for each in results["costs"]:
-                print_cost(each)
+            results["costs"] = costs(site, origin, kinds, options.seconds, options.rounds)
+            for kind, each in zip(kinds, results["costs"], strict=True):
+                print_cost(kind, each)
+            print_throughput(results["costs"])
             for what, replacements, kills in (
                 ("replaced", options.replacements, 0),
                 ("killed", 0, options.kills),
