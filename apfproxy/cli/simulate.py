@@ -316,7 +316,7 @@ def simulate(  # noqa: PLR0913  flags
     report: dict[str, Any] = {
         "verdict": verdict(reports),
         "input": described,
-        "warnings": warnings + late_warm_ups(reports, warm_up),
+        "warnings": warnings + late_warm_ups(reports, warm_up) + late_events(reports, fleet),
         "configurations": [listed(each, top) for each in reports],
     }
     if len(reports) > 1:
@@ -496,6 +496,17 @@ def late_warm_ups(reports: list[dict[str, Any]], warm_up_s: float) -> list[str]:
         f" {warm_up_s:g} s; the numbers are those of all requests"
         for each in reports
         if warm_up_s and not each["warmUpSeconds"]
+    ]
+
+
+def late_events(reports: list[dict[str, Any]], fleet: FleetPlan | None) -> list[str]:
+    """Say which events of a fleet did not happen any more."""
+    return [
+        f"{each['name']}: all was over after {ended_s:.1f} s, before the event '{event}'"
+        for each in reports
+        for ended_s in (each["warmUpSeconds"] + each["seconds"],)
+        for event in (() if fleet is None else fleet.events)
+        if event.at_ns / 1e9 > ended_s
     ]
 
 

@@ -396,6 +396,17 @@ def test_limit_adjustment(
     assert waits is (level["waitP99"] > 1)
 
 
+def test_events_after_the_end(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are named, since nothing came of them; time of a warm-up is before the end, too."""
+    arguments = ["simulate", "--mix", mix, "--replicas", "2", "--warm-up", "1s", "-o", "json"]
+    events = ("--fleet-event", "1.9s die 1", "--fleet-event", "1h join 1")
+    assert 0 == main([*arguments, *events])
+
+    assert [
+        "built-in objects, 600 seats: all was over after 2.1 s, before the event '3600s join 1'"
+    ] == (json.loads(capsys.readouterr().out)["warnings"])
+
+
 def test_fleet(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Replicas share the seats, and each has a row."""
     arguments = ["simulate", "--mix", mix, "--server-concurrency-limit", "100", "--replicas", "2"]
