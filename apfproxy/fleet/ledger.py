@@ -275,7 +275,7 @@ class Ledger:
         held = self._held(record, is_known=is_known)
         present = self._present()
         divided = self._divided(report, self.limit, present)
-        by_level = self._own_part(divided, report, len(present) + 1)
+        by_level = self._own_part(divided, report, {*present, self.key})
         target = seats_of(by_level, report.levels)
         owed = self._owed(divided)
         free = max(0, self.limit - self._reserved(now_s) - owed)
@@ -471,7 +471,7 @@ class Ledger:
         self, report: Report, limit: int, others: Mapping[str, Sighting]
     ) -> dict[str, LevelLimits]:
         """Its part of so many seats, by level."""
-        return self._own_part(self._divided(report, limit, others), report, len(others) + 1)
+        return self._own_part(self._divided(report, limit, others), report, {*others, self.key})
 
     def _divided(
         self, report: Report, limit: int, others: Mapping[str, Sighting]
@@ -505,21 +505,23 @@ class Ledger:
         }
 
     def _own_part(
-        self, divided: Mapping[str, DividedLevel], report: Report, members: int
+        self, divided: Mapping[str, DividedLevel], report: Report, members: Collection[str]
     ) -> dict[str, LevelLimits]:
-        """Its part of what is divided among so many members, by level."""
+        """Its part of what is divided among members, itself one of them, by level."""
+        count, rank = len(members), sum(key < self.key for key in members)
         found: dict[str, LevelLimits] = {}
         for name, (level, shares) in divided.items():
-            whole, seats = level.limits, level.seats
+            whole, seats, before = level.limits, level.seats, 0
             if report.levels[name].is_exempt:
                 seats = whole.nominal
-                own = seats // members
+                own = piece(seats, rank, 1, count)
             else:
                 own = shares.get(self.key, 0)
+                before = sum(part for key, part in shares.items() if key < self.key)
             found[name] = LevelLimits(
                 own,
-                min(whole.lower * own // seats, own) if seats else 0,
-                own + max(0, whole.upper - seats) // members,
+                min(piece(whole.lower, before, own, seats), own) if seats else 0,
+                own + piece(max(0, whole.upper - seats), rank, 1, count),
             )
         return found
 
@@ -527,6 +529,11 @@ class Ledger:
 def refresh(record: Record | None, member: Ledger, report: Report, now_s: float) -> Record:
     """The record that a member writes in place of one that it read; see `Ledger.plan`."""
     return member.plan(record, report, now_s).record
+
+
+def piece(amount: int, before: int, own: int, whole: int) -> int:
+    """The part of an amount for `own` of a whole, after `before` of it: all parts sum to it."""
+    return amount * (before + own) // whole - amount * before // whole
 
 
 def seats_of(by_level: Mapping[str, LevelLimits], levels: Mapping[str, LevelRules]) -> int:
