@@ -203,6 +203,15 @@ def test_without(record: Record, name: str) -> None:
     assert (left is record) == (len(left.members) == len(record.members))
 
 
+def test_without_a_member_of_two_lives() -> None:
+    """Both entries of a name leave, whatever follows it."""
+    record = decode(
+        json.dumps(document(members=dict.fromkeys(("a#1", "a#2", "b#1"), MEMBER))).encode()
+    )
+
+    assert ["b#1"] == list(without(record, "a").members)
+
+
 def test_without_nobody() -> None:
     """A record without anybody of the name is the same one."""
     record = Record(version=VERSION, born="a", writes=1, members={})

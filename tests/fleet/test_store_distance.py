@@ -62,3 +62,8 @@ def test_a_store_that_is_near_again() -> None:
     assert 40.0 == at(0.01, *late).lease_s(40.0, 5.0, 10)
     assert 5.0 == at(*late, *[0.01] * 8).lease_s(40.0, 5.0, 10)
     assert 20.0 == at(*late, *[0.15] * 8).lease_s(40.0, 5.0, 10)
+
+
+def test_it_says_how_far_it_is() -> None:
+    """In milliseconds."""
+    assert "<StoreDistance: 12.5 ms>" == repr(at(0.0125, 0.3))
