@@ -285,7 +285,8 @@ class Course:
         leave = partial(site.end_member, last)
         await self.step("leaves", leave, aim=others, until=self.is_whole)
         await self.step("is back", start, aim=everyone, until=self.all_serve)
-        await self.move(f"{MOVED} to {last}", last)
+        # A newcomer has its safe share until it has watched the record for a lease.
+        await self.move("all to newcomer", last)
         await self.step("all members", aim=everyone, until=self.is_spread)
         held = site.origin.by_member[last]
         pause = partial(site.pause_member, last)

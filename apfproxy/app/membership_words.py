@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from apfproxy.fleet.ledger import Ledger
     from apfproxy.observe.configuration_events import ConfigurationEvents
 
+MOST_PROBLEMS = 8
+"""That are logged until the record is up to date again: what a server says may differ each time."""
+
 log = logging.getLogger(__name__)
 
 
@@ -45,30 +48,41 @@ class MembershipWords:
         self._of_fleet = of_fleet
         self.problem = ""
         self._logged = Standing.JOINING
-        self._logged_problem = ""
+        self._logged_problems: set[str] = set()  # since the record was up to date
 
     def say(self) -> None:
         """Log how it stands, and why the record is not kept, where that has changed."""
         standing = self._ledger.standing
         if standing is self._logged:
-            if self.problem and self.problem != self._logged_problem:
-                self._logged_problem = self.problem
+            if self._is_new():
+                self._logged_problems.add(self.problem)
                 log.warning("%s%s", self._prefix, self.trouble())
-            elif self._logged_problem and not self.problem and standing is Standing.HOLDING:
-                self._logged_problem = ""
+            elif self._logged_problems and not self.problem and standing is Standing.HOLDING:
+                self._logged_problems.clear()
                 log.info("%sthe fleet's record can be used again", self._prefix)
             return
         if standing is Standing.LAPSED and self._logged is Standing.ALONE:
             return  # it has just read the record, and is about to write
-        self._logged, self._logged_problem = standing, self.problem
+        self._logged = standing
+        if self._is_new():
+            self._logged_problems.add(self.problem)
         if standing is Standing.HOLDING:
+            self._logged_problems.intersection_update({self.problem})
             seats = f"{self._ledger.in_force()} of {self._ledger.limit} seats"
-            text = f"{self._prefix}holds {seats}{self._of_fleet}"
+            text = f"{self._prefix}holds {seats}{self._of_fleet} for now; they follow its requests"
             log.info("%s", text)
         else:
             text = f"{self._prefix}{self.trouble() or standing.value}"
             log.warning("%s", text)
         self._events.record(time.time(), text, is_error=standing is not Standing.HOLDING)
+
+    def _is_new(self) -> bool:
+        """Whether the problem has not been logged; where they alternate, each is once."""
+        return (
+            bool(self.problem)
+            and self.problem not in self._logged_problems
+            and len(self._logged_problems) < MOST_PROBLEMS
+        )
 
     def trouble(self) -> str:
         """What is wrong with which record; "" if it is up to date."""

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import secrets
 import shlex
 import signal
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -62,6 +64,8 @@ READ_WITHIN_S = 30.0
 """For workers to read their settings again, before the service manager is told that they have."""
 DIRECTORY_PERIOD_S = 1.0
 """Between two looks whether the directory of the workers' sockets is there."""
+REPLACE_PERIOD_S = 10.0
+"""Between two tries to replace workers whose sockets are not there."""
 
 SHUTDOWN, WORKERS = "shutdown", "workers"
 """The health checks."""
@@ -121,6 +125,7 @@ class Parent:
         self._store: SharedStore | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._rolling: asyncio.Task[None] | None = None
+        self._replaced_s = -math.inf  # when workers without sockets were, or were to be
         self.health.add(SETTINGS, pages=(READYZ,), is_blocking=False)
         self.health.add(WORKERS, pages=(READYZ,), look=self._problem_of_workers)
         self.health.add(SHUTDOWN, pages=(READYZ,))
@@ -247,7 +252,7 @@ class Parent:
     def _rotate(self) -> None:
         """Have the workers open the access log again."""
         if self.settings.access_log.path is None:
-            log.warning("SIGUSR1 means nothing here, and is ignored")
+            log.warning("SIGUSR1 means nothing here: there is no access log to open again")
             return
         for each in self.processes:
             each.signal(signal.SIGUSR1)
@@ -269,12 +274,11 @@ class Parent:
         """
         assert self._directory is not None, "the start made it"
         path, is_said = self._directory.path, False
-        reached: set[WorkerProcess] = set()
         while True:
             await asyncio.sleep(DIRECTORY_PERIOD_S)
             if self._directory.is_whole:
                 is_said = False
-                await self.replace_unreached(reached)
+                self._keep_files()
                 continue
             try:
                 self._directory.restore()
@@ -296,21 +300,30 @@ class Parent:
                 await asyncio.wait([self._rolling])  # some of those may have no sockets any more
             self._rolling = spawn(self._roll(), name="replacing the workers")
 
-    async def replace_unreached(self, reached: set[WorkerProcess]) -> None:
-        """Replace each worker whose socket somebody has deleted, once.
+    def _keep_files(self) -> None:
+        """Have the files in the directory again that somebody has deleted.
 
-        Args:
-            reached: Those whose socket was there at the last look; changed in place.
+        What cannot be replaced is tried again after a while.
         """
-        current = {slot.current: slot for slot in self.slots if slot.current and slot.serves}
-        there = {process for process in current if process.has_socket}
-        gone = [process for process in current if process in reached - there]
-        reached.clear()
-        reached.update(there)
-        for process in gone:
-            index = process.place.index
-            log.error("%s was deleted, and worker %d is replaced", process.place.admin, index)
-            await current[process].replace()
+        if self._store is not None:
+            self._store.keep()
+        now_s = time.monotonic()
+        is_replacing = self._rolling is not None and not self._rolling.done()
+        if is_replacing or now_s < self._replaced_s + REPLACE_PERIOD_S:
+            return
+        gone = [
+            slot
+            for slot in self.slots
+            if slot.current is not None and slot.serves and not slot.current.has_socket
+        ]
+        if gone:
+            self._replaced_s = now_s
+            self._rolling = spawn(self._replace_unreached(gone), name="replacing workers")
+
+    async def _replace_unreached(self, slots: Sequence[WorkerSlot]) -> None:
+        for slot in slots:
+            log.error("the socket of worker %d was deleted, so the worker is replaced", slot.index)
+            await slot.replace()
 
     async def _roll(self) -> None:
         for slot in self.slots:

@@ -43,7 +43,7 @@ class RuntimeDirectory:
     @property
     def is_whole(self) -> bool:
         """Whether nobody has deleted it, or put another one in its place; nor `SOCKET` in it."""
-        return self._is_there() and (self.path / SOCKET).exists()
+        return self._is_there() and (self.path / SOCKET).is_socket()
 
     def restore(self) -> None:
         """Make it again where it was, empty, unless it is there; OSError if that cannot be."""

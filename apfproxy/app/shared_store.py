@@ -7,7 +7,9 @@ last was valid.
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apfproxy.app.flow_control_api import FlowControlApi
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 STORE, OBJECTS, CONFIGURATION = "store", "objects", "configuration"
 """The health checks."""
+
+log = logging.getLogger(__name__)
 
 
 class SharedStore:
@@ -92,6 +96,12 @@ class SharedStore:
     def write(self) -> None:
         """Write the file as of now; OSError if that cannot be."""
         write_objects(self.path, self._objects.valid)
+
+    def keep(self) -> None:
+        """Have the file written again if somebody has deleted it."""
+        if not self._changed.is_set() and not Path(self.path).exists():
+            log.error("%s was deleted; it is written again", self.path)
+            self._changed.set()
 
     def routes(self) -> Sequence[web.RouteDef]:
         """Those of the API."""

@@ -196,7 +196,7 @@ class WorkerProcess:
     @property
     def has_socket(self) -> bool:
         """Whether its admin pages can be reached, as far as the file tells."""
-        return Path(self.place.admin).exists()
+        return Path(self.place.admin).is_socket()
 
     @property
     def has_served(self) -> bool:

@@ -63,7 +63,7 @@ REFRESH_S = 0.1
 AT_ONCE = re.compile(r"^apiserver_current_inflight_requests\{.*\} ([0-9.e+]+)$", re.MULTILINE)
 
 APART, AT_1, AT_ALL, AT_3 = PARTS = (
-    "a third each, all at 1",
+    "a third, all at 1",
     "one limit, all at 1",
     "at all three",
     "all at 3",
@@ -203,7 +203,7 @@ async def run_demo(fleet: Fleet, seconds: float, console: Console) -> int:
     say(f"Replica 1's page, while this runs: http://{LOCALHOST}:{replicas[1].admin}/\n")
     say(
         f"The server does {SEATS} requests at once in {SERVICE_S * 1000:.0f} ms."
-        f"  {len(CLIENTS.users)} clients ask {REPLICAS} replicas before it;"
+        f"\n{len(CLIENTS.users)} clients ask {REPLICAS} replicas before it;"
         f" takes {seconds:.0f} s (Ctrl-C ends)."
     )
     parts: list[Part] = []

@@ -55,6 +55,7 @@ connection that was reset just before something was written."""
 DATA_USER = "the user in fleet.store, and fleet.passwordFile"
 CERTIFICATE = "the host in fleet.store, and fleet.caFile"
 SENTINEL_USER = "fleet.sentinelPasswordFile"
+RIGHTS = "docs/fleet-stores.md for the rights of a member's user"
 
 
 class GivenTls:
@@ -136,7 +137,7 @@ class RedisLink:
         if isinstance(error, AuthenticationError):
             return f"Redis refuses user or password: {text}; see {self._settings}"
         if isinstance(error, NoPermissionError):
-            return f"Redis does not permit it to this user: {text}"
+            return f"Redis does not permit it: {text}; see {RIGHTS}"
         if isinstance(error, ReadOnlyError):
             return "Redis is a replica, which cannot be written"
         if isinstance(error, ResponseError):

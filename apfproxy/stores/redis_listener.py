@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
+BETWEEN_MESSAGES_S = 0.005
+"""Each says the same, so many at once need no haste; a flood of them leaves time for requests."""
 SILENCE_S = 15.0
 """After so long the server is asked whether it is still there; after twice as long it is not."""
 
@@ -79,6 +81,7 @@ class RedisListener:
                 if message is not None:
                     is_asked = False
                     self._take(message)
+                    await asyncio.sleep(BETWEEN_MESSAGES_S)
                 elif is_asked:
                     raise StoreError("Redis does not answer")
                 else:

@@ -22,7 +22,7 @@ def test_a_store_that_comes_back(caplog: pytest.LogCaptureFixture) -> None:
     assert "there is no answer yet; this member has no seats yet" == words.reason()
 
     ledger.failed(LIMIT, 0.0)
-    for problem in ("on fire", "on fire", "gone"):
+    for problem in ("on fire", "on fire", "gone", "on fire", "gone"):
         words.problem = problem
         words.say()
     ledger.written(ledger.plan(None, Report(limit=LIMIT, levels={}), 1.0))
@@ -37,7 +37,7 @@ def test_a_store_that_comes_back(caplog: pytest.LogCaptureFixture) -> None:
     assert [
         f"{trouble}on fire; {means}",
         f"{trouble}gone; {means}",
-        "c: holds 0 of 20 seats of the fleet f",
+        "c: holds 0 of 20 seats of the fleet f for now; they follow its requests",
         slow,
         "c: the fleet's record can be used again",
         slow,

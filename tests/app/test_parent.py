@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import re
 import shutil
 import signal
 import socket
@@ -33,8 +34,6 @@ from tests.end_to_end.scene import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from apfproxy.app.worker_process import WorkerProcess
 
 SETTINGS = Settings(
     downstream=DownstreamSettings(listen=Address(host="127.0.0.1", port=0)), admin=None
@@ -366,25 +365,45 @@ async def test_deleted_directory(
     assert 1 == caplog.text.count("it is made again, and the workers are replaced")
 
 
-async def test_deleted_socket(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Only the worker whose socket it was is replaced, once."""
+async def test_deleted_sockets(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only the worker whose socket it was is replaced; a file in its place is none."""
     caplog.set_level("INFO")
-    parent = parent_of(SERVES)
-    await parent.start()
-    first, second = parent.processes
-    (own,) = directory.iterdir()  # noqa: ASYNC240 - a test may block
-    for each in (first, second):
-        Path(each.place.admin).touch()  # noqa: ASYNC240 - as above
-    reached: set[WorkerProcess] = set()
-    for _ in range(2):
-        await parent.replace_unreached(reached)
-    Path(second.place.admin).unlink()  # noqa: ASYNC240 - as above
-    for _ in range(3):
-        await parent.replace_unreached(reached)
-    after = [slot.current for slot in parent.slots]
-    await parent.drain()
+    monkeypatch.setattr(module, "DIRECTORY_PERIOD_S", 0.01)
+    monkeypatch.setattr(module, "REPLACE_PERIOD_S", 0.01)
+    with Signals() as signals:
+        parent = parent_of(SERVES)
+        await parent.start()
+        first, second = parent.processes
+        parent.attend(signals)
+        Path(second.place.admin).unlink()  # noqa: ASYNC240 - a test may block
+        await until(lambda: "worker 2 is process" in caplog.text)
+        Path(first.place.admin).unlink()  # noqa: ASYNC240 - as above
+        Path(first.place.admin).touch()  # noqa: ASYNC240 - as above
+        await until(lambda: "worker 1 is process" in caplog.text)
+        await parent.drain()
 
-    assert first is after[0]
-    assert second is not after[1]
-    assert 1 == caplog.text.count(f"{own}/worker-2.admin was deleted, and worker 2 is replaced")
-    assert 1 == caplog.text.count(" is replaced")
+    assert [2, 1] == [int(each) for each in re.findall(r"the socket of worker (\d)", caplog.text)]
+
+
+async def test_socket_of_a_worker_that_cannot_be_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is tried again."""
+    monkeypatch.setattr(module, "DIRECTORY_PERIOD_S", 0.01)
+    monkeypatch.setattr(module, "REPLACE_PERIOD_S", 0.01)
+    (lock := tmp_path / "lock").touch()
+    with Signals() as signals:
+        parent = parent_of(f"os.path.exists({str(lock)!r}) or sys.exit(3);" + SERVES)
+        await parent.start()
+        first, _ = parent.processes
+        parent.attend(signals)
+        lock.unlink()
+        Path(first.place.admin).unlink()  # noqa: ASYNC240 - as above
+        await until(lambda: 2 == caplog.text.count("exit code 3; its log says why; process"))
+        lock.touch()
+        await until(lambda: parent.slots[0].current is not first)
+        await parent.drain()
+
+    assert caplog.text.count("the socket of worker 1 was deleted") > 2

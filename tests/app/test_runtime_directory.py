@@ -25,6 +25,12 @@ def short() -> Iterator[Path]:
         yield Path(path)
 
 
+def bind(path: str) -> None:
+    """Leave a socket there, of nobody."""
+    with socket.socket(socket.AF_UNIX) as it:
+        it.bind(path)
+
+
 def test_directory(short: Path) -> None:
     """It is private, where systemd says, and gone at the end."""
     directory = RuntimeDirectory({"RUNTIME_DIRECTORY": f"{short}:/elsewhere"})
@@ -79,16 +85,22 @@ def test_deleted(short: Path) -> None:
     """One that was deleted is made again where it was, and private; what is there is left alone."""
     directory = RuntimeDirectory({"RUNTIME_DIRECTORY": str(short)})
     empty = directory.is_whole
-    Path(directory.file(SOCKET)).touch()
+    bind(directory.file(SOCKET))
     directory.restore()
     whole = directory.is_whole
     shutil.rmtree(directory.path)
     gone = directory.is_whole
     directory.restore()
     mode = stat.S_IMODE(directory.path.stat().st_mode)
-    Path(directory.file(SOCKET)).touch()
+    bind(directory.file(SOCKET))
 
-    assert (False, True, False, True) == (empty, whole, gone, directory.is_whole)
+    again = directory.is_whole
+    Path(directory.file(SOCKET)).unlink()
+    Path(directory.file(SOCKET)).touch()
+    file = directory.is_whole
+
+    assert not file
+    assert (False, True, False, True) == (empty, whole, gone, again)
     assert 0o700 == mode
 
 

@@ -56,6 +56,22 @@ async def test_file(tmp_path: Path) -> None:
     assert routes
 
 
+async def test_deleted_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is written again."""
+    scene = Scene(tmp_path)
+    await scene.store.start()
+    scene.store.keep()
+    before = caplog.text
+    scene.path.unlink()
+    scene.store.keep()
+    await until(scene.path.exists)
+    await scene.store.close()
+
+    assert "" == before
+    assert f"{scene.path} was deleted; it is written again" in caplog.text
+    assert "exempt" in scene.names()
+
+
 async def test_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers go on with what they have, which is said until it is written."""
     scene = Scene(tmp_path)

@@ -127,6 +127,32 @@ async def test_wrong_types(answer: bytes, caplog: pytest.LogCaptureFixture) -> N
     assert "Redis does not answer: what it says is no answer; urgent changes" in caplog.text
 
 
+async def test_flood(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else there is to do has its turn between two messages."""
+    monkeypatch.setattr(redis_listener, "BETWEEN_MESSAGES_S", 0)
+    message = b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n"
+    turns: list[int] = []
+    turn = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            if b"SUBSCRIBE" in data:
+                writer.write(b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + 50 * message)
+            else:
+                writer.write(b"+OK\r\n" * data.count(b"CLIENT\r\n"))
+        writer.close()
+
+    listening = await asyncio.start_server(serve, HOST, 0)
+    port = listening.sockets[0].getsockname()[1]
+    async with listening, stores_at(f"redis://{HOST}:{port}", 1) as (store,):
+        store.listen(lambda: turns.append(turn))
+        while len(turns) < 50:
+            await asyncio.sleep(0)
+            turn += 1
+
+    assert len(set(turns)) == len(turns)
+
+
 async def test_close(server: RedisServer) -> None:
     """Closing ends the subscription, wherever it is."""
     store = store_at(server.url)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from apfproxy.fleet.record import MAX_RECORD_BYTES
-from apfproxy.stores.redis_parser import MAX_ANSWER_BYTES
+from apfproxy.stores.redis_parser import MAX_ANSWER_BYTES, MAX_PARTS
 from apfproxy.stores.store import StoreError
 from tests.stores.redis_servers import HOST
 from tests.stores.test_redis_store import stores_at
@@ -15,16 +15,22 @@ from tests.stores.test_redis_store import stores_at
 PIECE = 1 << 16
 
 
+BYTES, PARTS = f"more than {MAX_ANSWER_BYTES} bytes", f"more than {MAX_PARTS} parts"
+
+
 @pytest.mark.parametrize(
-    ("start", "rest"),
+    ("start", "rest", "problem"),
     [
-        pytest.param(b"$1000000000\r\n", b"x", id="long-text"),
-        pytest.param(b"*1000000000\r\n", b":1\r\n", id="many-numbers"),
-        pytest.param(b"*1000000000\r\n", b"$1\r\nx\r\n", id="many-texts"),
-        pytest.param(b"*1000000000\r\n", b"*0\r\n", id="many-lists"),
+        pytest.param(b"$1000000000\r\n", b"x", BYTES, id="long-text"),
+        pytest.param(b"*1000000000\r\n", b"+" + b"x" * 9000 + b"\r\n", BYTES, id="long-lines"),
+        pytest.param(b"*1000000000\r\n", b":1\r\n", PARTS, id="many-numbers"),
+        pytest.param(b"*1000000000\r\n", b"$1\r\nx\r\n", PARTS, id="many-texts"),
+        pytest.param(b"*1000000000\r\n", b"*0\r\n", PARTS, id="many-lists"),
+        pytest.param(b"*9\r\n$-999999999\r\n", b"+x\r\n", "a length below 0", id="negative"),
+        pytest.param(b"*9\r\n$-26\r\n$-7\r\n", b"$-7\r\n", "a length below 0", id="backwards"),
     ],
 )
-async def test_endless_answers(start: bytes, rest: bytes) -> None:
+async def test_endless_answers(start: bytes, rest: bytes, problem: str) -> None:
     """No more of an answer is read than the longest may have, and the connection ends."""
     sent = 0
 
@@ -49,7 +55,7 @@ async def test_endless_answers(start: bytes, rest: bytes) -> None:
     listening = await asyncio.start_server(serve, HOST, 0)
     port = listening.sockets[0].getsockname()[1]
     async with listening, stores_at(f"redis://{HOST}:{port}", 1) as (store,):
-        with pytest.raises(StoreError, match=rf"its answer has more than {MAX_ANSWER_BYTES} bytes"):
+        with pytest.raises(StoreError, match=f"its answer has {problem}"):
             await store.read()
 
     assert MAX_RECORD_BYTES < MAX_ANSWER_BYTES
