@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.sources.backoff import Backoff
@@ -43,6 +44,7 @@ class RedisListener:
         self._on_urgent = on_urgent
         self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._has_failed = False
+        self._listens_since_s = math.inf  # of the loop's clock
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -66,10 +68,14 @@ class RedisListener:
                         "%s; urgent changes of other members are seen only at the next look", error
                     )
                 self._has_failed = True
+            # One that subscribed and failed at once is not well again.
+            if asyncio.get_running_loop().time() - self._listens_since_s >= LONGEST_PAUSE_S:
+                self._backoff.reset()
             await asyncio.sleep(self._backoff.next_s())
 
     async def _follow(self) -> None:
         """Listen until the connection fails: StoreError."""
+        self._listens_since_s = math.inf
         link = await self._places.connect()
         pubsub = link.pubsub()
         is_asked = False
@@ -97,7 +103,7 @@ class RedisListener:
 
     def _take(self, message: dict[str, Any]) -> None:
         if message["type"] == "subscribe":
-            self._backoff.reset()
+            self._listens_since_s = asyncio.get_running_loop().time()
             if self._has_failed:
                 logger.info("urgent changes of other members are seen at once again")
                 self._has_failed = False

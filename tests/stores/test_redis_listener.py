@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.sources.backoff import Backoff
 from apfproxy.stores import redis_listener
 from tests.end_to_end.scene import until
 from tests.stores.agreement import Told
@@ -20,6 +21,23 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from apfproxy.stores.redis_store import RedisStore
+
+
+class NotedBackoff:
+    """One that notes its pauses, and makes none."""
+
+    def __init__(self, backoff: Backoff, found: list[float]) -> None:
+        self._backoff = backoff
+        self._found = found
+
+    def next_s(self) -> float:
+        """The pause."""
+        self._found.append(self._backoff.next_s())
+        return 0.0
+
+    def reset(self) -> None:
+        """All is well."""
+        self._backoff.reset()
 
 
 @pytest.fixture
@@ -125,6 +143,31 @@ async def test_wrong_types(answer: bytes, caplog: pytest.LogCaptureFixture) -> N
         await until(lambda: asked > 1)
 
     assert "Redis does not answer: what it says is no answer; urgent changes" in caplog.text
+
+
+@pytest.mark.parametrize(("well_s", "pauses"), [(10.0, [0.2, 0.4, 0.8]), (0.0, [0.2, 0.2, 0.2])])
+async def test_pauses(monkeypatch: pytest.MonkeyPatch, well_s: float, pauses: list[float]) -> None:
+    """A server that takes subscriptions and ends them at once is asked less and less often."""
+    found: list[float] = []
+    backoff = Backoff(0.2, 10.0, lambda: 1.0)
+    monkeypatch.setattr(redis_listener, "Backoff", lambda *_: NotedBackoff(backoff, found))
+    monkeypatch.setattr(redis_listener, "LONGEST_PAUSE_S", well_s)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            if b"SUBSCRIBE" in data:
+                writer.write(b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n:1\r\n")
+            else:
+                writer.write(b"+OK\r\n" * data.count(b"CLIENT\r\n"))
+        writer.close()
+
+    listening = await asyncio.start_server(serve, HOST, 0)
+    port = listening.sockets[0].getsockname()[1]
+    async with listening, stores_at(f"redis://{HOST}:{port}", 1) as (store,):
+        Told(store)
+        await until(lambda: len(found) == len(pauses))
+
+    assert pauses == pytest.approx(found)
 
 
 async def test_flood(monkeypatch: pytest.MonkeyPatch) -> None:
