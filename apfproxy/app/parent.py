@@ -252,7 +252,7 @@ class Parent:
     def _rotate(self) -> None:
         """Have the workers open the access log again."""
         if self.settings.access_log.path is None:
-            log.warning("SIGUSR1 means nothing here: there is no access log to open again")
+            log.warning("SIGUSR1 means nothing here, and is ignored: no access log is open")
             return
         for each in self.processes:
             each.signal(signal.SIGUSR1)

@@ -249,7 +249,7 @@ class ProxyProcess:
     def _rotate(self) -> None:
         """Open the access log again."""
         if self.observation.access_log is None:
-            logger.warning("SIGUSR1 means nothing here: there is no access log to open again")
+            logger.warning("SIGUSR1 means nothing here, and is ignored: no access log is open")
         self.observation.reopen()
 
     def hurry(self, _cancel: Callable[[], object]) -> None:
