@@ -10,8 +10,6 @@ import pytest
 
 from apfproxy.fleet.division import TURN, LevelRules, divide_among_levels, shares_of
 from apfproxy.fleet.ledger import (
-    FAILED_PART,
-    HELD,
     Ledger,
     Report,
     Sighting,
@@ -277,83 +275,6 @@ def nominal(member: SharingMember) -> dict[str, int]:
 
 
 # Time
-
-
-def test_a_lease_ends_earlier_for_its_holder() -> None:
-    """It stops before the others take the seats."""
-    store = SharedStore()
-    one, other = two(store)
-    one.demand = other.demand = {"a": 20}
-    now_s = settled(one, other)
-    one.refresh(now_s)
-    other.refresh(now_s)
-
-    assert now_s + HELD * LEASE_S == one.ledger.next_change_s()
-    one.fail(now_s + HELD * LEASE_S)
-    assert Standing.LAPSED is one.ledger.standing
-    other.refresh(now_s + LEASE_S / 2)
-    other.refresh(now_s + LEASE_S)
-    assert 5 == other.in_force(now_s + LEASE_S)
-    other.refresh(now_s + LEASE_S + 0.1)
-    assert LIMIT == other.in_force(now_s + LEASE_S + 0.1)
-    assert 1 == other.ledger.lost
-    assert "m#1" not in store.read()[0].members  # type: ignore[union-attr]
-
-
-def test_time_without_the_store_is_hardly_of_a_lease() -> None:
-    """Who is the first to find it back does not take what the others could not ask for."""
-    store = SharedStore()
-    one, other = two(store)
-    now_s = settled(one, other)
-    one.refresh(now_s)
-    other.refresh(now_s)
-    other.fail(now_s + 1)
-    other.refresh(now_s + LEASE_S - 0.1)
-    now_s += LEASE_S + 0.1
-    other.refresh(now_s)
-    assert {"m#1", "n#1"} == store.read()[0].members.keys()  # type: ignore[union-attr]
-
-    rest_s = LEASE_S * (1 - FAILED_PART) - 0.2
-    other.refresh(now_s + rest_s - 0.1)
-    assert {"m#1", "n#1"} == store.read()[0].members.keys()  # type: ignore[union-attr]
-    other.refresh(now_s + rest_s + 0.1)
-    assert {"n#1"} == store.read()[0].members.keys()  # type: ignore[union-attr]
-
-
-def test_a_store_that_often_fails() -> None:
-    """Where each second look fails, the dead are found as well, some time."""
-    store = SharedStore()
-    one, other = two(store)
-    now_s = settled(one, other)
-    one.refresh(now_s)
-    other.refresh(now_s)
-    looks = 0
-    while "m#1" in store.read()[0].members:  # type: ignore[union-attr]
-        other.fail(now_s + looks + 0.5)
-        looks += 1
-        other.refresh(now_s + looks)
-
-    assert abs(looks - 1 / FAILED_PART) <= 1
-
-
-def test_a_newcomer_watches_for_the_longest_lease() -> None:
-    """Whoever has that may be there, though the record does not have it yet."""
-    store = SharedStore()
-    one, other = two(store)
-    one.ledger.lease_s = 3 * LEASE_S
-    other.demand = {"a": 20}
-    one.refresh(0.0)
-    now_s = 0.0
-    while now_s < 3 * LEASE_S:
-        other.refresh(now_s)
-        assert other.in_force(now_s) <= 5
-        one.refresh(now_s)
-        now_s += 1.0
-    other.refresh(now_s)
-    one.refresh(now_s)
-    other.refresh(now_s)
-
-    assert LIMIT == other.in_force(now_s)
 
 
 def test_the_dead_are_taken_out_in_spite_of_conflicts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,6 +46,26 @@ async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
     """A server without a password."""
     async with redis_server(tmp_path) as server:
         yield server
+
+
+@asynccontextmanager
+async def listened_to(answer: bytes) -> AsyncIterator[tuple[RedisStore, list[None]]]:
+    """A store at a server that answers so to each subscription; and these, as they come."""
+    asked: list[None] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            if b"SUBSCRIBE" in data:
+                asked.append(None)
+                writer.write(answer)
+            else:
+                writer.write(b"+OK\r\n" * data.count(b"CLIENT\r\n"))
+        writer.close()
+
+    listening = await asyncio.start_server(serve, HOST, 0)
+    port = listening.sockets[0].getsockname()[1]
+    async with listening, stores_at(f"redis://{HOST}:{port}", 1) as (store,):
+        yield store, asked
 
 
 async def subscribed(client: Redis, store: RedisStore, count: int) -> None:
@@ -124,23 +145,9 @@ async def test_server_that_hangs(
 )
 async def test_wrong_types(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """A server that answers what no Redis does is away, and is asked again."""
-    asked = 0
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
-        while data := await reader.read(65536):
-            if b"SUBSCRIBE" in data:
-                asked += 1
-                writer.write(answer)
-            else:
-                writer.write(b"+OK\r\n" * data.count(b"CLIENT\r\n"))
-        writer.close()
-
-    listening = await asyncio.start_server(serve, HOST, 0)
-    port = listening.sockets[0].getsockname()[1]
-    async with listening, stores_at(f"redis://{HOST}:{port}", 1) as (store,):
+    async with listened_to(answer) as (store, asked):
         Told(store)
-        await until(lambda: asked > 1)
+        await until(lambda: len(asked) > 1)
 
     assert "Redis does not answer: what it says is no answer; urgent changes" in caplog.text
 
@@ -153,17 +160,7 @@ async def test_pauses(monkeypatch: pytest.MonkeyPatch, well_s: float, pauses: li
     monkeypatch.setattr(redis_listener, "Backoff", lambda *_: NotedBackoff(backoff, found))
     monkeypatch.setattr(redis_listener, "LONGEST_PAUSE_S", well_s)
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            if b"SUBSCRIBE" in data:
-                writer.write(b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n:1\r\n")
-            else:
-                writer.write(b"+OK\r\n" * data.count(b"CLIENT\r\n"))
-        writer.close()
-
-    listening = await asyncio.start_server(serve, HOST, 0)
-    port = listening.sockets[0].getsockname()[1]
-    async with listening, stores_at(f"redis://{HOST}:{port}", 1) as (store,):
+    async with listened_to(b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n:1\r\n") as (store, _):
         Told(store)
         await until(lambda: len(found) == len(pauses))
 
@@ -177,17 +174,10 @@ async def test_flood(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[int] = []
     turn = 0
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            if b"SUBSCRIBE" in data:
-                writer.write(b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + 50 * message)
-            else:
-                writer.write(b"+OK\r\n" * data.count(b"CLIENT\r\n"))
-        writer.close()
-
-    listening = await asyncio.start_server(serve, HOST, 0)
-    port = listening.sockets[0].getsockname()[1]
-    async with listening, stores_at(f"redis://{HOST}:{port}", 1) as (store,):
+    async with listened_to(b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + 50 * message) as (
+        store,
+        _,
+    ):
         store.listen(lambda: turns.append(turn))
         while len(turns) < 50:
             await asyncio.sleep(0)
