@@ -8,8 +8,8 @@
    their part, and requests a second say little; CPU a request is the figure.  With `--pin` the
    proxies have the first processor, and the load and the server another one, so that neither
    takes caches and turns from the other.  As processors have slow and fast moments, there is also
-   the CPU of the proxies for each microsecond of wrk and server, whose work for a request is
-   always the same.  The rounds alternate between these; figures are the medians.
+   the CPU of the proxies for each microsecond of wrk and server, which feel them as much; smaller
+   batches are in both.  The rounds alternate between these; figures are the medians.
 2. What the parent and the workers cost while nobody asks.
 3. Replacement: clients ask at a rate, a tenth of them on new connections, while SIGUSR2 replaces
    the workers again and again, and while one of them is killed.  Counted is every request without

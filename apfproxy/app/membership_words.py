@@ -64,14 +64,13 @@ class MembershipWords:
         if standing is Standing.LAPSED and self._logged is Standing.ALONE:
             return  # it has just read the record, and is about to write
         self._logged = standing
-        if self._is_new():
-            self._logged_problems.add(self.problem)
         if standing is Standing.HOLDING:
-            self._logged_problems.intersection_update({self.problem})
+            self._logged_problems.clear()
             seats = f"{self._ledger.in_force()} of {self._ledger.limit} seats"
             text = f"{self._prefix}holds {seats}{self._of_fleet} for now; they follow its requests"
             log.info("%s", text)
         else:
+            self._logged_problems.add(self.problem)
             text = f"{self._prefix}{self.trouble() or standing.value}"
             log.warning("%s", text)
         self._events.record(time.time(), text, is_error=standing is not Standing.HOLDING)
