@@ -24,10 +24,19 @@ if TYPE_CHECKING:
 _COMMON_LINE: Final = re.compile(
     rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) ([\x21\x22\x24-\x7e]+) HTTP/1\.1\r\n"
 )
-_REQUEST_LINE: Final = re.compile(rb"[A-Z][A-Z-]* (\S+) HTTP/1\.[01]")
+_REQUEST_LINE: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+ (\S+) HTTP/1\.[01]")
+_METHOD: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _SLASH: Final = 47
 _TARGET: Final = re.compile(rb"[\x21\x22\x24-\x7e]+")
 _ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)", re.IGNORECASE)
+
+MAX_METHOD_BYTES: Final = 64
+"""The longest registered one has 17."""
+_FRAMING_METHODS: Final = (b"CONNECT", b"HEAD", b"PRI", b"TRACE")
+"""What these mean for the bytes behind them is more than what fields say, so servers that fold case
+must not see them in another spelling."""
+_STAND_IN: Final = b"POST"
+"""What llhttp reads in place of a method, of which it knows some 40; it frames by fields alone."""
 
 MAX_KEPT_FIELDS = 16384
 """Field sections by their bytes, per kind of client: enough for a large cluster's nodes."""
@@ -165,9 +174,11 @@ class HeadProbe:
     before the last CRLF, is none.
     """
 
-    __slots__ = ("_found", "_parser")
+    __slots__ = ("_begin", "_found", "_parser")
 
     def __init__(self) -> None:
+        self._begin: bytes | None = b""
+        """Of the request line, while its method may go on."""
         # No method of its own is called back: the two would hold each other, and memory with them.
         self._found = _Listener()
         self._parser = httptools.HttpRequestParser(self._found)
@@ -178,6 +189,12 @@ class HeadProbe:
         Raises:
             HeadError: It is not HTTP, or not of a version that is served.
         """
+        if self._begin is not None:
+            data = self._begin + data
+            if len(data) <= MAX_METHOD_BYTES and _METHOD.fullmatch(data):
+                self._begin = data
+                return
+            self._begin, data = None, _readable(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -186,6 +203,25 @@ class HeadProbe:
             raise _malformed(error) from error
         if self._found.is_complete:
             raise HeadError(400, "malformed request: a line does not end with CR LF")
+
+
+def _readable(head: bytes) -> bytes:
+    """A head, or its start, with a method that llhttp knows in place of one that may be any token.
+
+    Raises:
+        HeadError: The method is too long, or is one that is not served.
+    """
+    found = _METHOD.match(head)
+    if found is None:
+        return head
+    method = found[0]
+    if len(method) > MAX_METHOD_BYTES:
+        raise HeadError(501, f"the request method is longer than {MAX_METHOD_BYTES} bytes")
+    if method.upper() in _FRAMING_METHODS:
+        if method.isupper():
+            return head
+        raise HeadError(405, f"{method.decode()} is not served: methods are told apart by case")
+    return _STAND_IN + head[len(method) :]
 
 
 def _malformed(error: Exception) -> HeadError:
@@ -248,9 +284,9 @@ class HeadParser:
     def _parse_rare(self, head: bytes) -> RequestHead:
         """Parse a head whose line is not of the common form."""
         other = _REQUEST_LINE.fullmatch(head, 0, head.index(b"\r\n"))
-        fields = self._parse_fields(head, None if other is None else other[1], b"")
-        assert other is not None
-        target = other[1]
+        target = None if other is None else other[1]
+        fields = self._parse_fields(_readable(head), target, b"")
+        assert target is not None
         method = head[: head.index(b" ")].decode()
         if len(target) > self._limits.target_bytes:
             raise self._too_long()

@@ -148,6 +148,7 @@ class Setup:
 
     Attributes:
         objects: YAML of the objects beside the mandatory ones; None for those that are built in.
+        preset: `kubernetes` or `http`.
         seats: The server concurrency limit.
         enforcement: `enforce` or `observe`.
         limit_adjustment: `prompt` or `kubernetes`.
@@ -156,6 +157,7 @@ class Setup:
     """
 
     objects: str | None = None
+    preset: str = "kubernetes"
     seats: int = 600
     enforcement: str = ENFORCE
     limit_adjustment: str = PROMPT
@@ -316,6 +318,7 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
         downstream = replace(downstream, http2=Http2Settings(is_cleartext=True))
     process = ProxyProcess(
         Settings(
+            preset=setup.preset,
             downstream=downstream,
             upstream=replace(
                 setup.upstream, url=Address(host="127.0.0.1", port=upstream_port or origin.port)

@@ -24,7 +24,7 @@ MOST_VALUES = 32
 LONGEST_VALUE = 128
 """Characters of a header's value that count."""
 
-_METHOD = re.compile(r"[A-Z][A-Z-]{0,31}")
+_METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Z]{1,64}")
 _VALUE = re.compile(r"[\x21-\x2b\x2d-\x7e](?:[\x20-\x2b\x2d-\x7e]*[\x21-\x2b\x2d-\x7e])?")
 _WHY_NOT = {
     HeaderUse.MALFORMED: "a header's name has letters, digits and hyphens, such as X-Priority",
