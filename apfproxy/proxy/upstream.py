@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Final, cast
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 _HEAD_END: Final = b"\r\n\r\n"
 _SWITCHING_PROTOCOLS: Final = 101
 _FIRST_FINAL: Final = 200
+MAX_LEFT_BYTES: Final = 1 << 20
+"""Of an answer that is read once its connection is broken."""
 _MAX_INTERIM_ANSWERS = 32
 """1xx answers to one request; Go's transport stops at 5, curl at none."""
 
@@ -277,10 +280,13 @@ class UpstreamConnection:
         self.transport.set_protocol(NOBODY)
         if self.is_closed:
             return
+        self.is_closed = True
+        self.endpoint.forget(self)
         sink = self.sink
+        if exc is not None and sink is not None and sink.head.upgrade is None:
+            self._read_left()
+            sink = self.sink
         if sink is None:
-            self.is_closed = True
-            self.endpoint.forget(self)
             return
         if (
             exc is None
@@ -288,8 +294,6 @@ class UpstreamConnection:
             and self._framing not in (SIZED, CHUNKED, NO_BODY)
             and not is_cut_off(self.transport)
         ):
-            self.is_closed = True
-            self.endpoint.forget(self)
             self.sink = None
             try:
                 sink.on_body((), is_last=True)
@@ -303,6 +307,27 @@ class UpstreamConnection:
             else "the connection was closed early",
             may_retry=nothing_came and (self.was_used or self.endpoint.is_one_of_several),
         )
+
+    def _read_left(self) -> None:
+        """Read what came before the connection broke: perhaps the answer, and why it did.
+
+        A server that refuses a large body answers and closes; what is written then gets an error,
+        with which the transport ends before it has read the answer.
+        """
+        transport = self.transport
+        connection = transport.get_extra_info("socket")
+        if connection is None or transport.get_extra_info("ssl_object") is not None:
+            return  # records of TLS are the transport's alone to read
+        descriptor, left = connection.fileno(), MAX_LEFT_BYTES
+        try:
+            while self.sink is not None and left > 0:
+                size = os.readv(descriptor, [READS.data])
+                if not size:
+                    return
+                left -= size
+                self.buffer_updated(size)
+        except OSError:
+            return  # nothing is left
 
     def pause_writing(self) -> None:
         self.is_write_paused = True
