@@ -92,7 +92,7 @@ TRANSITIONS: Final = {
         "left": DONE,
     },
     ABANDONED: {"failed": OUTSIDE, "ended": DONE, "left": DONE},
-    SEATLESS: {"failed": OUTSIDE, "ended": DONE, "left": DONE},
+    SEATLESS: {"released": SEATLESS, "failed": OUTSIDE, "ended": DONE, "left": DONE},
     OUTSIDE: {"released": OUTSIDE, "left-to-origin": OUTSIDE, "ended": DONE, "left": DONE},
     DONE: {},
 }
@@ -134,7 +134,7 @@ class Passenger(Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Passage:
-    """The passage of one request; every event but `enter` may come at most once, `leave` last.
+    """The passage of one request; `enter` comes once, `end` at most once, `leave` last.
 
     Attributes:
         state: Where it stands.
@@ -305,7 +305,7 @@ class Passage:
     # The request goes on, and ends.
 
     def release(self, now_ns: int) -> None:
-        """Give the seats back; the request goes on."""
+        """Give the seats back, if it still has them; the request goes on."""
         self._happen(RELEASED, now_ns)
 
     def leave_to_origin(self, now_ns: int) -> None:

@@ -32,6 +32,11 @@ class AnswerSink(ABC):
         self.head = head
 
     @property
+    def is_long_running(self) -> bool:
+        """Whether the origin may take as long as it likes."""
+        return False
+
+    @property
     def lasting_ns(self) -> int:
         """When a watch or a tunnel that is under way was asked for; 0 for any other answer."""
         return 0

@@ -11,7 +11,7 @@ Where there is one server, and no path to ask for, requests tell:
    server accepts connections but does not answer, as a stopped process does: then the check asks
    and has to be answered, and no request may have failed since the check before.
 4. A server that hangs fails once requests are given up, after `upstream.answerTimeout`.  Until then
-   `silent_s` tells for how long nobody had an answer.
+   `silent_s` tells for how long nobody had an answer.  Long-running requests tell nothing of that.
 
 Where there are several, or a path, checks tell, since what an endpoint gets no requests for has to
 be known as well:

@@ -271,6 +271,9 @@ class Exchange(Forwarding):
             else:
                 self._client.abort()
             return
+        if self.state is AWAITING and self._is_whole and self.request.is_long_running:
+            self._wait_on()
+            return
         upstream = self._upstream
         is_awaited = upstream is not None and not upstream.is_write_paused
         if self.state is GATHERING or (is_awaited and not self._is_whole):
@@ -298,3 +301,14 @@ class Exchange(Forwarding):
             # dead, too, and each would cost another request its whole time.
             upstream.endpoint.close_idle(self._sent_ns)
         self._reply_status(504, "the origin did not answer in time", Failure.UPSTREAM_TIMEOUT)
+
+    def _wait_on(self) -> None:
+        """Let the origin take as long as it likes, as kube-apiserver does: kubernetes#57708.
+
+        A server that hangs is found by checks and by TCP.  What it may have worked on for so long
+        is not sent to another one, and a watch has had its seats for long enough.
+        """
+        self._client.deadline_ns = 0
+        self._was_retried = True
+        if self.request.takes_seats:
+            self._release(self._context.clock.now_ns())

@@ -150,8 +150,11 @@ class UpstreamConnection:
 
     @property
     def awaits_head(self) -> bool:
-        """Whether a request is sent, or being sent, of whose answer not even the head has come."""
-        return self.sink is not None and self._head is None
+        """Whether a request is sent, or being sent, of whose answer not even the head has come.
+
+        One that may last as long as it likes awaits nothing.
+        """
+        return self.sink is not None and self._head is None and not self.sink.is_long_running
 
     @property
     def is_within_chunk(self) -> bool:

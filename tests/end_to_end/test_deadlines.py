@@ -208,6 +208,58 @@ async def test_long_running_requests_have_no_deadline(target: bytes) -> None:
         assert b"ok" == await hold.client.read_chunk()
 
 
+EXEC = (
+    b"GET /api/v1/namespaces/a/pods/b/exec?command=ls HTTP/1.1\r\nHost: a\r\n"
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(get(b"/debug/pprof/profile?seconds=70"), id="profile"),
+        pytest.param(get(b"/api/v1/nodes/n/proxy/debug/pprof/profile"), id="proxy-of-a-node"),
+        pytest.param(get(b"/api/v1/namespaces/a/services/s/proxy/x"), id="proxy-of-a-service"),
+        pytest.param(get(b"/api/v1/proxy/nodes/n"), id="proxy-verb"),
+        pytest.param(get(b"/api/v1/pods?watch=true"), id="watch"),
+        pytest.param(get(b"/api/v1/namespaces/a/pods/b/log"), id="log"),
+    ],
+)
+@over_both_protocols
+@on_uvloop
+async def test_long_running_requests_that_are_answered_late(request_: bytes) -> None:
+    """Their server may take as long as it likes to begin, as in kube-apiserver."""
+    setup = Setup(objects=NARROW, seats=3).with_upstream(answer_timeout_s=SHORT_S)
+    async with running(setup) as scene:
+        hold = await scene.take_seat(request_)
+        for _ in range(2):  # the sweeps that end these look at the other one, too
+            late = await scene.take_seat(get(PODS))
+            assert 504 == (await late.client.read_answer()).status
+        await until(lambda: not scene.level().queue_set.seats_in_use)
+
+        assert 200 == (await hold.end()).status
+        assert 2 == scene.process.cluster.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
+
+
+@on_uvloop
+async def test_upgrades_that_are_answered_late() -> None:
+    """The same of a request that becomes a tunnel."""
+    setup = Setup(origin_reads=False).with_upstream(answer_timeout_s=SHORT_S)
+    async with running(setup) as scene:
+        client = await scene.ask(EXEC)
+        origin = await scene.origin.next_connection()
+        await origin.read_head()
+        for _ in range(2):
+            late = await scene.ask(get(PODS))
+            assert 504 == (await late.read_answer()).status
+        await origin.send(
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        )
+
+        assert (await client.read_head()).startswith(b"HTTP/1.1 101 ")
+
+
 MALFORMED = {
     "no-http": b"\x16\x03\x01\x02\x00\x01\x00\x01",
     "no-target": b"GET HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -8,7 +8,7 @@ import pytest
 
 from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.settings import Address, DownstreamSettings, LimitSettings, UpstreamSettings
-from tests.proxy.fakes import CHUNKED_POST, GET, LOG, OK, POST, WATCH, Bench, status
+from tests.proxy.fakes import CHUNKED_OK, CHUNKED_POST, GET, LOG, OK, POST, WATCH, Bench, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +32,6 @@ def patient() -> Iterator[Bench]:
     ("request_", "seconds"),
     [
         pytest.param(GET, 10, id="with-a-seat"),
-        pytest.param(WATCH, 10, id="watch"),
-        pytest.param(LOG, 10, id="without-seats"),
         pytest.param(POST + b"\r\nbody", 10, id="with-its-body"),
         pytest.param(GET.replace(b" HTTP", b"?timeout=5s HTTP"), 5, id="its-own-time-is-shorter"),
     ],
@@ -77,10 +75,68 @@ def test_answer_that_has_begun_has_the_time_of_the_request(patient: Bench) -> No
     patient.assert_at_rest()
 
 
-@pytest.mark.parametrize("request_", [POST, LOG_WITH_BODY[:-2]], ids=["with-a-seat", "without"])
-def test_origin_has_its_time_after_the_body(patient: Bench, request_: bytes) -> None:
+@pytest.mark.parametrize("request_", [WATCH, LOG, LOG_WITH_BODY + b"body"])
+def test_long_running_request_waits_as_long_as_it_likes(patient: Bench, request_: bytes) -> None:
+    """For the head of its answer, too; it holds no seat meanwhile, and nobody is to blame."""
+    client = patient.ask(request_)
+    patient.wait(3600)
+    assert (b"", "", (0, 0, 0)) == (client.take(), client.ended_by, patient.use())
+    patient.send(patient.origins[0], CHUNKED_OK)
+    patient.wait(3600)
+    patient.send(patient.origins[0], b"0\r\n\r\n")
+
+    assert b"200" == status(client.take())
+    assert 0 == patient.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
+    patient.assert_at_rest()
+
+
+def test_late_upgrade_of_a_watch(patient: Bench) -> None:
+    """It has given its seat back before it began."""
+    client = patient.ask(
+        WATCH[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    patient.connect()
+    patient.wait(60)
+    patient.send(
+        patient.origins[-1],
+        b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    )
+    patient.wait(60)
+
+    assert b"101" == status(client.take())
+    patient.end(client)
+    patient.end(patient.origins[-1])
+    patient.assert_at_rest()
+
+
+def test_long_running_request_without_a_connection(patient: Bench) -> None:
+    """Only the server may take as long as it likes, not the line before it."""
+    first = patient.ask(LOG)
+    patient.context.pool.limit(1)
+    client = patient.ask(LOG)
+    patient.wait(10)
+
+    assert b"504" == status(client.take())
+    patient.end(first)
+    patient.assert_at_rest()
+
+
+def test_long_running_request_that_waited_is_not_sent_again(patient: Bench) -> None:
+    """The server may have worked on it all the time."""
+    patient.ask(GET)
+    patient.send(patient.origins[0], OK)
+    client = patient.ask(LOG)
+    patient.wait(60)
+    patient.end(patient.origins[0])
+
+    assert (b"502", 1) == (status(client.take()), len(patient.origins))
+    patient.assert_at_rest()
+
+
+def test_origin_has_its_time_after_the_body(patient: Bench) -> None:
     """A body may take its time to arrive, and nobody can answer before."""
-    client = patient.ask(request_ + b"\r\nbo")
+    client = patient.ask(POST + b"\r\nbo")
     patient.wait(50)
     assert b"" == client.take()
     patient.send(client, b"dy")

@@ -110,7 +110,7 @@ def test_sized_answer_is_not_made_whole(bench: Bench) -> None:
 
 
 def test_long_running_request_takes_no_seat(bench: Bench) -> None:
-    """It has a deadline until its answer begins."""
+    """It has no deadline once its answer has begun."""
     clients = [bench.ask(LOG), bench.ask(GET)]
     bench.connect()
     assert (1, 0, 0) == bench.use()

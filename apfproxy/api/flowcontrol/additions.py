@@ -20,7 +20,7 @@ On a FlowSchema:
 * `request-rate` and `request-burst`: requests a second that a flow may make, and how many at once.
 * `match-header` and `match-methods`: what requests must have besides, see `conditions`.
 * `long-running-limit`: how many requests that may last as long as they like (watch, exec, attach,
-  port-forward, proxy, followed logs) a flow may have at once.
+  port-forward, proxy, logs) a flow may have at once.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.exchange_state import AWAITING
 from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
 from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.request_log import RequestLog
@@ -532,6 +533,7 @@ def keeps_seats(settings: Settings) -> bool:
 
 def may_last(exchange: Exchange) -> bool:
     """Whether a long-running request may go on as long as its client likes."""
+    if exchange._is_whole:  # noqa: SLF001  nothing else tells
+        return exchange.has_answered or exchange.state is AWAITING
     # Of one without seats that goes for its body, too.
-    is_body_awaited = not exchange.request.takes_seats and not exchange._is_whole  # noqa: SLF001  nothing else tells
-    return exchange.has_answered or is_body_awaited
+    return exchange.has_answered or not exchange.request.takes_seats
