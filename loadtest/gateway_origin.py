@@ -5,7 +5,8 @@ answered, so nothing is forgotten when the process is killed.  Answers repeat nu
 `watch=true` gets an event each second without an end; `limit=...` a list of 20 kB in chunks;
 anything else a small answer.
 
-`GET /-/be/MANNER` says how to behave from now on: `well`, `slow`, `failing` (503) or `unready`.
+`GET /-/be/MANNER` says how to behave from now on: `well`, `slow`, `failing` (503), `unready` or
+`starting`, which refuses everything by 403, as kube-apiserver does until its roles are loaded.
 SIGTERM ends it as servers end in order: what is under way is answered, then connections close.
 """
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 ENTRY = struct.Struct("=dQ?")
 WRITES = frozenset((b"POST", b"PUT", b"PATCH"))
-MANNERS = ("well", "slow", "failing", "unready")
+MANNERS = ("well", "slow", "failing", "unready", "starting")
 READINESS = ("/readyz", "/livez", "/healthz")
 DELAY_S = 0.004
 SLOW_DELAY_S = 0.4
@@ -71,11 +72,12 @@ class Server:
     Args:
         name: Told in each answer.
         journal: A descriptor to append to.
+        manner: How it behaves at first.
     """
 
-    def __init__(self, name: str, journal: int) -> None:
+    def __init__(self, name: str, journal: int, manner: str) -> None:
         self.name = name.encode()
-        self.manner = "well"
+        self.manner = manner
         self.connections: set[Connection] = set()
         self.is_ending = False
         self._journal = journal
@@ -146,6 +148,9 @@ class Connection(asyncio.Protocol):
             server.manner = manner if manner in MANNERS else "well"
             self._write(b"200 OK", b"")
             return
+        if server.manner == "starting":
+            self._write(b"403 Forbidden", b"")
+            return
         if target in READINESS:
             is_well = server.manner in ("well", "slow")
             self._write(b"200 OK" if is_well else b"500 Internal Server Error", b"")
@@ -200,16 +205,17 @@ class Connection(asyncio.Protocol):
         self._timer = self._server.loop.call_later(EVENT_PERIOD_S, self._send_event)
 
 
-async def serve(port: int, name: str, journal: int) -> None:
+async def serve(port: int, name: str, journal: int, manner: str) -> None:
     """Serve until the process is told to end.
 
     Args:
         port: Of 127.0.0.1.
         name: Told in each answer.
         journal: A descriptor to append to.
+        manner: How it behaves at first.
     """
     loop = asyncio.get_running_loop()
-    server, end = Server(name, journal), asyncio.Event()
+    server, end = Server(name, journal, manner), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, end.set)
     listener = await loop.create_server(lambda: Connection(server), "127.0.0.1", port, backlog=4096)
     await end.wait()
@@ -228,10 +234,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, required=True, help="port of 127.0.0.1")
     parser.add_argument("--name", required=True, help="told in each answer")
     parser.add_argument("--journal", default=os.devnull, help="file to append to")
+    parser.add_argument("--manner", choices=MANNERS, default="well", help="how it behaves at first")
     options = parser.parse_args(arguments)
     try:
         journal = os.open(options.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        uvloop.run(serve(options.port, options.name, journal))
+        uvloop.run(serve(options.port, options.name, journal, options.manner))
     except KeyboardInterrupt:
         return 130
     except OSError as error:

@@ -109,7 +109,11 @@ class Servers:
         if self._processes[at].is_running:
             await self.be(at, "well")
         else:
-            self._processes[at] = await asyncio.to_thread(self._start, at)
+            await self.start(at, "well")
+
+    async def start(self, at: int, manner: str) -> None:
+        """Start a server that was killed."""
+        self._processes[at] = await asyncio.to_thread(self._start, at, manner)
 
     def journals(self) -> list[list[Entry]]:
         """What each server got."""
@@ -123,11 +127,12 @@ class Servers:
     def _journal(self, at: int) -> Path:
         return self._directory / f"{NAMES[at]}.journal"
 
-    def _start(self, at: int) -> Process:
+    def _start(self, at: int, manner: str = "well") -> Process:
         name, port = NAMES[at], self.ports[at]
         argv = [
             *python_module("loadtest.gateway_origin"),
             *("--port", str(port), "--name", name, "--journal", str(self._journal(at))),
+            *("--manner", manner),
         ]
         process = Process(f"server-{name}", argv, port=port, directory=self._directory)
         return self._running.enter_context(process)

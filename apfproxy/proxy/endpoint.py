@@ -33,7 +33,7 @@ class EndpointOwner(Protocol):
         """A connection of it is closed."""
 
     def on_failing(self, endpoint: Endpoint) -> None:
-        """It failed as often in a row as it may."""
+        """It failed as often in a row as it may, or it is one of several and may be gone."""
 
 
 class Endpoint(EndpointBase):

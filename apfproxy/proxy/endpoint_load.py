@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
+from apfproxy.proxy.counters import UpstreamFailure
+
 if TYPE_CHECKING:
-    from apfproxy.proxy.counters import UpstreamCounters, UpstreamFailure
+    from apfproxy.proxy.counters import UpstreamCounters
 
 _FIRST_GATEWAY_ERROR: Final = 502
 _LAST_GATEWAY_ERROR: Final = 504
@@ -27,7 +29,7 @@ class EndpointLoad(ABC):
         failures_in_row: Failures, and answers 502, 503 and 504, since the last other answer.
         is_one_of_several: Whether a request that it failed may be sent to another one.
         log_text: Its members in a line of the access log; "" where it is the only one.
-        max_failures_in_row: With so many `on_failing` is called; 0 for never.
+        max_failures_in_row: So many are enough to take it out; 0 for never.
         seats: Of requests that it works on.
     """
 
@@ -55,7 +57,7 @@ class EndpointLoad(ABC):
         answers[status] = answers.get(status, 0) + 1
         counters.head_ns.observe(took_ns)
         if _FIRST_GATEWAY_ERROR <= status <= _LAST_GATEWAY_ERROR:
-            self._count_in_row()
+            self._count_in_row(may_be_gone=False)
         elif self.failures_in_row:
             self.failures_in_row = 0
 
@@ -63,13 +65,19 @@ class EndpointLoad(ABC):
         """Count a failure, as `UpstreamCounters.fail` does."""
         self.counters.fail(failure, problem, is_telling=is_telling)
         if is_telling:
-            self._count_in_row()
+            # A slow server is not gone.
+            self._count_in_row(may_be_gone=failure is not UpstreamFailure.ANSWER_TIMEOUT)
 
-    def _count_in_row(self) -> None:
+    @property
+    def has_failed_enough(self) -> bool:
+        """Whether it failed as often in a row as it may."""
+        return 0 < self.max_failures_in_row <= self.failures_in_row
+
+    def _count_in_row(self, *, may_be_gone: bool) -> None:
         self.failures_in_row += 1
-        if self.max_failures_in_row and self.failures_in_row >= self.max_failures_in_row:
+        if self.has_failed_enough or (may_be_gone and self.is_one_of_several):
             self.on_failing()
 
     @abstractmethod
     def on_failing(self) -> None:
-        """It failed as often in a row as it may."""
+        """It failed as often in a row as it may, or it is one of several and may be gone."""

@@ -19,10 +19,16 @@ be known as well:
 5. There is a check each interval, with jitter.  It asks for the path; without one it is as above,
    and left out while an endpoint that is up gives answers.  As many as the thresholds say have to
    agree before the state changes; the first one decides alone.
-6. An endpoint that fails requests one after the other is `ejected`: it gets none for a pause, which
-   grows with each time, and shrinks again while it is well.  It comes back once the pause is over
-   and no check says otherwise.  Its next failure ejects it again.  Where too many are out already
-   it stays, but is checked at once, and one failed check is enough.
+6. 401, 403 and 404 say that the proxy may not ask for the path, until any endpoint has answered 2xx
+   to it: then they say that this one is not ready, as kube-apiserver's 403 before its roles are
+   loaded.  Who was taken for well before by such an answer is not any more.
+7. A request that finds no server, or whose connection breaks, has the endpoint checked at once, and
+   one failed check is enough: a server that is gone may be back before the next one is due, but not
+   ready.
+8. An endpoint that fails requests one after the other is `ejected`: it gets none for a pause, which
+   grows with each time, and shrinks again while it is well.  A check that fails meanwhile makes it
+   `failing`; otherwise it comes back by the first good check after the pause.  Its next failure
+   ejects it again.  Where too many are out already it stays, but is checked as of 7.
 """
 
 from __future__ import annotations
@@ -49,6 +55,7 @@ from apfproxy.proxy.endpoint_state import (
 from apfproxy.proxy.health_check import (
     REFUSALS,
     NoAnswerError,
+    is_success,
     is_well,
     question,
     status_text,
@@ -104,10 +111,15 @@ class WatchOwner(Protocol):
     Attributes:
         cluster: Whose servers they are, for the log; "" where there is one cluster.
         rules: Those in force.
+        is_path_right: Whether any endpoint has answered 2xx to the path of the checks.
     """
 
     cluster: str
     rules: Rules
+
+    @property
+    def is_path_right(self) -> bool:
+        """As above."""
 
     def now_ns(self) -> int:
         """The time."""
@@ -127,6 +139,9 @@ class WatchOwner(Protocol):
     def on_state(self, watch: EndpointWatch) -> None:
         """The state of an endpoint has changed."""
 
+    def on_path_right(self) -> None:
+        """An endpoint has answered 2xx to the path of the checks, for the first time."""
+
 
 class EndpointWatch:
     """Looks at an endpoint's counters, and asks it how it is.
@@ -139,6 +154,7 @@ class EndpointWatch:
         silent_s: For how long it has given none, while some waited for one.
         ejections: That it was taken out for, lately.
         ejections_total: Likewise, ever.
+        has_passed: Whether it has ever answered 2xx to the path of the checks.
     """
 
     def __init__(self, endpoint: Endpoint, owner: WatchOwner) -> None:
@@ -151,6 +167,9 @@ class EndpointWatch:
         self.silent_s = 0.0
         self.ejections = 0
         self.ejections_total = 0
+        self.has_passed = False
+        self._refusal = ""
+        """What is wrong with the last check's answer, if that was taken for well all the same."""
         self._sampled_ns = now_ns
         self._is_known = False
         self._checking: asyncio.Task[None] | None = None
@@ -164,6 +183,10 @@ class EndpointWatch:
         """When it failed last."""
         self._heard_ns: int | None = None
         """When a check ended, or an answer was noticed, last; None if it is to be asked at once."""
+        self._asked_ns = 0
+        """When the last check began."""
+        self._is_doubted = False
+        """Whether requests say that it may be gone, and no good check has said otherwise since."""
         self._spoke_ns = now_ns
         """When it was last seen to answer, or to have nothing to answer."""
         # Of checks in a row.
@@ -199,6 +222,11 @@ class EndpointWatch:
         """Ask at once."""
         self._check_if_due(self._owner.now_ns())
 
+    def hold(self) -> None:
+        """Let it get no requests before its first check: it may only be starting."""
+        self.endpoint.state = FAIL[self.endpoint.state]
+        self._problem = "not checked yet"
+
     def stop(self) -> None:
         """Ask no more; harmless if it never began."""
         if self._checking is not None:
@@ -215,6 +243,7 @@ class EndpointWatch:
         self._is_known, self.since_unix_s = False, None
         self._failure, self._heard_ns = None, None
         self._good = self._bad = 0
+        self.has_passed, self._refusal = False, ""
         self._log.forget()
         self._spoke_ns = self._owner.now_ns()
         if self.endpoint.state is FAILING:
@@ -280,8 +309,14 @@ class EndpointWatch:
         self._say(now_ns)
 
     def doubt(self) -> None:
-        """Ask at the next look: it failed requests, but enough others are out already."""
-        self._heard_ns = None
+        """Ask at once, and take one failed check for enough: by its requests it may be gone.
+
+        Or at the next look, if it was asked since the last one.
+        """
+        now_ns = self._owner.now_ns()
+        self._is_doubted, self._heard_ns = True, None
+        if now_ns - self._asked_ns >= self._owner.rules.look_s * NS_PER_S:
+            self._check_if_due(now_ns)
 
     def _pause_ns(self) -> int:
         """How long the last ejection lasts."""
@@ -292,15 +327,22 @@ class EndpointWatch:
         """End a pause that is over, and forget one after as much time in which it was well."""
         endpoint = self.endpoint
         if endpoint.state is EJECTED:
-            is_checked = self._owner.rules.settings.health_check.interval_s is not None
-            if now_ns >= self._try_again_ns and not (is_checked and self._bad):
-                # On trial: one failure is enough.
-                endpoint.failures_in_row = max(0, endpoint.max_failures_in_row - 1)
-                self._failure = None
-                self._become(TRY_AGAIN[EJECTED], now_ns)
+            if now_ns < self._try_again_ns:
+                return
+            if self._owner.rules.settings.health_check.interval_s is None:
+                self._try_again(now_ns)
+            elif self._asked_ns < self._try_again_ns:
+                self._heard_ns = None  # it returns by a good check
         elif self.ejections and endpoint.state is UP and now_ns - self._well_ns >= self._pause_ns():
             self.ejections -= 1
             self._well_ns = now_ns
+
+    def _try_again(self, now_ns: int) -> None:
+        """Let it have requests again, on trial: one failure is enough."""
+        endpoint = self.endpoint
+        endpoint.failures_in_row = max(0, endpoint.max_failures_in_row - 1)
+        self._failure = None
+        self._become(TRY_AGAIN[EJECTED], now_ns)
 
     def start_slowly(self) -> None:
         """Have it get more and more of its part from now on."""
@@ -370,6 +412,7 @@ class EndpointWatch:
         after_s = interval_s * self._factor - rules.look_s / 2
         if heard_ns is not None and now_ns - heard_ns < after_s * NS_PER_S:
             return
+        self._asked_ns = now_ns
         if not rules.is_by_requests:
             self._factor = 1.0 + JITTER * (2.0 * self._owner.draw() - 1.0)
         work = self._probe() if rules.is_by_requests else self._check(rules)
@@ -440,9 +483,20 @@ class EndpointWatch:
                 await endpoint.probe()
             return None
         status = await endpoint.ask(self._question("GET", path), self._limit_s)
-        if not is_well(status):
-            return None, f"{path} is answered by {status_text(status)}"
-        if status in REFUSALS:
+        answer = f"{path} is answered by {status_text(status)}"
+        before, self._refusal = self._refusal, ""
+        if is_success(status) and not self.has_passed:
+            is_news, self.has_passed = not self._owner.is_path_right, True
+            if is_news:
+                self._owner.on_path_right()
+        if is_well(status):
+            return None
+        if status not in REFUSALS:
+            return None, answer
+        if self._owner.is_path_right:
+            return None, f"{answer}, though the proxy may ask for it"
+        self._refusal = f"{answer}, though the proxy may ask for it"
+        if before:  # else another endpoint may be about to say that the proxy may ask
             self._rare_log.log(
                 logging.WARNING,
                 f"answered by {status}",
@@ -454,6 +508,14 @@ class EndpointWatch:
                 path,
             )
         return None
+
+    def reconsider(self) -> None:
+        """Take a refusal for what it is: by another endpoint's answer the path is right."""
+        if self._refusal:
+            now_ns = self._owner.now_ns()
+            self._on_bad_check(None, self._refusal, now_ns, is_enough=True)
+            self._refusal = ""
+            self._say(now_ns)
 
     @property
     def _limit_s(self) -> float:
@@ -467,18 +529,29 @@ class EndpointWatch:
     def _on_good_check(self, now_ns: int) -> None:
         self._good += 1
         self._bad = 0
+        self._is_doubted = False
         needed = self._owner.rules.settings.health_check.healthy_threshold
-        if self.endpoint.state is not FAILING or self._good >= needed:
+        if self.endpoint.state is EJECTED:
+            if now_ns >= self._try_again_ns:
+                self._try_again(now_ns)
+        elif self.endpoint.state is not FAILING or self._good >= needed or not self._is_known:
             self._answer(now_ns)
 
-    def _on_bad_check(self, failure: UpstreamFailure | None, problem: str, now_ns: int) -> None:
+    def _on_bad_check(
+        self,
+        failure: UpstreamFailure | None,
+        problem: str,
+        now_ns: int,
+        *,
+        is_enough: bool = False,
+    ) -> None:
+        """Count a failed check; `is_enough` if it decides alone."""
         self._bad += 1
         self._good = 0
         needed = self._owner.rules.settings.health_check.unhealthy_threshold
-        load = self.endpoint
-        # Where requests failed as often as they may, the check only says so again.
-        is_doubted = load.state is UP and 0 < load.max_failures_in_row <= load.failures_in_row
-        if self._bad >= needed or is_doubted or not self._is_known or load.state is FAILING:
+        # Where requests failed, or it is out, the check only says so again.
+        is_first = is_enough or self._is_doubted or not self._is_known
+        if is_first or self._bad >= needed or self.endpoint.state is not UP:
             self._fail(failure, problem, now_ns)
 
     def __repr__(self) -> str:

@@ -92,7 +92,8 @@ class Pool:
         endpoints: Those in force, in the order in which they are named.
         draining: Those that are named no more, but have connections in use.
         on_change: Called after the endpoints, or the state of one, have changed.
-        on_endpoint_failing: Called when requests failed at one as often in a row as they may.
+        on_endpoint_failing: Called when requests failed at one as often in a row as they may, or
+            when it may be gone.
     """
 
     def __init__(
@@ -334,7 +335,7 @@ class Pool:
         self._connect_for_the_line()
 
     def on_failing(self, endpoint: Endpoint) -> None:
-        """Requests failed at an endpoint as often in a row as they may."""
+        """Requests failed at an endpoint as often in a row as they may, or it may be gone."""
         self.on_endpoint_failing(endpoint)
 
     def close_idle(self, idle_since_ns: int) -> None:

@@ -4,7 +4,8 @@
    where that is due; see `EndpointWatch`.  An error in the look at one leaves the others.
 2. An endpoint that fails requests one after the other is taken out at once, as long as at most half
    of the endpoints are out then: where more fail, the reason is likely none of theirs.
-3. An endpoint that joins later, or returns, starts slowly: its part grows with the time.
+3. An endpoint that joins others gets requests from its first good check on.  It starts slowly, as
+   one that returns does: its part grows with the time.
 4. Whoever has to know is told at once when the endpoints that are well are others.
 """
 
@@ -157,10 +158,10 @@ class UpstreamWatch:
 
     def configure(self, settings: Settings) -> None:
         """Put other settings in force; servers are asked anew where the way to them is another."""
-        before, upstream = self._settings.upstream, settings.upstream
+        before = asked_of(self._settings, self.rules)
         self._settings = settings
         self._take_rules()
-        if (upstream.tls, upstream.host_header) != (before.tls, before.host_header):
+        if asked_of(settings, self.rules) != before:
             for watch in list(self.watches.values()):
                 watch.forget()
         self.judge()
@@ -228,12 +229,20 @@ class UpstreamWatch:
         new = [watch for endpoint, watch in self.watches.items() if endpoint not in before]
         # Where all are new there is nobody else to do their part.
         if len(new) < len(self.watches):
-            self._start_slowly(new)
+            self._let_join(new)
         if self._is_started:
             for watch in new:
                 watch.begin()
         self.judge()
         self._tell_soon()
+
+    def _let_join(self, watches: list[EndpointWatch]) -> None:
+        if watches and self._settings.upstream.health_check.interval_s is not None:
+            for watch in watches:
+                watch.hold()
+            self._pool.weigh()
+        else:
+            self._start_slowly(watches)
 
     def _start_slowly(self, watches: list[EndpointWatch]) -> None:
         if watches and self._settings.upstream.slow_start_s and not self.rules.is_alone:
@@ -250,13 +259,13 @@ class UpstreamWatch:
             self._pool.weigh()
 
     def _on_failing(self, endpoint: Endpoint) -> None:
-        """Requests failed at an endpoint as often in a row as they may."""
+        """Requests failed at an endpoint as often in a row as they may, or it may be gone."""
         watch = self.watches.get(endpoint)
         if watch is None or endpoint.state is not UP:
             return
         endpoints = self._pool.endpoints
         out = sum(each.state is not UP for each in endpoints)
-        if out + 1 <= len(endpoints) // 2:
+        if endpoint.has_failed_enough and out + 1 <= len(endpoints) // 2:
             watch.eject()
         else:
             watch.doubt()
@@ -271,6 +280,16 @@ class UpstreamWatch:
             watch.endpoint.close_idle(self.now_ns())
         self.judge()
         self._tell_soon()
+
+    @property
+    def is_path_right(self) -> bool:
+        """Whether any endpoint has answered 2xx to the path of the checks."""
+        return any(each.has_passed for each in self.watches.values())
+
+    def on_path_right(self) -> None:
+        """An endpoint has answered 2xx to the path of the checks, for the first time."""
+        for watch in list(self.watches.values()):
+            watch.reconsider()
 
     def _tell_soon(self) -> None:
         """Tell that something has changed, once this event is through: it may be a request's."""
@@ -298,6 +317,15 @@ class UpstreamWatch:
 
     def __repr__(self) -> str:
         return f"<UpstreamWatch {self.address}: {self.state}>"
+
+
+def asked_of(settings: Settings, rules: Rules) -> tuple[object, ...]:
+    """All settings on which the answer to a check depends, beside the server."""
+    upstream = settings.upstream
+    return (
+        *(upstream.tls, upstream.host_header, upstream.identity, upstream.token_file),
+        rules.path,
+    )
 
 
 def _named(watches: list[EndpointWatch]) -> str:

@@ -22,6 +22,7 @@ FLAGS_OF_OTHERS = {
     "--max-requests-inflight": "kube-apiserver",
     "--requestheader-client-ca-file": "kube-apiserver",
     "--secure-port": "kube-apiserver",
+    "--shutdown-delay-duration": "kube-apiserver",
     "--token": "kubectl",
 }
 """Flags of other programs that documents name alone."""

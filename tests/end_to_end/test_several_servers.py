@@ -202,6 +202,58 @@ async def test_server_that_hangs(tmp_path: Path) -> None:
     assert [] == scene.wrong
 
 
+@on_uvloop
+async def test_server_that_starts(tmp_path: Path) -> None:
+    """It refuses all by 403 until it has loaded its roles: nobody gets that for an answer."""
+    with Servers(tmp_path, 2) as servers:
+        async with gateway(servers, check=CHECK) as scene:
+            await scene.see("up", "up")
+            await servers.kill(1)
+            await scene.see("up", "failing")
+            await servers.start(1, "starting")
+            watch = list(scene.process.cluster.upstream.watches.values())[1]
+            await until(lambda: "403" in (watch.problem or ""))
+            await scene.serve()
+            starting = scene.states
+            await servers.be_well(1)
+            await scene.see("up", "up")
+            await scene.serve()
+
+    assert ["up", "failing"] == starting
+    assert [] == [each for each in scene.wrong if each != "502"]
+
+
+@on_uvloop
+async def test_start_beside_a_server_that_starts(tmp_path: Path) -> None:
+    """What another server answers tells that the check is right, whichever answers first."""
+    with Servers(tmp_path, 2) as servers:
+        await servers.be(0, "starting")
+        async with gateway(servers, check=CHECK) as scene:
+            await scene.see("failing", "up")
+            scene.wrong.clear()  # before the first checks nothing is known
+            await scene.serve()
+            await servers.be_well(0)
+            await scene.see("up", "up")
+
+    assert [] == scene.wrong
+
+
+@on_uvloop
+async def test_restart_between_two_checks(tmp_path: Path) -> None:
+    """Requests notice it: the server is checked at once, and is out until a check is good."""
+    check = HealthCheckSettings(interval_s=3600.0, timeout_s=0.5)
+    with Servers(tmp_path, 2) as servers:
+        async with gateway(servers, check=check) as scene:
+            await scene.see("up", "up")
+            await scene.serve()
+            await servers.kill(1)
+            await scene.see("up", "failing")
+            await servers.start(1, "starting")
+            await scene.serve()
+
+    assert [] == [each for each in scene.wrong if each != "502"]
+
+
 @pytest.mark.parametrize(("manner", "state"), [("failing", "ejected"), ("unready", "failing")])
 @on_uvloop
 async def test_server_that_says_so(tmp_path: Path, manner: str, state: str) -> None:

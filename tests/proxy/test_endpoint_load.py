@@ -60,6 +60,19 @@ def test_failures_that_tell_nothing() -> None:
     assert (0, 0) == (endpoint.failures_in_row, endpoint.said)
 
 
+@pytest.mark.parametrize("failure", UpstreamFailure)
+def test_one_of_several_that_may_be_gone(failure: UpstreamFailure) -> None:
+    """The first failure says so, unless it is but slow."""
+    endpoint = Endpoint(5)
+    endpoint.is_one_of_several = True
+    endpoint.fail(failure, "it is")
+
+    assert (failure is not UpstreamFailure.ANSWER_TIMEOUT, False) == (
+        bool(endpoint.said),
+        endpoint.has_failed_enough,
+    )
+
+
 def test_never() -> None:
     """Where there is no number of failures with which it fails."""
     endpoint = Endpoint(0)

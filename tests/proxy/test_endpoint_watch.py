@@ -405,9 +405,11 @@ async def test_answers_do_not_outweigh_checks() -> None:
 async def test_refused_checks(caplog: pytest.LogCaptureFixture) -> None:
     """A server that does not let the proxy ask is well; the log says so, rarely."""
     scene = three()
-    a, *_ = scene.servers
-    a.status = 401
+    a, b, c = scene.servers
+    a.status, b.status, c.status = 401, 302, 302
     scene.watch.cluster = "blue"
+    await scene.look()
+    assert [] == caplog.records  # another one may let it ask
     for _ in range(10):
         await scene.look(5)
 
@@ -417,6 +419,129 @@ async def test_refused_checks(caplog: pytest.LogCaptureFixture) -> None:
         "blue: http://a:1 answers 401 Unauthorized to /readyz, which tells nothing of its"
         " health: set upstream.healthCheck.path to what the proxy may ask for"
     ) == record.getMessage()
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_refusals_of_a_path_that_is_right(
+    status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once any server has answered it well they are failed checks, such as of one that starts."""
+    scene = three()
+    a, *_ = scene.servers
+    await scene.look()
+    a.status = status
+    for _ in range(2):
+        await scene.look(5)
+    assert UP == scene.of(a).state
+    await scene.look(5)
+    assert FAILING == scene.of(a).state
+    assert f"/readyz is answered by {status} " in (scene.of(a).problem or "")
+    assert not any("set upstream.healthCheck.path" in each.getMessage() for each in caplog.records)
+    a.status = 200
+    await scene.look(5)
+    await scene.look(5)
+
+    assert UP == scene.of(a).state
+
+
+async def test_refusal_before_others_answer() -> None:
+    """Taken for well at first, it is a failed check as soon as another server answers well."""
+    scene = three()
+    a, b, c = scene.servers
+    a.status = 403
+    b.may_end.clear()
+    c.may_end.clear()
+    await scene.look()
+    assert [UP, UNKNOWN, UNKNOWN] == scene.states
+    b.may_end.set()
+    await settle()
+    assert [FAILING, UP, UNKNOWN] == scene.states
+    assert (
+        "/readyz is answered by 403 Forbidden, though the proxy may ask for it"
+        == scene.of(a).problem
+    )
+    scene.watch.stop()
+
+
+async def test_refusals_everywhere_after_a_change() -> None:
+    """With another path, or other credentials, nothing is known of what the proxy may ask for."""
+    scene = three()
+    await scene.look()
+    for server in scene.servers:
+        server.status = 403
+    for changed in (
+        replace(SEVERAL, token_file="token"),  # noqa: S106  a path
+        replace(SEVERAL, health_check=replace(SEVERAL.health_check, path="/livez")),
+    ):
+        scene.configure(changed)
+        for _ in range(4):
+            await scene.look(5)
+        assert [UP] * 3 == scene.states
+        for server in scene.servers:
+            server.status = 200
+        await scene.look(5)
+        for server in scene.servers:
+            server.status = 403
+
+
+async def test_server_that_joins() -> None:
+    """It gets requests from its first good check on: it may only be starting."""
+    scene = three()
+    a, b, c = scene.servers
+    await scene.look()
+    new = watched.Server("d", scene.pool)
+    new.status = 403
+    new.may_end.clear()
+    scene.watch.start()
+    scene.pool.change(a, b, c, new)
+    assert (FAILING, "not checked yet") == (str(new.state), scene.of(new).problem)
+    assert UNKNOWN == scene.of(new).state
+    new.may_end.set()
+    await settle()
+    assert FAILING == scene.of(new).state
+    new.status = 200
+    await scene.look(5)
+    await scene.look(5)
+    scene.watch.stop()
+
+    assert (UP, 0.1) == (scene.of(new).state, new.ramp)
+
+
+async def test_good_server_that_joins() -> None:
+    """One good check is enough, whatever the threshold."""
+    scene = three()
+    a, b, c = scene.servers
+    await scene.look()
+    new = watched.Server("d", scene.pool)
+    new.status = 200
+    scene.watch.start()
+    scene.pool.change(a, b, c, new)
+    await settle()
+    scene.watch.stop()
+
+    assert (UP, 0.1) == (scene.of(new).state, new.ramp)
+
+
+@pytest.mark.parametrize(
+    "failure", [UpstreamFailure.CONNECT, UpstreamFailure.BROKEN_ANSWER, UpstreamFailure.TLS]
+)
+async def test_server_that_may_be_gone(failure: UpstreamFailure) -> None:
+    """The first request that says so has it checked at once, and one failed check is enough."""
+    scene = three()
+    a, *_ = scene.servers
+    a.is_one_of_several = True
+    await scene.look()
+    scene.now_ns += S
+    a.fail(failure, "it is gone")
+    await settle()
+    assert (2, UP) == (a.probes, scene.of(a).state)
+    a.error = REFUSED
+    a.fail(failure, "it is gone")
+    await settle()
+    assert (2, UP) == (a.probes, scene.of(a).state)  # it was asked just now
+    await scene.look()
+
+    assert (3, FAILING) == (a.probes, scene.of(a).state)
 
 
 async def test_one_check_at_a_time() -> None:
@@ -577,7 +702,7 @@ async def test_answers_that_eject(status: int) -> None:
 
 
 async def test_ejected_and_failing() -> None:
-    """Who fails its checks while it is out stays out; one that fails the last one waits, too."""
+    """Who fails a check while it is out is failing: good checks let it come back, no pause does."""
     scene = three()
     a, *_ = scene.servers
     await scene.look()
@@ -585,15 +710,30 @@ async def test_ejected_and_failing() -> None:
     a.serve(0, 5)
     await scene.look()
     assert 2 == a.probes  # at once
-    await scene.look(4)
-    await scene.look(1)
-    assert EJECTED == scene.of(a).state
-    for _ in range(6):
-        await scene.look()
     assert (FAILING, "connection refused") == (scene.of(a).state, scene.of(a).problem)
+    await scene.look(60)
+    assert FAILING == scene.of(a).state
     a.error = None
     await scene.look(5)
     await scene.look(5)
+
+    assert UP == scene.of(a).state
+
+
+async def test_ejected_until_a_good_check() -> None:
+    """The end of the pause is not enough, nor is a good check before."""
+    scene = three()
+    a, *_ = scene.servers
+    await scene.look()
+    a.serve(0, 5)
+    await scene.look()
+    assert (2, EJECTED) == (a.probes, scene.of(a).state)
+    a.may_end.clear()
+    await scene.look(4)
+    await scene.look(4)
+    assert (3, EJECTED) == (a.probes, scene.of(a).state)
+    a.may_end.set()
+    await settle()
 
     assert UP == scene.of(a).state
 

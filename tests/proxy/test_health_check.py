@@ -78,7 +78,7 @@ def test_lines() -> None:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        *((200, True), (302, True), (401, True), (403, True), (404, True)),
+        *((200, True), (302, True), (401, False), (403, False), (404, False)),
         *((400, False), (429, False), (500, False), (503, False), (999, False)),
     ],
 )
