@@ -309,6 +309,6 @@ class Exchange(Forwarding):
         is not sent to another one, and a watch has had its seats for long enough.
         """
         self._client.deadline_ns = 0
-        self._was_retried = True
+        self._may_repeat = False
         if self.request.takes_seats:
             self._release(self._context.clock.now_ns())

@@ -79,6 +79,7 @@ class ExchangeBase(AnswerSink):
         "_identification",
         "_is_whole",
         "_made_line",
+        "_may_repeat",
         "_request_bytes",
         "_sent_ns",
         "_slow_level",
@@ -87,7 +88,6 @@ class ExchangeBase(AnswerSink):
         "_tunnel",
         "_upstream",
         "_waited_ns",
-        "_was_retried",
         "_watch",
         "_why",
         "passage",
@@ -140,7 +140,8 @@ class ExchangeBase(AnswerSink):
         self._awaits_continue = head.expects_continue
         self._request_bytes = 0
         """Since there is a connection to pass them on to."""
-        self._was_retried = False
+        self._may_repeat = True
+        """Whether it may go to a second server, as far as what happened says."""
         # While `slow_readers.watched` has this: how long only the client has been waited for.
         self._waited_ns = 0
         self._slow_level = ""

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.upstream import EndpointBase, UpstreamConnection
 
-_IDEMPOTENT: Final = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
-"""RFC 9110, section 9.2.2: only these may be sent again without being asked."""
 _OK: Final = 200
 _CONTINUE_STATUS: Final = 100
 _FIRST_SERVER_ERROR: Final = 500
@@ -251,10 +249,8 @@ class Forwarding(ExchangeBase):
                 self._client.reset()  # the end of the connection may be that of the answer
             else:
                 self._client.abort_after_write()
-        elif (
-            may_retry and not self._was_retried and head.method in _IDEMPOTENT and not head.framing
-        ):
-            self._was_retried = True
+        elif may_retry and self._may_repeat and self.request.is_repeatable:
+            self._may_repeat = False
             self._context.counters.upstream_retries += 1
             self.state = RETRY[self.state]
             if self._trace is not None:

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes
 
 
+_SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
+"""RFC 9110, section 9.2.1, of the methods that are forwarded.  Go's transport, by which
+kube-apiserver forwards, sends no others again either: PUT and DELETE are idempotent only as long as
+nobody else writes, and without a body they are commands, such as a restart, or delete whatever has
+the name by then."""
+_COMMANDS = frozenset(("attach", "exec", "portforward"))
+"""Subresources of which a GET does what no GET should."""
+
+
 class Request(RequestDigest):
     """All that is known of a request before its body; the user is anonymous until `identify`.
 
@@ -63,6 +72,22 @@ class Request(RequestDigest):
         self.identity_until_ns = identity.valid_until_ns
         self.identity_lines = identity.lines
         self.classification = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a second server may get it once a first one may have read it.
+
+        Nothing that begins another protocol, has a body, or says that it means another method.  A
+        GET that a `proxy` subresource passes on to an application is one by its method.
+        """
+        head, attributes = self.head, self.attributes
+        return (
+            head.method in _SAFE
+            and not head.framing
+            and head.upgrade is None
+            and not head.fields.overrides_method
+            and not (attributes.is_resource_request and attributes.subresource in _COMMANDS)
+        )
 
     def class_lines(self, found: Classification) -> bytes:
         """The header lines that name a class in answers.

@@ -85,6 +85,8 @@ _FORWARDING = frozenset(
     )
 )
 _FORWARDED_PREFIX = b"x-forwarded-"
+# Fields by which many frameworks take another method for the request's, whatever it is.
+_METHOD_OVERRIDES = frozenset((b"x-http-method", b"x-http-method-override", b"x-method-override"))
 # Names that change a request's framing or route.  Servers that fold other characters into the
 # hyphen (CGI, WSGI, Apache) take `Content_Length` for `Content-Length`, so no other spelling of
 # them is forwarded.
@@ -112,6 +114,7 @@ _IMPERSONATION: Final = 6
 _SUBPROTOCOLS: Final = 7
 _FORWARDING_FIELD: Final = 8
 _NAMING: Final = 9
+_OVERRIDE: Final = 10
 MAX_KNOWN_NAMES = 512
 """Of header fields; a few dozen are in use, and what nobody uses twice must not fill the memory."""
 MAX_KNOWN_NAME_BYTES = 64
@@ -187,6 +190,7 @@ class RequestFields:
         keep_alive: Whether the connection may serve another request.
         expects_continue: Whether the client waits for a 100 before it sends the body.
         upgrade: What the client offers to switch to, of what is served anywhere.
+        overrides_method: Whether the server may take another method for the request's.
         credentials: What they say about who asks.
         address: The client's, as proxies name it that are believed; "" if none does.
         secret_names: Of fields that have secrets by the settings, in lower case.
@@ -203,6 +207,7 @@ class RequestFields:
     has_one_length: bool = False
     expects_continue: bool = False
     upgrade: Offer | None = None
+    overrides_method: bool = False
     credentials: Credentials = NO_CREDENTIALS
     address: str = ""
     secret_names: frozenset[str] = frozenset()
@@ -403,6 +408,9 @@ class _Reader:
         if kind == _NAMING:
             self._namings.append((lower, value))
             return rules.forwards_credentials or lower != rules.credentials.key_name
+        if kind == _OVERRIDE:
+            self._result.overrides_method = True
+            return True
         if kind == _FORWARDING_FIELD:
             is_believed = rules.believes_forwarding
             self._has_proto = self._has_proto or (is_believed and lower == b"x-forwarded-proto")
@@ -484,6 +492,8 @@ def _kind_of(lower: bytes, rules: FieldRules) -> int:
         kind = _SUBPROTOCOLS
     elif lower in _FORWARDING or lower.startswith(_FORWARDED_PREFIX):
         kind = _FORWARDING_FIELD
+    elif hyphenated(lower) in _METHOD_OVERRIDES:
+        kind = _OVERRIDE
     if len(lower) <= MAX_KNOWN_NAME_BYTES:
         if len(rules.kinds) >= MAX_KNOWN_NAMES:
             rules.kinds.clear()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.peer import Message, Peer
+from apfproxy.settings import Address, EndpointAddress
+from tests.end_to_end.origin import Origin
+from tests.end_to_end.peer import Message, Peer, begin
 from tests.end_to_end.scene import (
     GATHERED_BYTES,
     GET,
@@ -206,6 +209,76 @@ async def test_what_is_not_retried(request_: bytes, said: bytes, is_kept: bool) 
         assert BAD_GATEWAY == status_of(answer)
         assert NO_ANSWER in answer.body.decode()
         assert (1, True) == (len(scene.origin.peers), scene.origin.is_quiet)
+
+
+POD = b"/api/v1/namespaces/a/pods/b"
+HANDSHAKE = (
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+def request(line: bytes, fields: bytes = b"") -> bytes:
+    """A request without a body."""
+    return line + b" HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n"
+
+
+async def broken_by_one_of_two(request_: bytes) -> tuple[int, int]:
+    """The status of the answer, and how many servers got the request, of which the first broke."""
+    second = Origin()
+    second.start()
+    async with running() as scene:
+        pool = scene.process.cluster.served.pool
+        pool.set_endpoints(
+            EndpointAddress(address=Address(host="127.0.0.1", port=port))
+            for port in (scene.origin.port, second.port)
+        )
+        client = await scene.ask(request_)
+        asked = [begin(each.next_request()) for each in (scene.origin, second)]
+        (first,), others = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        first.result().peer.close()
+        (other,), answer = others, begin(client.read_answer())
+        await asyncio.wait([other, answer], return_when=asyncio.FIRST_COMPLETED)
+        count = 1
+        if other.done():
+            count += 1
+            await other.result().peer.send(OK)
+        other.cancel()
+        status = (await answer).status
+        await second.stop()
+    return status, count
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(request(b"DELETE " + POD), id="delete"),
+        pytest.param(request(b"PUT " + POD + b"/restart"), id="put"),
+        pytest.param(request(b"GET " + POD + b"/exec?command=reboot"), id="exec"),
+        pytest.param(request(b"GET /a", b"X-HTTP-Method-Override: DELETE\r\n"), id="override"),
+    ],
+)
+@over_both_protocols
+@on_uvloop
+async def test_no_command_runs_twice(request_: bytes) -> None:
+    """The server that broke may have done what it was told, so no other one is told as well."""
+    assert (502, 1) == await broken_by_one_of_two(request_)
+
+
+@pytest.mark.parametrize("subresource", [b"exec", b"attach", b"portforward", b"proxy/x"])
+@on_uvloop
+async def test_no_upgrade_runs_twice(subresource: bytes) -> None:
+    """A GET with an upgrade is a command."""
+    line = b"GET " + POD + b"/" + subresource
+    assert (502, 1) == await broken_by_one_of_two(request(line, HANDSHAKE))
+
+
+@over_both_protocols
+@on_uvloop
+async def test_what_another_server_gets() -> None:
+    """A request that is safe by its method, which was not answered."""
+    for line in (b"GET " + POD, b"GET " + POD + b"/log", b"GET " + POD + b"/proxy/x"):
+        assert (200, 2) == await broken_by_one_of_two(request(line))
 
 
 @over_both_protocols

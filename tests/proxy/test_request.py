@@ -64,3 +64,52 @@ def test_secrets() -> None:
         assert "ba7816bf8f01cfea" == request.header("x-old-key") == request.header("X-Key")
         assert "abc" == request.header("x-team")
         assert "" == request_of(bench, GET[:-2] + b"X-Key: \r\n\r\n").header("x-key")
+
+
+POD = b"/api/v1/namespaces/a/pods/b"
+
+
+@pytest.mark.parametrize(
+    ("line", "fields", "expected"),
+    [
+        pytest.param(b"GET /", b"", True, id="get"),
+        pytest.param(b"HEAD /", b"", True, id="head"),
+        pytest.param(b"OPTIONS /", b"", True, id="options"),
+        pytest.param(b"GET " + POD + b"/log?follow=1", b"", True, id="log"),
+        pytest.param(b"GET /api/v1/pods?watch=1", b"", True, id="watch"),
+        pytest.param(b"GET " + POD + b"/proxy/x", b"", True, id="proxy"),
+        pytest.param(b"GET /exec", b"", True, id="no-resource"),
+        pytest.param(b"GET " + POD + b"/exec", b"", False, id="exec"),
+        pytest.param(b"GET " + POD + b"/attach", b"", False, id="attach"),
+        pytest.param(b"GET " + POD + b"/portforward", b"", False, id="portforward"),
+        pytest.param(b"GET /", b"Content-Length: 1\r\n", False, id="body"),
+        pytest.param(b"PUT " + POD, b"", False, id="put"),
+        pytest.param(b"PUT " + POD, b"If-Match: 1\r\n", False, id="put-with-a-precondition"),
+        pytest.param(b"DELETE " + POD, b"", False, id="delete"),
+        pytest.param(b"POST /", b"", False, id="post"),
+        pytest.param(b"PATCH /", b"", False, id="patch"),
+        pytest.param(b"GET /", b"X-HTTP-Method-Override: PUT\r\n", False, id="override"),
+        pytest.param(b"GET /", b"x-http-method: GET\r\n", False, id="another-override"),
+        pytest.param(b"GET /", b"X-Method-Override: PUT\r\n", False, id="a-third-override"),
+        pytest.param(b"GET /", b"X_HTTP_Method_Override: PUT\r\n", False, id="as-wsgi-reads-it"),
+        pytest.param(
+            b"GET /",
+            b"Connection: X-HTTP-Method\r\nX-HTTP-Method: PUT\r\n",
+            True,
+            id="not-forwarded",
+        ),
+        pytest.param(
+            b"GET " + POD + b"/proxy",
+            b"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n",
+            False,
+            id="upgrade",
+        ),
+    ],
+)
+def test_what_a_second_server_may_get(
+    bench: Bench, line: bytes, fields: bytes, *, expected: bool
+) -> None:
+    """What is safe by its method, if that is what it means."""
+    head = request_of(bench, line + b" HTTP/1.1\r\nHost: h\r\n" + fields + b"\r\n")
+
+    assert expected == head.is_repeatable

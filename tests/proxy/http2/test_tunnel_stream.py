@@ -358,6 +358,16 @@ def test_trailers_without_end(bench: Bench, waited_s: int) -> None:
     assert_over(bench)
 
 
+def test_server_that_breaks(bench: Bench) -> None:
+    """What it may have begun is not begun at another one."""
+    bench.pool.endpoints[0].is_one_of_several = True
+    site = Site(bench)
+    bench.end(site.origin)
+
+    assert (502, 2) == (site.answer.status, len(bench.origins))
+    assert_over(bench)
+
+
 def test_time(bench: Bench) -> None:
     """A server has all the time to answer, and a tunnel of which nothing comes its own."""
     site = Site(bench)
