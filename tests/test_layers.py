@@ -22,7 +22,7 @@ EVERYWHERE = frozenset({"clock", "errors", "loopback", "transitions"})
 """Modules beside the packages that all may import, and that import none."""
 
 SHARED = frozenset({
-    "build", "duties", "faults", "listen_sockets", "rare_log", "settings", "shipped_files",
+    "build", "duties", "faults", "files", "listen_sockets", "rare_log", "settings", "shipped_files",
     "tasks",
 })  # fmt: skip
 """Modules beside the packages that all may import but the pure ones."""
@@ -33,6 +33,7 @@ ARROWS: dict[str, frozenset[str]] = {
     "errors": frozenset({"settings"}),
     "loopback": frozenset(),
     "transitions": frozenset(),
+    "files": frozenset(),
     "listen_sockets": frozenset({"settings"}),
     "rare_log": frozenset(),
     "settings": frozenset(),

@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from apfproxy.api.names import well_formed
-from apfproxy.api.yaml_text import UnreadableError, yaml_documents
+from apfproxy.api.yaml_text import UnreadableError, unreadable, yaml_documents
 
 LARGEST_INPUT_BYTES = 3 * 1024 * 1024
 """kube-apiserver accepts no larger body; the built-in objects together have 10 kB."""
@@ -114,18 +114,13 @@ def with_lines(text: str, documents: list[Document]) -> list[Document]:
 def read_yaml(text: str, documents: list[Document]) -> None:
     """Append the YAML documents that are not empty, up to the first that cannot be read."""
     try:
-        for content, line in yaml_documents(text, DEEPEST):
+        for content, line in yaml_documents(text, DEEPEST, has_aliases=True):
             if content is not None:
                 append(documents, content, line)
     except UnreadableError:
         raise
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        message = error.problem or error.context or "syntax error"
-        raise UnreadableError(f"not YAML: {message}", mark.line + 1 if mark else None) from error
     except (yaml.YAMLError, ValueError) as error:
-        message = str(error).splitlines()[0]
-        raise UnreadableError(f"not YAML: {message}") from error
+        raise unreadable(error) from error
 
 
 def append(documents: list[Document], content: object, line: int) -> None:

@@ -1,15 +1,15 @@
 """Reads YAML as Kubernetes' tools do.
 
 It is version 1.1, but timestamps and sexagesimal numbers are strings.  It is read from the parser's
-events, with no constructor that a tag could reach.  Input that could grow is refused: aliases (a
-few lines of them expand to gigabytes) and deep nesting.
+events, with no constructor that a tag could reach.  Input that could grow is bounded: nodes count
+as often as aliases repeat them (a few lines expand to gigabytes), and nesting is.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
@@ -23,6 +23,12 @@ LONGEST_NUMBER = 60
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where PyYAML is built with it: ten times faster than the parser in Python."""
+
+MOST_NODES = 1_000_000
+"""Of a text, each as often as aliases repeat it; 3 MB of objects have 300 000."""
+
+MERGE = "<<"
+"""The key whose value is a mapping, or a list of them, that gives what the mapping has not."""
 
 STRING_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
 COLLECTION_TAGS = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
@@ -83,8 +89,107 @@ class Sequence(list[object]):
         self.item_lines: list[int] = []
 
 
+class Extent:
+    """Counts the nodes of a text, and refuses one that is too much with its aliases written out.
+
+    Attributes:
+        nodes: Those so far.
+        _known: By anchor the nodes of what it names, and how deep they are nested.
+        _open: Collections that have begun: anchor, nodes before it, and nesting within it so far.
+    """
+
+    def __init__(self, most_nodes: int, deepest: int) -> None:
+        self._most_nodes = most_nodes
+        self._deepest = deepest
+        self.nodes = 0
+        self._known: dict[str, tuple[int, int]] = {}
+        self._open: list[tuple[str | None, int, int]] = []
+
+    def count(self, event: yaml.Event) -> None:
+        """Count an event, or raise UnreadableError."""
+        if isinstance(event, yaml.ScalarEvent):
+            self._add(event, 1, 0)
+            self._close(event.anchor, 1, 0)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._add(event, 1, 1)
+            self._open.append((event.anchor, self.nodes - 1, 0))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before, depth = self._open.pop()
+            self._close(anchor, self.nodes - before, depth + 1)
+        elif isinstance(event, yaml.AliasEvent):
+            if any(event.anchor == anchor for anchor, _, _ in self._open):
+                self._refuse(event, f"alias *{event.anchor} is within what it stands for")
+            # One that is not known is refused by the reader.
+            size, depth = self._known.get(event.anchor or "", (1, 0))
+            self._add(event, size, depth)
+            self._close(None, size, depth)
+
+    def _add(self, event: yaml.Event, size: int, depth: int) -> None:
+        self.nodes += size
+        if self.nodes > self._most_nodes:
+            self._refuse(event, f"more than {self._most_nodes} values, with aliases written out")
+        if len(self._open) + depth > self._deepest:
+            self._refuse(event, "nested too deeply")
+
+    def _close(self, anchor: str | None, size: int, depth: int) -> None:
+        """Note a node that is whole."""
+        if anchor is not None:
+            self._known[anchor] = size, depth
+        if self._open:
+            outer, before, known = self._open[-1]
+            self._open[-1] = outer, before, max(known, depth)
+
+    def _refuse(self, event: yaml.Event, problem: str) -> NoReturn:
+        assert event.start_mark is not None, "the event was read"
+        raise UnreadableError(problem, event.start_mark.line + 1)
+
+
+class Bounded:
+    """A loader of PyYAML has this class before it in its bases, and an extent."""
+
+    extent: Extent
+
+    def get_event(self) -> yaml.Event:
+        """The next event, which is used up."""
+        event: yaml.Event = super().get_event()  # type: ignore[misc]  # the loader's
+        self.extent.count(event)
+        return event
+
+
+class BoundedParser(Bounded, LOADER):  # type: ignore[misc, valid-type]  # LOADER is one of two
+    """Gives events; the composer of libyaml would not ask for them here."""
+
+
+class BoundedComposer(Bounded, yaml.SafeLoader):
+    """Makes nodes of events."""
+
+
+def compose(data: bytes, most_nodes: int, deepest: int) -> yaml.Node | None:
+    """The node of a document, which knows its lines and has keys that stand twice; None of nothing.
+
+    Raises:
+        UnreadableError: It is no YAML, or too much of it.
+    """
+    try:
+        loader = BoundedComposer(data)
+        loader.extent = Extent(most_nodes, deepest)
+        return loader.get_single_node()
+    except UnreadableError:
+        raise
+    except (yaml.YAMLError, ValueError) as error:
+        raise unreadable(error) from error
+
+
+def unreadable(error: yaml.YAMLError | ValueError) -> UnreadableError:
+    """What PyYAML raises, with its line."""
+    mark = getattr(error, "problem_mark", None)
+    reason = getattr(error, "problem", None) or getattr(error, "context", None)
+    message = f"not YAML: {reason or str(error).splitlines()[0]}"
+    return UnreadableError(message, mark.line + 1 if mark else None)
+
+
 def yaml_documents(
-    text: str, deepest: int, duplicates: list[str] | None = None
+    text: str, deepest: int, duplicates: list[str] | None = None, *, has_aliases: bool = False
 ) -> Iterator[tuple[object, int]]:
     """The documents of a text, each with the line where it begins.
 
@@ -93,25 +198,32 @@ def yaml_documents(
         deepest: Mappings and lists that may be nested.
         duplicates: Gets the paths of keys that occur twice, of which the last value counts; None to
             refuse them.
+        has_aliases: Whether aliases and the merge key are taken; what they stand for is shared.
 
     Raises:
         UnreadableError: The text has something that is refused.
         yaml.YAMLError: The text is not YAML.
         ValueError: The text has characters that the parser refuses.
     """
-    reader = Reader(text, duplicates)
+    reader = Reader(text, Extent(MOST_NODES, deepest), duplicates, has_aliases=has_aliases)
     while not reader.is_next(yaml.StreamEndEvent):
         if isinstance(reader.take(), yaml.DocumentStartEvent):
+            reader.anchored.clear()
             line = reader.next_line()
-            yield reader.node(deepest), line
+            yield reader.node(), line
 
 
 class Reader:
     """Makes plain data of the parser's events."""
 
-    def __init__(self, text: str, duplicates: list[str] | None) -> None:
+    def __init__(
+        self, text: str, extent: Extent, duplicates: list[str] | None, *, has_aliases: bool
+    ) -> None:
         self.duplicates = duplicates
-        self.loader: Any = LOADER(text)
+        self.has_aliases = has_aliases
+        self.anchored: dict[str, object] = {}
+        self.loader: Any = BoundedParser(text)
+        self.loader.extent = extent
 
     def take(self) -> yaml.Event:
         """The next event, which is used up."""
@@ -126,35 +238,53 @@ class Reader:
         """The line of the next event, counted from 1."""
         return int(self.loader.peek_event().start_mark.line) + 1
 
-    def node(self, depth: int, path: str = "") -> object:
+    def node(self, path: str = "") -> object:
         """The next node, at a path such as `spec.rules[0]`, and all below it, as plain data."""
         line = self.next_line()
         event = self.take()
         if isinstance(event, yaml.AliasEvent):
-            message = f"alias *{event.anchor} is not supported: write the value out"
-            raise UnreadableError(message, line)
+            return self.alias(str(event.anchor), line)
+        value: object
         if isinstance(event, yaml.ScalarEvent):
-            return scalar(event, line)
-        assert isinstance(event, yaml.CollectionStartEvent)
-        if event.tag not in COLLECTION_TAGS:
-            raise UnreadableError(f"tag {event.tag} is not supported: leave it out", line)
-        if depth == 0:
-            raise UnreadableError("nested too deeply", line)
-        if isinstance(event, yaml.MappingStartEvent):
-            return self.mapping(line, depth - 1, path)
+            value = scalar(event, line)
+        else:
+            assert isinstance(event, yaml.CollectionStartEvent)
+            if event.tag not in COLLECTION_TAGS:
+                raise UnreadableError(f"tag {event.tag} is not supported: leave it out", line)
+            is_mapping = isinstance(event, yaml.MappingStartEvent)
+            value = self.mapping(line, path) if is_mapping else self.sequence(path)
+        if event.anchor is not None:
+            self.anchored[event.anchor] = value
+        return value
+
+    def alias(self, anchor: str, line: int) -> object:
+        """The value that an alias stands for."""
+        if not self.has_aliases:
+            raise UnreadableError(f"alias *{anchor} is not supported: write the value out", line)
+        if anchor not in self.anchored:
+            raise UnreadableError(f"alias *{anchor}: there is no &{anchor} before it", line)
+        return self.anchored[anchor]
+
+    def sequence(self, path: str) -> Sequence:
+        """The items of a list that has begun."""
         items = Sequence()
         while not self.is_next(yaml.SequenceEndEvent):
             items.item_lines.append(self.next_line())
-            items.append(self.node(depth - 1, f"{path}[{len(items)}]"))
+            items.append(self.node(f"{path}[{len(items)}]"))
         self.take()
         return items
 
-    def mapping(self, line: int, depth: int, path: str) -> Mapping:
+    def mapping(self, line: int, path: str) -> Mapping:
         """The members of a mapping that has begun."""
         members = Mapping(line)
+        merged: list[Mapping] = []
         while not self.is_next(yaml.MappingEndEvent):
             at = self.next_line()
-            key = key_text(self.node(depth), at)
+            if self.has_aliases and is_merge(self.loader.peek_event()):
+                self.take()
+                merged += mappings(self.node(), at)
+                continue
+            key = key_text(self.node(), at)
             below = f"{path}.{key}" if path else key
             if key in members:
                 if self.duplicates is None:
@@ -162,9 +292,27 @@ class Reader:
                     raise UnreadableError(f"key {shown} occurs twice in one mapping: keep one", at)
                 self.duplicates.append(below)
             members.key_lines[key] = at
-            members[key] = self.node(depth, below)
+            members[key] = self.node(below)
         self.take()
+        for each in merged:
+            for key in each.keys() - members.keys():
+                members.key_lines[key] = each.key_lines[key]
+                members[key] = each[key]
         return members
+
+
+def is_merge(event: yaml.Event) -> bool:
+    """Whether an event is the merge key, which is neither quoted nor tagged."""
+    return isinstance(event, yaml.ScalarEvent) and event.value == MERGE and event.implicit[0]
+
+
+def mappings(value: object, line: int) -> list[Mapping]:
+    """The mappings that a merge key names, of which the first wins."""
+    values = value if isinstance(value, list) else [value]
+    found = [each for each in values if isinstance(each, Mapping)]
+    if len(found) == len(values):
+        return found
+    raise UnreadableError("<< takes a mapping, or a list of them", line)
 
 
 def key_text(key: object, line: int) -> str:

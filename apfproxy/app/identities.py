@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apfproxy.app.settings_checks import check_identities, warnings
@@ -23,6 +22,7 @@ from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
 from apfproxy.authn.impersonation import Impersonations
 from apfproxy.authn.static_tokens import StaticTokens
 from apfproxy.errors import OperatorError
+from apfproxy.files import MAX_PEM_BYTES, read_file
 from apfproxy.proxy.http2.available import is_offered
 from apfproxy.proxy.identification import Identification
 from apfproxy.proxy.tls import ClientTls, ServerTls
@@ -372,4 +372,4 @@ def client_cas_of(authentication: AuthenticationSettings) -> tuple[TlsFile, ...]
 
 def content(path: str | None) -> bytes | None:
     """What is in a file, if there is one to read."""
-    return None if path is None else Path(path).read_bytes()
+    return None if path is None else read_file(path, MAX_PEM_BYTES)

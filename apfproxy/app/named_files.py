@@ -15,6 +15,7 @@ from apfproxy.app.flow_control_api import usable_token
 from apfproxy.app.identities import Identities
 from apfproxy.app.tracing import trace_queue
 from apfproxy.errors import OperatorError
+from apfproxy.files import open_regular
 from apfproxy.observe.access_log import STDOUT
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.sources.api_credentials import ApiCredentials
@@ -87,7 +88,7 @@ def _store(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
     _see_place(path)
     try:
         if Path(path).exists():
-            with Path(path).open("rb") as file:
+            with open_regular(path) as file:
                 start = file.read(len(SQLITE))
             if start not in (b"", SQLITE):
                 raise OperatorError(f"{path}: is no SQLite file; name another one")

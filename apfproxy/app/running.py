@@ -7,10 +7,15 @@ import gc
 import logging
 import resource
 import sys
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import uvloop
 
+from apfproxy.api.field_errors import counted
 from apfproxy.app.signals import Hangup, Signals
 from apfproxy.tasks import spawn
 
@@ -25,7 +30,16 @@ SWITCH_S = 0.001
 or a page is compressed meanwhile.  Python's 5 ms would slow requests down by as much, several times
 each."""
 
+MOST_THREADS = 8
+"""For what blocks: files, and large pages that are compressed."""
+
+LAST_S = 1.0
+"""For work of threads at the end, which nobody waits for any more."""
+
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Served(Protocol):
@@ -55,7 +69,56 @@ def run_in_loop(main: Coroutine[Any, Any, int]) -> int:
     raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.get_loop().set_default_executor(DaemonThreads())
         return runner.run(main)
+
+
+class DaemonThreads(ThreadPoolExecutor):
+    """Threads of an event loop, such that one which hangs does not keep the process from its end.
+
+    Those of the base class are joined without a limit, by the interpreter as well.  A read of a
+    network file system whose server is gone does not end.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # starts no thread by itself
+        self._works: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._started: list[threading.Thread] = []
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run a function in one of the threads."""
+        future: Future[T] = Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - for who waits for the result
+                future.set_exception(error)
+
+        self._works.put(work)
+        if not self._idle.acquire(blocking=False) and len(self._started) < MOST_THREADS:
+            self._started.append(threading.Thread(target=self._run, daemon=True))
+            self._started[-1].start()
+        return future
+
+    def _run(self) -> None:
+        while (work := self._works.get()) is not None:
+            work()
+            del work
+            self._idle.release()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT002 - as of the base class
+        """Have the threads end; waits a moment for those that work."""
+        for _ in self._started:
+            self._works.put(None)
+        until_s = time.monotonic() + LAST_S
+        for thread in self._started:
+            thread.join(max(0.0, until_s - time.monotonic()))
+        if hanging := sum(thread.is_alive() for thread in self._started):
+            log.warning("%s still in the file system, or the like", counted(hanging, "thread"))
 
 
 async def serve_until_signal(

@@ -14,9 +14,9 @@ import re
 from pathlib import Path
 
 from apfproxy.authn.basic_password import BasicError, user_and_password
-from apfproxy.authn.credential_file import read_file
 from apfproxy.authn.static_tokens import MAX_FILE_BYTES, StaticTokensError, records, user_of
 from apfproxy.authn.verdict import Verdict
+from apfproxy.files import read_named
 from apfproxy.request.user import ANONYMOUS
 
 DIGEST = re.compile(r"[0-9a-fA-F]{64}")
@@ -48,7 +48,7 @@ class ApiKeys:
 
     def load(self) -> None:
         """Read the file, or raise StaticTokensError and keep the keys as they were."""
-        self.take(read_file(self._path, MAX_FILE_BYTES, StaticTokensError))
+        self.take(read_named(self._path, MAX_FILE_BYTES, StaticTokensError))
 
     def take(self, data: bytes) -> None:
         """Replace the keys by those of a content, or raise StaticTokensError and keep them."""

@@ -15,8 +15,8 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apfproxy.authn.credential_file import read_file
 from apfproxy.authn.verdict import Verdict
+from apfproxy.files import read_named
 from apfproxy.request.user import User
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class StaticTokens:
 
     def load(self) -> None:
         """Read the file, or raise StaticTokensError and keep the tokens as they were."""
-        self.take(read_file(self._path, MAX_FILE_BYTES, StaticTokensError))
+        self.take(read_named(self._path, MAX_FILE_BYTES, StaticTokensError))
 
     def take(self, data: bytes) -> None:
         """Replace the tokens by those of a content, or raise StaticTokensError and keep them."""
@@ -99,8 +99,6 @@ def user_of(fields: list[str], where: str, kind: str = "token") -> tuple[str, Us
 
 def records(data: bytes, path: str) -> Iterator[tuple[int, list[str]]]:
     """The records, each with the number of its first line, or StaticTokensError."""
-    if len(data) > MAX_FILE_BYTES:
-        raise StaticTokensError(f"{path}: larger than {MAX_FILE_BYTES} bytes; not a token file?")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

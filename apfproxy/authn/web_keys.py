@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives.serialization import (
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 
-from apfproxy.authn.credential_file import read_file
 from apfproxy.authn.strict_json import StrictJsonError, read_object
+from apfproxy.files import read_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,7 +140,7 @@ class FileKeys(KeySource):
 
     def load(self) -> None:
         """Read the file, or raise WebKeysError and keep the keys as they were."""
-        self.take(read_file(self._path, MAX_SET_BYTES, WebKeysError))
+        self.take(read_named(self._path, MAX_SET_BYTES, WebKeysError))
 
     def take(self, data: bytes) -> None:
         """Replace the keys by those of a content, or raise WebKeysError and keep them."""

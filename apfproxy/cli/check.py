@@ -152,7 +152,7 @@ def check(  # noqa: PLR0913  flags
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.", click.get_current_context())
     paths = tuple(STDIN_NAME if path == STDIN else path for path in dict.fromkeys(paths))
-    contents = read_files([path for path in paths if path != STDIN_NAME])
+    contents = read_files([path for path in paths if path != STDIN_NAME], streams=True)
     if STDIN_NAME in paths:
         data = sys.stdin.buffer.read(LARGEST_INPUT_BYTES + 1)
         contents = FileContents((*contents.files, (STDIN_NAME, data)), contents.problems)

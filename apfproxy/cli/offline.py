@@ -101,7 +101,7 @@ def offline_controller(
     CommandError if objects have problems.
     """
     defaults = FlowControlSettings()
-    read = decode_files(read_files(paths))
+    read = decode_files(read_files(paths, streams=True))
     if read.problems:
         raise CommandError(*parts_of(read.problems))
     with_suggested = defaults.suggested_objects if suggested_objects is None else suggested_objects

@@ -374,7 +374,7 @@ def configuration(
     paths: tuple[str, ...], limit: int, *, with_suggested: bool, preset: Preset = KUBERNETES
 ) -> Configuration:
     """Read the objects of a configuration; raises `CommandError` if any of them is broken."""
-    read = decode_files(read_files(paths))
+    read = decode_files(read_files(paths, streams=True))
     if read.problems:
         raise CommandError(*parts_of(read.problems))
     name = ", ".join(paths) or ("built-in objects" if with_suggested else "mandatory objects")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from apfproxy.files import MAX_PEM_BYTES, read_file
 
 if TYPE_CHECKING:
     import ssl
@@ -83,7 +84,7 @@ class Expiries:
 def read(file: TlsFile) -> bytes:
     """What is in it; TlsError if it cannot be read."""
     try:
-        return Path(file.path).read_bytes()
+        return read_file(file.path, MAX_PEM_BYTES)
     except OSError as error:
         problem = error.strerror or str(error)
         raise TlsError(file, f"cannot be read: {problem[:1].lower()}{problem[1:]}") from error

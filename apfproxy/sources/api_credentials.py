@@ -147,15 +147,12 @@ def tls_context(access: ApiAccess) -> ssl.SSLContext:
 def load_own(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
     """Give a context the client's own certificate."""
     try:
-        if certificate.path and key.path:
-            # An empty password, or OpenSSL would ask for one at the terminal.
-            context.load_cert_chain(certificate.path, key.path, password="")
-            return
         pair = content(certificate) + b"\n" + content(key)
         # OpenSSL takes files only; this one is on no disk, and gone at once.
         with open(os.memfd_create("apfproxy"), "wb") as file:  # noqa: PTH123 - has no path
             file.write(pair)
             file.flush()
+            # An empty password, or OpenSSL would ask for one at the terminal.
             context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password="")
     except (ssl.SSLError, OSError) as error:
         raise KubeconfigError(

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import hashlib
 import logging
 import os
-import stat
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from apfproxy.files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -209,16 +209,6 @@ def see_regular(paths: tuple[str, ...]) -> None:
     """See that files can be opened, and are regular ones; OSError if not."""
     for path in paths:
         open_regular(path).close()
-
-
-def open_regular(path: str | Path) -> BinaryIO:
-    """Open a file to read; a pipe, on which the reader might wait for ever, is an OSError."""
-    # Without O_NONBLOCK opening a pipe would wait for its writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return open(descriptor, "rb")  # noqa: PTH123 - of a descriptor, not of a path
 
 
 def watch_roots(paths: tuple[str, ...]) -> Roots:

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import yaml
-
 from apfproxy.api.decode import one_line
+from apfproxy.api.documents import split_documents
 from apfproxy.errors import OperatorError
+from apfproxy.files import MAX_PEM_BYTES, read_named
 from apfproxy.sources.exec_credential import API_VERSIONS, GROUP, ExecCommand
 from apfproxy.sources.setting_values import is_text
 
@@ -120,27 +119,17 @@ def in_cluster(
 
 def read_kubeconfig(path: str, context: str | None = None) -> ApiAccess:
     """How a context, by default the current one, reaches its API, or KubeconfigError."""
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise KubeconfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if len(data) > MAX_BYTES:
-        raise KubeconfigError(f"{path}: longer than {MAX_BYTES} bytes: no kubeconfig")
-    return access(data, path, context)
+    return access(read_named(path, MAX_BYTES, KubeconfigError), path, context)
 
 
 def access(data: bytes, path: str, context: str | None = None) -> ApiAccess:
     """How a context in the bytes of a kubeconfig reaches its API, or KubeconfigError."""
-    try:
-        whole = yaml.safe_load(data)
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        # PyYAML raises the middle ones where a tag does not go with its value, such as `!!int ""`.
+    documents, problem = split_documents(data)
+    if problem is not None:
         # Without the error's text, which may have the line with it.
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}" if mark is not None else path
-        raise KubeconfigError(f"{place}: is no YAML") from None
-    top = Fields(path, "", whole)
+        place = f"{path}:{problem.line}" if problem.line else path
+        raise KubeconfigError(f"{place}: is no YAML, or has a key twice")
+    top = Fields(path, "", documents[0].content if documents else None)
     name = context or top.text("current-context")
     if not name:
         raise KubeconfigError(
@@ -341,12 +330,7 @@ class Fields:
         """The content of an extension, which may be anything."""
         for each in self._list("extensions"):
             if isinstance(each, dict) and each.get("name") == wanted:
-                found: object = each.get("extension")
-                try:
-                    json.dumps(found)
-                except (TypeError, ValueError, RecursionError):
-                    raise self.error("extensions", f"{wanted}: has what JSON has not") from None
-                return found
+                return each.get("extension")
         return None
 
     def names(self, name: str) -> list[str]:
@@ -376,12 +360,7 @@ class Fields:
 
 def content(pem: Pem) -> bytes:
     """The bytes of a PEM, or KubeconfigError."""
-    if not pem.path:
-        return pem.data
-    try:
-        return Path(pem.path).read_bytes()
-    except OSError as error:
-        raise KubeconfigError(f"{pem.path}: cannot be read: {error.strerror or error}") from error
+    return read_named(pem.path, MAX_PEM_BYTES, KubeconfigError) if pem.path else pem.data
 
 
 def server_problem(url: str) -> str:

@@ -20,8 +20,8 @@ from apfproxy.api.decode import Candidate, Problem, decode_documents
 from apfproxy.api.documents import LARGEST_INPUT_BYTES
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
 from apfproxy.api.flowcontrol.types import kind_of
+from apfproxy.files import read_file
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.sources.file_changes import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,8 +67,8 @@ class ObjectsRead:
     written: dict[tuple[str, str], Candidate]
 
 
-def read_files(paths: Sequence[str]) -> FileContents:
-    """Read all files of the paths; blocks on the file system."""
+def read_files(paths: Sequence[str], *, streams: bool = False) -> FileContents:
+    """Read all files of the paths; blocks on the file system.  For `streams` see `read_file`."""
     files: dict[str, bytes] = {}
     problems = []
     for path in paths:
@@ -81,7 +81,7 @@ def read_files(paths: Sequence[str]) -> FileContents:
             if name in files:
                 continue
             try:
-                files[name] = read_file(name)
+                files[name] = read_file(name, LARGEST_INPUT_BYTES, streams=streams)
             except OSError as error:
                 problems.append(Problem(name, (cannot_read(error),)))
     return FileContents(tuple(files.items()), tuple(problems))
@@ -98,12 +98,6 @@ def file_names(path: str) -> list[str]:
         for entry in Path(path).iterdir()
         if entry.suffix in SUFFIXES and not entry.name.startswith(".") and not entry.is_dir()
     )
-
-
-def read_file(name: str) -> bytes:
-    """Read one regular file, of which at most one byte more than can be decoded."""
-    with open_regular(name) as file:
-        return file.read(LARGEST_INPUT_BYTES + 1)
 
 
 def cannot_read(error: OSError) -> str:

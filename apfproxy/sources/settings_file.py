@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from apfproxy.api.yaml_text import UnreadableError, compose
 from apfproxy.errors import OperatorError
+from apfproxy.files import read_file
 from apfproxy.settings import Settings
 from apfproxy.sources.cluster_settings import read_clusters
-from apfproxy.sources.file_changes import open_regular
-from apfproxy.sources.settings_reader import CLUSTERS, MAX_FILE_BYTES, SettingsReader, setting_key
+from apfproxy.sources.settings_reader import (
+    CLUSTERS,
+    DEEPEST,
+    MAX_FILE_BYTES,
+    MOST_VALUES,
+    SettingsReader,
+    setting_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,12 +55,9 @@ def load_settings(path: Path, over: Callable[[Settings], Settings] = unchanged) 
         SettingsError: It cannot be used.  What is wrong with a cluster alone is in its `problems`.
     """
     try:
-        with open_regular(path) as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+        data = read_file(path, MAX_FILE_BYTES)
     except OSError as error:
         raise SettingsError((f"{path}: {error.strerror or error}",)) from error
-    if len(data) > MAX_FILE_BYTES:
-        raise SettingsError((f"{path}: larger than {MAX_FILE_BYTES} bytes; not a settings file?",))
     return parse_settings(data, str(path), path.parent, over)
 
 
@@ -65,12 +70,10 @@ def parse_settings(
     """Make settings of the bytes of a file named `source`; an empty one gives the defaults."""
     try:
         # Nodes rather than values: they know their lines, and keep a key that stands twice.
-        root = yaml.compose(data, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise SettingsError((f"{source}{line}: not YAML: {reason}",)) from error
+        root = compose(data, MOST_VALUES, DEEPEST)
+    except UnreadableError as error:
+        line = f":{error.line}" if error.line else ""
+        raise SettingsError((f"{source}{line}: {error}",)) from error
     if root is None:
         return over(Settings())
     reader = SettingsReader(source, directory)
@@ -86,8 +89,8 @@ def parse_settings(
 def is_settings(data: bytes) -> bool:
     """Whether the bytes of a file are settings, rather than something else in YAML."""
     try:
-        root = yaml.compose(data[: MAX_FILE_BYTES + 1], Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        root = compose(data[:MAX_FILE_BYTES], MOST_VALUES, DEEPEST)
+    except UnreadableError:
         return False
     if not isinstance(root, yaml.MappingNode) or not root.value:
         return False

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from apfproxy.sources.settings_reader import CLUSTERS, MAX_FILE_BYTES, cluster_paths
+from apfproxy.api.yaml_text import UnreadableError, compose
+from apfproxy.files import read_file
+from apfproxy.sources.settings_reader import (
+    CLUSTERS,
+    DEEPEST,
+    MAX_FILE_BYTES,
+    MOST_VALUES,
+    cluster_paths,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,9 +37,8 @@ class SettingsLines:
         """By path; those of sections and of items of lists, `a.b[0]`, are among them."""
         self._named: dict[str, str] = {}
         """What paths of files are written as, to the setting."""
-        with contextlib.suppress(OSError, yaml.YAMLError, ValueError, RecursionError):
-            root = yaml.compose(path.read_bytes()[:MAX_FILE_BYTES], Loader=yaml.SafeLoader)
-            self._note(root, "")
+        with contextlib.suppress(OSError, UnreadableError):
+            self._note(compose(read_file(path, MAX_FILE_BYTES), MOST_VALUES, DEEPEST), "")
 
     def _note(self, node: yaml.Node | None, prefix: str) -> None:
         if isinstance(node, yaml.MappingNode):

@@ -74,6 +74,9 @@ RENAMED = {"upstream.probeInterval": "upstream.healthCheck.interval"}
 MAX_FILE_BYTES = 1 << 20
 """Far more than any settings file; keeps a wrong path, such as a disk image, from being read."""
 
+MOST_VALUES, DEEPEST = 100_000, 20
+"""With aliases written out; 200 clusters have 20 000, five levels deep."""
+
 Record = TypeVar("Record")
 
 TYPES: dict[type[Any], dict[str, Any]] = {}

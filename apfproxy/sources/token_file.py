@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from apfproxy.errors import OperatorError
+from apfproxy.files import read_file
 
 MAX_BYTES = 16384
 """Of the file; tokens have some hundred characters, those of service accounts a few thousand."""
@@ -30,8 +30,7 @@ class TokenFile:
     def token(self) -> bytes:
         """The current token, or TokenFileError; blocks on the file system for a moment."""
         try:
-            with open(self.path, "rb", opener=open_at_once) as file:
-                data = file.read(MAX_BYTES + 1)
+            data = read_file(self.path, MAX_BYTES)
         except OSError as error:
             raise TokenFileError(
                 f"the token file {self.path} cannot be read: {error.strerror or error}"
@@ -39,17 +38,12 @@ class TokenFile:
         return checked(self.path, data, self._min_characters)
 
 
-def open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for the writer of a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-
-
 def checked(path: Path, data: bytes, min_characters: int = MIN_CHARACTERS) -> bytes:
     """The token in the bytes of a file, or TokenFileError; white space around it is ignored."""
     token = data.strip()
     if not token:
         raise TokenFileError(f"the token file {path} is empty; write one token into it")
-    if len(data) > MAX_BYTES or TOKEN.fullmatch(token) is None:
+    if TOKEN.fullmatch(token) is None:
         raise TokenFileError(
             f"the token file {path} holds something else than one token of letters, digits and"
             " ._~+/-"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redis.asyncio import Redis
@@ -25,6 +24,7 @@ from redis.exceptions import (
 )
 
 from apfproxy.errors import OperatorError
+from apfproxy.files import read_named
 from apfproxy.sources.api_credentials import tls_context
 from apfproxy.sources.kubeconfig import ApiAccess, Pem
 from apfproxy.stores.redis_parser import BoundedParser
@@ -240,15 +240,10 @@ def password_of(path: str) -> str:
         OperatorError: There is none.
     """
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_PASSWORD_BYTES + 1)
-    except OSError as error:
-        raise OperatorError(f"{path}: cannot be read: {error.strerror or error}") from error
-    try:
-        password = data.decode().rstrip("\r\n")
+        password = read_named(path, MAX_PASSWORD_BYTES, OperatorError).decode().rstrip("\r\n")
     except UnicodeDecodeError:
         password = ""
-    if not password or "\n" in password or len(data) > MAX_PASSWORD_BYTES:
+    if not password or "\n" in password:
         raise OperatorError(
             f"{path}: has no password: write one line of at most {MAX_PASSWORD_BYTES} bytes"
         )

@@ -39,7 +39,12 @@ def contents(text: str) -> list[object]:
         ("\ufeffa: 1", [{"a": 1}]),
         ("a: &x 1\n", [{"a": 1}]),
         ("1: a\ntrue: b\n1.5: c\noff: d\n", [{"1": "a", "true": "b", "1.5": "c", "false": "d"}]),
-        ("<<: {a: b}\n", [{"<<": {"a": "b"}}]),
+        ("'<<': {a: b}\n", [{"<<": {"a": "b"}}]),
+        ("a: &x [1]\nb: *x\n", [{"a": [1], "b": [1]}]),
+        (
+            "a: &x {b: 1, c: 2}\nd: {<<: *x, c: 3}\n",
+            [{"a": {"b": 1, "c": 2}, "d": {"b": 1, "c": 3}}],
+        ),
     ],
 )
 def test_documents(text: str, expected: list[object]) -> None:
@@ -67,7 +72,9 @@ def test_lines() -> None:
         (b"a: [1\n", "not YAML: ", 2),
         (b"a: \x01", "not YAML: ", None),
         (b"a: \xff", "not UTF-8: invalid start byte at byte 3", None),
-        (b"a: &x [1]\nb: *x\n", "alias *x is not supported: write the value out", 2),
+        (b"a: &x [1]\n---\nb: *x\n", "alias *x: there is no &x before it", 3),
+        (b"a: 1\nb: &x [*x]\n", "alias *x is within what it stands for", 2),
+        (b"<<: 1\n", "<< takes a mapping, or a list of them", 1),
         (b"a: 1\nb:\n  c: 2\n  c: 3\n", 'key "c" occurs twice in one mapping: keep one', 4),
         (b"1: a\n'1': b\n", 'key "1" occurs twice in one mapping: keep one', 2),
         (b"? [a]\n: b\n", "a key must be a plain value", 1),

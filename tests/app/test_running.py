@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import resource
+import subprocess
 import sys
+import threading
 
 import pytest
 
 from apfproxy.app import running
 from apfproxy.app.running import (
     GC_THRESHOLDS,
+    MOST_THREADS,
     SWITCH_S,
+    DaemonThreads,
     descriptor_limit,
     raise_descriptor_limit,
     run_in_loop,
@@ -66,3 +71,67 @@ def test_run_in_loop(monkeypatch: pytest.MonkeyPatch) -> None:
         assert SWITCH_S == pytest.approx(sys.getswitchinterval())
     finally:
         sys.setswitchinterval(before)
+
+
+async def test_threads() -> None:
+    """Works of threads give their results and errors; threads are used again, and are few."""
+    loop = asyncio.get_running_loop()
+    threads = DaemonThreads()
+    loop.set_default_executor(threads)
+    names = {await asyncio.to_thread(lambda: threading.current_thread().name) for _ in range(9)}
+    together = threading.Barrier(MOST_THREADS)
+    met = await asyncio.gather(*(asyncio.to_thread(together.wait) for _ in range(MOST_THREADS)))
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.to_thread(lambda: 1 // 0)
+    cancelled = loop.run_in_executor(None, together.wait)
+    threads.shutdown()
+    together.abort()
+    with pytest.raises(threading.BrokenBarrierError):
+        await cancelled
+
+    assert 1 == len(names)
+    assert list(range(MOST_THREADS)) == sorted(met)
+
+
+HANGING = """
+import asyncio, os, sys, threading
+from apfproxy.app.running import run_in_loop
+
+reading, _ = os.pipe()
+started = threading.Event()
+
+def read():
+    started.set()
+    os.read(reading, 1)
+
+async def main():
+    hanging = asyncio.create_task(asyncio.to_thread(read))
+    await asyncio.to_thread(started.wait)
+    hanging.cancel()
+    if sys.argv[1:]:
+        raise SystemExit(sys.argv[1])
+    return 7
+
+sys.exit(run_in_loop(main()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        pytest.param([], 7, "1 thread still in", id="drained"),
+        pytest.param(["why"], 1, "why", id="failed"),
+    ],
+)
+def test_a_thread_that_hangs(arguments: list[str], code: int, said: str) -> None:
+    """A process that has drained ends though a thread reads for ever, with its own exit code."""
+    ended = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", HANGING, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=15,
+        check=False,
+    )
+
+    assert code == ended.returncode
+    assert said in ended.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import signal
 import socket
 from typing import TYPE_CHECKING
@@ -200,6 +202,43 @@ def test_broken_settings(site: Site, breaking: Callable[[str], str], problem: st
     assert "flowControl.serverConcurrencyLimit" == changed
     assert "[+]settings ok" in mended
     assert 0 == code
+
+
+BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"{anchor}: &{anchor} [{', '.join([f'*{before}'] * 10)}]\n"
+    for before, anchor in itertools.pairwise("abcdefghij")
+)
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        pytest.param(os.mkfifo, "a pipe, not a regular file", id="pipe"),
+        pytest.param(
+            lambda path: path.symlink_to("/dev/zero"), "a device, not a regular file", id="device"
+        ),
+        pytest.param(
+            lambda path: path.write_bytes(b"#" * (2 << 20)), "larger than 1048576 bytes", id="large"
+        ),
+        pytest.param(lambda path: path.write_text(BOMB), "more than 100000 values", id="aliases"),
+    ],
+)
+def test_settings_without_end(
+    site: Site, make: Callable[[Path], object], problem: str, tmp_path: Path
+) -> None:
+    """What is read in place of settings holds up neither requests nor the end of the process."""
+    with command("serve", "--settings", str(site.path)) as served:
+        admin_port = int(served.line(LISTENS)[2])
+        make(tmp_path / "new")
+        (tmp_path / "new").rename(site.path)
+        served.send(signal.SIGHUP)
+        served.line("the settings cannot be used, and stay as they were")
+        lines = list(served.lines)
+        seats = seats_of(admin_port)
+        code, _ = served.end()
+
+    assert any("ERROR" in line and problem in line for line in lines), lines
+    assert (600, 0) == (seats, code)
 
 
 def test_without_a_file() -> None:

@@ -157,7 +157,7 @@ def test_verification(*, is_unverified: bool, expected: ssl.VerifyMode) -> None:
         ),
         pytest.param(
             lambda _: {"certificate": Pem(path="/nowhere"), "key": Pem(path="/nowhere")},
-            "that can be read: No such file",
+            "/nowhere: cannot be read: No such file",
             id="no-files",
         ),
         pytest.param(

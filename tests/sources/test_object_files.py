@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_objects
 from apfproxy.api.flowcontrol.types import PriorityLevelConfiguration
+from apfproxy.files import read_file
 from apfproxy.sources.object_files import (
     decode_files,
     effective_objects,
@@ -101,10 +103,19 @@ def test_empty_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pipe(tmp_path: Path) -> None:
-    """A pipe is refused, not waited for."""
-    os.mkfifo(tmp_path / "a.yaml")
+    """A pipe is refused, not waited for; a command may read it, to a bound."""
+    path = tmp_path / "a.yaml"
+    os.mkfifo(path)
+    refused = [f"{path}: cannot be read: a pipe, not a regular file"]
+    assert refused == problems_of(tmp_path)
+    with ThreadPoolExecutor() as threads:
+        writing = threads.submit(path.write_text, level("a"))
+        contents = read_files([str(path)], streams=True)
 
-    assert problems_of(tmp_path) == [f"{tmp_path}/a.yaml: cannot be read: not a regular file"]
+    assert ((str(path), level("a").encode()),) == contents.files
+    assert writing.result()
+    with pytest.raises(OSError, match="larger than 5 bytes"):
+        read_file("/dev/zero", 5, streams=True)
 
 
 def test_one_name_in_two_files(tmp_path: Path) -> None:

@@ -90,7 +90,19 @@ def test_any_bytes_give_settings_or_problems(data: bytes | str) -> None:
 
 def test_deep_nesting_is_refused() -> None:
     """A file nested too deeply to read is refused like any other that is no settings file."""
-    assert problems_of("[" * 1500)[0].startswith("f: not YAML: ")
+    assert ("f:1: nested too deeply",) == problems_of("[" * 1500)
+
+
+def test_aliases_are_bounded() -> None:
+    """Settings may repeat what an anchor names, but not without end."""
+    bomb = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 11))
+    good = "upstream: {url: 'http://a', tls: {caFile: &ca ca}}\nauthentication: {clientCaFile: *ca}"
+
+    assert "ca" == parse_settings(good.encode(), "f").authentication.client_ca_file
+    assert ("f:6: more than 100000 values, with aliases written out",) == problems_of(
+        f"a0: &a0 x\n{bomb}"
+    )
+    assert ("f:1: alias *a is within what it stands for",) == problems_of("a: &a [*a]")
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
@@ -126,7 +138,7 @@ def test_large_file(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings(path)
 
-    assert (f"{path}: larger than 1048576 bytes; not a settings file?",) == caught.value.problems
+    assert (f"{path}: larger than 1048576 bytes; is it the right file?",) == caught.value.problems
 
 
 @pytest.mark.parametrize(

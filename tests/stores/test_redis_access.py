@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from apfproxy.errors import OperatorError
 from apfproxy.settings import FleetSettings
 from apfproxy.sources.store_address import store_address
-from apfproxy.stores.redis_access import MAX_PASSWORD_BYTES, RedisAccess, password_of
+from apfproxy.stores.redis_access import RedisAccess, password_of
 from apfproxy.stores.store import StoreError
 from loadtest.certificates import Authority
 from tests.end_to_end.programs import free_port
@@ -277,7 +277,7 @@ def test_passwords(data: bytes, password: str, tmp_path: Path) -> None:
     assert password == password_of(str(path))
 
 
-@pytest.mark.parametrize("data", [b"", b"\n", b"a\nb", b"\xff", b"a" * (MAX_PASSWORD_BYTES + 1)])
+@pytest.mark.parametrize("data", [b"", b"\n", b"a\nb", b"\xff"])
 def test_no_passwords(data: bytes, tmp_path: Path) -> None:
     """Anything but one line of text is none, and is not shown."""
     path = tmp_path / "password"
