@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.conditions import MATCH_HEADER, MATCH_METHODS
+from apfproxy.api.flowcontrol.conditions import MATCH_HEADER, MATCH_METHODS, matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,7 +33,7 @@ def unmet(
     value = header_of(condition.header).strip(" \t")
     if not value:
         return MATCH_HEADER, f"the request has no header {condition.header}"
-    if condition.values and value not in condition.values:
+    if condition.values and not any(matches(each, value) for each in condition.values):
         shown = value if value.isascii() and len(value) <= LONGEST_SHOWN else "another"
         return MATCH_HEADER, f"{condition.header} is {shown}, not {_listed(condition.values)}"
     return None

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from apfproxy.api.flowcontrol.conditions import matches
 from apfproxy.api.flowcontrol.types import ResourcePolicyRule
 from apfproxy.flowcontrol.subjects import ALL, SERVICE_ACCOUNT_PREFIX
 from apfproxy.flowcontrol.urls import ROOT, below, is_plain_path
@@ -91,19 +92,36 @@ class Header(Field):
     Attributes:
         name: The header's, in lower case.
         asking: All of these lines.
+        patterns: Those that ask for a pattern.
     """
 
-    __slots__ = ("asking", "name")
+    __slots__ = ("asking", "name", "patterns")
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
         self.asking = 0
+        self.patterns: dict[str, int] = {}
 
-    def unmet(self, value: str) -> int:
-        """The lines that a value does not satisfy; "" if the request has no such header."""
+    def add_condition(self, values: frozenset[str], line: int) -> None:
+        """Have a line ask for the header with one of these values or patterns; empty for any."""
+        self.asking |= line
+        self.add([each for each in values if ALL not in each] if values else (ALL,), line)
+        _add(self.patterns, [each for each in values if ALL in each], line)
+
+    def unmet(self, value: str, found: int) -> int:
+        """The lines that a value does not satisfy; "" if the request has no such header.
+
+        Patterns of lines that are not among those found are not looked at.
+        """
         value = value.strip(" \t")
-        return self.asking & ~self.lines.get(value, self.every) if value else self.asking
+        if not value:
+            return self.asking
+        met = self.lines.get(value, self.every)
+        for pattern, lines in self.patterns.items():
+            if lines & found & ~met and matches(pattern, value):
+                met |= lines
+        return self.asking & ~met
 
 
 class RuleIndex:
@@ -179,8 +197,7 @@ class RuleIndex:
         if condition is None or not condition.header:
             return None
         header = headers.setdefault(condition.header, Header(condition.header))
-        header.add(condition.values or (ALL,), bit)
-        header.asking |= bit
+        header.add_condition(condition.values, bit)
         self._asking |= bit
         return header
 
@@ -287,7 +304,7 @@ class RuleIndex:
         while found and (found & asking).bit_length() == found.bit_length():
             header = self._headers[found.bit_length()]
             assert header is not None
-            found &= ~header.unmet(header_of(header.name))
+            found &= ~header.unmet(header_of(header.name), found)
             asking &= ~header.asking
         return found
 

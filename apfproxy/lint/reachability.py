@@ -27,8 +27,8 @@ MOST_PAIRS = 4_000_000
 MOST_NAMED = 3
 """FlowSchemas that a message names."""
 
-Earlier = dict[tuple[Identity, Kind], list[tuple[str, RequestSet]]]
-"""FlowSchema and requests of all pieces of one subject and one kind."""
+Earlier = dict[tuple[Identity, Kind], list[tuple[str, RequestSet, "Condition | None"]]]
+"""FlowSchema, requests and condition of all pieces of one subject and one kind."""
 
 
 def tried_in_order(flow_schemas: Iterable[FlowSchema]) -> list[FlowSchema]:
@@ -46,43 +46,53 @@ def unreachable(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
     earlier: Earlier = defaultdict(list)
     for flow_schema in flow_schemas:
         name, pieces = flow_schema.metadata.name, pieces_of(flow_schema)
+        condition = condition_of(flow_schema)
         if pieces and name not in FLOW_SCHEMAS:
             for kind in (UNREACHABLE, REACHED_WITHOUT_GROUPS):
-                by = shadows(pieces, earlier, with_groups=kind is REACHED_WITHOUT_GROUPS)
+                by = shadows(pieces, condition, earlier, with_groups=kind is REACHED_WITHOUT_GROUPS)
                 if by:
                     message = f"all that it can match is matched before by {named(by)}"
                     if kind is REACHED_WITHOUT_GROUPS:
                         message += ", for everybody who has the usual groups"
                     yield Finding(kind, "FlowSchema", name, "spec.matchingPrecedence", message)
                     break
-        if condition_of(flow_schema) is not None:
-            continue  # it may let any request through to what is tried later
         for piece in pieces:
-            earlier[piece.identity, piece.requests.kind].append((name, piece.requests))
+            earlier[piece.identity, piece.requests.kind].append((name, piece.requests, condition))
 
 
-def shadows(pieces: Sequence[Piece], earlier: Earlier, *, with_groups: bool) -> set[str]:
+def shadows(
+    pieces: Sequence[Piece], condition: Condition | None, earlier: Earlier, *, with_groups: bool
+) -> set[str]:
     """Names of the FlowSchemas that together match all of the pieces; empty if they do not."""
     names: set[str] = set()
     for piece in pieces:
-        found = shadows_of(piece, earlier, with_groups=with_groups)
+        found = shadows_of(piece, condition, earlier, with_groups=with_groups)
         if not found:
             return set()
         names |= found
     return names
 
 
-def shadows_of(piece: Piece, earlier: Earlier, *, with_groups: bool) -> set[str]:
+def shadows_of(
+    piece: Piece, condition: Condition | None, earlier: Earlier, *, with_groups: bool
+) -> set[str]:
     """Names of the FlowSchemas that together match all of a piece; empty if they do not."""
-    kind = piece.requests.kind
+
+    def pieces_by(identity: Identity) -> list[tuple[str, RequestSet]]:
+        """The earlier pieces of one that let through no request with the condition."""
+        return [
+            (name, requests)
+            for name, requests, asked in earlier.get((identity, piece.requests.kind), ())
+            if asked is None or asked.holds(condition)
+        ]
+
     direct = [
         each
         for holder in holders(piece.identity, with_groups=with_groups)
-        for each in earlier.get((holder, kind), ())
+        for each in pieces_by(holder)
     ]
     shares = [
-        direct + (earlier.get((share, kind)) or [])
-        for share in everybody_in(piece.identity, with_groups=with_groups)
+        direct + pieces_by(share) for share in everybody_in(piece.identity, with_groups=with_groups)
     ]
     if max(map(len, shares)) > MOST_LOOKED_AT:
         return set()

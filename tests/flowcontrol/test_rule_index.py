@@ -29,12 +29,14 @@ BUILT_IN = [each for each in bootstrap_objects() if isinstance(each, FlowSchema)
 conditions = st.fixed_dictionaries(
     {},
     optional={
-        MATCH_HEADER: st.sampled_from(["X-A: 1", "X-A: 1, 2", "X-A: *", "X-B: 1", "X-B: *", "?"]),
+        MATCH_HEADER: st.sampled_from(
+            ["X-A: 1", "X-A: 1, 2", "X-A: *", "X-A: 1*", "X-A: 3, *2", "X-B: 1", "X-B: *", "?"]
+        ),
         MATCH_METHODS: st.sampled_from(["GET", "DELETE, PATCH", "POST", "get"]),
     },
 )
 headers = st.dictionaries(
-    st.sampled_from(["x-a", "x-b"]), st.sampled_from(["1", " 2\t", "3", " ", "1, 2"])
+    st.sampled_from(["x-a", "x-b"]), st.sampled_from(["1", " 2\t", "3", " ", "12", "32"])
 )
 
 

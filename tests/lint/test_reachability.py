@@ -24,7 +24,7 @@ from loadtest.objects import flow_schema, group_subject, user_subject
 from tests.lint.configurations import REQUESTS, USERS, USERS_WITH_GROUPS, configurations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from apfproxy.api.flowcontrol.types import Subject
     from apfproxy.request.user import User
@@ -242,8 +242,17 @@ def test_a_condition_lets_requests_through() -> None:
     assert ["a"] == [each.name for each in unreachable([second, first])]
 
 
-@pytest.mark.parametrize(("values", "expected"), [("xy", []), ("xx", ["b"])])
-def test_same_precedence_with_conditions(values: str, expected: list[str]) -> None:
+def test_a_pattern_holds_values() -> None:
+    """Who asks for a pattern matches before what asks for values that are as it says."""
+    first, second = with_header(schema("a", 2), "x*"), with_header(schema("b", 3), "xy, xz*")
+
+    assert ["b"] == [each.name for each in unreachable([first, second])]
+    assert [] == list(unreachable([second, first]))
+    assert [] == list(unreachable([first, with_header(schema("c", 3), "xy, y")]))
+
+
+@pytest.mark.parametrize(("values", "expected"), [("xy", []), ("xx", ["b"]), (("x*", "xy"), ["b"])])
+def test_same_precedence_with_conditions(values: Sequence[str], expected: list[str]) -> None:
     """Different values of one header exclude each other."""
     schemas = [
         with_header(schema(name, 2), value) for name, value in zip("ab", values, strict=True)

@@ -1,7 +1,8 @@
 """What a request must have for a FlowSchema to match it, beside what its rules say.
 
 * `match-header`: `NAME: VALUE[, VALUE...]`: the request has this header, with one of these values;
-  `NAME: *` for any value.  Values are compared as they are; the first field of the name counts.
+  `NAME: *` for any value.  A value with `*` is a pattern of the whole value, in which `*` stands
+  for any characters, or none; others are compared as they are.  The first field of the name counts.
 * `match-methods`: `METHOD[, METHOD...]`: a request for a non-resource path has one of these HTTP
   methods.  The verbs of a rule cannot say POST or PUT: Kubernetes allows only verbs of resources
   there.
@@ -41,7 +42,7 @@ class Condition(msgspec.Struct, frozen=True):
     Attributes:
         methods: One of these, in small letters, if it is for no resource; None for any.
         header: This header, by its name in lower case; "" for none.
-        values: With one of these values; empty for any.
+        values: With one of these values or patterns; empty for any.
         is_broken: Whether no request meets it, because it cannot be read.
     """
 
@@ -55,8 +56,56 @@ class Condition(msgspec.Struct, frozen=True):
         if self.is_broken or other.is_broken:
             return False
         if self.header and self.header == other.header and self.values and other.values:
-            return not self.values.isdisjoint(other.values)
+            return any(values_meet(one, two) for one in self.values for two in other.values)
         return True
+
+    def holds(self, other: Condition | None) -> bool:
+        """Whether every request that meets the other meets this one; no may be wrong."""
+        if other is None or self.is_broken or other.is_broken:
+            return False
+        if self.methods is not None and not (other.methods or {""}) <= self.methods:
+            return False
+        if not self.header:
+            return True
+        # A pattern matches another as if that were a value: each `*` of it falls in one of its own.
+        return self.header == other.header and (
+            not self.values
+            or (
+                bool(other.values)
+                and all(any(matches(own, each) for own in self.values) for each in other.values)
+            )
+        )
+
+
+def matches(pattern: str, value: str) -> bool:
+    """Whether a value is as a pattern says; linear in the value."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return pattern == value
+    *middle, last = rest
+    at, end = len(first), len(value) - len(last)
+    if at > end or not value.startswith(first) or not value.endswith(last):
+        return False
+    for piece in middle:
+        at = value.find(piece, at, end)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
+
+
+def values_meet(one: str, other: str) -> bool:
+    """Whether a value can be as both patterns say."""
+    if "*" not in one or "*" not in other:
+        return matches(one, other) or matches(other, one)
+    starts = one.partition("*")[0], other.partition("*")[0]
+    ends = one.rpartition("*")[2], other.rpartition("*")[2]
+    # What is between can be all of one and then all of the other.
+    return _one_starts(*starts) and _one_starts(*(end[::-1] for end in ends))
+
+
+def _one_starts(text: str, other: str) -> bool:
+    return text.startswith(other) or other.startswith(text)
 
 
 def parse_methods(text: str) -> frozenset[str]:
@@ -78,9 +127,10 @@ def parse_header(text: str) -> tuple[str, frozenset[str]]:
     if not colon or len(values) > MOST_VALUES or not all(map(_is_value, values)):
         raise ValueError(
             f"write NAME: VALUE, such as X-Priority: batch, or up to {MOST_VALUES} values with"
-            f" commas, of {LONGEST_VALUE} ASCII characters at most; or NAME: * for any value"
+            f" commas, of {LONGEST_VALUE} ASCII characters at most, in which * stands for any"
+            " characters; or NAME: * for any value"
         )
-    return name, frozenset() if values == ["*"] else frozenset(values)
+    return name, frozenset() if "*" in values else frozenset(values)
 
 
 def _is_value(text: str) -> bool:
