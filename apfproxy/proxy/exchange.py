@@ -46,6 +46,7 @@ _TELLING_NS: Final = 5_000_000_000
 """A client may give the server less time to answer; that tells nothing of the server."""
 
 OUT_OF_TIME = "its time was over before the end of the answer"
+STOOD_STILL = "the answer stood still (downstream.requestTimeout)"
 
 
 class Exchange(Forwarding):
@@ -261,10 +262,13 @@ class Exchange(Forwarding):
     # Time.
 
     def on_deadline(self) -> None:
-        """The request has taken too long."""
+        """The request has taken too long, if it does not flow."""
+        now_ns = self._context.clock.now_ns()
+        if self._flows_on(now_ns):
+            return
         if self.has_answered:
-            now_ns = self._context.clock.now_ns()
-            self._finish(BREAK, now_ns, Failure.DEADLINE, OUT_OF_TIME)
+            why = STOOD_STILL if self.request.attributes.is_plain else OUT_OF_TIME
+            self._finish(BREAK, now_ns, Failure.DEADLINE, why)
             self._leave_origin(now_ns)
             if self.head.is_http_10:
                 self._client.reset()  # as where the origin breaks off
@@ -288,7 +292,7 @@ class Exchange(Forwarding):
             )
             return
         self._count_failed()
-        waited_ns = self._context.clock.now_ns() - self._sent_ns
+        waited_ns = now_ns - self._sent_ns
         waited_s = waited_ns / 1e9
         counters = self._context.counters.unattributed if upstream is None else upstream.endpoint
         counters.fail(

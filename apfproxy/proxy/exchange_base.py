@@ -8,7 +8,7 @@ once.  `forwarding` and `exchange` add what happens before.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from apfproxy.faults import Part, contained
 from apfproxy.flowcontrol.passage import ABANDONED, Passage
@@ -57,6 +57,8 @@ LEFT_WHERE = {
     ANSWERING: "the client left before the end of the answer",
 }
 """Why requests were cut short, in words, by where they stood."""
+FLOW_LOOKS: Final = 4
+"""At a body in a request's time, so that it is cut after no more than a quarter above it."""
 MALFORMED_BODY = "the request's body is malformed, or too long"
 
 
@@ -80,6 +82,8 @@ class ExchangeBase(AnswerSink):
         "_is_whole",
         "_made_line",
         "_may_repeat",
+        "_moved_bytes",
+        "_moved_ns",
         "_request_bytes",
         "_sent_ns",
         "_slow_level",
@@ -142,6 +146,10 @@ class ExchangeBase(AnswerSink):
         """Since there is a connection to pass them on to."""
         self._may_repeat = True
         """Whether it may go to a second server, as far as what happened says."""
+        # Of a body under way, before an API that is not Kubernetes: when it was seen to move last,
+        # and how much had come of both by then.
+        self._moved_ns = 0
+        self._moved_bytes = 0
         # While `slow_readers.watched` has this: how long only the client has been waited for.
         self._waited_ns = 0
         self._slow_level = ""
@@ -174,8 +182,17 @@ class ExchangeBase(AnswerSink):
         return self.has_answered and self._client.deadline_ns == 0
 
     def _set_deadline(self, now_ns: int) -> None:
-        """Give the origin its time to answer in, once it can have all of the request."""
+        """Give the origin its time to answer in, once it can have all of the request.
+
+        Before an API that is not Kubernetes the time of what flows is not limited.
+        """
         request = self.request
+        if request.attributes.is_plain and request.takes_seats:
+            if self._is_whole:
+                self._client.deadline_ns = now_ns + request.answer_timeout_ns
+            else:
+                self._begin_flow(now_ns)
+            return
         deadline_ns = 0
         if request.takes_seats and not (request.is_watch and self._is_whole):
             deadline_ns = self.asked_ns + request.timeout_ns
@@ -183,6 +200,35 @@ class ExchangeBase(AnswerSink):
             answer_ns = now_ns + self._context.in_force.answer_timeout_ns
             deadline_ns = min(deadline_ns, answer_ns) if deadline_ns else answer_ns
         self._client.deadline_ns = deadline_ns
+
+    def _begin_flow(self, now_ns: int) -> None:
+        """See from now on whether a body moves."""
+        self._moved_ns = now_ns
+        self._moved_bytes = self._request_bytes + self._body_bytes
+        self._client.deadline_ns = now_ns + self.request.timeout_ns // FLOW_LOOKS
+
+    def _flows_on(self, now_ns: int) -> bool:
+        """Whether what is under way is a body that has not stood still for the request's time.
+
+        While only the client is waited for, an answer stands still that goes on slower than a
+        request's body may come: else one that takes a byte a minute would keep its seats for ever.
+        """
+        request, client = self.request, self._client
+        is_answering = self.state is ANSWERING
+        is_coming = self.state in (LINED_UP, AWAITING) and not self._is_whole
+        if not request.attributes.is_plain or not (is_answering or is_coming):
+            return False
+        since_ns = now_ns - self._moved_ns
+        moved = self._request_bytes + self._body_bytes - self._moved_bytes
+        least = 0
+        if is_answering and client.is_write_paused:
+            least = self._context.in_force.min_body_rate_bytes
+        if moved and moved * 1_000_000_000 >= least * since_ns:
+            self._begin_flow(now_ns)
+            return True
+        left_ns = request.timeout_ns - since_ns
+        client.deadline_ns = now_ns + min(left_ns, request.timeout_ns // FLOW_LOOKS)
+        return left_ns > 0
 
     # The end.
 

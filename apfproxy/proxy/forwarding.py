@@ -146,10 +146,12 @@ class Forwarding(ExchangeBase):
             self._start_watch(bytes(body))
         elif self.request.attributes.is_plain and is_event_stream(head.lines):
             self._go_on_as_long_as_it_likes(now_ns)
-        elif self.request.takes_seats:
-            client.deadline_ns = self.asked_ns + self.request.timeout_ns
-        else:
+        elif not self.request.takes_seats:
             client.deadline_ns = 0
+        elif self.request.attributes.is_plain:
+            self._begin_flow(now_ns)
+        else:
+            client.deadline_ns = self.asked_ns + self.request.timeout_ns
         if client.is_write_paused:
             self._pause_upstream()
 

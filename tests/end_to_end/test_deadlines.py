@@ -7,6 +7,7 @@ import json
 import pytest
 
 from apfproxy.proxy.counters import UpstreamFailure
+from tests.end_to_end.peer import begin
 from tests.end_to_end.scene import (
     GET,
     NARROW,
@@ -258,6 +259,40 @@ async def test_upgrades_that_are_answered_late() -> None:
         )
 
         assert (await client.read_head()).startswith(b"HTTP/1.1 101 ")
+
+
+@over_both_protocols
+@on_uvloop
+async def test_what_flows_has_no_deadline_before_plain_apis() -> None:
+    """An upload and a feed go on for as long as they move; what stands still beside them ends."""
+    setup = Setup(preset="http", origin_reads=False).with_downstream(request_timeout_s=1.0)
+    async with running(setup) as scene:
+        uploader = await scene.ask(
+            b"PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        upload = await scene.origin.next_connection()
+        await upload.read_head()
+        reader = await scene.ask(get(b"/feed"))
+        feed = await scene.origin.next_connection()
+        await feed.read_head()
+        await feed.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await reader.read_head()
+        for _ in range(2):  # each of which takes all of the time that there is
+            late = begin((await scene.ask(get(b"/late"))).read_answer())
+            await scene.origin.next_connection()
+            while not late.done():
+                await uploader.send(b"2\r\nab\r\n")
+                assert b"ab" == await upload.read_chunk()
+                await feed.send(b"2\r\ncd\r\n")
+                assert b"cd" == await reader.read_chunk()
+            assert 504 == late.result().status
+        await uploader.send(b"0\r\n\r\n")
+        assert b"" == await upload.read_chunk()
+        await upload.send(OK)
+        await feed.send(b"0\r\n\r\n")
+
+        assert 200 == (await uploader.read_answer()).status
+        assert b"" == await reader.read_chunk()
 
 
 MALFORMED = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,11 +12,12 @@ from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.settings import (
     HTTP_API,
     OBSERVE,
+    AccessLogSettings,
     DownstreamSettings,
     LimitSettings,
     Settings,
 )
-from tests.proxy.fakes import Bench, body, connection_of, status
+from tests.proxy.fakes import Bench, FakeTransport, body, connection_of, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,3 +205,112 @@ def test_another_preset(plain: Bench) -> None:
     answer = client.take()
     assert b"400" == status(answer)
     assert "invalid timeout" in json.loads(body(answer))["message"]
+
+
+UPLOAD = b"PUT /file HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+PIECE = b"3e8\r\n" + b"x" * 1000 + b"\r\n"
+
+
+def flow(bench: Bench, sender: FakeTransport, piece: bytes, *, times: int, every_s: float) -> None:
+    """Have pieces come for some time."""
+    for _ in range(times):
+        bench.send(sender, piece)
+        bench.wait(every_s)
+
+
+def test_an_upload_that_flows_has_no_limit(plain: Bench) -> None:
+    """Nor has the server less time for its answer then."""
+    client = plain.ask(UPLOAD)
+    flow(plain, client, PIECE, times=200, every_s=2)
+    assert b"" == client.take()
+    plain.send(client, b"0\r\n\r\n")
+    plain.wait(59)
+    plain.send(plain.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    assert b"200" == status(client.take())
+    plain.assert_at_rest()
+
+
+def test_an_upload_that_stands_still(plain: Bench) -> None:
+    """It has the request's time from there on, and a quarter more at most."""
+    plain.context.in_force = replace(plain.context.in_force, min_body_rate_bytes=0)
+    client = plain.ask(UPLOAD)
+    flow(plain, client, PIECE, times=10, every_s=16)
+    for _ in range(3):
+        plain.wait(15)
+        assert b"" == client.take()
+    plain.wait(15)
+
+    assert b"408" == status(client.take())
+    plain.assert_at_rest()
+
+
+def test_an_upload_that_comes_too_slowly(plain: Bench) -> None:
+    """The least rate holds for as long as it takes."""
+    client = plain.ask(UPLOAD)
+    flow(plain, client, PIECE, times=100, every_s=2)
+    assert b"" == client.take()
+    flow(plain, client, b"1\r\nx\r\n", times=400, every_s=2)
+
+    assert b"408" == status(client.take())
+    plain.assert_at_rest()
+
+
+def test_an_upload_that_the_server_does_not_take(plain: Bench) -> None:
+    """Then the server is at fault."""
+    client = plain.ask(UPLOAD)
+    flow(plain, client, PIECE, times=50, every_s=2)
+    plain.origins[0].protocol.pause_writing()
+    plain.send(client, PIECE)
+    plain.wait(14)
+    assert b"" == client.take()
+    for _ in range(5):
+        plain.wait(15)
+
+    assert b"504" == status(client.take())
+    plain.assert_at_rest()
+
+
+def test_an_answer_that_flows_has_no_limit(plain: Bench) -> None:
+    """However little comes at once, and with its seat."""
+    client = plain.ask(GET)
+    plain.send(plain.origins[0], ENDLESS)
+    flow(plain, plain.origins[0], b"1\r\n.\r\n", times=60, every_s=59)
+    assert (1, 0, 0) == plain.use()
+    plain.send(plain.origins[0], b"0\r\n\r\n")
+
+    assert client.take().endswith(b"1\r\n.\r\n0\r\n\r\n")
+    plain.assert_at_rest()
+
+
+@pytest.mark.parametrize(("bytes_", "is_cut"), [(1, True), (20_000, False)])
+def test_an_answer_whose_client_is_slow(plain: Bench, bytes_: int, *, is_cut: bool) -> None:
+    """It is cut if the client takes less than the least rate of an upload."""
+    client = plain.ask(GET)
+    plain.send(plain.origins[0], ENDLESS)
+    client.protocol.pause_writing()
+    for _ in range(8):
+        client.protocol.resume_writing()
+        plain.send(plain.origins[0], b"%x\r\n%b\r\n" % (bytes_, b"x" * bytes_))
+        client.protocol.pause_writing()
+        plain.wait(15)
+
+    assert is_cut == client.is_closing()
+    plain.end(client)
+    plain.assert_at_rest()
+
+
+def test_an_answer_that_stands_still_is_logged() -> None:
+    """With the setting that limits it."""
+    with Bench(preset=HTTP_API, access_log=AccessLogSettings(path="-")) as bench:
+        client = bench.ask(GET)
+        bench.send(bench.origins[0], ENDLESS)
+        bench.wait(15)
+        bench.wait(45)
+        assert client.is_closing()
+        bench.assert_at_rest()
+        assert bench.context.access_log is not None
+        bench.context.access_log.flush()
+        (line,) = bench.log_lines
+
+    assert "the answer stood still (downstream.requestTimeout)" == json.loads(line)["why"]
