@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.api.integers import parse_int64
-from apfproxy.api.selectors.fields import is_field_selector, required_value
+from apfproxy.api.selectors.fields import NAME, is_field_selector, required_value
 from apfproxy.api.selectors.labels import is_label_selector
 
 if TYPE_CHECKING:
@@ -117,15 +117,17 @@ def _is_from_cache(query: Query, version: str, limit: int) -> bool:
 
 def watch_and_name(query: Query) -> tuple[bool, str]:
     """Whether a GET of a collection is a WATCH, and the one name it asks for, or ""."""
-    is_watch = False
-    watch = query.get("watch")
+    watch, selector = query.get("watch"), first(query, "fieldSelector")
+    is_watch = is_alone = False
     if watch is not None:
         is_watch = parse_bool(watch[0])
-        # If anything else cannot be decoded, `watch` is read by itself, a little differently.
-        alone = watch[0].lower() not in {"false", "0"}
-        if is_watch != alone and not _is_decodable(query):
-            is_watch = alone
-    name = required_field(query, "metadata.name")
+        is_alone = watch[0].lower() not in {"false", "0"}
+    has_name = NAME in selector
+    if is_watch == is_alone and not has_name:
+        return is_watch, ""
+    if not _is_decodable(query):
+        return is_alone, ""  # `watch` is read by itself then, a little differently
+    name = (required_value(selector, NAME) or "") if has_name else ""
     if name in {".", ".."} or "/" in name or "%" in name:
         name = ""  # not a path segment
     return is_watch, name

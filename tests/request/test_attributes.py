@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import sys
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given, settings
@@ -10,6 +12,9 @@ from hypothesis import strategies as st
 
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
 from apfproxy.request.list_options import ListOptions
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 PIECES = st.sampled_from([
     b"/", b"//", b"api", b"apis", b"v1", b"watch", b"proxy", b"namespaces", b"pods", b"status",
@@ -139,3 +144,49 @@ def test_group_resource() -> None:
     """Resources are named as in Kubernetes' metrics."""
     assert parse_attributes("GET", b"/api/v1/pods").group_resource == "pods"
     assert parse_attributes("GET", b"/apis/apps/v1/x").group_resource == "x.apps"
+
+
+PODS = b"/api/v1/pods?"
+LONG = 16_384
+"""Bytes of a target that are taken by default."""
+
+
+def calls_for(target: bytes) -> int:
+    """How many functions are called for the attributes of a GET."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        parse_attributes("GET", target)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("start", "part", "end"),
+    [
+        pytest.param(PODS, b"a&", b"", id="parameters"),
+        pytest.param(PODS, b"%61&", b"", id="escaped-names"),
+        pytest.param(PODS, b"w%61tch=%zz&", b"", id="invalid-escapes"),
+        pytest.param(PODS, b"limit=;&", b"", id="semicolons"),
+        pytest.param(PODS + b"watch=%31", b"%31", b"", id="escapes-of-a-value"),
+        pytest.param(b"/api/v1", b"/a", b"", id="segments"),
+        pytest.param(b"/", b"%2f", b"", id="escaped-slashes"),
+        pytest.param(PODS + b"fieldSelector=", b"a=b,", b"metadata.name=c", id="fields"),
+        pytest.param(PODS + b"fieldSelector=", b",", b"metadata.name=c", id="empty-terms"),
+        pytest.param(PODS + b"fieldSelector=metadata.name=", rb"\\\,", b"", id="escaped-commas"),
+        pytest.param(
+            PODS + b"fieldSelector=metadata.name=c&labelSelector=a", b",b=c", b"", id="labels"
+        ),
+    ],
+)
+def test_long_targets_take_few_steps(start: bytes, part: bytes, end: bytes) -> None:
+    """Thousands of parts of which nothing is made cost no call each: a target is anybody's."""
+    target = start + part * ((LONG - len(start) - len(end)) // len(part)) + end
+
+    assert calls_for(target) < 100

@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
 TERM = re.compile(r"(?:[^\\,]++|\\.|\\\Z)+", re.DOTALL)
 OPERATOR = re.compile(r"!=|==|=")
-PLAIN_VALUE = re.compile(r"[^\\,=]*")
 VALUE = re.compile(r"[^\\,=]*+(?:\\[\\,=][^\\,=]*+)*+")
 
 SELECTOR = re.compile(
     # Of each term: what is before the first operator, escaped or not, that, and the value.
-    r"(?:,|(?:[^\\,=!]++|!(?!=)|\\(?:(?=!?=)|.))*+(?:!=|==?+)(?:[^\\,=]++|\\[\\,=])*+(?=,|\Z))*+",
+    r"(?:,++|(?:[^\\,=!]++|!(?!=)|\\(?:(?=!?=)|.))*+(?:!=|==?+)(?:[^\\,=]++|\\[\\,=])*+(?=,|\Z))*+",
     re.DOTALL,
 )
 """All texts that `parse_field_selector` takes."""
@@ -99,12 +98,16 @@ def is_field_selector(text: str) -> bool:
 
 def required_value(text: str, field: str) -> str | None:
     """The value that a valid selector's first condition demands of a field; None for none."""
-    if field not in text:
-        return None
-    terms = TERM.findall(text) if "\\" in text else text.split(",")
-    start = f"{field}="
-    demands = [term for term in terms if term.startswith(start)]
-    return _unescaped(min(demands)[len(start) :].removeprefix("=")) if demands else None
+    ends = f",{text},"
+    if "\\" in text:  # commas that end no term are hidden, at the same places
+        ends = ends.replace("\\\\", "__").replace("\\,", "__")
+    start, demands = f",{field}=", []
+    at = ends.find(start)
+    while at >= 0:
+        end = ends.find(",", at + 1)
+        demands.append(text[at + len(start) - 1 : end - 1])
+        at = ends.find(start, end)
+    return _unescaped(min(demands).removeprefix("=")) if demands else None
 
 
 def _unescaped(value: str) -> str:
@@ -113,12 +116,10 @@ def _unescaped(value: str) -> str:
     Raises:
         SelectorError: A character has to be escaped, or must not be.
     """
-    if PLAIN_VALUE.fullmatch(value):
-        return value
     if VALUE.fullmatch(value):
-        # A run of backslashes begins where an escape does, so its pairs are escaped backslashes.
-        parts = value.split("\\\\")
-        return "\\".join(part.replace("\\,", ",").replace("\\=", "=") for part in parts)
+        # With `\:` for an escaped backslash, which no value has, each backslash is of one escape.
+        shown = value.replace("\\\\", "\\:").replace("\\,", ",").replace("\\=", "=")
+        return shown.replace("\\:", "\\")
     position = len(VALUE.match(value)[0])  # type: ignore[index]  # it matches nothing, at least
     wrong = value[position : position + 2]
     if wrong[0] == "\\":
