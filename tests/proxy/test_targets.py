@@ -94,6 +94,8 @@ def test_wait_limit_is_a_minute_at_most(bench: Bench) -> None:
     [
         pytest.param(b"GET /%zz", id="escape"),
         pytest.param(b"GET /api/v1/watch", id="nothing-to-watch"),
+        pytest.param(b"GET /api/v1/watch/", id="nothing-to-watch-before-a-slash"),
+        pytest.param(b"DELETE /apis/apps/v1/proxy", id="nothing-to-proxy"),
         pytest.param(b"GET /api/v1/pods?timeout=x", id="timeout"),
     ],
 )
