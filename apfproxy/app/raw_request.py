@@ -77,7 +77,7 @@ def read_raw_request(data: bytes, settings: Settings | None = None) -> RawReques
         notes.append(NAMELESS)
     user = ANONYMOUS if named is None else effective(named)
     headers: dict[str, str] = {}
-    for line in parsed.sender.forwarded_fields.split(b"\r\n"):
+    for line in parsed.forwarded_fields.split(b"\r\n"):
         name, _, value = line.partition(b": ")
         lower = name.decode().lower()
         if lower not in SECRET_HEADERS:

@@ -21,7 +21,14 @@ from apfproxy.settings import (
 )
 
 if TYPE_CHECKING:
-    from apfproxy.settings import AuthenticationSettings, FrontProxySettings, Settings
+    from collections.abc import Iterator
+
+    from apfproxy.settings import (
+        AuthenticationSettings,
+        DownstreamSettings,
+        FrontProxySettings,
+        Settings,
+    )
 
 AUTHORIZATION = "authorization"
 
@@ -59,7 +66,7 @@ def check_combination(settings: Settings) -> None:
     """
     if not settings.clusters:
         check_api(settings)
-    problems = list(fleet_problems(settings.fleet))
+    problems = [*fleet_problems(settings.fleet), *_held_problems(settings.downstream)]
     if problems:
         raise ConflictError("\n".join(problems))
     of_clusters = (each.settings for each in settings.clusters)
@@ -69,6 +76,16 @@ def check_combination(settings: Settings) -> None:
     )
     if settings.admin_token_file is not None and not has_store:
         raise ConflictError("adminTokenFile (--admin-token-file) needs flowControl.store (--store)")
+
+
+def _held_problems(downstream: DownstreamSettings) -> Iterator[str]:
+    limits = downstream.limits
+    largest = downstream.max_head_bytes + limits.gathered_body_bytes
+    if limits.max_held_bytes_per_connection < largest:
+        yield (
+            "downstream.limits.maxHeldBytesPerConnection is less than downstream.maxHeadBytes and"
+            " downstream.limits.gatheredBodyBytes together: a request of that size could never wait"
+        )
 
 
 def check_api(settings: Settings) -> None:

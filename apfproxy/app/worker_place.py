@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.errors import OperatorError
+from apfproxy.proxy.holdings import default_bytes
 from apfproxy.settings import Address, LimitSettings, with_each_cluster
 
 if TYPE_CHECKING:
@@ -133,6 +134,15 @@ def _placed(settings: Settings, place: WorkerPlace) -> Settings:
     if limits.max_connections != LimitSettings().max_connections:
         # The default stands for as many as there may be open files, which each process has.
         limits = dataclasses.replace(limits, max_connections=part(limits.max_connections))
+    held_bytes = limits.max_held_bytes
+    if held_bytes is None:
+        # The default is of the memory that all processes have.
+        held_bytes = default_bytes(downstream.overload.memory_bytes)
+    limits = dataclasses.replace(
+        limits,
+        max_held_bytes=part(held_bytes),
+        max_held_bytes_per_address=part(limits.max_held_bytes_per_address),
+    )
     overload = dataclasses.replace(
         downstream.overload, memory_bytes=part(downstream.overload.memory_bytes)
     )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 GAUGES: Series = {
     ("downstream_connections", "connections_open"): "Connections of clients that are open",
+    ("downstream_held_bytes", "held_bytes"): "Bytes of clients that wait in the proxy",
 }
 
 COUNTERS: Series = {
@@ -57,6 +58,11 @@ def listener_families(counters: ListenerCounters) -> Iterator[Metric]:
         PREFIX + "connections_refused_total",
         "Connections of clients that were not taken, by the limit that they were over",
         by_label("reason", counters.connections_refused),
+    )
+    yield counter(
+        PREFIX + "downstream_held_refusals_total",
+        "Requests that were refused since there was no room to hold them, by the bound",
+        by_label("bound", counters.held_refusals),
     )
     yield counter(
         PREFIX + "tls_handshakes_total",

@@ -47,6 +47,7 @@ RULES: Final[dict[str, Rule]] = {
     f"{FLOW_CONTROL}next_discounted_s_bounds": Rule.MAX,
     # Connections and what they carry.
     f"{PREFIX}downstream_connections": Rule.SUM,
+    f"{PREFIX}downstream_held_bytes": Rule.SUM,
     f"{PREFIX}http2_connections": Rule.SUM,
     f"{PREFIX}http2_streams": Rule.SUM,
     f"{PREFIX}slow_readers": Rule.SUM,

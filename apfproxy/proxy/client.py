@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.authn.credentials import Peer
+    from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.proxy.response_head import ResponseHead
@@ -33,16 +34,25 @@ class Client(ABC):
         address: The client's.
         deadline_ns: When the exchange's `on_deadline` is due; 0 for never.
         forwarded_suffix: Ends the head of a forwarded request: the client's address.
+        held: Bytes that are counted for the request under way.
         is_write_paused: Whether the client is slow to take an answer.
         keep_alive: Whether another request may follow the one under way.
     """
 
-    __slots__ = ("address", "deadline_ns", "forwarded_suffix", "is_write_paused", "keep_alive")
+    __slots__ = (
+        "address",
+        "deadline_ns",
+        "forwarded_suffix",
+        "held",
+        "is_write_paused",
+        "keep_alive",
+    )
 
     def __init__(self) -> None:
         self.address = ""
         self.deadline_ns = 0
         self.forwarded_suffix = b""
+        self.held = 0
         self.is_write_paused = False
         self.keep_alive = True
 
@@ -102,6 +112,32 @@ class Client(ABC):
     @abstractmethod
     def end_early(self) -> None:
         """End an answer that may go on for ever as if it were through: the proxy stops."""
+
+    # Its memory.
+
+    def hold(self, size: int) -> Bound | None:
+        """Have so many bytes counted for the request under way, unless that is over a bound.
+
+        Returns:
+            That bound; what was counted before is still counted then.
+        """
+        bound = self.change_held(size - self.held)
+        if bound is None:
+            self.held = size
+        return bound
+
+    @abstractmethod
+    def change_held(self, by: int) -> Bound | None:
+        """Have so many bytes more counted for the connection, or less; as of `Holding.change`."""
+
+    @property
+    def can_refuse(self) -> bool:
+        """Whether the client can be told, without a response, that nothing was done."""
+        return False
+
+    def refuse_unprocessed(self, now_ns: int) -> None:
+        """Tell it so: it may send the request again."""
+        raise NotImplementedError
 
     @abstractmethod
     def pause_reading(self) -> None:

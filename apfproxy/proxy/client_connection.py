@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.client import Served
     from apfproxy.proxy.cluster_router import ClusterRouter
+    from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.exchange import Exchange
+    from apfproxy.proxy.holdings import Holding
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request_body import RequestBody
@@ -50,6 +52,8 @@ class ClientConnection(Client):
         "_counted_as",
         "_discards_body",
         "_exchange",
+        "_held_pending",
+        "_holding",
         "_is_chunked",
         "_is_closed",
         "_is_handed_over",
@@ -93,6 +97,10 @@ class ClientConnection(Client):
         self._discards_body = False
         self._pending: bytes | bytearray = b""
         """What has come and is not taken; once there is more of it than a read, in an array."""
+        self._holding: Holding | None = None
+        """What is counted of it; made once anything is."""
+        self._held_pending = 0
+        """What is counted of `_pending`."""
         self._pipelined = 0
         """Requests begun, one after the other, from what had come before the one before ended."""
         self._probe: HeadProbe | None = None
@@ -201,6 +209,22 @@ class ClientConnection(Client):
             self._shared.counters.bytes_to_clients += size
             write_pieces(self._transport, pieces, size)
 
+    def _take_all_pending(self) -> bytes:
+        """What has come and was not taken, which is not kept here any more."""
+        pending, self._pending = bytes(self._pending), b""
+        if self._held_pending:
+            self.change_held(-self._held_pending)
+            self._held_pending = 0
+        return pending
+
+    def change_held(self, by: int) -> Bound | None:
+        """Have so many bytes more counted, or less."""
+        if self._holding is None:
+            if not by:
+                return None
+            self._holding = self._shared.holdings.holding(self._counted_as)
+        return self._holding.change(by)
+
     def pause_reading(self) -> None:
         """Take no more of the request's body for now."""
         if not self._is_read_paused and not self._is_closed:
@@ -228,7 +252,7 @@ class ClientConnection(Client):
 
     def hand_over(self, protocol: asyncio.BufferedProtocol) -> bytes:
         """Let another protocol have the transport, for good: what has come and was not taken."""
-        pending, self._pending = bytes(self._pending), b""
+        pending = self._take_all_pending()
         self._is_handed_over = True
         self._transport.set_protocol(protocol)
         return pending
@@ -351,7 +375,7 @@ class ClientConnection(Client):
             self.abort_after_write()
             return
         self.keep_alive = False
-        self._pending = b""
+        self._take_all_pending()
         self._body = None
         self._is_lingering = True
         self.deadline_ns = self._shared.clock.now_ns() + self._shared.linger_ns

@@ -73,6 +73,7 @@ class Context:
         self.loop = listener.loop
         self.audit_lines = listener.audit_lines
         self.held_bytes = listener.held_bytes
+        self.holdings = listener.holdings
         self.access_log: RequestLog | None = None
         self.tracer: Tracer | None = None
         self.authenticator = identification.authenticator or Authenticator(self.clock)

@@ -17,6 +17,16 @@ class Refusal(enum.StrEnum):
     MEMORY = "memory"
 
 
+class Bound(enum.StrEnum):
+    """Why bytes of a client could not be held; also the `bound` label of held_refusals_total."""
+
+    CONNECTION = "connection"
+    ADDRESS = "address"
+    PROCESS = "process"
+    OVERLOAD = "overload"
+    """The memory of the process is short, whatever is held."""
+
+
 class Handshake(enum.StrEnum):
     """How a connection with TLS began; also the `kind` label of tls_handshakes_total."""
 
@@ -57,6 +67,8 @@ class GoAway(enum.StrEnum):
     DRAIN = "drain"
     FLOOD = "flood"
     IDLE = "idle"
+    MEMORY = "memory"
+    """There was no room to hold the fields of a request that were not whole."""
     PROTOCOL = "protocol"
     """The client broke a rule for which there is no stream to reset."""
 
@@ -180,6 +192,8 @@ class ListenerCounters:
         connections_refused: By reason.
         handshake_failures: By reason.
         handshakes: That succeeded, by kind.
+        held_bytes: Of clients, while their requests wait; a gauge.
+        held_refusals: Requests that were refused, since there was no room to hold them, by bound.
         loop_delay_ns: How late the event loop is, smoothed; a gauge.
         malformed_requests: Those that no cluster has seen.
         overloads: Whether new connections are shed, by reason; a gauge.
@@ -198,6 +212,8 @@ class ListenerCounters:
         default_factory=lambda: dict.fromkeys(HandshakeFailure, 0)
     )
     handshakes: dict[Handshake, int] = field(default_factory=lambda: dict.fromkeys(Handshake, 0))
+    held_bytes: int = 0
+    held_refusals: dict[Bound, int] = field(default_factory=lambda: dict.fromkeys(Bound, 0))
     http2: Http2Counters = field(default_factory=Http2Counters)
     loop_delay_ns: int = 0
     malformed_requests: int = 0

@@ -14,8 +14,10 @@ from apfproxy.proxy.chunked import ChunkedError
 from apfproxy.proxy.client_connection import ClientConnection
 from apfproxy.proxy.client_limits import address_of
 from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.exchange_base import UNHELD
 from apfproxy.proxy.guarded import guarded
-from apfproxy.proxy.head_error import HeadError
+from apfproxy.proxy.head_error import HeadError, UnheldError
+from apfproxy.proxy.holdings import LARGE_BYTES as LARGE_PART_BYTES
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
 from apfproxy.proxy.read_buffer import (
     LARGE_BYTES,
@@ -118,6 +120,7 @@ class DownstreamConnection(ClientConnection):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  either way it is gone
         self._is_closed = True
         self._leave()  # which raises nothing
+        self._take_all_pending()
         self.deadline_ns = 0
         try:
             self._shared.absences.forget(self)
@@ -242,6 +245,8 @@ class DownstreamConnection(ClientConnection):
                     self._parse_pending()
                 if len(self._pending) >= self._shared.held_bytes and self._probe is None:
                     self.pause_reading()  # until there is less; but a head may need more
+            if self._held_pending or len(self._pending) > LARGE_PART_BYTES:
+                self._hold_pending()
         except (HeadError, ChunkedError) as error:
             self._fail(error)
 
@@ -251,8 +256,27 @@ class DownstreamConnection(ClientConnection):
         if self._exchange is None and self._pending and not self._is_closed:
             try:
                 self._parse_pending(is_pipelined=True)
+                if self._held_pending or len(self._pending) > LARGE_PART_BYTES:
+                    self._hold_pending()
             except (HeadError, ChunkedError) as error:
                 self._fail(error)
+
+    def _hold_pending(self) -> None:
+        """Have what has come and is not taken counted, if it is much.
+
+        Raises:
+            UnheldError: There is no room for it.
+        """
+        size = 0 if self._is_closed or self._is_lingering else len(self._pending)
+        if size <= LARGE_PART_BYTES:
+            size = 0
+        bound = self.change_held(size - self._held_pending)
+        if bound is None:
+            self._held_pending = size
+        elif self._exchange is None:
+            raise UnheldError(UNHELD[bound])
+        else:
+            self.pause_reading()  # what follows a request waits in the kernel then
 
     def _parse_pending(self, *, is_pipelined: bool = False) -> None:
         """Start the next request if its head is there.

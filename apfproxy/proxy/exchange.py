@@ -58,6 +58,8 @@ class Exchange(Forwarding):
 
     def start(self) -> None:
         """Admit, queue or refuse the request."""
+        if self.head.size > self._context.holdings.free_bytes and not self._hold():
+            return
         until_ns = self.request.identity_until_ns
         # An identity that does not expire costs no look at the clock, which takes 0.1 us.
         if (
@@ -80,15 +82,17 @@ class Exchange(Forwarding):
         ):
             return False
         self.state = GATHER[self.state]
-        self._hold_up()
+        if self._hold_up():
+            self._context.slow_readers.watched[self] = None
         return True
 
-    def _hold_up(self) -> None:
-        """Wait for something before seats can be asked for."""
+    def _hold_up(self) -> bool:
+        """Wait for something before seats can be asked for; whether there is room for that."""
         now_ns = self._context.clock.now_ns()
         self._client.deadline_ns = now_ns + self.request.timeout_ns
         if self._context.access_log is not None or self._context.tracer is not None:
             self._begun_ns = self._begun_ns or now_ns
+        return self._hold()
 
     def on_request_body(self, pieces: Sequence[Piece], *, is_last: bool) -> None:
         """Take a further part of the body, framed as it will be forwarded."""
@@ -106,6 +110,9 @@ class Exchange(Forwarding):
             self._held = bytearray(self._held)
         for piece in pieces:
             self._held += piece
+            self._request_bytes += len(piece)
+        if not self._hold():
+            return
         if self.state is not GATHERING:
             if len(self._held) >= self._context.held_bytes:
                 self._client.pause_reading()
@@ -128,10 +135,10 @@ class Exchange(Forwarding):
             return False
         if found is None:
             self.state = IDENTIFY[self.state]
-            self._hold_up()
-            self._identification = spawn(
-                self._identify_later(authenticator), name="authenticate a client"
-            )
+            if self._hold_up():
+                self._identification = spawn(
+                    self._identify_later(authenticator), name="authenticate a client"
+                )
             return False
         return self._take_identity(found)
 
@@ -211,6 +218,8 @@ class Exchange(Forwarding):
             self._refuse()
         else:
             self.state = QUEUE[self.state]
+            if not self._hold():
+                return
             if self._context.access_log is not None or self._trace is not None:
                 self._why = self._crowd(itself=1)
             client.deadline_ns = ticket.arrived_ns + self.request.timeout_ns

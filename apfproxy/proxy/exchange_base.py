@@ -15,6 +15,7 @@ from apfproxy.flowcontrol.passage import ABANDONED, Passage
 from apfproxy.proxy import answers
 from apfproxy.proxy.abandoned import AbandonedAnswer
 from apfproxy.proxy.answer_sink import AnswerSink
+from apfproxy.proxy.counters import Bound
 from apfproxy.proxy.exchange_state import (
     ANSWERING,
     AWAITING,
@@ -60,6 +61,15 @@ LEFT_WHERE = {
 FLOW_LOOKS: Final = 4
 """At a body in a request's time, so that it is cut after no more than a quarter above it."""
 MALFORMED_BODY = "the request's body is malformed, or too long"
+UNHELD = {
+    Bound.CONNECTION: "too many bytes of its connection wait in the proxy"
+    " (downstream.limits.maxHeldBytesPerConnection)",
+    Bound.ADDRESS: "too many bytes of its client's address wait in the proxy"
+    " (downstream.limits.maxHeldBytesPerAddress)",
+    Bound.PROCESS: "too many bytes of clients wait in the proxy (downstream.limits.maxHeldBytes)",
+    Bound.OVERLOAD: "the proxy is short of memory (downstream.overload.memoryBytes)",
+}
+"""Why a request could not be held, in words."""
 
 
 class ExchangeBase(AnswerSink):
@@ -143,7 +153,7 @@ class ExchangeBase(AnswerSink):
         self._is_whole = is_whole
         self._awaits_continue = head.expects_continue
         self._request_bytes = 0
-        """Since there is a connection to pass them on to."""
+        """Since there is a connection to pass them on to; before, since `_waited_ns` began."""
         self._may_repeat = True
         """Whether it may go to a second server, as far as what happened says."""
         # Of a body under way, before an API that is not Kubernetes: when it was seen to move last,
@@ -291,6 +301,23 @@ class ExchangeBase(AnswerSink):
 
     # What it holds.
 
+    def _hold(self) -> bool:
+        """Have what waits of the request counted; where there is no room for it, refuse it."""
+        bound = self._client.hold(self.head.kept_bytes + len(self._held))
+        if bound is None:
+            return True
+        client, why = self._client, UNHELD[bound]
+        if client.can_refuse:
+            now_ns = self._context.clock.now_ns()
+            self.state = REPLY[self.state]
+            self._leave_origin(now_ns)
+            self._log(now_ns, 0, 0, 0, Failure.MEMORY, why)
+            client.refuse_unprocessed(now_ns)
+        else:
+            message = f"{why}; try again later"
+            self._reply_status(503, message, Failure.MEMORY, b"Retry-After: 1\r\n", why)
+        return False
+
     def _class_lines(self, now_ns: int, reason: str = "") -> bytes:
         """The header lines that name its class.
 
@@ -329,6 +356,7 @@ class ExchangeBase(AnswerSink):
         if not context.in_force.abandoned_wait_ns or upstream is None or not passage.has_seats:
             return False
         self._upstream = None
+        self._client.hold(0)
         self._end_watch()
         passage.leave_to_origin(now_ns)
         AbandonedAnswer(context, self.head, upstream, passage, is_watch=self.request.is_watch)
@@ -348,6 +376,8 @@ class ExchangeBase(AnswerSink):
 
     def _give_back(self, now_ns: int, *, has_left: bool = False) -> None:
         """Give back all that the request holds but its connections."""
+        if self._client.held:
+            self._client.hold(0)
         if self._watch is not None:
             self._end_watch()
         if self._slow_level:

@@ -14,6 +14,7 @@ from apfproxy.proxy.exchange_state import (
     BREAK,
     DONE,
     END,
+    GATHERING,
     LINE_UP,
     NEW,
     RETRY,
@@ -22,6 +23,7 @@ from apfproxy.proxy.exchange_state import (
     TUNNELLING,
 )
 from apfproxy.proxy.guarded import guarded
+from apfproxy.proxy.holdings import LARGE_BYTES as LARGE_HEAD_BYTES
 from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.response_head import ResponseError, ResponseHead, is_event_stream
 from apfproxy.proxy.tunnel import Tunnel
@@ -54,7 +56,8 @@ class Forwarding(ExchangeBase):
         upstream = None if is_new else pool.take(is_long=self.request.is_long_running)
         if upstream is None:
             self.state = LINE_UP[self.state]
-            pool.wait(self, is_new=is_new)
+            if self._hold():
+                pool.wait(self, is_new=is_new)
         else:
             self.on_connection(upstream)
 
@@ -80,6 +83,8 @@ class Forwarding(ExchangeBase):
             connection.send(self, head + held)
         else:
             connection.send(self, head)
+        if client.held:
+            client.hold(self.head.kept_bytes if self.head.size > LARGE_HEAD_BYTES else 0)
         if self._is_whole:
             return
         self._request_bytes = self._waited_ns = 0
@@ -319,6 +324,8 @@ class Forwarding(ExchangeBase):
             )
         if request.is_list and status == _OK and self._body_bytes:
             context.flow_control.costs.list_finished(request.attributes, self._body_bytes)
+        if client.held:
+            client.hold(0)
         # Before the seats, so that whoever gets them finds it.
         if upstream is not None:
             self._upstream = None
@@ -357,6 +364,13 @@ class Forwarding(ExchangeBase):
             self._context.in_force.slow_reader_grace_ns,
         )
         upstream = self._upstream
+        if self.state is GATHERING:
+            self._waited_ns += period_ns
+            self._see_body_coming()
+            # A body is small then, so what came long ago says nothing of one that has stopped.
+            if self._waited_ns >= self._context.in_force.body_rate_grace_ns:
+                self._waited_ns = self._request_bytes = 0
+            return
         if self.state is AWAITING and not self._is_whole and upstream is not None:
             # While the origin takes no more, the client is not what holds the request up.
             if not upstream.is_write_paused:

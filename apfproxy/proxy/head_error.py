@@ -13,3 +13,10 @@ class HeadError(Exception):
         super().__init__(message)
         self.code = code
         self.lines = lines
+
+
+class UnheldError(HeadError):
+    """A head for the rest of which there is no room to wait."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(503, f"{why}; try again later", b"Retry-After: 1\r\n")

@@ -10,6 +10,7 @@ from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.absences import Absences
 from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.client_limits import ClientLimits, LimitsInForce
+from apfproxy.proxy.holdings import Holdings
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.traces import made_audit_lines
 from apfproxy.rare_log import RareLog
@@ -83,6 +84,7 @@ class ListenerContext:
             which they came.
         floods: Of frames of HTTP/2 that bring nothing, a line of each kind a minute.
         held_bytes: Of a connection at most, before it is read no more.
+        holdings: Counts what clients have wait, and bounds it.
         in_force: Limits and time-outs.
         is_draining: Whether answers say that their connection closes.
         is_plain: Whether own answers to what is no cluster's request are not Kubernetes'.
@@ -109,6 +111,7 @@ class ListenerContext:
         self.floods = RareLog(log, clock.now_ns)
         self.linger_ns = 2_000_000_000
         self.held_bytes = READ_BYTES // 2
+        self.holdings = Holdings(settings.downstream, counters)
         self.is_draining = False
         self._suffixes: dict[bytes, bytes] = {}
         self.on_connection_closed: Callable[[], None] = lambda: None
@@ -123,6 +126,7 @@ class ListenerContext:
         self.in_force = LimitsInForce.of(settings)
         self.is_plain = PRESETS[settings.preset].is_plain
         self.limits.configure(settings.downstream.limits, is_plain=self.is_plain)
+        self.holdings.configure(settings.downstream)
 
     def forget_peers(self) -> None:
         """Find out anew what cluster each connection is at, and who asks, at its next request."""

@@ -6,8 +6,9 @@ flow control of their own.  Two things tell of overload:
 1. The event loop is late.  The sweep measures by how much it was late itself.  Only two sweeps
    running that are late say so: a single gap, as when the machine has stood still, is over by the
    time it is seen.  From then on each counts half as much at the sweep after it.
-2. Memory is short: the process has more resident than the settings allow.  Then connections
-   without a request are closed, too.
+2. Memory is short: the process has more resident than the settings allow, also once what is free
+   has gone back to the system.  Then connections without a request are closed, too, and new
+   requests are refused.
 
 Each state is left at a lower mark than it is entered at, so that it does not flap.
 """
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apfproxy.proxy.counters import Refusal
+from apfproxy.proxy.memory_trimmer import return_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SWEEPS_PER_LOOK = 5
-"""At memory, which changes slowly: a look takes 10 us."""
+SWEEPS_PER_TRIM = 5
+"""Of free memory, which takes some tens of milliseconds; a look at memory takes 10 us."""
 STATM = Path("/proc/self/statm")
 MEBIBYTE = 1 << 20
 
@@ -54,13 +56,15 @@ class Overload:
         limits: ClientLimits,
         counters: ListenerCounters,
         memory: Callable[[], int] = resident_bytes,
+        give_back: Callable[[], None] = return_memory,
     ) -> None:
         self._limits = limits
         self._counters = counters
         self._memory = memory
+        self._give_back = give_back
         self._delay_ns = 0
         self._late_ns = 0
-        self._sweeps = 0
+        self._sweeps_to_trim = 0
         self._settings = settings
 
     def configure(self, settings: OverloadSettings) -> None:
@@ -94,23 +98,29 @@ class Overload:
                 log.info("the event loop is in time again: connections are taken")
                 self._set(Refusal.LOOP_DELAY, is_so=False)
         if self._settings.memory_bytes is not None:
-            if not self._sweeps:
-                self._look_at_memory(self._settings.memory_bytes)
-            self._sweeps = (self._sweeps + 1) % SWEEPS_PER_LOOK
+            self._look_at_memory(self._settings.memory_bytes)
 
     def _look_at_memory(self, most: int) -> None:
         used = self._memory()
         is_short = self.is_memory_short
+        self._sweeps_to_trim = max(0, self._sweeps_to_trim - 1)
+        if (is_short or used >= most) and not self._sweeps_to_trim:
+            self._sweeps_to_trim = SWEEPS_PER_TRIM
+            self._give_back()
+            used = self._memory()
         if used >= most and not is_short:
             log.warning(
-                "%d MiB of memory are in use, of at most %d: new connections are shed,"
-                " idle ones closed",
+                "%d MiB of memory are in use, of at most %d: new connections and requests are"
+                " refused, idle connections closed",
                 used // MEBIBYTE,
                 most // MEBIBYTE,
             )
             self._set(Refusal.MEMORY, is_so=True)
         elif used < most - most // 16 and is_short:
-            log.info("%d MiB of memory are in use: connections are taken again", used // MEBIBYTE)
+            log.info(
+                "%d MiB of memory are in use: connections and requests are taken again",
+                used // MEBIBYTE,
+            )
             self._set(Refusal.MEMORY, is_so=False)
 
     def _set(self, reason: Refusal, *, is_so: bool) -> None:

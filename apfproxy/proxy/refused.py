@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.proxy import answers
+from apfproxy.proxy.head_error import UnheldError
 from apfproxy.proxy.request_log import Failure
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def refused(
     access_log = shared.access_log if context is None else context.access_log
     if access_log is not None and not is_logged:
         reason = _REASONS.get(error.code, Failure.MALFORMED)
+        if isinstance(error, UnheldError):
+            reason = Failure.MEMORY
         size = answers.body_bytes(answer)
         access_log.on_refused(address, error.code, size, reason, str(error))
     return answer

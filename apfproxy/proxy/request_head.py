@@ -60,8 +60,9 @@ class RequestHead:
     Attributes:
         method, target: As they stood in the request line.
         line: The request line to forward, with the fields of an upgrade.
-        raw: All of the head as it came, up to the empty line.
+        raw: All of the head as it came, up to the empty line; b"" where it is not forwarded so.
         sender: Whoever sends such fields; `fields` are those.
+        size: Of the head as it came, in bytes.
         body_bytes: Length of a sized body.
 
     All others are those of `RequestFields`.
@@ -79,6 +80,7 @@ class RequestHead:
         "method",
         "raw",
         "sender",
+        "size",
         "target",
         "upgrade",
     )
@@ -97,7 +99,8 @@ class RequestHead:
         self.method = method
         self.target = target
         self.line = line
-        self.raw = raw
+        self.raw = raw if fields.is_verbatim else b""
+        self.size = len(raw)
         self.sender = sender
         self.fields = fields
         self.body_bytes = body_bytes
@@ -111,9 +114,24 @@ class RequestHead:
     def with_upgrade(self, upgrade: Offer | None) -> RequestHead:
         """The same head with what is served of the upgrade that it offers; None for nothing."""
         line = self.line if upgrade is None else self.line + upgrade.lines
-        return RequestHead(
+        head = RequestHead(
             self.method, self.target, line, self.raw, self.sender, self.body_bytes, upgrade
         )
+        head.size = self.size
+        return head
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept of it while its request lasts: once as it goes on, and its target."""
+        return len(self.raw) + 2 * len(self.line) + len(self.fields.forward)
+
+    @property
+    def forwarded_fields(self) -> bytes:
+        """The lines of all fields that are forwarded; of some length if they have one."""
+        fields = self.fields
+        if fields.is_verbatim:
+            return self.raw[self.raw.index(b"\r\n") + 2 : -2] + fields.forward
+        return fields.forward
 
     def forwarded(self, identity_lines: bytes = b"", suffix: bytes = b"") -> bytes:
         """The head to forward.
@@ -307,10 +325,11 @@ class HeadParser:
             fields = self._parse_fields(head, target, section[:-2])
             body_bytes = fields.body_bytes
             is_told_apart = not key[0] or is_of_any_length(fields)
-            sender = Sender(fields, key if is_told_apart else (b"", section))
+            is_kept = is_told_apart and len(section) <= MAX_KEPT_FIELDS_BYTES
+            # Only what may be known again needs its bytes, beside those of the head.
+            sender = Sender(fields, key) if is_kept else Sender(fields)
             if known and known[0].fields.credentials == fields.credentials:
                 sender.identity = known[0].identity
-            is_kept = is_told_apart and len(section) <= MAX_KEPT_FIELDS_BYTES
             if not is_kept or not self._kept.offer(key, sender):
                 return sender, body_bytes
         elif not key[0]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from apfproxy.clock import Clock, Timer
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.proxy.request import Request
-    from apfproxy.proxy.sender import Sender
+    from apfproxy.proxy.request_head import RequestHead
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
     from apfproxy.settings import AccessLogSettings
@@ -70,10 +70,8 @@ _STATUSES: Final = 1000
 
 
 Record = tuple[
-    "Sender",
+    "RequestHead",
     "User | None",
-    str,
-    bytes,
     "RequestAttributes",
     "Classification | None",
     str,
@@ -103,6 +101,8 @@ class Failure(enum.StrEnum):
     """The client did not send its request in time, or not fast enough."""
     DEADLINE = "deadline"
     """The answer was begun, but its time was over before its end."""
+    MEMORY = "memory"
+    """There was no room to hold the request, or the proxy's memory was short."""
     MALFORMED = "malformed"
     """The proxy refused the request by itself: no proper HTTP, or over a limit."""
     NO_CLUSTER = "no-cluster"
@@ -206,10 +206,8 @@ class RequestLog:
         records = self._records
         records.append(
             (
-                head.sender,
+                head,
                 request.user if found is not None or request.identity_until_ns > 0 else None,
-                head.method,
-                head.target,
                 request.attributes,
                 found,
                 address,
@@ -288,10 +286,8 @@ class RequestLog:
         digits, answers, classes = _DIGITS, self._answers, self._classes
         second_ns, second_text = self._second_ns, self._second_text
         for (
-            sender,
+            head,
             user,
-            method,
-            target,
             attributes,
             found,
             address,
@@ -313,8 +309,8 @@ class RequestLog:
                 self._find_second(begun_ns or asked_ns)
                 second_ns, second_text = self._second_ns, self._second_text
                 begun_us = ((begun_ns or asked_ns) - second_ns) // 1000
-            kept = sender.logged
-            who = kept[1] if kept is not None and kept[0] is user else text_of_sender(sender, user)
+            kept = head.sender.logged
+            who = kept[1] if kept is not None and kept[0] is user else text_of_sender(head, user)
             where = classes.get(found) or self._text_of_class(found)
             if sent_ns == asked_ns and seats == 1:
                 waited = _AT_ONCE
@@ -333,7 +329,7 @@ class RequestLog:
             found_by = f'","auditId":"{made_id(made_line)}' if made_line else ""
             lines.append(
                 f"{second_text}{digits[begun_us // 1000]}{digits[begun_us % 1000]}{who}"
-                f"{text_of_target(method, target, attributes)}{where}{waited}{took_s}."
+                f"{text_of_target(head.method, head.target, attributes)}{where}{waited}{took_s}."
                 f"{digits[took_us // 1000]}{digits[took_us % 1000]}{answer}{body_bytes}"
                 f'{members},"reason":"{reason}"{told},"client":"{address}{found_by}"}}\n'
             )
@@ -364,18 +360,18 @@ def sampled_part(settings: AccessLogSettings) -> float:
     return 0.0 if settings.requests == ERRORS else settings.sampled_percent / 100
 
 
-def text_of_sender(sender: Sender, user: User | None) -> str:
+def text_of_sender(head: RequestHead, user: User | None) -> str:
     """The end of a line's time, and the members that say who asks; kept with the sender if short.
 
     Args:
-        sender: Whose fields the request has.
+        head: Of the request, whose sender keeps the text.
         user: Who asks; None if nobody knows.
     """
     who = NOBODY_KNOWN if user is None else text_of_user(user)
-    traces = text_of_traces(sender.forwarded_fields)
-    text = f'Z",{who}{traces},"protocol":"{sender.fields.protocol}"'
+    traces = text_of_traces(head.forwarded_fields)
+    text = f'Z",{who}{traces},"protocol":"{head.fields.protocol}"'
     if user is not None and len(text) <= MAX_KEPT_TEXT:
-        sender.logged = (user, text)
+        head.sender.logged = (user, text)
     return text
 
 

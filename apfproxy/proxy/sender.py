@@ -94,14 +94,6 @@ class Sender:
         digits = data[start:end]
         return (end + len(after), int(digits)) if _is_length(digits) else (0, 0)
 
-    @property
-    def forwarded_fields(self) -> bytes:
-        """The lines of all fields that are forwarded; of some length if they have one."""
-        fields = self.fields
-        if not fields.is_verbatim:
-            return fields.forward
-        return (b"1" if self._before else b"").join(self.key)[:-2] + fields.forward
-
     def __repr__(self) -> str:
         return f"<Sender of {len(self._before) + len(self._after)} bytes>"
 

@@ -167,6 +167,7 @@ class ProxyServer:
         self._sweep_due_ns = now_ns + period_ns
         with contained(Part.SWEEP, loop):
             self._overload.on_sweep(late_ns)
+            shared.holdings.set_short(is_short=self._overload.is_memory_short)
         for cluster in list(self._clusters):
             cluster.on_sweep(now_ns, period_ns)
         if self._overload.is_memory_short:

@@ -115,7 +115,7 @@ def trace_state(trace: RequestTrace) -> list[str]:
     """The values of the client's tracestate, if its trace goes on."""
     if not trace.parent_id:
         return []
-    lines = trace.request.head.sender.forwarded_fields
+    lines = trace.request.head.forwarded_fields
     return [value.decode(errors="replace") for value in _STATE.findall(lines)]
 
 
@@ -145,7 +145,7 @@ def _route(attributes: RequestAttributes) -> str:
 def _attributes(trace: RequestTrace, cluster: str) -> dict[str, Value]:
     request, found = trace.request, trace.found
     head, asked = request.head, request.attributes
-    fields = head.sender.forwarded_fields
+    fields = head.forwarded_fields
     traces, proto = read_traces(fields), _PROTO.search(fields)
     host, port = _split_authority((head.fields.host or b"").decode(errors="replace"))
     audit_id = traces.audit_id or (made_id(trace.made_line) if trace.made_line else "")

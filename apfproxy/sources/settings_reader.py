@@ -300,7 +300,7 @@ def read_item(field: dataclasses.Field[Any], expected: Any, node: yaml.Node) -> 
             return checked(field, parse_number(scalar(node, ("int", "float"), "a number")))
         number: float = parse_duration(scalar(node, ("str", "int", "float"), "a duration"))
         return checked(field, number)
-    if expected is int and field.name.endswith("_bytes"):
+    if expected is int and (field.name.endswith("_bytes") or "_bytes_per_" in field.name):
         return checked(field, parse_size(scalar(node, ("str", "int"), "a size")))
     if field.metadata.get("form") == "mode":
         return parse_mode(scalar(node, ("str", "int"), "permissions such as 0660"))

@@ -11,6 +11,7 @@ import pytest
 
 from apfproxy.app.worker_place import WORKER, WorkerPlace, part_of, placed, worker_place
 from apfproxy.errors import OperatorError
+from apfproxy.proxy.holdings import default_bytes
 from apfproxy.settings import (
     Address,
     ClusterSettings,
@@ -138,7 +139,10 @@ def test_defaults_and_what_is_given_stay() -> None:
     )
     found = placed(settings, PLACE)
 
-    assert settings.downstream == found.downstream
+    held = found.downstream.limits.max_held_bytes
+    assert held == default_bytes() // PLACE.count
+    limits = dataclasses.replace(settings.downstream.limits, max_held_bytes=held)
+    assert dataclasses.replace(settings.downstream, limits=limits) == found.downstream
     assert 3 == found.flow_control.hash_seed
     assert ("redis://a", "m-worker-1", 10) == (
         found.fleet.store,

@@ -537,6 +537,7 @@ class Bench:
         levels = self.controller.levels.values()
         assert [] == [t for level in levels for t in level.queue_set.executing]
         assert ", 0 watches," in repr(self.costs)
+        assert (0, {}) == (self.counters.listener.held_bytes, self.listener.holdings.by_address)
 
 
 def connection_of(transport: FakeTransport) -> DownstreamConnection:

@@ -11,7 +11,7 @@ import pytest
 from apfproxy.proxy import overload as overload_module
 from apfproxy.proxy.client_limits import ClientLimits
 from apfproxy.proxy.counters import ListenerCounters, Refusal
-from apfproxy.proxy.overload import SWEEPS_PER_LOOK, Overload, resident_bytes
+from apfproxy.proxy.overload import SWEEPS_PER_TRIM, Overload, resident_bytes
 from apfproxy.settings import LimitSettings, OverloadSettings
 
 if TYPE_CHECKING:
@@ -28,17 +28,24 @@ class Watched:
         self.counters = ListenerCounters()
         self.limits = ClientLimits(LimitSettings(), self.counters)
         self.used_mib = 10
-        self.looks = 0
+        self.looks = self.trims = 0
+        self.free_mib = 0
         self.overload = Overload(
             OverloadSettings(**settings),  # type: ignore[arg-type]  # by name
             self.limits,
             self.counters,
             self._memory,
+            self._give_back,
         )
 
     def _memory(self) -> int:
         self.looks += 1
         return self.used_mib * MIB
+
+    def _give_back(self) -> None:
+        self.trims += 1
+        self.used_mib -= self.free_mib
+        self.free_mib = 0
 
     def after(self, *late_ms: int) -> Refusal | None:
         """What is shed after sweeps that were so late."""
@@ -49,7 +56,7 @@ class Watched:
     def with_memory(self, used_mib: int) -> Refusal | None:
         """What is shed once so much is in use."""
         self.used_mib = used_mib
-        return self.after(*[0] * SWEEPS_PER_LOOK)
+        return self.after(*[0] * SWEEPS_PER_TRIM)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +96,22 @@ def test_memory() -> None:
 
     assert [None, Refusal.MEMORY, Refusal.MEMORY, None, None] == found
     assert not watched.overload.is_memory_short
-    assert len(found) == watched.looks
+
+
+def test_memory_that_is_free() -> None:
+    """It goes back to the system before it counts, once a second at most."""
+    watched = Watched(memory_bytes=160 * MIB)
+    watched.free_mib = 20
+
+    assert None is watched.with_memory(170)
+    assert (150, 1) == (watched.used_mib, watched.trims)
+    watched.used_mib = watched.free_mib = 170
+    assert None is watched.after(0)
+    assert 2 == watched.trims
+    watched.used_mib, watched.free_mib = 170, 30
+    assert Refusal.MEMORY is watched.after(0)
+    assert None is watched.after(*[0] * SWEEPS_PER_TRIM)
+    assert 3 == watched.trims
 
 
 def test_memory_without_a_limit_is_not_looked_at() -> None:
@@ -134,8 +156,11 @@ def test_logs_once_an_episode(caplog: pytest.LogCaptureFixture) -> None:
     assert [
         "the event loop is 0.7 s late: new connections are shed",
         "the event loop is in time again: connections are taken",
-        "200 MiB of memory are in use, of at most 160: new connections are shed, idle ones closed",
-        "10 MiB of memory are in use: connections are taken again",
+        (
+            "200 MiB of memory are in use, of at most 160: new connections and requests are"
+            " refused, idle connections closed"
+        ),
+        "10 MiB of memory are in use: connections and requests are taken again",
     ] == caplog.messages
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from apfproxy.proxy.cluster_router import ClusterRouter
+    from apfproxy.proxy.counters import Bound
+    from apfproxy.proxy.holdings import Holding
     from apfproxy.proxy.http2.stream import Http2Stream
     from apfproxy.proxy.listener_context import ListenerContext
 
@@ -62,6 +64,7 @@ class ConnectionBase(Multiplexer):
     __slots__ = (
         "_counted_as",
         "_counts",
+        "_holding",
         "_is_flush_due",
         "_is_flushing",
         "_is_write_paused",
@@ -96,6 +99,8 @@ class ConnectionBase(Multiplexer):
         self._session = BINDING.Session(
             in_force.max_streams, READ_BYTES, in_force.max_head_bytes, WRITE_HIGH_WATER_BYTES, True
         )
+        self._holding: Holding | None = None
+        """What is counted of it; made once anything is."""
         self._resets = 0
         """Streams that were reset, so far as they are counted."""
         self._own_resets = 0
@@ -213,6 +218,14 @@ class ConnectionBase(Multiplexer):
             self.flush_soon()
 
     # Its streams.
+
+    def change_held(self, by: int) -> Bound | None:
+        """Have so many bytes more counted, or less."""
+        if self._holding is None:
+            if not by:
+                return None
+            self._holding = self._shared.holdings.holding(self._counted_as)
+        return self._holding.change(by)
 
     def now_ns(self) -> int:
         """The time."""

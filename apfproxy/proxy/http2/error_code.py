@@ -7,5 +7,6 @@ from typing import Final
 NO_ERROR: Final = 0
 PROTOCOL_ERROR: Final = 1
 INTERNAL_ERROR: Final = 2
+REFUSED_STREAM: Final = 7
 CANCEL: Final = 8
 ENHANCE_YOUR_CALM: Final = 11

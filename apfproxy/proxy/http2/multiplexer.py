@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.context import Context
+    from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.head_error import HeadError
 
 
@@ -45,6 +46,10 @@ class Multiplexer(ABC):
     @abstractmethod
     def peer_at(self, context: Context) -> Peer:
         """What is known of the client, by the rules of a cluster."""
+
+    @abstractmethod
+    def change_held(self, by: int) -> Bound | None:
+        """Have so many bytes more counted for the connection, or less; as of `Holding.change`."""
 
     @abstractmethod
     def send_whole(self, stream_id: int, answer: bytes) -> int:

@@ -9,7 +9,13 @@ from apfproxy.proxy.chunked import ChunkedError, encode_chunk, last_chunk, passa
 from apfproxy.proxy.client import Client
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.head_error import HeadError
-from apfproxy.proxy.http2.error_code import CANCEL, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR
+from apfproxy.proxy.http2.error_code import (
+    CANCEL,
+    INTERNAL_ERROR,
+    NO_ERROR,
+    PROTOCOL_ERROR,
+    REFUSED_STREAM,
+)
 from apfproxy.proxy.http2.stream_state import CLOSE, FINISH, LINGER, LINGERING, OPEN, StreamState
 from apfproxy.proxy.read_buffer import MAX_LINGER_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.request_body import too_long
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.client import Served
     from apfproxy.proxy.context import Context
+    from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.exchange import Exchange
     from apfproxy.proxy.http2.multiplexer import Multiplexer
     from apfproxy.proxy.http2.nghttp2 import Session
@@ -190,6 +197,21 @@ class Http2Stream(Client):
                 is_head=is_head,
                 is_logged=exchange is not None,
             )
+
+    def change_held(self, by: int) -> Bound | None:
+        """Have so many bytes more counted for the connection, or less."""
+        return self._connection.change_held(by)
+
+    @property
+    def can_refuse(self) -> bool:
+        """RFC 9113, section 8.7: who gets REFUSED_STREAM may send the request again."""
+        return True
+
+    def refuse_unprocessed(self, now_ns: int) -> None:
+        """Tell the client that nothing was done of its request."""
+        self._finish(now_ns)
+        self._session.reset(self.stream_id, REFUSED_STREAM)
+        self._connection.flush_soon()
 
     def pause_reading(self) -> None:
         """Take no more of the request's body for now: the client gets no more room."""

@@ -11,5 +11,5 @@ def test_codes() -> None:
     """They are RFC 9113's."""
     codes = {name: value for name, value in vars(error_code).items() if isinstance(value, int)}
 
-    assert 5 == len(codes)
+    assert 6 == len(codes)
     assert codes == {name: ErrorCodes[name].value for name in codes}

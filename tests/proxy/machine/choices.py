@@ -58,6 +58,7 @@ class Choices:
                     gathered_body_bytes=min(self.held_bytes, self.pick(12, 32768, 8, 0)),
                     min_body_rate_bytes=self.pick(15, 240, 0),
                     body_rate_grace_s=0.5,
+                    max_held_bytes=self.pick(66, None, 4096, 1024),
                     slow_reader_grace_s=self.pick(18, None, 0.5),
                     slow_readers_per_level=self.pick(57, None, 1, 0),
                 ),

@@ -493,6 +493,8 @@ class World:
             assert not limits.long_running, limits
         assert not self.context.listener.connections
         assert not self.context.abandoned
+        assert not self.counters.listener.held_bytes, "bytes that nobody holds are counted"
+        assert not self.context.holdings.by_address
         assert not self.context.slow_readers.by_level
         assert not self.context.listener.limits._by_address  # noqa: SLF001  nothing else tells
         assert self.served.pool.waiting_count == 0, self.served.pool

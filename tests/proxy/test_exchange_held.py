@@ -1,0 +1,203 @@
+"""Requests that wait are counted, refused where there is no room, and never counted longer."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.proxy.counters import Bound
+from apfproxy.settings import DownstreamSettings, LimitSettings
+from tests.proxy.fakes import GET, OK, POST, Bench, status
+
+LARGE_FIELDS = b"".join(b"X-%d: %b\r\n" % (each, b"y" * 1000) for each in range(5))
+LARGE_GET = GET[:-2] + LARGE_FIELDS + b"\r\n"
+WAITING_POST = POST + b"\r\nb"
+
+
+def bench_of(
+    *, most: int | None = None, gathered_body_bytes: int = 8, idle_origins: int = 1
+) -> Bench:
+    """A data plane with a bound on what waits."""
+    limits = LimitSettings(max_held_bytes=most)
+    return Bench(
+        gathered_body_bytes=gathered_body_bytes,
+        idle_origins=idle_origins,
+        downstream=DownstreamSettings(limits=limits),
+    )
+
+
+def held(bench: Bench) -> int:
+    """Bytes that are counted."""
+    return bench.counters.listener.held_bytes
+
+
+def test_request_that_fits() -> None:
+    """Nothing of it is counted."""
+    with bench_of() as bench:
+        client = bench.ask(GET)
+        assert 0 == held(bench)
+        bench.send(bench.origins[0], OK)
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+def test_gathered_body() -> None:
+    """It is counted with its head until both go on."""
+    with bench_of() as bench:
+        client = bench.ask(WAITING_POST)
+        before = held(bench)
+        assert len(WAITING_POST) <= before < 3 * len(WAITING_POST)
+        bench.send(client, b"od")
+        assert before + 2 == held(bench)
+        bench.send(client, b"y")
+        assert 0 == held(bench)
+        bench.send(bench.origins[0], OK)
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+def test_queued_request() -> None:
+    """It is counted until it gets its seats."""
+    with bench_of() as bench:
+        first, second = bench.ask(GET), bench.ask(GET)
+        assert len(GET) <= held(bench) < 4 * len(GET)
+        bench.send(bench.origins[0], OK)
+        assert 0 == held(bench)
+        bench.send(bench.origins[0], OK)
+        assert b"200" == status(second.take())
+        bench.end(first)
+        bench.end(second)
+        bench.assert_at_rest()
+
+
+def test_request_that_waits_for_a_connection() -> None:
+    """It is counted until it has one."""
+    with bench_of(idle_origins=0) as bench:
+        client = bench.ask(GET)
+        assert len(GET) <= held(bench)
+        bench.connect()
+        assert 0 == held(bench)
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+def test_large_head() -> None:
+    """It is kept as long as its request lasts, once, and so counted."""
+    with bench_of() as bench:
+        client = bench.ask(LARGE_GET)
+        assert len(LARGE_GET) <= held(bench) < len(LARGE_GET) + 500
+        assert LARGE_FIELDS in bench.origins[0].take()
+        bench.send(bench.origins[0], OK)
+        assert 0 == held(bench)
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("count", [1, 3, 4999])
+def test_start_of_a_large_head(count: int) -> None:
+    """What has come of it is counted once it is much, whichever way the connection goes on."""
+    with bench_of() as bench:
+        client = bench.ask(LARGE_GET[:-count])
+        assert (len(LARGE_GET) - count if count < 4999 else 0) == held(bench)
+        bench.send(client, LARGE_GET[-count:])
+        bench.send(bench.origins[0], OK)
+        assert 0 == held(bench)
+        bench.send(client, LARGE_GET[:-1])
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+def test_requests_behind_one_another() -> None:
+    """What is sent before it is asked for is counted, too."""
+    with bench_of() as bench:
+        client = bench.ask(GET)
+        bench.send(client, GET * 100)
+        assert 100 * len(GET) == held(bench)
+        for _ in range(100):
+            bench.send(bench.origins[0], OK)
+            bench.loop.run_ready()
+        assert 0 == held(bench)
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(WAITING_POST, id="whose-body-is-gathered"),
+        pytest.param(GET, id="that-is-queued"),
+        pytest.param(LARGE_GET, id="with-a-large-head"),
+        pytest.param(LARGE_GET[:-2], id="with-the-start-of-a-large-head"),
+    ],
+)
+def test_no_room_for_a_request(request_: bytes) -> None:
+    """It is refused, may be sent again later, and one that fits goes on."""
+    with bench_of(most=20) as bench:
+        first = bench.ask(GET)
+        second = bench.ask(request_)
+        answer = second.take()
+
+        assert b"503" == status(answer)
+        assert b"Retry-After: 1\r\n" in answer
+        assert b"downstream.limits.maxHeldBytes" in answer
+        assert 1 == bench.counters.listener.held_refusals[Bound.PROCESS]
+        bench.send(bench.origins[0], OK)
+        assert b"200" == status(first.take())
+        bench.end(first)
+        bench.end(second)
+        bench.assert_at_rest()
+
+
+def test_no_room_for_the_rest_of_a_body() -> None:
+    """The request is refused then."""
+    with bench_of(most=600, gathered_body_bytes=32768) as bench:
+        client = bench.ask(POST.replace(b"4", b"9999") + b"\r\nb")
+        assert b"" == client.take()
+        bench.send(client, b"c" * 500)
+
+        assert b"503" == status(client.take())
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+def test_requests_while_memory_is_short() -> None:
+    """They are refused, each with its reason, until it is not short any more."""
+    with bench_of() as bench:
+        bench.listener.holdings.set_short(is_short=True)
+        client = bench.ask(GET)
+        answer = client.take()
+        assert b"503" == status(answer)
+        assert b"downstream.overload.memoryBytes" in answer
+        bench.listener.holdings.set_short(is_short=False)
+        bench.send(client, GET)
+        bench.send(bench.origins[0], OK)
+
+        assert b"200" == status(client.take())
+        assert 1 == bench.counters.listener.held_refusals[Bound.OVERLOAD]
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        pytest.param((), b"408", id="that-stops"),
+        pytest.param((1,), b"408", id="of-a-byte-now-and-then"),
+        pytest.param((1500, 1500), b"", id="that-comes-fast-enough"),
+        pytest.param((30000, 0), b"408", id="that-stops-after-most-of-it"),
+    ],
+)
+def test_body_that_comes_slowly(parts: tuple[int, ...], expected: bytes) -> None:
+    """The least rate counts while a body is gathered, too: what came long ago does not."""
+    with bench_of(gathered_body_bytes=32768) as bench:
+        client = bench.ask(POST.replace(b"4", b"32000") + b"\r\nb")
+        for size in parts:
+            bench.send(client, b"c" * size)
+            bench.wait(5)
+        if not parts:
+            bench.wait(5)
+
+        assert expected == status(client.take())
+        if expected:
+            assert 0 == held(bench)
+        bench.end(client)
+        bench.assert_at_rest()
