@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.documents import split_documents
+from apfproxy.api.documents import TEMPLATE, UNRENDERED, split_documents
 from apfproxy.api.field_errors import FieldError, Reason, shown
 from apfproxy.api.flowcontrol.objects import (
     API_VERSIONS,
     KINDS,
+    SERVED_UNTIL,
     read_object,
     type_of,
     with_type,
 )
-from apfproxy.api.flowcontrol.types import FlowControlObject, kind_of
+from apfproxy.api.flowcontrol.types import GROUP, FlowControlObject, kind_of
 from apfproxy.api.schema.mistakes import type_name
 from apfproxy.api.yaml_text import Mapping, Sequence
 
@@ -28,6 +29,17 @@ MOST_PROBLEMS = 100
 
 MOST_MESSAGES = 20
 """Of one problem, on one line."""
+
+MOST_KINDS = 20
+"""Of those that are left out, the first are named."""
+
+NO_KIND = "a document without a kind"
+"""How what is left out is named where it is no object of any API."""
+
+SMALL_KINDS = frozenset(kind.lower() for kind in KINDS)
+
+OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec"})
+"""A mapping with none of these was never meant for an object of Kubernetes."""
 
 LONGEST_NAME = 60
 """Characters that a problem shows of a kind or name."""
@@ -73,6 +85,19 @@ def parts_of(problems: Iterable[Problem]) -> Iterator[str]:
     return (line for problem in problems for line in problem.parts())
 
 
+class LeftOut(msgspec.Struct, frozen=True):
+    """Things in a file that are no objects of flow control, and not meant as such."""
+
+    source: str
+    message: str
+    line: int | None = None
+    """Where the first of them begins."""
+
+    def __str__(self) -> str:
+        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        return one_line(f"{place}: {self.message}")
+
+
 class Candidate(msgspec.Struct, frozen=True):
     """Something in a file that should be an object."""
 
@@ -105,22 +130,32 @@ class Decoded(msgspec.Struct, frozen=True):
     problems: list[Problem]
     written: dict[tuple[str, str], Candidate]
     """Kind and name of each object to how the file has it."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What is there of other kinds: one at most."""
 
 
-def decode_documents(data: bytes, source: str) -> Decoded:
+def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Decoded:
     """Read the objects of a file, skipping those that are broken.
 
     Args:
         data: YAML documents or JSON values; no bytes make this raise.
         source: What problems call the file.
+        is_found: Whether nobody named the file, but a directory that has it.  It may have no
+            objects of Kubernetes at all then.
     """
     documents, failure = split_documents(data)
     objects: dict[tuple[str, str], FlowControlObject] = {}
     written: dict[tuple[str, str], Candidate] = {}
     problems: list[Problem] = []
+    others: dict[str, int] = {}
     for candidate in (
-        each for document in documents for each in candidates(document.content, document.line)
+        each
+        for document in documents
+        for each in candidates(document.content, document.line, is_found=is_found)
     ):
+        if candidate.error is None and (other := other_kind(candidate.wire)):
+            others.setdefault(other, candidate.line)
+            continue
         if len(problems) >= MOST_PROBLEMS:
             message = f"more than {MOST_PROBLEMS} problems: the rest of the file was not read"
             problems.append(Problem(source, (message,), candidate.line))
@@ -138,13 +173,41 @@ def decode_documents(data: bytes, source: str) -> Decoded:
             written[kind, name] = candidate
     if failure is not None:
         problems.append(Problem(source, (str(failure),), failure.line))
-    return Decoded(list(objects.values()), problems, written)
+    return Decoded(list(objects.values()), problems, written, left_out(source, others))
 
 
-def candidates(content: object, line: int, depth: int = 2) -> Iterator[Candidate]:
+def other_kind(wire: object) -> str:
+    """The kind of an object of another API; "" for any other content."""
+    kind, api_version = type_of(wire)
+    is_ours = api_version.partition("/")[0] == GROUP or kind.lower() in SMALL_KINDS
+    return "" if is_ours or not api_version else kind
+
+
+def is_foreign(content: object) -> bool:
+    """Whether a document is no object, such as values of a chart, nor a list of any."""
+    items = content if isinstance(content, list) else [content]
+    return all(isinstance(each, dict) and OBJECT_FIELDS.isdisjoint(each) for each in items)
+
+
+def left_out(source: str, others: dict[str, int]) -> tuple[LeftOut, ...]:
+    """What is left out of a file, by its kinds and the lines of the first of each."""
+    if not others:
+        return ()
+    kinds = [kind[:LONGEST_NAME] for kind in sorted(others)[:MOST_KINDS]]
+    more = f" and {len(others) - MOST_KINDS} more" if len(others) > MOST_KINDS else ""
+    message = f"left out, as it is no object of flow control: {', '.join(kinds)}{more}"
+    return (LeftOut(source, message, min(others.values())),)
+
+
+def candidates(
+    content: object, line: int, depth: int = 2, *, is_found: bool = False
+) -> Iterator[Candidate]:
     """The objects of a document: itself, or the items of a List, which may hold Lists."""
     if isinstance(content, Mapping):
         line = content.line
+    if is_found and is_foreign(content):
+        yield Candidate({"kind": NO_KIND, "apiVersion": NO_KIND}, line)
+        return
     if not isinstance(content, dict):
         detail = "want an object with apiVersion and kind"
         yield Candidate(
@@ -152,7 +215,7 @@ def candidates(content: object, line: int, depth: int = 2) -> Iterator[Candidate
         )
         return
     kind, api_version = type_of(content)
-    typed = kind.removesuffix("List") in KINDS and api_version in API_VERSIONS
+    typed = kind.removesuffix("List") in KINDS and api_version in {*API_VERSIONS, *SERVED_UNTIL}
     if not kind.endswith("List") or not (typed or (kind, api_version) == ("List", "v1")):
         yield Candidate(content, line)
         return
@@ -172,6 +235,8 @@ def candidates(content: object, line: int, depth: int = 2) -> Iterator[Candidate
 def problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Problem:
     """The problem of one object."""
     kind, _ = type_of(candidate.wire)
+    if any(TEMPLATE.search(str(error)) for error in errors):
+        errors = [*errors, FieldError("", Reason.INVALID, f"is of {UNRENDERED}", "{{")]
     metadata = candidate.wire.get("metadata") if isinstance(candidate.wire, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
     messages = [str(error) for error in errors[:MOST_MESSAGES]]

@@ -30,6 +30,9 @@ DEEPEST = 40
 
 WHITESPACE = re.compile(r"\s*")
 
+TEMPLATE = re.compile(r"\{\{|\{%")
+UNRENDERED = "a template that was not rendered: render it first, such as by helm template"
+
 
 class Document(msgspec.Struct, frozen=True):
     """One document."""
@@ -40,7 +43,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def split_documents(data: bytes) -> tuple[list[Document], UnreadableError | None]:
-    """Read YAML documents, or JSON values one after another, in UTF-8.
+    """Read YAML documents, or JSON values one after another, in UTF-8, UTF-16 or UTF-32.
 
     Returns:
         The documents that have content, up to the first that cannot be read; and why that one
@@ -50,9 +53,9 @@ def split_documents(data: bytes) -> tuple[list[Document], UnreadableError | None
         message = f"too large: {len(data)} bytes, at most {LARGEST_INPUT_BYTES} are read: split it"
         return [], UnreadableError(message)
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        return [], UnreadableError(f"not UTF-8: {error.reason} at byte {error.start}")
+        text = text_of(data)
+    except UnreadableError as error:
+        return [], error
     documents: list[Document] = []
     try:
         if not text.lstrip().startswith("{"):
@@ -70,8 +73,24 @@ def split_documents(data: bytes) -> tuple[list[Document], UnreadableError | None
                 return flow_style, None
             raise
     except UnreadableError as error:
-        return documents, error
+        template = TEMPLATE.search(text)
+        if template is None:
+            return documents, error
+        line = text.count("\n", 0, template.start()) + 1
+        return documents, UnreadableError(f"{template[0]} is of {UNRENDERED}", line)
     return documents, None
+
+
+def text_of(data: bytes) -> str:
+    """The text of a file, whose encoding its beginning tells; UnreadableError if it is none."""
+    encoding = json.detect_encoding(data)
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        name = encoding.removesuffix("-sig").upper()
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"not {name}: {error.reason} at byte {error.start}: save it as UTF-8"
+        raise UnreadableError(message, line) from error
 
 
 def read_json(text: str, documents: list[Document]) -> None:

@@ -14,6 +14,7 @@ from apfproxy.cli.check_report import (
     finding_entry,
     kinds_as_json,
     kinds_as_text,
+    left_out_entry,
     nothing_entry,
     problem_entries,
 )
@@ -111,6 +112,11 @@ FINDING_ID = Parsed("id", parse_finding_id)
     metavar="FILE",
     help="Instead of PATH: whether a proxy would start with this settings file.",
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Take what is no object of flow control, such as a Deployment, for an error.",
+)
 @click.option("--list-findings", is_flag=True, help="Explain all findings, and do nothing else.")
 def check(  # noqa: PLR0913  flags
     paths: tuple[str, ...],
@@ -122,16 +128,17 @@ def check(  # noqa: PLR0913  flags
     preset: str | None,
     suggested_objects: bool,
     diff: bool,
+    strict: bool,
     list_findings: bool,
     settings_path: Path | None,
 ) -> int:
     """Validate and lint objects in files, or check a settings file.
 
-    Objects are FlowSchemas and priority levels.  PATH is a file, a directory (its *.yaml, *.yml and
-    *.json) or - for standard input.  Every finding is printed on a line of its own, with its file
-    and line, object and field, its severity and its id.  Errors are objects that cannot be used;
-    warnings and infos are about the configuration as a whole, with the built-in objects that would
-    be in force.
+    Objects are FlowSchemas and priority levels; others beside them are left out.  PATH is a file, a
+    directory (its *.yaml, *.yml and *.json) or - for standard input.  Every finding is printed on a
+    line of its own, with its file and line, object and field, its severity and its id.  Errors are
+    objects that cannot be used; warnings and infos are about the configuration as a whole, with the
+    built-in objects that would be in force.
 
     With --settings it reads a settings file and all that it names, as a proxy does at its start:
     certificates and their keys, CAs, tokens, objects, a kubeconfig.  It changes nothing and asks
@@ -155,7 +162,8 @@ def check(  # noqa: PLR0913  flags
     contents = read_files([path for path in paths if path != STDIN_NAME], streams=True)
     if STDIN_NAME in paths:
         data = sys.stdin.buffer.read(LARGEST_INPUT_BYTES + 1)
-        contents = FileContents((*contents.files, (STDIN_NAME, data)), contents.problems)
+        files = (*contents.files, (STDIN_NAME, data))
+        contents = FileContents(files, contents.problems, contents.found)
     read = decode_files(contents)
     for name, data in contents.files:
         if any(problem.source == name for problem in read.problems) and is_settings(data):
@@ -170,6 +178,7 @@ def check(  # noqa: PLR0913  flags
     differing = [each for each in differing if each.finding().found.id not in ignore]
 
     entries = [entry for problem in read.problems for entry in problem_entries(problem)]
+    entries += [left_out_entry(each, strict=strict) for each in read.left_out]
     entries += [nothing_entry(path) for path in paths if is_empty(path, read)]
     entries += [finding_entry(finding, read) for finding in findings]
     kept = [entry for entry in entries if entry["id"] not in ignore]

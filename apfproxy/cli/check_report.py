@@ -19,6 +19,7 @@ from apfproxy.lint.findings import (
     CHANGED,
     FINDING_KINDS,
     INVALID,
+    LEFT_OUT,
     MISSING,
     NOTHING_GIVEN,
     Finding,
@@ -27,7 +28,7 @@ from apfproxy.lint.findings import (
 )
 
 if TYPE_CHECKING:
-    from apfproxy.api.decode import Problem
+    from apfproxy.api.decode import LeftOut, Problem
     from apfproxy.api.field_errors import FieldError
     from apfproxy.lint.differences import Difference
     from apfproxy.sources.object_files import FileContents, ObjectsRead
@@ -163,6 +164,14 @@ def method_advice(error: FieldError) -> Entry:
         return {}
     chosen = ", ".join(methods)
     return {"advice": f'Write verbs: ["*"], and the annotation {MATCH_METHODS}: {chosen}.'}
+
+
+def left_out_entry(left_out: LeftOut, *, strict: bool) -> Entry:
+    """The entry of what is no object of flow control."""
+    nowhere = {"kind": None, "name": None, "field": None}
+    entry = {**kind_entry(LEFT_OUT), "file": left_out.source, "line": left_out.line, **nowhere}
+    severity = {"severity": str(Severity.ERROR)} if strict else {}
+    return {**entry, **severity, "message": left_out.message}
 
 
 def nothing_entry(path: str) -> Entry:

@@ -91,6 +91,13 @@ NOTHING_GIVEN = _warning(
     "Name the files or directories that have the objects.",
 )
 
+LEFT_OUT = _info(
+    "APF003 left out",
+    "A file or a document is none of flow control, such as a Deployment beside a FlowSchema or"
+    " values of a chart.  The proxy leaves it out; with --strict it is an error.",
+    "Name paths that have flow control objects only, if that is what you want.",
+)
+
 DANGLING = _error(
     "APF101 dangling reference",
     "The FlowSchema names a priority level that does not exist.  It is valid, but not used until"

@@ -23,7 +23,7 @@ from apfproxy.sources.object_files import decode_files, effective_objects, read_
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-    from apfproxy.api.decode import Problem
+    from apfproxy.api.decode import LeftOut, Problem
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.digest import Digest
     from apfproxy.flowcontrol.preset import Preset
@@ -53,6 +53,7 @@ class DigestedFiles:
     problems: tuple[Problem, ...]
     objects: int
     digest: Digest | None
+    left_out: tuple[LeftOut, ...] = ()
 
 
 class ObjectFiles:
@@ -142,11 +143,13 @@ class ObjectFiles:
                     read.objects, with_suggested=self._with_suggested, preset=self._preset
                 )
             )
-        return DigestedFiles(read.problems, len(read.objects), digest)
+        return DigestedFiles(read.problems, len(read.objects), digest, read.left_out)
 
     def put(self, prepared: DigestedFiles) -> None:
         """Put what was read in force, and say what became of it."""
         self.problems = prepared.problems
+        for each in prepared.left_out[:MAX_LOGGED_PROBLEMS]:
+            logger.info("%s", each)
         dangling: tuple[str, ...] = ()
         if prepared.digest is not None:
             self._controller.commit(prepared.digest)

@@ -1,7 +1,8 @@
 """Objects from files, and the built-in ones that they replace.
 
 1. A path is a file, or a directory, of which the files `*.yaml`, `*.yml` and `*.json` count that
-   are not hidden; directories in it do not.
+   are not hidden; directories in it do not, nor do files that tools keep beside objects.  Objects
+   of other APIs are left out.
 2. Objects add to the built-in ones and replace those of the same kind and name.
 3. Of all files together no two objects may have one kind and name: which one counts would depend
    on the order of the files' names.
@@ -11,12 +12,13 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apfproxy.api.decode import Candidate, Problem, decode_documents
+from apfproxy.api.decode import Candidate, LeftOut, Problem, decode_documents
 from apfproxy.api.documents import LARGEST_INPUT_BYTES
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
 from apfproxy.api.flowcontrol.types import kind_of
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.preset import Preset
 
 SUFFIXES = (".yaml", ".yml", ".json")
+OF_TOOLS = re.compile(r"(kustomization|Kustomization|Chart|values([-._].*)?)\.(yaml|yml|json)")
+"""Files of kustomize and Helm, which have no objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class FileContents:
 
     files: tuple[tuple[str, bytes], ...]
     problems: tuple[Problem, ...]
+    found: frozenset[str] = frozenset()
+    """Names of files that are there because a directory has them."""
 
     def fingerprint(self) -> bytes:
         """Changes whenever anything here does."""
@@ -59,24 +65,29 @@ class ObjectsRead:
         problems: What is wrong with the others, and with files.
         origins: Kind and name of an object to its file.
         written: Kind and name of an object to its place and fields in the file.
+        left_out: What is there that is no object of flow control.
     """
 
     objects: tuple[FlowControlObject, ...]
     problems: tuple[Problem, ...]
     origins: dict[tuple[str, str], str]
     written: dict[tuple[str, str], Candidate]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def read_files(paths: Sequence[str], *, streams: bool = False) -> FileContents:
     """Read all files of the paths; blocks on the file system.  For `streams` see `read_file`."""
     files: dict[str, bytes] = {}
     problems = []
+    found: set[str] = set()
     for path in paths:
         try:
             names = file_names(path)
         except OSError as error:
             problems.append(Problem(path or "''", (cannot_read(error),)))
             continue
+        if names != [path]:
+            found.update(names)
         for name in names:
             if name in files:
                 continue
@@ -84,7 +95,7 @@ def read_files(paths: Sequence[str], *, streams: bool = False) -> FileContents:
                 files[name] = read_file(name, LARGEST_INPUT_BYTES, streams=streams)
             except OSError as error:
                 problems.append(Problem(name, (cannot_read(error),)))
-    return FileContents(tuple(files.items()), tuple(problems))
+    return FileContents(tuple(files.items()), tuple(problems), frozenset(found.difference(paths)))
 
 
 def file_names(path: str) -> list[str]:
@@ -111,9 +122,15 @@ def decode_files(contents: FileContents) -> ObjectsRead:
     problems = list(contents.problems)
     origins: dict[tuple[str, str], str] = {}
     written: dict[tuple[str, str], Candidate] = {}
+    left_out: list[LeftOut] = []
     for name, data in contents.files:
-        decoded = decode_documents(data, name)
+        is_found = name in contents.found
+        if is_found and OF_TOOLS.fullmatch(Path(name).name):
+            left_out.append(LeftOut(name, "left out, as it is a file of kustomize or Helm"))
+            continue
+        decoded = decode_documents(data, name, is_found=is_found)
         problems += decoded.problems
+        left_out += decoded.left_out
         for object_ in decoded.objects:
             kind, object_name = kind_of(object_), object_.metadata.name
             candidate = decoded.written[kind, object_name]
@@ -124,7 +141,7 @@ def decode_files(contents: FileContents) -> ObjectsRead:
                 continue
             message = f"also defined in {other}: remove one"
             problems.append(Problem(name, (message,), candidate.line, kind, object_name))
-    return ObjectsRead(tuple(objects), tuple(problems), origins, written)
+    return ObjectsRead(tuple(objects), tuple(problems), origins, written, tuple(left_out))
 
 
 def effective_objects(

@@ -141,12 +141,12 @@ def test_lists(wire: dict[str, Any], expected: list[str]) -> None:
             id="no-metadata",
         ),
         pytest.param(
-            {"apiVersion": "v1", "kind": "Pod"},
+            {"apiVersion": V1, "kind": "Pod"},
             'f.json:1: Pod: kind: Unsupported value: "Pod": supported values:',
             id="other-kind",
         ),
         pytest.param(
-            {"apiVersion": "v1", "kind": "PodList"},
+            {"apiVersion": V1, "kind": "PodList"},
             'f.json:1: PodList: kind: Unsupported value: "PodList": supported values:',
             id="other-list",
         ),
@@ -211,7 +211,7 @@ def test_unreadable_end() -> None:
     assert [str(problem) for problem in decoded.problems] == [
         "f.yaml:8: alias *x: there is no &x before it"
     ]
-    assert "f.yaml: not UTF-8" in str(decode_documents(b"\xff", "f.yaml").problems[0])
+    assert "f.yaml:1: not UTF-8" in str(decode_documents(b"\xff", "f.yaml").problems[0])
 
 
 def test_many_problems() -> None:
@@ -372,3 +372,125 @@ def test_parts_of_a_problem() -> None:
     assert first.startswith('f.yaml:12: FlowSchema "')
     assert second.startswith('f.yaml:18: FlowSchema "')
     assert third.startswith("f.yaml:24: not YAML: ")
+
+
+def test_other_kinds_are_left_out() -> None:
+    """Objects of other APIs beside those of flow control are named, once a file, and no problem."""
+    account = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n"
+    deployment = "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 3}\n"
+    items = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod}\n"
+    text = f"# nothing\n---\n{account}---\n{SCHEMA}---\n{deployment}---\n{account}---\n{items}"
+    decoded = decode_documents(text.encode(), "f.yaml")
+
+    assert [("FlowSchema", "one")] == names(decoded)
+    assert [] == decoded.problems
+    assert ["f.yaml:3: left out, as it is no object of flow control: Deployment, Pod, "] == [
+        str(each).removesuffix("ServiceAccount") for each in decoded.left_out
+    ]
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        pytest.param({"apiVersion": "v1", "kind": "FlowSchema"}, id="other-group"),
+        pytest.param({"apiVersion": "flowcontrol/v1", "kind": "Flowschema"}, id="nearly"),
+        pytest.param({"apiVersion": V1, "kind": "Flow"}, id="no-kind-of-the-group"),
+        pytest.param({"kind": "Deployment"}, id="no-version"),
+        pytest.param({"apiVersion": "v1"}, id="no-kind"),
+        pytest.param({"replicas": 1}, id="neither"),
+        pytest.param([], id="no-object"),
+    ],
+)
+def test_what_may_be_meant_is_not_left_out(wire: object) -> None:
+    """What looks like an object of flow control, or like no object at all, is a problem."""
+    decoded = decode(wire)
+
+    assert 1 == len(decoded.problems)
+    assert () == decoded.left_out
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param("replicas: 1\nimage: {tag: a}\n", 1, id="values"),
+        pytest.param("---\n- {op: replace, path: /spec, value: 1}\n", 2, id="patch"),
+        pytest.param('{"name": "package"}', 1, id="json"),
+    ],
+)
+def test_found_files_may_have_no_objects(text: str, line: int) -> None:
+    """A file that is in a directory for another reason is left out; a half object is not."""
+    decoded = decode_documents(text.encode(), "f.yaml", is_found=True)
+    half = decode_documents(b"metadata: {name: a}\n", "f.yaml", is_found=True)
+
+    assert ([], []) == (decoded.objects, decoded.problems)
+    assert [
+        f"f.yaml:{line}: left out, as it is no object of flow control: a document without a kind"
+    ] == [str(each) for each in decoded.left_out]
+    assert 1 == len(half.problems)
+
+
+def test_kinds_without_number() -> None:
+    """Of very many kinds the first are named."""
+    decoded = decode(*({"apiVersion": "v1", "kind": f"K{number:03}"} for number in range(25)))
+
+    (left_out,) = decoded.left_out
+    assert left_out.message.endswith("K018, K019 and 5 more")
+
+
+def test_quoted_template() -> None:
+    """Values of a template that was not rendered are no names."""
+    text = SCHEMA.replace("one", '"{{ .Values.name }}"')
+    (problem,) = decode_documents(text.encode(), "f.yaml").problems
+
+    assert "{{" in problem.messages[0]
+    assert "a template that was not rendered: render it first" in problem.messages[-1]
+
+
+@pytest.mark.parametrize(
+    ("version", "release"), [("v1alpha1", "1.21"), ("v1beta1", "1.26"), ("v1beta2", "1.29")]
+)
+def test_old_versions(version: str, release: str) -> None:
+    """What was served once says what to write instead; the rest of the object is checked."""
+    old = priority_level("a", "flowcontrol.apiserver.k8s.io/" + version)
+    limited = old["spec"]["limited"]
+    limited["assuredConcurrencyShares"] = limited.pop("nominalConcurrencyShares", 5)
+    good = [str(error) for error in decode(old).problems[0].errors]
+    limited["queues"] = -1
+    broken = decode(old)
+
+    assert [
+        (
+            f'apiVersion: Invalid value: "flowcontrol.apiserver.k8s.io/{version}": Kubernetes has'
+            f" not served it since {release}: write flowcontrol.apiserver.k8s.io/v1"
+        ),
+        "spec.limited.assuredConcurrencyShares: Invalid value:",
+    ] == [good[0], good[1][: good[1].index(":", 45) + 1]]
+    assert "its name is nominalConcurrencyShares since v1beta3" in good[1]
+    assert 2 == len(good)
+    assert "spec.limited.queues" in str(broken.problems[-1])
+
+
+def test_lists_of_old_versions() -> None:
+    """Items of a typed list have its version."""
+    items = [untyped(flow_schema("a")), 7]
+    old = "flowcontrol.apiserver.k8s.io/v1beta2"
+    wire = {"apiVersion": old, "kind": "FlowSchemaList", "items": items}
+    first, second = decode(wire).problems
+
+    assert "Kubernetes has not served it since 1.29" in str(first)
+    assert "want an object" in str(second)
+
+
+@pytest.mark.parametrize("spec", [None, 7, {"limited": 7}, {"type": "Limited", "limited": {}}])
+def test_old_versions_without_shares(spec: object) -> None:
+    """Whatever an object of an old version is, its version is what is wrong first."""
+    wire = {
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1beta1",
+        "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": "a"},
+        "spec": spec,
+    }
+    (problem,) = decode(wire).problems
+
+    assert "Kubernetes has not served it since 1.26" in problem.messages[0]
+    assert not any("assured" in message for message in problem.messages)

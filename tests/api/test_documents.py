@@ -11,6 +11,7 @@ from apfproxy.api.documents import (
     LARGEST_INPUT_BYTES,
     LARGEST_LINED_BYTES,
     MOST_DOCUMENTS,
+    UNRENDERED,
     Document,
     split_documents,
 )
@@ -71,7 +72,7 @@ def test_lines() -> None:
         (b"a: 1\n---\na: b: c\n", "not YAML: mapping values are not allowed", 3),
         (b"a: [1\n", "not YAML: ", 2),
         (b"a: \x01", "not YAML: ", None),
-        (b"a: \xff", "not UTF-8: invalid start byte at byte 3", None),
+        (b"a: \xff", "not UTF-8: invalid start byte at byte 3: save it as UTF-8", 1),
         (b"a: &x [1]\n---\nb: *x\n", "alias *x: there is no &x before it", 3),
         (b"a: 1\nb: &x [*x]\n", "alias *x is within what it stands for", 2),
         (b"<<: 1\n", "<< takes a mapping, or a list of them", 1),
@@ -92,6 +93,11 @@ def test_lines() -> None:
         (b"{}" * (MOST_DOCUMENTS + 1), "more than 10000 documents: split it", 1),
         (b"-\n---\n" * (MOST_DOCUMENTS + 1), "more than 10000 documents: split it", 20_001),
         (b" " * (LARGEST_INPUT_BYTES + 1), "too large: 3145729 bytes", None),
+        ("a: 1\nb: caf\u00e9\n".encode("cp1252"), "not UTF-8: invalid continuation byte at", 2),
+        ("a: 1".encode("utf-16") + b"x", "not UTF-16: truncated data at byte 10: save it as", 1),
+        (b"a: 1\n{{- if .Values.apf }}\nb: 2\n", f"{{{{ is of {UNRENDERED}", 2),
+        (b"{{ toYaml .Values.all }}", f"{{{{ is of {UNRENDERED}", 1),
+        (b"a: {% if x %}\n", f"{{% is of {UNRENDERED}", 1),
     ],
 )
 def test_unreadable(data: bytes, message: str, line: int | None) -> None:
@@ -101,6 +107,18 @@ def test_unreadable(data: bytes, message: str, line: int | None) -> None:
     assert problem is not None
     assert message == str(problem)[: len(message)]
     assert line == problem.line
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
+)
+@pytest.mark.parametrize("text", ['{"a": "\u00e9"}', "a: \u00e9\r\n"])
+def test_encodings(encoding: str, text: str) -> None:
+    """Files are in any encoding of Unicode, as PowerShell and editors of Windows write them."""
+    documents, problem = split_documents(text.encode(encoding))
+
+    assert problem is None
+    assert [{"a": "\u00e9"}] == [each.content for each in documents]
 
 
 def test_documents_before_a_problem_count() -> None:

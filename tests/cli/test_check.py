@@ -45,6 +45,26 @@ def test_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert last == "0 valid objects in 1 file, 2 problems, 0 warnings"
 
 
+@pytest.mark.parametrize(("flags", "code"), [([], 0), (["--strict"], 1)])
+def test_other_kinds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], code: int
+) -> None:
+    """Other kinds beside flow control objects are named once, as an error only if asked for."""
+    path = tmp_path / "all.yaml"
+    other = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"
+    path.write_bytes(f"{other}---\n{level('workload-low')}---\n{other}".encode("utf-16"))
+    ended = main(["check", *flags, str(path)])
+    line, *_, summary = capsys.readouterr().out.splitlines()
+
+    severity = "error" if code else "info"
+    assert code == ended
+    assert (
+        f"{path}:1: left out, as it is no object of flow control: Namespace ({severity} APF003)"
+        == line
+    )
+    assert f"1 valid object in 1 file, {code} problem" in summary
+
+
 def test_uid_with_a_header_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A uid that would put a field of its own into answers is a problem, with its path."""
     path = tmp_path / "a.yaml"

@@ -242,7 +242,7 @@ EXAMPLES = {
 }
 """Id to objects that have this finding alone, with the name and field of where it is."""
 
-ELSEWHERE = {"APF001", "APF002", "APF211", "APF501", "APF502", "APF503"}
+ELSEWHERE = {"APF001", "APF002", "APF003", "APF211", "APF501", "APF502", "APF503"}
 """Found where files are read and compared, or beside what is wrong with a FlowSchema."""
 
 

@@ -292,3 +292,15 @@ async def test_what_cannot_be_taken_is_tried_again(
     assert await source.reload()
     assert not await source.reload()
     assert "second" in controller.levels
+
+
+def test_left_out(tmp_path: Path, controller: Controller, caplog: pytest.LogCaptureFixture) -> None:
+    """What is no object of flow control is named, and the rest is in force."""
+    (tmp_path / "a.yaml").write_text(f"{level('a')}---\napiVersion: apps/v1\nkind: Deployment\n")
+    with caplog.at_level(logging.INFO, logger=files.__name__):
+        ObjectFiles((str(tmp_path),), controller).load_first()
+
+    assert [
+        f"{tmp_path}/a.yaml:6: left out, as it is no object of flow control: Deployment",
+        f"generation 2 of the configuration: 1 object from {tmp_path}",
+    ] == caplog.messages

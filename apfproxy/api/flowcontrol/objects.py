@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.field_errors import FieldError, invalid, not_supported
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.api.flowcontrol.types import typed_object
+from apfproxy.api.flowcontrol.schema import SHARES
+from apfproxy.api.flowcontrol.types import GROUP, typed_object
+from apfproxy.api.flowcontrol.versions import V1, V1BETA3
 from apfproxy.api.metadata import drop_repeated_owners
 from apfproxy.api.schema.mistakes import find_mistakes
 from apfproxy.api.schema.reading import MismatchError, read
@@ -20,6 +22,14 @@ KINDS = {kind.name: kind for kind in (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)
 API_VERSIONS = {
     FLOW_SCHEMA.api_version(version.name): version.name for version in FLOW_SCHEMA.versions
 }
+
+SERVED_UNTIL = {
+    f"{GROUP}/{version}": release
+    for version, release in (("v1alpha1", "1.21"), ("v1beta1", "1.26"), ("v1beta2", "1.29"))
+}
+"""Versions that are no more, and the release of Kubernetes from which on."""
+OLD_SHARES = "assuredConcurrencyShares"
+"""In these versions; nothing else differs."""
 
 NOT_READ = frozenset({"apiVersion", "kind", "status"})
 METADATA_NOT_READ = frozenset(
@@ -49,6 +59,8 @@ def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | lis
         The object in v1, or all that is wrong.
     """
     kind_name, api_version = type_of(raw)
+    if kind_name in KINDS and api_version in SERVED_UNTIL:
+        return old_errors(raw, api_version, strict=strict)
     errors = []
     if kind_name not in KINDS:
         errors.append(not_supported("kind", kind_name, tuple(KINDS)))
@@ -75,6 +87,26 @@ def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | lis
         errors.append(invalid("metadata.uid", uid, UID_DETAIL))
     errors += kind.rules.validate(obj)
     return errors or typed_object(kind.name, obj)
+
+
+def old_errors(raw: Any, api_version: str, *, strict: bool) -> list[FieldError]:  # noqa: ANN401  a JSON object
+    """What to write instead of a version that is no more, and what else is wrong with the object.
+
+    Source: Kubernetes documentation, "Deprecated API Migration Guide".
+    """
+    wanted = FLOW_SCHEMA.api_version(V1)
+    detail = f"Kubernetes has not served it since {SERVED_UNTIL[api_version]}: write {wanted}"
+    errors = [invalid("apiVersion", api_version, detail)]
+    content: dict[str, Any] = {**raw, "apiVersion": FLOW_SCHEMA.api_version(V1BETA3)}
+    spec = raw.get("spec")
+    limited = spec.get("limited") if isinstance(spec, dict) else None
+    if isinstance(limited, dict) and OLD_SHARES in limited:
+        detail = f"its name is {SHARES} since v1beta3"
+        errors.append(invalid(f"spec.limited.{OLD_SHARES}", limited[OLD_SHARES], detail))
+        renamed = {SHARES if key == OLD_SHARES else key: limited[key] for key in limited}
+        content["spec"] = {**spec, "limited": renamed}
+    found = read_object(content, strict=strict)
+    return errors + (found if isinstance(found, list) else [])
 
 
 def content_of(raw: Any) -> Object:  # noqa: ANN401  a JSON object
