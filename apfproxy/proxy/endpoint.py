@@ -8,6 +8,7 @@ connection from before, idle, busy or on its way, gets a further request.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,11 +20,14 @@ from apfproxy.proxy.health_check import status_of
 from apfproxy.proxy.tls import handshake_of
 from apfproxy.proxy.tls_sessions import SessionContext
 from apfproxy.proxy.upstream import EndpointBase, UpstreamConnection
+from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.tls import ClientTls
     from apfproxy.settings import EndpointAddress, UpstreamSettings
+
+log = logging.getLogger(__name__)
 
 
 class EndpointOwner(Protocol):
@@ -50,6 +54,7 @@ class Endpoint(EndpointBase):
 
     __slots__ = (
         "_counters",
+        "_malformed",
         "_owner",
         "_sessions",
         "_settings",
@@ -76,6 +81,7 @@ class Endpoint(EndpointBase):
         self._counters = counters
         self._tls = tls if address.address.is_tls else None
         self._sessions: SessionContext | None = None
+        self._malformed = RareLog(log, time.monotonic_ns, period_s=3600.0)
         self.connecting = 0
         self.generation = 0
         self.ramp = 1.0
@@ -130,6 +136,15 @@ class Endpoint(EndpointBase):
         self.stale.discard(connection)
         self.idle.pop(connection, None)
         self._owner.on_closed(self)
+
+    def log_malformed(self, problem: str) -> None:
+        self._malformed.log(
+            logging.WARNING,
+            problem,
+            "the server behind, %s, sent an answer that cannot be passed on: %s",
+            self.url,
+            problem,
+        )
 
     def close_idle(self, idle_since_ns: int) -> None:
         while self.idle:

@@ -70,6 +70,15 @@ _ACTIONS: Final = {
 }
 
 _PLAIN_LENGTH: Final = b"Content-Length: "
+_VERSION: Final = b"HTTP/1."
+_BARE_LF: Final = re.compile(rb"(?<!\r)\n")
+_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_UNFIT_BYTE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")
+"""An alert and a handshake."""
+_HTTP2_SETTINGS: Final = b"\x04\x00\x00\x00"
+"""Of a frame's head, behind its length: the first one of a server that speaks HTTP/2 only."""
+MAX_SHOWN_BYTES: Final = 40
 
 
 class ResponseError(Exception):
@@ -126,6 +135,14 @@ def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
     Raises:
         ResponseError: It is malformed, or frames its body in more than one way.
     """
+    try:
+        return _parsed(head, answers_head=answers_head)
+    except ResponseError:
+        check_start(head, 0)  # first, as where the head comes bit by bit
+        raise
+
+
+def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
     lines = head.split(b"\r\n")
     status_line = lines[0]
     status, is_http_11 = _known_status_lines.get(status_line) or _judge_status_line(status_line)
@@ -137,7 +154,7 @@ def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
     for line in lines[1:-2]:
         action = _known_lines.get(line, _UNKNOWN)
         if action == _UNKNOWN:
-            action = _LENGTH if line.startswith(_PLAIN_LENGTH) else _judge_line(line)
+            action = _LENGTH if line.startswith(_PLAIN_LENGTH) else _judge_line(line, lines)
         if action == _PASSES:
             kept.append(line)
         elif action == _DROP:
@@ -163,7 +180,7 @@ def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
     if length >= 0 and (status < _FIRST_FINAL or status == _NO_CONTENT):
         # RFC 9110, section 8.6, forbids it: some clients would wait for a body.
         kept[1:] = [line for line in kept[1:] if not line.lower().startswith(b"content-length:")]
-    is_chunked = bool(codings) and _is_chunked(codings, may_be=is_http_11 and length < 0)
+    is_chunked = bool(codings) and _is_chunked(codings, length, is_http_11=is_http_11)
     # RFC 9112, section 6.3.
     if answers_head or status < _FIRST_FINAL or status in (_NO_CONTENT, _NOT_MODIFIED):
         framing = NO_BODY
@@ -185,19 +202,67 @@ def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
     )
 
 
+def check_start(start: bytes | bytearray, searched: int) -> None:
+    """Refuse what cannot become a head any more, so that nobody waits for its end.
+
+    Args:
+        start: Of a head.
+        searched: So much of it was here before.
+
+    Raises:
+        ResponseError: It is not HTTP/1.1, or a line ends otherwise.
+    """
+    if len(start) < len(_VERSION):
+        return
+    if not start.startswith(_VERSION):
+        raise _malformed(_other_protocol(bytes(start[: len(_VERSION)])))
+    bare = _BARE_LF.search(start, searched)
+    if bare is not None:
+        line = bytes(start[start.rfind(b"\n", 0, bare.start()) + 1 : bare.start()])
+        raise _malformed(f"the line {_shown(line.partition(b':')[0])} ends in LF, not in CR LF")
+
+
+def _malformed(problem: str) -> ResponseError:
+    return ResponseError(f"malformed answer: {problem}")
+
+
+def _shown(text: bytes) -> str:
+    """What a message has of a name, or of what should be one; values may be secrets."""
+    cut = text[:MAX_SHOWN_BYTES].decode("ascii", "backslashreplace")
+    shown = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in cut)
+    return f'"{shown}..."' if len(text) > MAX_SHOWN_BYTES else f'"{shown}"'
+
+
+def _other_protocol(start: bytes) -> str:
+    """What is wrong with the first bytes."""
+    if start.startswith(_TLS_RECORDS):
+        return "the server speaks TLS: its URL begins with https"
+    if start.startswith(_HTTP2_SETTINGS, 3):
+        return "the server speaks HTTP/2 only, as one of gRPC does; it has to speak HTTP/1.1"
+    return f"it begins with {_shown(start)}, not with HTTP/1.1"
+
+
 def _length_in(line: bytes, before: int) -> int:
     """The length that a line says, where another one has said `before`, or -1."""
     value = line.partition(b":")[2].strip(b" \t")
-    # Twice is refused even if equal: recipients differ in which one they take.
-    if before >= 0 or not value.isdigit() or len(value) > MAX_LENGTH_DIGITS:
-        raise ResponseError("Content-Length of the answer is not one decimal number")
+    if not value.isdigit() or len(value) > MAX_LENGTH_DIGITS:
+        raise _malformed(f"Content-Length is {_shown(value)}, not one decimal number")
+    if before >= 0:
+        # Refused even if equal: recipients differ in which one they take.
+        raise _malformed(f"it has two Content-Length fields, {before} and {int(value)}")
     return int(value)
 
 
-def _is_chunked(codings: list[bytes], *, may_be: bool) -> bool:
+def _is_chunked(codings: list[bytes], length: int, *, is_http_11: bool) -> bool:
     """True, for an answer with a Transfer-Encoding; any but this one is refused."""
-    if not may_be or len(codings) > 1 or codings[0].lower() != b"chunked":
-        raise ResponseError("the answer's Transfer-Encoding is not chunked, alone and of HTTP/1.1")
+    if len(codings) > 1:
+        raise _malformed(f"it has {len(codings)} Transfer-Encoding fields")
+    if codings[0].lower() != b"chunked":
+        raise _malformed(f"Transfer-Encoding is {_shown(codings[0])}, not chunked alone")
+    if not is_http_11:
+        raise _malformed("it has a Transfer-Encoding in HTTP/1.0")
+    if length >= 0:
+        raise _malformed("it has both Content-Length and Transfer-Encoding")
     return True
 
 
@@ -209,7 +274,7 @@ def is_event_stream(lines: bytes) -> bool:
 def _judge_status_line(line: bytes) -> _StatusLine:
     match = _STATUS_LINE.fullmatch(line)
     if match is None:
-        raise ResponseError("malformed answer: no status line")
+        raise _malformed(f"{_shown(line)} is no status line")
     result = int(match[2]), match[1] == b"1"
     if len(line) <= MAX_KNOWN_LINE_BYTES:
         if len(_known_status_lines) >= MAX_KNOWN_LINES:
@@ -218,8 +283,8 @@ def _judge_status_line(line: bytes) -> _StatusLine:
     return result
 
 
-def _judge_line(line: bytes) -> int:
-    """What becomes of a field line that has not been met, or differs in every answer.
+def _judge_line(line: bytes, lines: list[bytes]) -> int:
+    """What becomes of one of a head's field lines that is new, or differs in every answer.
 
     Where the name is known, ASCII without control characters is right as a value.
     """
@@ -227,7 +292,7 @@ def _judge_line(line: bytes) -> int:
     if action is None or not line.isascii() or not line.decode().isprintable():
         match = _FIELD_LINE.fullmatch(line)
         if match is None:
-            raise ResponseError("malformed answer: a malformed header line")
+            raise _malformed(_line_problem(line, lines.index(line)))
         name = match[1]
         action = _ACTIONS.get(name.lower(), _PASSES)
         if len(name) <= MAX_KNOWN_NAME_BYTES:
@@ -237,6 +302,20 @@ def _judge_line(line: bytes) -> int:
     if action not in (_LENGTH, _AUDIT_ID) and len(line) <= MAX_KNOWN_LINE_BYTES:
         _remember(_known_lines, line, action)
     return action
+
+
+def _line_problem(line: bytes, number: int) -> str:
+    """What is wrong with a field line."""
+    name, colon, value = line.partition(b":")
+    if line[:1] in (b" ", b"\t"):
+        return f"header line {number} begins with white space, as if it continued another one"
+    if not colon:
+        return f"header line {number} has no colon"
+    if not _NAME.fullmatch(name):
+        return f"header line {number} has the name {_shown(name)}, which is no token"
+    unfit = _UNFIT_BYTE.search(value)
+    assert unfit is not None
+    return f"the value of {_shown(name)} has the byte 0x{unfit[0].hex()}"
 
 
 def _remember(known: dict[bytes, int], what: bytes, action: int) -> None:

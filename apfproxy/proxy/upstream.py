@@ -29,6 +29,7 @@ from apfproxy.proxy.response_head import (
     SIZED,
     ResponseError,
     ResponseHead,
+    check_start,
     parse_response_head,
 )
 from apfproxy.proxy.tls import is_cut_off
@@ -81,6 +82,10 @@ class EndpointBase(EndpointLoad):
     @abstractmethod
     def forget(self, connection: UpstreamConnection) -> None:
         """A connection is closed."""
+
+    @abstractmethod
+    def log_malformed(self, problem: str) -> None:
+        """An answer cannot be passed on."""
 
     @abstractmethod
     def close_idle(self, idle_since_ns: int) -> None:
@@ -270,6 +275,7 @@ class UpstreamConnection:
             else:
                 self._take_body(sink, READS.view[:nbytes])
         except (ResponseError, ChunkedError) as error:
+            self.endpoint.log_malformed(str(error))
             self._break(str(error), may_retry=False)
         except Exception as bug:  # noqa: BLE001  as `guarded`, at no cost
             # It may have come up once the answer was whole, when the sink was no longer this one's.
@@ -378,6 +384,7 @@ class UpstreamConnection:
             self._partial += data
             end = self._partial.find(_HEAD_END, searched)
             if end < 0 and len(self._partial) <= MAX_HEAD_BYTES:
+                check_start(self._partial, searched)
                 return
             data = bytes(self._partial)
             self._partial.clear()
@@ -387,6 +394,7 @@ class UpstreamConnection:
             if (len(data) if end < 0 else end) > MAX_HEAD_BYTES:
                 raise ResponseError(f"the head of the answer is over {MAX_HEAD_BYTES} bytes")
             if end < 0:
+                check_start(data, 0)
                 self._partial += data
                 return
             end += 4

@@ -283,7 +283,11 @@ def take_too_long(bench: Bench, _client: FakeTransport) -> None:
         (leave_early, "cancelled", "the client left before the server answered"),
         (leave_late, "cancelled", "the client left before the end of the answer"),
         (break_off, "upstream", "the server broke off: "),
-        (answer_badly, "upstream", "the origin did not answer: malformed answer: no status line"),
+        (
+            answer_badly,
+            "upstream",
+            "the origin did not answer: malformed answer: it begins with",
+        ),
         (take_too_long, "deadline", "its time was over before the end of the answer"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),

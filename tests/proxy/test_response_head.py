@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import httptools
 import pytest
 from hypothesis import example, given
@@ -16,8 +18,12 @@ from apfproxy.proxy.response_head import (
     UNTIL_CLOSE,
     ResponseError,
     ResponseHead,
+    check_start,
     parse_response_head,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ATTRIBUTES = ("status", "lines", "length", "keep_alive", "framing", "has_audit_id")
 
@@ -251,6 +257,94 @@ def test_refuses(head: bytes) -> None:
     for _ in range(2):
         with pytest.raises(ResponseError):
             parse_response_head(head + b"\r\n\r\n", answers_head=False)
+
+
+@pytest.mark.parametrize(
+    ("head", "problem"),
+    [
+        ("HTTP/2 200 OK", 'it begins with "HTTP/2 ", not with HTTP/1.1'),
+        ("220", r'it begins with "220\x0d\x0a\x0d\x0a", not with HTTP/1.1'),
+        ("HTTP/1.1 20 " + "x" * 99, f'"HTTP/1.1 20 {"x" * 28}..." is no status line'),
+        ("HTTP/1.1 200 OK\nDate: x", 'the line "HTTP/1.1 200 OK" ends in LF, not in CR LF'),
+        ("HTTP/1.1 200 O\x07", r'"HTTP/1.1 200 O\x07" is no status line'),
+        ("HTTP/1.1 200 OK\r\nDate", "header line 1 has no colon"),
+        (
+            "HTTP/1.1 200 OK\r\nA: b\r\n c",
+            "header line 2 begins with white space, as if it continued another one",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nX Y: b",
+            'header line 1 has the name "X Y", which is no token',
+        ),
+        ("HTTP/1.1 200 OK\r\nA: \0b", 'the value of "A" has the byte 0x00'),
+        ("HTTP/1.1 200 OK\r\nDate: a\nB: c", 'the line "Date" ends in LF, not in CR LF'),
+        ("HTTP/1.1 200 OK\r\nDate\r\nB: c\nD: e", 'the line "B" ends in LF, not in CR LF'),
+        ("HTTP/1.1 200 OK\r\nDate: a\rB: c", 'the value of "Date" has the byte 0x0d'),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5",
+            "it has two Content-Length fields, 5 and 5",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 5, 5",
+            'Content-Length is "5, 5", not one decimal number',
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked",
+            "it has both Content-Length and Transfer-Encoding",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked",
+            'Transfer-Encoding is "gzip, chunked", not chunked alone',
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: a\r\nTransfer-Encoding: b",
+            "it has 2 Transfer-Encoding fields",
+        ),
+        (
+            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked",
+            "it has a Transfer-Encoding in HTTP/1.0",
+        ),
+    ],
+)
+def test_says_what_is_wrong(head: str, problem: str) -> None:
+    """By the field, without its value, which may be a secret."""
+    with pytest.raises(ResponseError) as refused:
+        parse_response_head(head.encode() + b"\r\n\r\n", answers_head=False)
+
+    assert f"malformed answer: {problem}" == str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("start", "problem"),
+    [
+        (b"HTTP/1.1 200 OK\nDate", 'the line "HTTP/1.1 200 OK" ends in LF, not in CR LF'),
+        (b"HTTP/1.1 200 OK\r\nA: secret\n", 'the line "A" ends in LF, not in CR LF'),
+        (b"HTTP/1.1 200 OK\r\nA: b\r\nC: d\nE: f\r\n", 'the line "C" ends in LF, not in CR LF'),
+        (b"220 ready", 'it begins with "220 rea", not with HTTP/1.1'),
+        (b"\x15\x03\x01\0\2\2\x46", "the server speaks TLS: its URL begins with https"),
+        (
+            b"\0\0\x0c\4\0\0\0\0\0\0\3\0\0\0\x64",
+            "the server speaks HTTP/2 only, as one of gRPC does; it has to speak HTTP/1.1",
+        ),
+    ],
+)
+def test_what_becomes_no_head(start: bytes, problem: str) -> None:
+    """It is refused as soon as that is certain, however it comes."""
+    with pytest.raises(ResponseError) as refused:
+        check_start(start, 0)
+    assert f"malformed answer: {problem}" == str(refused.value)
+    ends = iter(range(1, len(start) + 1))
+    with pytest.raises(ResponseError) as refused:
+        check_in_turn(start, ends)
+    assert f"malformed answer: {problem}" == str(refused.value)
+    begun = b"HTTP/1.1 200 OK\r\nA: b\r"
+    check_in_turn(begun, iter(range(1, len(begun) + 1)))
+
+
+def check_in_turn(start: bytes, ends: Iterator[int]) -> None:
+    """Check the start of a head that comes bit by bit."""
+    for end in ends:
+        check_start(start[:end], max(0, end - 4))
 
 
 def test_known_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
