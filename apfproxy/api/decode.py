@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.documents import TEMPLATE, UNRENDERED, split_documents
+from apfproxy.api.documents import UNRENDERED, split_documents
 from apfproxy.api.field_errors import FieldError, Reason, shown
 from apfproxy.api.flowcontrol.objects import (
     API_VERSIONS,
@@ -43,6 +43,9 @@ OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec"})
 
 LONGEST_NAME = 60
 """Characters that a problem shows of a kind or name."""
+
+PLACEHOLDER = re.compile(r"\{\{|\{%|\$\{")
+"""In a value that is wrong, of a template whose text is YAML."""
 
 FIELD_PART = re.compile(r"\[(?P<index>[0-9]{1,9})\]|\[(?P<key>[^\]]*)\]|(?P<name>[^.\[\]]+)")
 """One step of a field's path, such as `rules`, `[0]` or `[apfproxy.io/ban]`."""
@@ -235,8 +238,9 @@ def candidates(
 def problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Problem:
     """The problem of one object."""
     kind, _ = type_of(candidate.wire)
-    if any(TEMPLATE.search(str(error)) for error in errors):
-        errors = [*errors, FieldError("", Reason.INVALID, f"is of {UNRENDERED}", "{{")]
+    templates = (PLACEHOLDER.search(str(error)) for error in errors)
+    if (template := next(filter(None, templates), None)) is not None:
+        errors = [*errors, FieldError("", Reason.INVALID, f"is of {UNRENDERED}", template[0])]
     metadata = candidate.wire.get("metadata") if isinstance(candidate.wire, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
     messages = [str(error) for error in errors[:MOST_MESSAGES]]

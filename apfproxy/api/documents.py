@@ -31,6 +31,8 @@ DEEPEST = 40
 WHITESPACE = re.compile(r"\s*")
 
 TEMPLATE = re.compile(r"\{\{|\{%")
+STATEMENT = re.compile(r"^[ \t]*(\{\{|\{%)", re.MULTILINE)
+"""A line that is of a template alone."""
 UNRENDERED = "a template that was not rendered: render it first, such as by helm template"
 
 
@@ -73,12 +75,23 @@ def split_documents(data: bytes) -> tuple[list[Document], UnreadableError | None
                 return flow_style, None
             raise
     except UnreadableError as error:
-        template = TEMPLATE.search(text)
-        if template is None:
-            return documents, error
-        line = text.count("\n", 0, template.start()) + 1
-        return documents, UnreadableError(f"{template[0]} is of {UNRENDERED}", line)
+        return documents, explained(error, text)
     return documents, None
+
+
+def explained(error: UnreadableError, text: str) -> UnreadableError:
+    """The error, or a better word for what people have in files that are no YAML."""
+    line = error.line or 1
+    wrong = text.splitlines()[max(0, line - 2) : line] or [""]
+    if (template := STATEMENT.search(text)) is not None:
+        line = text.count("\n", 0, template.start()) + 1
+        return UnreadableError(f"{template[1]} is of {UNRENDERED}", line)
+    for number, each in enumerate(wrong, line - len(wrong) + 1):
+        if (template := TEMPLATE.search(each)) is not None:
+            return UnreadableError(f"{template[0]} is of {UNRENDERED}", number)
+    if "\t" in wrong[-1][: -len(wrong[-1].lstrip()) or None] and str(error).startswith("not YAML"):
+        return UnreadableError(f"{error}: indent by spaces, not by tabs", error.line)
+    return error
 
 
 def text_of(data: bytes) -> str:

@@ -437,12 +437,13 @@ def test_kinds_without_number() -> None:
     assert left_out.message.endswith("K018, K019 and 5 more")
 
 
-def test_quoted_template() -> None:
+@pytest.mark.parametrize("name", ["{{ .Values.name }}", "${NAME}-flow", "{% name %}"])
+def test_quoted_template(name: str) -> None:
     """Values of a template that was not rendered are no names."""
-    text = SCHEMA.replace("one", '"{{ .Values.name }}"')
+    text = SCHEMA.replace("one", f'"{name}"')
     (problem,) = decode_documents(text.encode(), "f.yaml").problems
 
-    assert "{{" in problem.messages[0]
+    assert name[:2] in problem.messages[0]
     assert "a template that was not rendered: render it first" in problem.messages[-1]
 
 
