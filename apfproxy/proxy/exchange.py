@@ -292,7 +292,9 @@ class Exchange(Forwarding):
         if self.state is GATHERING or (is_awaited and not self._is_whole):
             self._client.keep_alive = False
             self._reply_status(
-                408, "the request's body did not arrive in time", Failure.CLIENT_TIMEOUT
+                408,
+                "the request's body did not arrive in time (downstream.requestTimeout)",
+                Failure.CLIENT_TIMEOUT,
             )
             return
         if self.state is IDENTIFYING:
@@ -313,7 +315,25 @@ class Exchange(Forwarding):
             # Perhaps the origin's machine is gone.  Then the idle connections of that time are
             # dead, too, and each would cost another request its whole time.
             upstream.endpoint.close_idle(self._sent_ns)
-        self._reply_status(504, "the origin did not answer in time", Failure.UPSTREAM_TIMEOUT)
+        self._reply_status(504, self._late_text(now_ns), Failure.UPSTREAM_TIMEOUT)
+
+    def _late_text(self, now_ns: int) -> str:
+        """What did not come in time, and the settings that would give it more."""
+        request, waited_ns = self.request, now_ns - self._sent_ns
+        settings = []
+        if self._is_whole and waited_ns >= self._context.in_force.answer_timeout_ns:
+            settings.append("upstream.answerTimeout")
+        begun_ns = self._sent_ns if request.attributes.is_plain else self.asked_ns
+        if now_ns - begun_ns >= request.timeout_ns or not settings:
+            has_own = bool(request.attributes.query.get("timeout"))
+            settings.append("its timeout parameter" if has_own else "downstream.requestTimeout")
+        what = "the server did not begin its answer"
+        if self._upstream is None:
+            what = "there was no connection to the server"
+        elif not self._is_whole:
+            what = "the server did not take all of the request"
+        waited_s = waited_ns / 1e9
+        return f"{what} within {waited_s:.{0 if waited_s >= 2 else 1}f} s ({', '.join(settings)})"
 
     def _wait_on(self) -> None:
         """Let the origin take as long as it likes, as kube-apiserver does: kubernetes#57708.

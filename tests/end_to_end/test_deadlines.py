@@ -82,6 +82,7 @@ async def test_the_origin_takes_too_long() -> None:
         await until(lambda: scene.origin.ended)
 
         assert (504, "Timeout") == (answer.status, json.loads(answer.body)["reason"])
+        assert "(downstream.requestTimeout)" in json.loads(answer.body)["message"]
         assert 0 == scene.level().queue_set.seats_in_use
         assert 1 == scene.process.cluster.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.proxy.counters import UpstreamFailure
-from apfproxy.settings import Address, DownstreamSettings, LimitSettings, UpstreamSettings
+from apfproxy.settings import (
+    HTTP_API,
+    KUBERNETES_API,
+    Address,
+    DownstreamSettings,
+    LimitSettings,
+    UpstreamSettings,
+)
 from tests.proxy.fakes import CHUNKED_OK, CHUNKED_POST, GET, LOG, OK, POST, WATCH, Bench, status
 
 if TYPE_CHECKING:
@@ -203,3 +210,60 @@ def test_watch_whose_body_does_not_arrive(patient: Bench) -> None:
 
     assert b"408" == status(client.take())
     patient.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    ("request_", "own_s", "origin_s", "settings"),
+    [
+        (GET, 60, 60, "upstream.answerTimeout, downstream.requestTimeout"),
+        (GET, 90, 60, "upstream.answerTimeout"),
+        (GET, 60, 90, "downstream.requestTimeout"),
+        (GET.replace(b" HTTP", b"?timeout=60s HTTP"), 90, 90, "its timeout parameter"),
+    ],
+)
+@pytest.mark.parametrize("preset", [KUBERNETES_API, HTTP_API])
+def test_says_what_to_raise(
+    preset: str, request_: bytes, own_s: int, origin_s: int, settings: str
+) -> None:
+    """Where two settings limit the same wait, both are named."""
+    if preset == HTTP_API and b"timeout" in request_:
+        own_s, settings = 60, "downstream.requestTimeout"  # the parameter is the server's business
+    with Bench(
+        preset=preset,
+        downstream=DownstreamSettings(request_timeout_s=own_s),
+        upstream=UpstreamSettings(answer_timeout_s=origin_s),
+    ) as bench:
+        client = bench.ask(request_)
+        bench.wait(60)
+        answer = client.take()
+        bench.assert_at_rest()
+
+    assert b"504" == status(answer)
+    what = f"the server did not begin its answer within 60 s ({settings})"
+    assert what.encode() in answer
+
+
+def test_says_what_the_server_did_not_take(patient: Bench) -> None:
+    """It is not the answer that is late then."""
+    client = patient.ask(POST + b"\r\nbo")
+    patient.origins[0].protocol.pause_writing()
+    patient.wait(100)
+    answer = client.take()
+
+    assert b"504" == status(answer)
+    assert b"did not take all of the request within 100 s (downstream.requestTimeout)" in answer
+    patient.assert_at_rest()
+
+
+def test_says_that_there_was_no_connection() -> None:
+    """Nobody has heard of the request."""
+    with Bench(
+        idle_origins=0, upstream=UpstreamSettings(max_connections=1, answer_timeout_s=10)
+    ) as bench:
+        bench.ask(LOG)
+        bench.connect()
+        client = bench.ask(GET)
+        bench.wait(10)
+        answer = client.take()
+        assert b"504" == status(answer)
+        assert b"there was no connection to the server within 10 s (upstream.ans" in answer
