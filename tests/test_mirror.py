@@ -17,6 +17,7 @@ WITHOUT_TESTS = {
     "settings/clients.py": "fields only",
     "settings/fleet.py": "fields only",
     "settings/observability.py": "fields only",
+    "settings/requests.py": "fields only",
     "stores/store.py": "protocols only",
     "proxy/answer_sink.py": "abstract only",
     "proxy/client.py": "abstract only",

@@ -23,6 +23,7 @@ from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.overview import Overview, Place
 from apfproxy.observe.several_clusters import Pages, SeveralClusters
 from apfproxy.observe.upstream_state import upstream_state
+from apfproxy.proxy.targets import preset_of
 from apfproxy.settings import OBSERVE
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def explain_page_of(cluster: Cluster) -> web.RouteDef:
         cluster.costs,
         lambda method, target: request_of_line(method, target, cluster.settings),
         lambda: (NOT_ENFORCED,) if cluster.settings.flow_control.enforcement == OBSERVE else (),
-        lambda: PRESETS[cluster.settings.preset],
+        lambda: preset_of(cluster.settings),
     )
 
 

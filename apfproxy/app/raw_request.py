@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from apfproxy.api.flowcontrol.header_names import SECRET_HEADERS
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
-from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
-from apfproxy.proxy.targets import read_target, with_upgrade
+from apfproxy.proxy.targets import preset_of, read_target, with_upgrade
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.settings import Settings
 
@@ -113,7 +112,7 @@ def _judged(head: bytes, settings: Settings | None = None) -> RequestHead:
     limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
     try:
         parsed = HeadParser(limits, rules, MemoryBudget(0)).parse(head, [])
-        attributes, _ = read_target(parsed, PRESETS[given.preset].attributes_of)
+        attributes, _ = read_target(parsed, preset_of(given))
         if parsed.upgrade is not None:
             parsed = with_upgrade(parsed, attributes)
     except HeadError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.app.fleet_checks import fleet_problems
+from apfproxy.app.request_checks import request_problems, request_warnings
 from apfproxy.app.server_checks import WITHOUT_UPSTREAM, server_problems, ways_to_servers
 from apfproxy.authn.credential_fields import CredentialRules, is_impersonation
 from apfproxy.errors import OperatorError
@@ -90,7 +91,7 @@ def _held_problems(downstream: DownstreamSettings) -> Iterator[str]:
 
 def check_api(settings: Settings) -> None:
     """As `check_combination`, of what each API behind has of its own."""
-    problems = list(server_problems(settings.upstream))
+    problems = [*server_problems(settings.upstream), *request_problems(settings)]
     if problems:
         raise ConflictError("\n".join(problems))
     flow_control, whole = settings.flow_control, FlowControlSettings().server_concurrency_limit
@@ -341,7 +342,7 @@ def knows_nobody(settings: Settings) -> bool:
 
 def warnings(settings: Settings) -> list[str]:
     """What may be meant otherwise than it will work."""
-    found = []
+    found = list(request_warnings(settings))
     authentication = settings.authentication
     upstream = settings.upstream
     if not authentication.anonymous and knows_nobody(settings):

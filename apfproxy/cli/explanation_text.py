@@ -80,6 +80,9 @@ def _request_lines(explanation: Explanation) -> Iterator[str]:
         yield _labelled("request", shown(f"{request.verb} {request.path}, which is no resource"))
     groups = ", ".join(user.groups) or "no group"
     yield _labelled("user", shown(f"{user.name} of {groups}"))
+    if request.long_running:
+        why = request.long_running_by or "as kube-apiserver has it"
+        yield _labelled("long-running", shown(why))
 
 
 def _where(request: RequestPart) -> str:

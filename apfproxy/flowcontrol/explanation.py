@@ -49,7 +49,12 @@ class UserPart(Model, frozen=True):
 
 
 class RequestPart(Model, frozen=True):
-    """What is asked for; the fields of `RequestAttributes`."""
+    """What is asked for; the fields of `RequestAttributes`.
+
+    Attributes:
+        long_running: Whether it may last as long as its client likes.
+        long_running_by: Why it may, in words; "" if it may not.
+    """
 
     verb: str
     path: str
@@ -61,6 +66,7 @@ class RequestPart(Model, frozen=True):
     subresource: str
     name: str
     long_running: bool = msgspec.field(name="isLongRunning")
+    long_running_by: str = ""
 
 
 class FlowSchemaPart(Model, frozen=True):
@@ -236,7 +242,10 @@ def explain(
                 " serves one request at a time (flowControl.limitAdjustment: prompt)"
             )
     else:
-        text = "executes at once: it may last as long as its client likes, so it takes no seats"
+        text = (
+            "executes at once: it may last as long as its client likes, so it takes no seats;"
+            f" {attributes.long_running_by}"
+        )
         outcome = OutcomePart(
             decision=Decision.EXECUTE.value, queue=None, ahead=0, reason="", text=text
         )

@@ -5,7 +5,7 @@ A preset is chosen once for a whole proxy, by name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from apfproxy.api.flowcontrol.bootstrap import (
@@ -14,8 +14,10 @@ from apfproxy.api.flowcontrol.bootstrap import (
     built_in,
     mandatory_objects,
 )
+from apfproxy.request import rules
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.plain_attributes import plain_attributes
+from apfproxy.request.rules import RequestRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,14 +33,35 @@ class Preset:
     Attributes:
         name: As the setting `preset` has it.
         is_plain: Whether it is not Kubernetes'.
-        attributes_of: Reads a method and a target; AttributesError if they make no sense.
+        read: Makes attributes of a method and a target, by rules; AttributesError if they make no
+            sense.
+        rules: Those rules.
         file: Of `config/bootstrap/`: the objects beside the mandatory ones.
     """
 
     name: str
     is_plain: bool
-    attributes_of: Callable[[str, bytes], RequestAttributes]
+    read: Callable[[str, bytes, RequestRules], RequestAttributes]
+    rules: RequestRules
     file: str
+
+    def attributes_of(self, method: str, target: bytes) -> RequestAttributes:
+        """The attributes of a request; AttributesError as of `read`."""
+        return self.read(method, target, self.rules)
+
+    def with_rules(
+        self,
+        verbs: tuple[str, ...] | None,
+        subresources: tuple[str, ...] | None,
+        path_prefixes: tuple[str, ...] | None,
+    ) -> Preset:
+        """The same with other rules, as of `RequestRules`; None for its own ones."""
+        rules = RequestRules(
+            self.rules.verbs if verbs is None else verbs,
+            self.rules.subresources if subresources is None else subresources,
+            self.rules.path_prefixes if path_prefixes is None else path_prefixes,
+        )
+        return replace(self, rules=rules)
 
     def suggested_objects(self) -> tuple[FlowControlObject, ...]:
         """The objects that are built in beside the mandatory ones; a user may replace them."""
@@ -49,6 +72,6 @@ class Preset:
         return mandatory_objects() + self.suggested_objects()
 
 
-KUBERNETES = Preset("kubernetes", False, parse_attributes, SUGGESTED_FILE)
-HTTP = Preset("http", True, plain_attributes, HTTP_FILE)
+KUBERNETES = Preset("kubernetes", False, parse_attributes, rules.KUBERNETES, SUGGESTED_FILE)
+HTTP = Preset("http", True, plain_attributes, rules.NONE, HTTP_FILE)
 PRESETS = {preset.name: preset for preset in (KUBERNETES, HTTP)}

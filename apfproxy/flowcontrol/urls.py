@@ -6,25 +6,17 @@ Deviation: a path that some server might take for another one matches a non-reso
 whole, or by `*` or `/*`.  Kubernetes lets `/healthz/../api/v1/secrets` pass for a part of
 `/healthz`, which is harmless before kube-apiserver, which resolves nothing.  Behind this proxy may
 be a server that does, and its clients must not choose an exempt priority level so.  Such paths are
-those with dot segments, and those with a character that is not unreserved or a delimiter by
-RFC 3986: escapes that are decoded a second time, backslashes, `;` with what belongs to a segment,
-and whatever is no ASCII, which may become it.
+named in `request.rules`.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from apfproxy.flowcontrol.subjects import ALL
+from apfproxy.request.rules import is_plain_path
 
 ROOT: Final = "/"
-PLAIN_PATH: Final = re.compile(r"(?:/(?!\.+(?:/|\Z))[A-Za-z0-9._~!$&'()*+,=:@-]*+)*+")
-
-
-def is_plain_path(path: str) -> bool:
-    """Whether every server takes the path, decoded once, for one below its beginning."""
-    return PLAIN_PATH.fullmatch(path) is not None
 
 
 def below(url: str) -> str:

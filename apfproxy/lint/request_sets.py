@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from apfproxy.flowcontrol.subjects import ALL, Subjects
-from apfproxy.flowcontrol.urls import is_plain_path
 from apfproxy.lint.identities import Identity, identities
+from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

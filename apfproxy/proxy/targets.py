@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS, Preset
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request import Request
 from apfproxy.proxy.upgrade import honoured
-from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
+from apfproxy.request.attributes import AttributesError, RequestAttributes
 from apfproxy.request.deadline import DeadlineError, request_timeout_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from apfproxy.flowcontrol.flow_control import FlowControl
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.settings import Settings
@@ -26,7 +24,7 @@ class Targets:
         self._flow_control = flow_control
         self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)
         self._answer_timeout_ns = round(settings.upstream.answer_timeout_s * 1e9)
-        self._attributes_of = PRESETS[settings.preset].attributes_of
+        self._preset = preset_of(settings)
 
     def enforce(self, flow_control: FlowControl) -> None:
         """Make requests for another flow control from now on."""
@@ -34,7 +32,7 @@ class Targets:
 
     def configure(self, settings: Settings) -> None:
         """Put time-outs and the preset in force, for requests that are made from now on."""
-        self._attributes_of = PRESETS[settings.preset].attributes_of
+        self._preset = preset_of(settings)
         self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)
         self._answer_timeout_ns = round(settings.upstream.answer_timeout_s * 1e9)
 
@@ -47,7 +45,7 @@ class Targets:
         Raises:
             HeadError: As of `read_target` and `with_upgrade`.
         """
-        attributes, timeout_ns = read_target(head, self._attributes_of, self._default_timeout_ns)
+        attributes, timeout_ns = read_target(head, self._preset, self._default_timeout_ns)
         if head.upgrade is not None:
             head = with_upgrade(head, attributes)
         answer_timeout_ns = self._answer_timeout_ns
@@ -67,9 +65,15 @@ class Targets:
         return f"<Targets of {self._flow_control!r}>"
 
 
+def preset_of(settings: Settings) -> Preset:
+    """The kind of API behind, with the rules of the settings."""
+    named = settings.request.long_running
+    return PRESETS[settings.preset].with_rules(named.verbs, named.subresources, named.path_prefixes)
+
+
 def read_target(
     head: RequestHead,
-    attributes_of: Callable[[str, bytes], RequestAttributes] = parse_attributes,
+    preset: Preset = KUBERNETES,
     default_timeout_ns: int = 0,
 ) -> tuple[RequestAttributes, int]:
     """What a head's target says: the attributes, and how long the request may take.
@@ -78,7 +82,7 @@ def read_target(
         HeadError: Kubernetes would not understand the target, or its `timeout`.
     """
     try:
-        attributes = attributes_of(head.method, head.target)
+        attributes = preset.read(head.method, head.target, preset.rules)
         timeout_ns = request_timeout_ns(attributes, default_timeout_ns)
     except AttributesError as error:
         raise HeadError(400, f"malformed request target: {error}") from error

@@ -10,8 +10,8 @@ Paths of resources (`api` has no groups, `apis` has):
 
 Everything else is a request for a non-resource URL, whose verb is its method in small letters.
 
-Source: kubernetes/apiserver pkg/endpoints/request/requestinfo.go and
-pkg/server/filters/longrunning.go; prefixes, verbs and subresources as kube-apiserver sets them.
+Source: kubernetes/apiserver pkg/endpoints/request/requestinfo.go; prefixes as kube-apiserver sets
+them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.request.list_options import ListOptions, list_options, watch_and_name
+from apfproxy.request.rules import KUBERNETES, RequestRules
 from apfproxy.request.target import NO_PARAMETERS, TargetError, known_parameters, split_target
 
 if TYPE_CHECKING:
@@ -35,9 +36,8 @@ VERB_OF_METHOD: Final = {
 LISTING_VERBS: Final = frozenset({"list", "watch"})
 READ_ONLY_VERBS: Final = LISTING_VERBS | {"get"}
 NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
-LONG_RUNNING_VERBS: Final = frozenset({"watch", "proxy"})
-LONG_RUNNING_SUBRESOURCES: Final = frozenset({"attach", "exec", "proxy", "log", "portforward"})
-PROFILING_PREFIX: Final = "/debug/pprof/"
+PATH_VERBS: Final = frozenset({"watch", "proxy"})
+"""Those with which the deprecated paths begin."""
 
 
 class AttributesError(ValueError):
@@ -56,7 +56,7 @@ class RequestAttributes:
         verb: Kubernetes' verb of a resource request; "" for a method that has none.
         name: From the path, or the only name that the field selector of a LIST or WATCH lets
             through.
-        long_running: Whether it may last as long as its client likes.
+        long_running_by: Why it may last as long as its client likes, in words; "" if it may not.
         is_mutating: Whether it may change anything.
         query: Of the decoded query the parameters that are known, each with its first value.
         list_options: Of a LIST or WATCH only.
@@ -71,7 +71,7 @@ class RequestAttributes:
         "is_plain",
         "is_resource_request",
         "list_options",
-        "long_running",
+        "long_running_by",
         "name",
         "namespace",
         "path",
@@ -94,7 +94,7 @@ class RequestAttributes:
         resource: str = "",
         subresource: str = "",
         name: str = "",
-        long_running: bool = False,
+        long_running_by: str = "",
         is_mutating: bool = True,
         query: Mapping[str, tuple[str, ...]] = NO_PARAMETERS,
         list_options: ListOptions | None = None,
@@ -110,11 +110,16 @@ class RequestAttributes:
         self.resource = resource
         self.subresource = subresource
         self.name = name
-        self.long_running = long_running
+        self.long_running_by = long_running_by
         self.is_mutating = is_mutating
         self.query = query
         self.list_options = list_options
         self.is_plain = is_plain
+
+    @property
+    def long_running(self) -> bool:
+        """Whether it may last as long as its client likes."""
+        return self.long_running_by != ""
 
     @property
     def parts(self) -> tuple[str, ...] | None:
@@ -122,7 +127,7 @@ class RequestAttributes:
         if not self.is_resource_request:
             return None
         parts = self.path.strip("/").split("/")[3 if self.api_prefix == "apis" else 2 :]
-        return tuple(_from_resource(parts[1:] if parts[0] in LONG_RUNNING_VERBS else parts))
+        return tuple(_from_resource(parts[1:] if parts[0] in PATH_VERBS else parts))
 
     @property
     def group_resource(self) -> str:
@@ -133,7 +138,9 @@ class RequestAttributes:
         return f"<RequestAttributes {self.verb} {self.path}>"
 
 
-def parse_attributes(method: str, target: bytes) -> RequestAttributes:
+def parse_attributes(
+    method: str, target: bytes, rules: RequestRules = KUBERNETES
+) -> RequestAttributes:
     """The attributes of a request, from the method and target that are forwarded.
 
     Raises:
@@ -147,14 +154,19 @@ def parse_attributes(method: str, target: bytes) -> RequestAttributes:
     parts = path.strip("/").split("/")
     prefix, count = parts[0], len(parts)
     if prefix == "api" and count > 2:
-        return _resource(method, path, "api", "", parts[1], parts[2:], query)
+        return _resource(method, path, "api", "", parts[1], parts[2:], query, rules)
     if prefix == "apis" and count > 3:
-        return _resource(method, path, "apis", parts[1], parts[2], parts[3:], query)
-    return _non_resource(method, path, "apis" if prefix == "apis" and count == 3 else "", query)
+        return _resource(method, path, "apis", parts[1], parts[2], parts[3:], query, rules)
+    prefix = "apis" if prefix == "apis" and count == 3 else ""
+    return _non_resource(method, path, prefix, query, rules)
 
 
 def _non_resource(
-    method: str, path: str, prefix: str, query: Mapping[str, tuple[str, ...]]
+    method: str,
+    path: str,
+    prefix: str,
+    query: Mapping[str, tuple[str, ...]],
+    rules: RequestRules,
 ) -> RequestAttributes:
     verb = method.lower()
     return RequestAttributes(
@@ -162,7 +174,7 @@ def _non_resource(
         path=path,
         verb=verb,
         api_prefix=prefix,
-        long_running=verb in LONG_RUNNING_VERBS or path.startswith(PROFILING_PREFIX),
+        long_running_by=rules.verbs.get(verb, "") or rules.by_path(path),
         is_mutating=verb not in READ_ONLY_VERBS,
         query=query,
         list_options=list_options(query) if verb in LISTING_VERBS else None,
@@ -177,9 +189,10 @@ def _resource(
     version: str,
     parts: list[str],
     query: Mapping[str, tuple[str, ...]],
+    rules: RequestRules,
 ) -> RequestAttributes:
     """The attributes of a resource request; `parts` are of the path, behind the version."""
-    if parts[0] in LONG_RUNNING_VERBS:  # the deprecated paths that begin with a verb
+    if parts[0] in PATH_VERBS:  # the deprecated paths that begin with a verb
         verb = parts.pop(0)
         if not parts:
             raise AttributesError(f"request target ends after the verb {verb}")
@@ -192,6 +205,9 @@ def _resource(
     subresource = parts[2] if count > 2 and verb != "proxy" else ""
     if not name:
         verb, name = _of_collection(verb, query)
+    long_running_by = rules.verbs.get(verb, "") or rules.subresources.get(subresource, "")
+    if rules.has_resource_paths and not long_running_by:
+        long_running_by = rules.by_path(path)
     return RequestAttributes(
         is_resource_request=True,
         path=path,
@@ -203,7 +219,7 @@ def _resource(
         resource=parts[0],
         subresource=subresource,
         name=name,
-        long_running=verb in LONG_RUNNING_VERBS or subresource in LONG_RUNNING_SUBRESOURCES,
+        long_running_by=long_running_by,
         is_mutating=verb not in READ_ONLY_VERBS,
         query=query,
         list_options=list_options(query) if verb in LISTING_VERBS else None,

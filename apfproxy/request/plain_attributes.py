@@ -8,12 +8,13 @@ such as `watch` or `timeout` is the server's own business.
 from __future__ import annotations
 
 from apfproxy.request.attributes import AttributesError, RequestAttributes
+from apfproxy.request.rules import NONE, RequestRules
 from apfproxy.request.target import TargetError, split_target
 
 READ_ONLY_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def plain_attributes(method: str, target: bytes) -> RequestAttributes:
+def plain_attributes(method: str, target: bytes, rules: RequestRules = NONE) -> RequestAttributes:
     """The attributes of a request, from the method and target that are forwarded.
 
     Raises:
@@ -23,10 +24,12 @@ def plain_attributes(method: str, target: bytes) -> RequestAttributes:
         path, _ = split_target(method, target)
     except TargetError as error:
         raise AttributesError(str(error)) from None
+    verb = method.lower()
     return RequestAttributes(
         is_resource_request=False,
         path=path,
-        verb=method.lower(),
+        verb=verb,
+        long_running_by=rules.verbs.get(verb, "") or rules.by_path(path),
         is_mutating=method not in READ_ONLY_METHODS,
         is_plain=True,
     )

@@ -61,6 +61,7 @@ from apfproxy.settings.observability import (
     TopFlowsSettings,
     TracingSettings,
 )
+from apfproxy.settings.requests import LongRunningSettings, RequestSettings
 from apfproxy.settings.servers import (
     FRONT_PROXY,
     HTTP,
@@ -140,9 +141,11 @@ __all__ = [
     "JwtSettings",
     "KubernetesSettings",
     "LimitSettings",
+    "LongRunningSettings",
     "Network",
     "OverloadSettings",
     "RebalanceSettings",
+    "RequestSettings",
     "ReviewSettings",
     "ServiceSettings",
     "Settings",
@@ -175,6 +178,7 @@ class Settings:
     """All settings of a proxy."""
 
     preset: str = preset_setting()
+    request: RequestSettings = field(default_factory=RequestSettings)
     downstream: DownstreamSettings = field(default_factory=DownstreamSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
     authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
@@ -196,7 +200,15 @@ class Settings:
     clusters: tuple[ClusterSettings, ...] = field(default=(), metadata={"form": "apart"})
 
 
-OF_A_CLUSTER = ("preset", "upstream", "authentication", "tunnel", "watch", "flow_control")
+OF_A_CLUSTER = (
+    "preset",
+    "request",
+    "upstream",
+    "authentication",
+    "tunnel",
+    "watch",
+    "flow_control",
+)
 """The fields of `Settings` that each cluster can have of its own."""
 
 

@@ -19,6 +19,7 @@ from apfproxy.settings import (
     AuthenticationSettings,
     ClusterSettings,
     FlowControlSettings,
+    RequestSettings,
     Settings,
     TunnelSettings,
     UpstreamSettings,
@@ -57,6 +58,7 @@ class Section:
     max_connections: int | None = bounded(None, 1)
     tls: Certificate = field(default_factory=Certificate)
     preset: str = preset_setting()
+    request: RequestSettings = field(default_factory=RequestSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
     authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
     tunnel: TunnelSettings = field(default_factory=TunnelSettings)

@@ -53,6 +53,11 @@ PATH = re.compile(r"/[!-\"$-~]{0,1023}")
 """What a request's target may be: no space, no control character, no fragment."""
 HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,125}[A-Za-z0-9-])?")
 """Letters, digits and the hyphen: what no server takes for another character."""
+VERB = re.compile(r"[a-z0-9!#$%&'+.^_`|~-]{1,64}")
+"""A method in small letters, or a verb of Kubernetes."""
+SUBRESOURCE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+PATHS_BELOW = re.compile(r"(?=.{2,1024}$)(?:/(?!\.+(?:/|$))[A-Za-z0-9._~!$&'()+,=:@-]+)+/?")
+"""What `request.rules.is_plain_path` takes, without empty segments and `*`."""
 MAX_NUMBER_LENGTH = 32
 """More digits than any setting has; int() and Decimal() take time that grows with the square."""
 
@@ -294,6 +299,30 @@ def parse_path_prefix(text: str) -> str:
         raise ValueError(
             "expected the begin of a path, such as /clusters/a: without / at its end, %, ?, and"
             f" the segments . and .., not {text!r}"
+        )
+    return text
+
+
+def parse_verb(text: str) -> str:
+    """Read a verb of requests."""
+    if VERB.fullmatch(text) is None:
+        raise ValueError(f"expected a verb in small letters, such as watch, not {text!r}")
+    return text
+
+
+def parse_subresource(text: str) -> str:
+    """Read the name of subresources, of any resource."""
+    if SUBRESOURCE.fullmatch(text) is None:
+        raise ValueError(f"expected a subresource alone, such as exec, not {text!r}")
+    return text
+
+
+def parse_paths_below(text: str) -> str:
+    """Read the begin of paths: with `/` at its end for those below it alone."""
+    if PATHS_BELOW.fullmatch(text) is None:
+        raise ValueError(
+            "expected a path such as /events, which stands for all below it, too: without *, %, ?,"
+            f" ; and the segments . and .., and not / alone; not {text!r}"
         )
     return text
 

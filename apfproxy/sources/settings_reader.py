@@ -33,9 +33,12 @@ from apfproxy.sources.setting_values import (
     parse_origin,
     parse_path,
     parse_path_prefix,
+    parse_paths_below,
     parse_service_port,
     parse_size,
+    parse_subresource,
     parse_url,
+    parse_verb,
     parse_workers,
 )
 from apfproxy.sources.store_address import parse_fleet_name, parse_member_name, parse_store
@@ -53,10 +56,13 @@ FORMS = {
     "label": parse_label,
     "member": parse_member_name,
     "path-prefix": parse_path_prefix,
+    "paths-below": parse_paths_below,
     "port": parse_service_port,
     "store": parse_store,
+    "subresource": parse_subresource,
     "target": parse_path,
     "url": parse_url,
+    "verb": parse_verb,
 }
 """The forms of texts, by the name that a field's metadata has."""
 

@@ -30,6 +30,9 @@ BASE: dict[str, Any] = {
 """Settings of a process that uses most of what it can; files lie in the directory of a test."""
 
 OTHERS: dict[str, Any] = {
+    "request.longRunning.verbs": ["watch"],
+    "request.longRunning.subresources": ["console"],
+    "request.longRunning.pathPrefixes": ["/events"],
     "downstream.listen": ":0",
     "downstream.socketMode": "0600",
     "downstream.tls.certificateFile": "b.crt",

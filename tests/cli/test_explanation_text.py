@@ -150,6 +150,7 @@ def test_other_requests() -> None:
 
     assert health[3] == "request         get /healthz, which is no resource"
     assert log[3] == "request         get things.a.io/proxy t in namespace x"
+    assert log[6] == ("long-running    its subresource is proxy (request.longRunning.subresources)")
     assert "estimate        no seats: it may last as long as its client likes" in log
     assert options[3] == "request         (no verb) pods in no namespace"
 

@@ -28,6 +28,7 @@ from apfproxy.settings import (
     Http2Settings,
     LimitSettings,
     OverloadSettings,
+    RequestSettings,
     Settings,
     TracingSettings,
     TunnelSettings,
@@ -183,6 +184,7 @@ class Setup:
     drain: DrainSettings = field(default_factory=lambda: DrainSettings(timeout_s=WAIT_S))
     access_log: AccessLogSettings = field(default_factory=AccessLogSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
+    request: RequestSettings = field(default_factory=RequestSettings)
     admin: Address | None = None
 
     def with_downstream(self, **changes: Any) -> Setup:  # noqa: ANN401  settings by their names
@@ -335,6 +337,7 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
             ),
             access_log=setup.access_log,
             tracing=setup.tracing,
+            request=setup.request,
             admin=setup.admin,
         )
     )

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import urlencode
 
+import aiohttp
 import pytest
 
 from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.settings import (
+    HTTP_API,
+    KUBERNETES_API,
+    Address,
+    LongRunningSettings,
+    RequestSettings,
+)
 from tests.end_to_end.peer import begin
 from tests.end_to_end.scene import (
     GET,
@@ -242,6 +251,74 @@ async def test_long_running_requests_that_are_answered_late(request_: bytes) -> 
 
         assert 200 == (await hold.end()).status
         assert 2 == scene.process.cluster.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
+
+
+KUBEVIRT = b"/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/v"
+
+
+@pytest.mark.parametrize(
+    ("preset", "named", "request_", "why"),
+    [
+        pytest.param(
+            KUBERNETES_API,
+            LongRunningSettings(subresources=("memorydump",)),
+            get(KUBEVIRT + b"/memorydump"),
+            "its subresource is memorydump (request.longRunning.subresources)",
+            id="subresource",
+        ),
+        pytest.param(
+            KUBERNETES_API,
+            LongRunningSettings(path_prefixes=("/apis/subresources.kubevirt.io",)),
+            get(KUBEVIRT),
+            "its path begins with /apis/subresources.kubevirt.io"
+            " (request.longRunning.pathPrefixes)",
+            id="path-of-a-resource",
+        ),
+        pytest.param(
+            HTTP_API,
+            LongRunningSettings(path_prefixes=("/events",)),
+            get(b"/events?since=9"),
+            "its path begins with /events (request.longRunning.pathPrefixes)",
+            id="path",
+        ),
+        pytest.param(
+            HTTP_API,
+            LongRunningSettings(verbs=("report",)),
+            b"REPORT /a HTTP/1.1\r\nHost: a\r\n\r\n",
+            "its verb is report (request.longRunning.verbs)",
+            id="verb",
+        ),
+    ],
+)
+@over_both_protocols
+@on_uvloop
+async def test_long_running_requests_that_are_named(
+    preset: str, named: LongRunningSettings, request_: bytes, why: str
+) -> None:
+    """They wait as long as those that Kubernetes names, without seats, and `explain` says why."""
+    setup = Setup(
+        objects=NARROW,
+        seats=3,
+        preset=preset,
+        request=RequestSettings(long_running=named),
+        admin=Address(host="127.0.0.1", port=0),
+    ).with_upstream(answer_timeout_s=SHORT_S)
+    async with running(setup) as scene:
+        hold = await scene.take_seat(request_)
+        late = await scene.take_seat(get(b"/eventsource"))
+        assert 504 == (await late.client.read_answer()).status
+        late = await scene.take_seat(get(b"/events/..%2fa"))
+        assert 504 == (await late.client.read_answer()).status
+        assert 0 == scene.level().queue_set.seats_in_use
+        method, target, _ = request_.decode().split(" ", 2)
+        asked = urlencode({"method": method, "target": target})
+        async with (
+            aiohttp.ClientSession(f"http://127.0.0.1:{scene.process.admin_port}") as session,
+            session.get(f"/debug/explain?{asked}") as explained,
+        ):
+            assert why == (await explained.json())["request"]["longRunningBy"]
+
+        assert 200 == (await hold.end()).status
 
 
 @on_uvloop

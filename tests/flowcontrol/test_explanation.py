@@ -240,6 +240,9 @@ def test_takes_no_seats() -> None:
         found.outcome.decision,
         found.request.long_running,
     )
+    why = "its subresource is log (request.longRunning.subresources)"
+    assert why == found.request.long_running_by
+    assert found.outcome.text.endswith(f"so it takes no seats; {why}")
 
 
 def test_nothing_matches() -> None:

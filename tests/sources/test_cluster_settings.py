@@ -13,6 +13,8 @@ from apfproxy.settings import (
     Address,
     ClusterSettings,
     EndpointSettings,
+    LongRunningSettings,
+    RequestSettings,
     Settings,
     UpstreamSettings,
 )
@@ -81,6 +83,7 @@ def test_what_it_names() -> None:
   maxConnections: 3
   tls: {certificateFile: a.crt, keyFile: /a.key}
   preset: http
+  request: {longRunning: {pathPrefixes: [/events]}}
   upstream:
     endpoints: [{url: http://b}, {url: http://c, weight: 2}]
     tls: {caFile: ca.crt}
@@ -105,6 +108,7 @@ def test_what_it_names() -> None:
     assert settings == replace(
         top,
         preset="http",
+        request=RequestSettings(long_running=LongRunningSettings(path_prefixes=("/events",))),
         downstream=replace(
             top.downstream,
             tls=replace(top.downstream.tls, certificate_file="/d/a.crt", key_file="/a.key"),

@@ -23,10 +23,13 @@ from apfproxy.sources.setting_values import (
     parse_network,
     parse_origin,
     parse_path,
+    parse_paths_below,
     parse_service,
     parse_service_port,
     parse_size,
+    parse_subresource,
     parse_url,
+    parse_verb,
 )
 
 
@@ -316,6 +319,47 @@ def test_bad_labels(text: str) -> None:
     """Nothing else is one."""
     with pytest.raises(ValueError, match="expected a DNS label"):
         parse_label(text)
+
+
+@pytest.mark.parametrize("text", ["watch", "m-search", "get"])
+def test_verbs(text: str) -> None:
+    """Methods, in small letters."""
+    assert text == parse_verb(text)
+
+
+@pytest.mark.parametrize("text", ["", "WATCH", "*", "a b", "a,b", "a\n", "ä", "a" * 65])
+def test_bad_verbs(text: str) -> None:
+    """Nothing that would be all, or none."""
+    with pytest.raises(ValueError, match="expected a verb in small letters, such as watch, not "):
+        parse_verb(text)
+
+
+@pytest.mark.parametrize("text", ["exec", "instantiatebinary", "a.b-c"])
+def test_subresources(text: str) -> None:
+    """A segment of a path."""
+    assert text == parse_subresource(text)
+
+
+@pytest.mark.parametrize("text", ["", "pods/exec", "*", "exec/", "a" * 254, "a?", "..", "a\n"])
+def test_bad_subresources(text: str) -> None:
+    """A resource does not go with it."""
+    with pytest.raises(ValueError, match="expected a subresource alone, such as exec, not "):
+        parse_subresource(text)
+
+
+@pytest.mark.parametrize("text", ["/events", "/debug/pprof/", "/a.b/...c/@d"])
+def test_paths_below(text: str) -> None:
+    """With a slash at the end, or without."""
+    assert text == parse_paths_below(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "/", "//", "a", "/a/*", "/a//b", "/a/../b", "/a/.", "/%61", "/a?b", "/a;b", "/a\n"]
+)
+def test_bad_paths_below(text: str) -> None:
+    """What some server takes for another path, or is all, is none."""
+    with pytest.raises(ValueError, match="expected a path such as /events, which stands for all"):
+        parse_paths_below(text)
 
 
 def test_services() -> None:

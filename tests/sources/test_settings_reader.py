@@ -108,10 +108,10 @@ upstream:
         ),
         pytest.param(
             "head_timeout: 1s",
-            "f:1: head_timeout: unknown key; known at the top: preset, downstream, upstream,"
-            " authentication, tunnel, watch, drain, flowControl, fleet, accessLog, tracing,"
-            " topFlows, workers, admin, adminSocketMode, adminTokenFile, metrics, logLevel,"
-            " logFormat, clusters",
+            "f:1: head_timeout: unknown key; known at the top: preset, request, downstream,"
+            " upstream, authentication, tunnel, watch, drain, flowControl, fleet, accessLog,"
+            " tracing, topFlows, workers, admin, adminSocketMode, adminTokenFile, metrics,"
+            " logLevel, logFormat, clusters",
             id="nothing-like-it",
         ),
         pytest.param(
@@ -138,7 +138,7 @@ upstream:
         ),
         pytest.param(
             "? [a]\n: 1",
-            "f:1: ?: unknown key; known at the top: preset, downstream, upstream,"
+            "f:1: ?: unknown key; known at the top: preset, request, downstream, upstream,"
             " authentication, tunnel, watch, drain, flowControl, fleet, accessLog, tracing,"
             " topFlows, workers, admin, adminSocketMode, adminTokenFile, metrics, logLevel,"
             " logFormat, clusters",

@@ -1,0 +1,95 @@
+"""Settings of requests: what makes sense for an API, and what is probably meant otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.app.settings_checks import check_api, warnings
+from apfproxy.errors import OperatorError
+from apfproxy.settings import (
+    HTTP_API,
+    KUBERNETES_API,
+    LongRunningSettings,
+    RequestSettings,
+    Settings,
+)
+
+
+def settings(preset: str, named: LongRunningSettings) -> Settings:
+    """Settings that name what is long-running."""
+    return Settings(preset=preset, request=RequestSettings(long_running=named))
+
+
+@pytest.mark.parametrize(
+    ("preset", "named", "problem"),
+    [
+        pytest.param(
+            HTTP_API,
+            LongRunningSettings(subresources=("exec",)),
+            "request.longRunning.subresources: with the preset http no path has a subresource;"
+            " name paths in pathPrefixes",
+            id="no-subresources",
+        ),
+        pytest.param(
+            KUBERNETES_API,
+            LongRunningSettings(verbs=("proxy",)),
+            "request.longRunning.verbs: needs watch, which lasts whatever is said here",
+            id="watch",
+        ),
+    ],
+)
+def test_problems(preset: str, named: LongRunningSettings, problem: str) -> None:
+    """What cannot be is refused."""
+    with pytest.raises(OperatorError) as caught:
+        check_api(settings(preset, named))
+
+    assert problem == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("preset", "named"),
+    [
+        pytest.param(HTTP_API, LongRunningSettings(), id="http"),
+        pytest.param(HTTP_API, LongRunningSettings(subresources=()), id="http-without"),
+        pytest.param(HTTP_API, LongRunningSettings(verbs=("report",)), id="methods"),
+        pytest.param(KUBERNETES_API, LongRunningSettings(), id="kubernetes"),
+        pytest.param(
+            KUBERNETES_API,
+            LongRunningSettings(verbs=("watch",), subresources=(), path_prefixes=("/a",)),
+            id="others",
+        ),
+    ],
+)
+def test_sense(preset: str, named: LongRunningSettings) -> None:
+    """Anything else goes, and is not warned of."""
+    found = settings(preset, named)
+    check_api(found)
+
+    assert warnings(Settings(preset=preset)) == warnings(found)
+
+
+@pytest.mark.parametrize(
+    ("preset", "verb", "warning"),
+    [
+        pytest.param(
+            KUBERNETES_API,
+            "list",
+            "has list: all such requests take no seats, so that nothing limits them; name"
+            " subresources or paths instead",
+            id="list",
+        ),
+        pytest.param(
+            HTTP_API,
+            "get",
+            "has get: all such requests take no seats, so that nothing limits them; name"
+            " subresources or paths instead",
+            id="get",
+        ),
+        pytest.param(KUBERNETES_API, "proxi", "has proxi: did you mean proxy?", id="misspelt"),
+    ],
+)
+def test_warnings(preset: str, verb: str, warning: str) -> None:
+    """What would let nearly everything pass, or nothing, is named."""
+    found = warnings(settings(preset, LongRunningSettings(verbs=("watch", verb))))
+
+    assert f"request.longRunning.verbs {warning}" in found
