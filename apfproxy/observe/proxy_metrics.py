@@ -60,7 +60,7 @@ COUNTERS: Series = {
         "Connections opened to the origin"
     ),
     ("upstream_rebalanced_total", "upstream_rebalanced"): (
-        "Watches and tunnels that were ended so that another server behind gets them"
+        "Watches that were ended so that another server behind gets them"
     ),
     ("upstream_retries_total", "upstream_retries"): (
         "Requests sent again because their kept connection was closed meanwhile"

@@ -37,13 +37,13 @@ class AnswerSink(ABC):
         return False
 
     @property
-    def lasting_ns(self) -> int:
-        """When a watch or a tunnel that is under way was asked for; 0 for any other answer."""
+    def watching_ns(self) -> int:
+        """When a watch that is under way was asked for; 0 for any other answer."""
         return 0
 
     @property
-    def can_resume(self) -> bool:
-        """Whether its client loses nothing where it ends early: it watches."""
+    def can_end_watch(self) -> bool:
+        """Whether it is a watch that is under way and can be ended now: between two events."""
         return False
 
     @property
@@ -51,8 +51,8 @@ class AnswerSink(ABC):
         """Whether the client takes any success for a tunnel: CONNECT of HTTP/2."""
         return False
 
-    def end_long_answer(self) -> None:
-        """End an answer that lasts as if it were through."""
+    def end_watch(self) -> None:
+        """End a watch as if it were through: its client resumes it."""
         raise NotImplementedError
 
     @abstractmethod

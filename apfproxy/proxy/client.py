@@ -111,7 +111,7 @@ class Client(ABC):
 
     @abstractmethod
     def end_early(self) -> None:
-        """End an answer that may go on for ever as if it were through: the proxy stops."""
+        """End the answer of a watch as if it were through: the proxy stops."""
 
     # Its memory.
 
@@ -157,7 +157,7 @@ class Client(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Close at once, with a reset if anything is unsent."""
+        """Close at once, so that nobody takes what is cut short for the whole."""
 
     @abstractmethod
     def reset(self) -> None:
@@ -205,6 +205,10 @@ class Client(ABC):
 
     def half_close(self) -> None:
         """Tell the client that no more comes, behind what is unsent."""
+        raise NotImplementedError
+
+    def end_tunnel(self) -> None:
+        """End the tunnel behind what is unsent."""
         raise NotImplementedError
 
     def count_tunnelled(self, size: int) -> None:

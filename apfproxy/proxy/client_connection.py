@@ -8,7 +8,7 @@ from apfproxy.faults import Part, contained, report
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import chunk_frame, encode_chunk, last_chunk
 from apfproxy.proxy.client import Client
-from apfproxy.proxy.client_limits import reset
+from apfproxy.proxy.client_limits import hold_reset, reset
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.read_buffer import LARGE_BYTES, NOWHERE, write_pieces
 from apfproxy.proxy.request_fields import VIA
@@ -59,6 +59,7 @@ class ClientConnection(Client):
         "_is_handed_over",
         "_is_lingering",
         "_is_read_paused",
+        "_is_unframed",
         "_linger_bytes",
         "_may_be_http2",
         "_pending",
@@ -115,6 +116,8 @@ class ClientConnection(Client):
         """Whether its first bytes may be those of HTTP/2."""
         self._is_chunked = False
         """Whether the answer under way is sent in chunks."""
+        self._is_unframed = False
+        """Whether only the connection's end is the end of what is under way."""
         self.was_made = False
 
     def forget_peer(self) -> None:
@@ -150,6 +153,8 @@ class ClientConnection(Client):
         if head.framing >= CHUNKED:
             if asked.is_http_10:
                 keep_alive = self.keep_alive = False
+                self._is_unframed = True
+                hold_reset(self._transport)
             else:
                 self._is_chunked = True
                 framing = b"Transfer-Encoding: chunked\r\n"
@@ -192,7 +197,7 @@ class ClientConnection(Client):
         return answers.body_bytes(answer)
 
     def end_early(self) -> None:
-        """End an answer that may go on for ever as if it were through, and the connection."""
+        """End the answer of a watch as if it were through, and the connection."""
         if self._is_chunked:
             self.send(last_chunk(b""))
         self.keep_alive = False
@@ -253,7 +258,7 @@ class ClientConnection(Client):
     def hand_over(self, protocol: asyncio.BufferedProtocol) -> bytes:
         """Let another protocol have the transport, for good: what has come and was not taken."""
         pending = self._take_all_pending()
-        self._is_handed_over = True
+        self._is_handed_over = self._is_unframed = True
         self._transport.set_protocol(protocol)
         return pending
 
@@ -264,6 +269,11 @@ class ClientConnection(Client):
     def half_close(self) -> None:
         """Tell the client that no more comes."""
         self._transport.write_eof()
+
+    def end_tunnel(self) -> None:
+        """End the tunnel behind what is unsent."""
+        self._is_unframed = False
+        self.abort_after_write()
 
     def count_tunnelled(self, size: int) -> None:
         """The tunnel has read of the transport."""
@@ -277,7 +287,10 @@ class ClientConnection(Client):
         return self.keep_alive
 
     def abort(self) -> None:
-        """Close at once, with a reset if anything is unsent."""
+        """Close at once, with a reset where an end could be taken for that of an answer."""
+        if self._is_unframed or self._transport.get_write_buffer_size():
+            self.reset()
+            return
         self._exchange = None
         self._is_closed = True
         self._transport.abort()
@@ -302,6 +315,9 @@ class ClientConnection(Client):
 
     def abort_after_write(self) -> None:
         """Send what is buffered, then close without ending the answer."""
+        if self._is_unframed:
+            self.reset()
+            return
         self._exchange = None
         if not self._is_closed:
             self._is_closed = True
@@ -329,16 +345,26 @@ class ClientConnection(Client):
         return self._exchange is not None and self._exchange.passage.has_seats
 
     @property
-    def has_long_answer(self) -> bool:
-        """Whether the answer of a long-running request is under way."""
-        exchange = self._exchange
-        return exchange is not None and exchange.is_long_running and exchange.has_answered
+    def can_end_watch(self) -> bool:
+        """Whether a watch is under way that can be ended now."""
+        return self._exchange is not None and self._exchange.can_end_watch
 
     @guarded
-    def end_long_answer(self) -> None:
+    def end_watch(self) -> None:
         """End it, if there is one, as if it were through; the proxy is about to stop."""
-        if self._exchange is not None and self.has_long_answer:
-            self._exchange.end_long_answer()
+        if self._exchange is not None and self._exchange.can_end_watch:
+            self._exchange.end_watch()
+
+    @property
+    def has_websocket(self) -> bool:
+        """Whether it is a WebSocket, which has not been told that the proxy goes away."""
+        return self._exchange is not None and self._exchange.has_websocket
+
+    @guarded
+    def close_websocket(self) -> None:
+        """Tell its client that the proxy goes away, and end it."""
+        if self._exchange is not None:
+            self._exchange.close_websocket()
 
     def hasten(self, deadline_ns: int) -> None:
         """Let the connection, if it is idle, close by then at the latest."""
@@ -368,6 +394,9 @@ class ClientConnection(Client):
         """
         if self._is_closed:
             return
+        if self._is_unframed:
+            self._is_unframed = False
+            hold_reset(self._transport, is_held=False)
         # Without a half-close (TLS has none) all that can be done is to read on, which is of use
         # only where more is to come: else the client must see the end at once.
         if not self._transport.can_write_eof() and self._body is None and not self._pending:

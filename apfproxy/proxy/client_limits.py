@@ -38,6 +38,8 @@ UNLIMITED = sys.maxsize
 NEVER_NS = sys.maxsize
 RESET = struct.pack("ii", 1, 0)
 """For SO_LINGER: closing throws away what is not sent, and leaves nothing in the kernel."""
+NO_RESET = struct.pack("ii", 0, 0)
+"""For SO_LINGER, as it is at first: the kernel sends the rest."""
 MAPPED = "::ffff:"
 UNKNOWN = "unknown"
 UNIX_PEER = "unix:"
@@ -240,11 +242,17 @@ def written(peer: object) -> str:
 
 def reset(transport: asyncio.Transport) -> None:
     """Close at once, with a reset: nothing is kept for the peer, not even in the kernel."""
+    hold_reset(transport)
+    transport.abort()
+
+
+def hold_reset(transport: asyncio.Transport, *, is_held: bool = True) -> None:
+    """Have a connection end with a reset whoever closes it, or no longer: the kernel, too."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
         with contextlib.suppress(OSError):  # it may be gone
-            reset_socket(connection)
-    transport.abort()
+            linger = RESET if is_held else NO_RESET
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
 
 def reset_socket(connection: socket.socket) -> None:

@@ -1,15 +1,25 @@
-"""How fast long-running answers are ended, where many have to.
+"""How fast watches and WebSockets are ended at a drain, where many have to.
 
-A client that loses its watch comes back and lists: all at once would be a storm.
+A client that loses its watch comes back and lists: all at once would be a storm.  A WebSocket goes
+on as long as any other answer may, and is told in the end that the proxy goes away.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from apfproxy.proxy.listener_context import OpenConnection
 
 WATCH_END_PERIOD_S = 0.05
 MIN_WATCHES_ENDED_PER_S = 200
 """kube-apiserver's own floor."""
+GOODBYE_S = 3.0
+"""For clients of WebSockets to answer the close frame; they have `ListenerContext.linger_ns`."""
 
 
 def ended_at_once(watches: int, rounds: float) -> int:
@@ -17,3 +27,19 @@ def ended_at_once(watches: int, rounds: float) -> int:
     return max(
         math.ceil(watches / max(rounds, 1)), round(MIN_WATCHES_ENDED_PER_S * WATCH_END_PERIOD_S)
     )
+
+
+async def close_websockets(connections: Callable[[], Iterable[OpenConnection]]) -> None:
+    """Tell clients of WebSockets that the proxy goes away, and give them a while to go.
+
+    Args:
+        connections: Those that are still there.
+    """
+    told = [each for each in connections() if each.has_websocket]
+    for connection in told:
+        connection.close_websocket()
+    for _ in range(round(GOODBYE_S / WATCH_END_PERIOD_S)):
+        there = set(connections())
+        if not any(each in there for each in told):
+            return
+        await asyncio.sleep(WATCH_END_PERIOD_S)

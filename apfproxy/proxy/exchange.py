@@ -276,13 +276,13 @@ class Exchange(Forwarding):
         if self._flows_on(now_ns):
             return
         if self.has_answered:
+            if self._tunnel is not None and self._tunnel.has_left:
+                self._tunnel.close()  # its client knows, and does not go
+                return
             why = STOOD_STILL if self.request.attributes.is_plain else OUT_OF_TIME
             self._finish(BREAK, now_ns, Failure.DEADLINE, why)
             self._leave_origin(now_ns)
-            if self.head.is_http_10:
-                self._client.reset()  # as where the origin breaks off
-            else:
-                self._client.abort()
+            self._client.abort()
             return
         if self.state is AWAITING and self._is_whole and self.request.is_long_running:
             self._wait_on()

@@ -245,17 +245,14 @@ class Forwarding(ExchangeBase):
         """The origin's connection is gone before the answer was whole."""
         upstream, self._upstream = self._upstream, None
         assert upstream is not None
-        head, endpoint = self.head, upstream.endpoint
+        endpoint = upstream.endpoint
         if self.state is not AWAITING:
             self._count_broken(endpoint, reason)
             # The client must not take what it has for the whole.
             now_ns = self._context.clock.now_ns()
             self._finish(BREAK, now_ns, Failure.UPSTREAM, f"the server broke off: {reason}")
             self._give_back(now_ns)
-            if head.is_http_10:
-                self._client.reset()  # the end of the connection may be that of the answer
-            else:
-                self._client.abort_after_write()
+            self._client.abort_after_write()
         elif may_retry and self._may_repeat and self.request.is_repeatable:
             self._may_repeat = False
             self._context.counters.upstream_retries += 1
@@ -276,20 +273,33 @@ class Forwarding(ExchangeBase):
             self._count_failed()
 
     @property
-    def lasting_ns(self) -> int:
-        """When a watch or a tunnel that is under way was asked for; 0 for any other answer."""
-        lasts = self._watch is not None or self._tunnel is not None
-        return self._sent_ns if lasts and self.has_answered else 0
+    def watching_ns(self) -> int:
+        """When a watch that is under way was asked for; 0 for any other answer."""
+        return self._sent_ns if self._watch is not None and self.has_answered else 0
 
     @property
-    def can_resume(self) -> bool:
-        """Whether its client loses nothing where it ends early: it watches."""
-        return self._watch is not None
-
-    def end_long_answer(self) -> None:
-        """End a long-running answer as if it were through."""
+    def can_end_watch(self) -> bool:
+        """Whether it is a watch that is under way and can be ended now: between two events."""
+        if self._watch is None or not self.has_answered:
+            return False
         if self._tunnel is not None:
-            self._tunnel.close()
+            return self._tunnel.can_leave
+        return self._upstream is not None and not self._upstream.is_within_chunk
+
+    @property
+    def has_websocket(self) -> bool:
+        """Whether it is a WebSocket, which has not been told that the proxy goes away."""
+        return self._tunnel is not None and self._tunnel.can_leave
+
+    def close_websocket(self) -> None:
+        """Tell the client of a WebSocket that the proxy goes away, and end it."""
+        if self._tunnel is not None:
+            self._tunnel.leave()
+
+    def end_watch(self) -> None:
+        """End a watch as if it were through: its client resumes it."""
+        if self._tunnel is not None:
+            self._tunnel.leave()
             return
         self._drop_upstream()
         self._client.end_early()

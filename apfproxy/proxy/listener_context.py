@@ -62,14 +62,21 @@ class OpenConnection(Protocol):
         """Whether a request of it has seats."""
 
     @property
-    def has_long_answer(self) -> bool:
-        """Whether the answer of a long-running request is under way."""
+    def can_end_watch(self) -> bool:
+        """Whether a watch is under way that can be ended now."""
 
-    def end_long_answer(self) -> None:
+    def end_watch(self) -> None:
         """End it as if it were through; raises nothing."""
 
+    @property
+    def has_websocket(self) -> bool:
+        """Whether it is a WebSocket, which has not been told that the proxy goes away."""
+
+    def close_websocket(self) -> None:
+        """Tell its client that the proxy goes away, and end it; raises nothing."""
+
     def leave(self) -> None:
-        """Close at once, as if the client had."""
+        """Break the answer under way and close, at once where that was asked for before."""
 
 
 class ListenerContext:

@@ -1,14 +1,14 @@
-"""Watches and tunnels, which last, come back into balance after an endpoint has come back.
+"""Watches, which last, come back into balance after an endpoint has come back.
 
-Requests find their balance by themselves, since each of them is given to an endpoint anew.  What
-lasts stays where it began: an endpoint that was away has none of it, and the others have too much.
-So a small share of that is ended each minute, as if it were through, and its clients ask again.
+Requests find their balance by themselves, since each of them is given to an endpoint anew.  A watch
+stays where it began: an endpoint that was away has none, and the others have too many.  So a small
+share of those is ended each minute, as if they were through, and their clients resume them.
 kube-apiserver's `--goaway-chance` is for the same.
 
 1. An endpoint has too much if it has over a tenth more than its part by weight, and over one more.
    What is over its part is ended then, so that the next look does not find the same again.
-2. Only what has lasted for `OLD_S` is ended: nobody loses two in a row.  Watches come first, since
-   their clients go on where they were; a tunnel is somebody's session.
+2. Only what has lasted for `OLD_S` is ended: nobody loses two in a row.  Nothing but watches is
+   ended: a tunnel is somebody's session, and no other answer must end as if it were through.
 3. Servers send each event of a watch as a chunk, so a watch ends between two of them.
 4. While an endpoint starts slowly nothing is ended: most would come back to where it was.
 """
@@ -105,26 +105,24 @@ class Rebalancing:
                 self._end(answer)
 
     def _chosen(self, excess: dict[Endpoint, int], count: int) -> list[AnswerSink]:
-        """Some of those that are over, at random, but watches first; at most so many."""
+        """Some of those that are over, at random; at most so many."""
         before_ns = self._now_ns() - round(OLD_S * 1e9)
         found: list[AnswerSink] = []
         for endpoint, most in excess.items():
             old = [
                 each
-                for each in lasting(endpoint, is_between_chunks=True)
-                if each.lasting_ns <= before_ns
+                for each in watches_of(endpoint)
+                if each.watching_ns <= before_ns and each.can_end_watch
             ]
             self._random.shuffle(old)
-            old.sort(key=lambda each: not each.can_resume)
             found += old[:most]
         self._random.shuffle(found)
-        found.sort(key=lambda each: not each.can_resume)
         return found[:count]
 
     def _end(self, answer: AnswerSink) -> None:
         self._counters.upstream_rebalanced += 1
         try:
-            answer.end_long_answer()
+            answer.end_watch()
         except Exception as error:  # noqa: BLE001  it is of this one alone
             answer.fail(error)
 
@@ -132,22 +130,15 @@ class Rebalancing:
         return f"<Rebalancing: {self._counters.upstream_rebalanced} ended>"
 
 
-def lasting(endpoint: Endpoint, *, is_between_chunks: bool = False) -> list[AnswerSink]:
-    """The watches and tunnels that an endpoint has; it looks at each connection.
-
-    Those that are within a chunk are left out if only those between two are wanted.
-    """
-    answers = [
-        each.tunnelled or each.sink
-        for each in endpoint.open
-        if not (is_between_chunks and each.is_within_chunk)
-    ]
-    return [answer for answer in answers if answer is not None and answer.lasting_ns]
+def watches_of(endpoint: Endpoint) -> list[AnswerSink]:
+    """The watches that an endpoint has; it looks at each connection."""
+    answers = [each.tunnelled or each.sink for each in endpoint.open]
+    return [answer for answer in answers if answer is not None and answer.watching_ns]
 
 
 def excesses(endpoints: tuple[Endpoint, ...]) -> dict[Endpoint, int]:
-    """How many watches and tunnels are over the part of each endpoint that has too many."""
-    counts = {each: len(lasting(each)) for each in endpoints if each.state is UP}
+    """How many watches are over the part of each endpoint that has too many."""
+    counts = {each: len(watches_of(each)) for each in endpoints if each.state is UP}
     weight = sum(each.address.weight for each in counts)
     total = sum(counts.values())
     found: dict[Endpoint, int] = {}

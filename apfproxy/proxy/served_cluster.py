@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from apfproxy.faults import Part, contained, report
 from apfproxy.flowcontrol.flow_control import FlowControl
 from apfproxy.proxy.context import Context
-from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, ended_at_once
+from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, close_websockets, ended_at_once
 from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.pool import Pool
 from apfproxy.proxy.targets import Targets
@@ -128,9 +128,9 @@ class ServedCluster:
             self.pool.close_idle(now_ns - self._idle_ns)
 
     async def drain(self) -> int:
-        """Let requests under way end, those that go on for long bit by bit; then stop.
+        """Let requests under way end, and end watches bit by bit; then stop.
 
-        No request must come any more.  What is left after the settings' limit is cut.
+        No request must come any more.  What is left after the settings' limit is broken.
 
         Returns:
             How many requests are cut.
@@ -141,12 +141,13 @@ class ServedCluster:
         try:
             async with asyncio.timeout(settings.timeout_s):
                 while busy := self._busy():
-                    watches = [each for each in busy if each.has_long_answer]
+                    watches = [each for each in busy if each.can_end_watch]
                     for connection in watches[: ended_at_once(len(watches), rounds)]:
-                        connection.end_long_answer()
+                        connection.end_watch()
                     await asyncio.sleep(WATCH_END_PERIOD_S)
         except TimeoutError:
             cut = len(self._busy())
+            await close_websockets(self._busy)
         finally:
             for connection in self._busy():
                 if connection in listener.connections:

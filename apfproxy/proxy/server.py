@@ -15,7 +15,7 @@ from apfproxy.faults import Part, contained
 from apfproxy.listen_sockets import port_of, serve_on
 from apfproxy.proxy.client_limits import MIN_CONNECTIONS
 from apfproxy.proxy.downstream import DownstreamConnection
-from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, ended_at_once
+from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, close_websockets, ended_at_once
 from apfproxy.proxy.handshake import TlsListener
 from apfproxy.proxy.memory_trimmer import MemoryTrimmer
 from apfproxy.proxy.overload import Overload
@@ -40,6 +40,8 @@ BACKLOG = 4096
 """Connections that the kernel holds for us; it cuts this to net.core.somaxconn."""
 STOP_S = 5.0
 """For connections that were cut to be gone: some turns of the loop, unless an error lost one."""
+RESETS_S = 1.0
+"""For clients of HTTP/2 to take the resets of their streams, before their connections are cut."""
 
 
 class ProxyServer:
@@ -187,7 +189,7 @@ class ProxyServer:
 
         Closes the listener, says `Connection: close` in every further answer, closes idle
         connections after a grace in which a request may still come, ends watches bit by bit, and
-        after the settings' limit cuts what is left.
+        after the settings' limit breaks what is left; WebSockets are told so by a close frame.
 
         With a successor, another process goes on to accept from the listener's sockets.
         """
@@ -199,9 +201,10 @@ class ProxyServer:
                     self._leave_listeners()
                 else:
                     await self._stop_listening()
-                await asyncio.gather(self._all_closed(), self._end_the_long_lived())
+                await asyncio.gather(self._all_closed(), self._end_watches())
         except TimeoutError:
             log.warning("draining: %d connections are cut", self.connection_count)
+            await close_websockets(lambda: self._shared.connections)
         finally:
             await self.stop()
 
@@ -242,17 +245,29 @@ class ProxyServer:
         if self._tls is not None:
             self._tls.close()
         self.sweep.stop()
+        self._leave_all()
+        for cluster in self._clusters:
+            cluster.stop()
+        if not await self._closes_within(RESETS_S):
+            self._leave_all()
+            if not await self._closes_within(STOP_S):
+                log.warning(
+                    "stopping without %d connections that do not end", self.connection_count
+                )
+        self._shared.absences.close()
+
+    def _leave_all(self) -> None:
         # Those that wait first: no seat that comes back may send one of them to the origin yet.
         for connection in sorted(self._shared.connections, key=lambda each: each.has_seats):
             connection.leave()
-        for cluster in self._clusters:
-            cluster.stop()
+
+    async def _closes_within(self, time_s: float) -> bool:
         try:
-            async with asyncio.timeout(STOP_S):
+            async with asyncio.timeout(time_s):
                 await self._all_closed()
         except TimeoutError:
-            log.warning("stopping without %d connections that do not end", self.connection_count)
-        self._shared.absences.close()
+            return False
+        return True
 
     async def _all_closed(self) -> None:
         closed = asyncio.Event()
@@ -265,20 +280,20 @@ class ProxyServer:
         check()
         await closed.wait()
 
-    async def _end_the_long_lived(self) -> None:
-        """Close idle connections, and end long-running answers, over half of the drain's time."""
+    async def _end_watches(self) -> None:
+        """Close idle connections, and end watches, over half of the drain's time."""
         settings = self._settings.drain
         grace_ns = round(min(settings.idle_grace_s, settings.timeout_s / 2) * 1e9)
         while True:
             close_ns = self._clock.now_ns() + grace_ns
             for connection in self._shared.connections:
                 connection.hasten(close_ns)
-            watches = [each for each in self._shared.connections if each.has_long_answer]
+            watches = [each for each in self._shared.connections if each.can_end_watch]
             if not watches and not self.connection_count:
                 return
             rounds = settings.timeout_s / 2 / WATCH_END_PERIOD_S
             for connection in watches[: ended_at_once(len(watches), rounds)]:
-                connection.end_long_answer()
+                connection.end_watch()
             await asyncio.sleep(WATCH_END_PERIOD_S)
 
 

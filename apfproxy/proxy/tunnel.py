@@ -8,6 +8,9 @@
    the end of both, once what was sent is through.
 4. A side that breaks resets the other one: no client takes what is cut short for the whole.
 5. Nothing either way for the settings' time cuts it; the server's sweep looks at that.
+6. When the proxy goes away, the client of a WebSocket gets a close frame that says so, as soon as
+   no frame of the server is under way, and nothing of the server after it.  What the client says
+   to that still goes to the server.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from typing import TYPE_CHECKING
 from apfproxy.faults import Part, contained
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.read_buffer import READS
-from apfproxy.proxy.upgrade import PROTOCOLS
+from apfproxy.proxy.upgrade import PROTOCOLS, WEBSOCKET
+from apfproxy.proxy.websocket_frames import GOING_AWAY, FramePosition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,6 +156,7 @@ class Tunnel:
 
     Attributes:
         bytes_to_client: That came from the origin so far.
+        is_leaving: Whether the client gets a close frame, or has it.
         is_over: Whether both sides have ended, or one is gone.
     """
 
@@ -160,12 +165,14 @@ class Tunnel:
         "_context",
         "_downstream",
         "_flush_timer",
+        "_frames",
         "_idle_ns",
         "_on_origin_data",
         "_on_over",
         "_origin",
         "_upstream",
         "bytes_to_client",
+        "is_leaving",
         "is_over",
     )
 
@@ -184,7 +191,10 @@ class Tunnel:
         self._on_origin_data = on_origin_data
         self._idle_ns = context.in_force.tunnel_idle_ns
         self._flush_timer: asyncio.TimerHandle | None = None
+        self._frames: FramePosition | None = None
+        """Of what the origin sends, while it is a WebSocket's and goes to the client."""
         self.bytes_to_client = 0
+        self.is_leaving = False
         self.is_over = False
         self._client = TunnelEnd(self, downstream, self._from_client)
         self._origin = TunnelEnd(self, upstream, self._from_origin)
@@ -197,6 +207,9 @@ class Tunnel:
         counters.tunnels_by_protocol[PROTOCOLS[protocol.lower()].decode()] += 1
         from_client = self._downstream.hand_over(self._client)
         self._upstream.hand_over(self._origin)
+        if protocol.lower() == WEBSOCKET:
+            self._frames = FramePosition()
+            self._frames.feed(from_origin)
         self.bytes_to_client = len(from_origin)
         self._downstream.send_switch(head, lines, protocol, from_origin)
         if from_client:
@@ -211,12 +224,43 @@ class Tunnel:
         else:
             self._client.resume_reading()
 
+    @property
+    def can_leave(self) -> bool:
+        """Whether its client can be told that the proxy goes away, and has not been."""
+        frames = self._frames
+        return (
+            frames is not None
+            and not frames.has_closed
+            and not (self.is_leaving or self.is_over or self._origin.has_ended)
+        )
+
+    @property
+    def has_left(self) -> bool:
+        """Whether its client has been told so, or by the server that it ends."""
+        return self.is_leaving and self._frames is None
+
+    def leave(self) -> None:
+        """Tell the client of a WebSocket that the proxy goes away; for others this does nothing."""
+        frames = self._frames
+        if frames is None or not self.can_leave:
+            return
+        self.is_leaving = True
+        context = self._context
+        self._downstream.deadline_ns = context.clock.now_ns() + context.listener.linger_ns
+        if frames.is_between:
+            self._say_goodbye(frames)
+
+    def _say_goodbye(self, frames: FramePosition) -> None:
+        self._frames = None
+        if not frames.has_closed:
+            self._downstream.send_pieces((GOING_AWAY,), len(GOING_AWAY))
+
     def close(self) -> None:
         """End both sides, once what they sent is through."""
         if self.is_over:
             return
         self._finish()
-        self._downstream.abort_after_write()
+        self._downstream.end_tunnel()
         origin = self._origin
         if not origin.is_lost:
             transport = self._upstream.transport
@@ -276,10 +320,20 @@ class Tunnel:
             self._note_activity()
             if self._on_origin_data is not None:
                 self._on_origin_data(bytes(data))
+            frames = self._frames
+            if frames is not None:
+                size = frames.feed(data, to_end=self.is_leaving)
+                data = data[:size]
+            elif self.is_leaving:
+                return  # the client has been told that nothing follows
             self.bytes_to_client += len(data)
             self._downstream.send_pieces((data,), len(data))
+            if frames is not None and self.is_leaving and frames.is_between:
+                self._say_goodbye(frames)
 
     def _note_activity(self) -> None:
+        if self.is_leaving:
+            return  # it has its time to end
         self._downstream.deadline_ns = self._context.clock.now_ns() + self._idle_ns
 
     def _finish(self) -> None:

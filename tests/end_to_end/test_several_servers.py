@@ -342,4 +342,4 @@ async def test_watches_come_back_into_balance(
 def counter_of(scene: Gateway) -> Callable[[], list[int]]:
     """What counts the watches of each server."""
     pool = scene.process.cluster.served.pool
-    return lambda: [len(rebalance.lasting(each)) for each in pool.endpoints]
+    return lambda: [len(rebalance.watches_of(each)) for each in pool.endpoints]

@@ -6,6 +6,7 @@ Everything else is real: the parsers, the pool, the flow control.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.proxy import exchange as exchange_module
 from apfproxy.proxy import pool as pool_module
+from apfproxy.proxy.client_limits import RESET
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.counters import ProxyCounters
@@ -277,6 +279,26 @@ class FakeTransport(asyncio.Transport):
         """End at once."""
         self.ended_by = "abort" if self.ended_by in {"", "close"} else self.ended_by
         self._lose(None)
+
+
+class Linger:
+    """Stands in for a socket of which only SO_LINGER counts.
+
+    Attributes:
+        resets: Whether closing it is a reset, as things are.
+    """
+
+    def __init__(self) -> None:
+        self.resets = False
+
+    def setsockopt(self, level: int, option: int, value: bytes) -> None:
+        """Note it."""
+        assert (socket.SOL_SOCKET, socket.SO_LINGER) == (level, option)
+        self.resets = value == RESET
+
+    def fileno(self) -> int:
+        """Nothing is asked of the kernel."""
+        return -1
 
 
 class Returner:

@@ -75,34 +75,42 @@ def test_watch_that_is_refused_by_the_origin(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-@pytest.mark.parametrize(
-    ("request_", "end"),
-    [pytest.param(WATCH, b"0\r\n\r\n", id="watch"), pytest.param(LOG, b"0\r\n\r\n", id="log")],
-)
-def test_long_running_answer_can_be_ended(bench: Bench, request_: bytes, end: bytes) -> None:
-    """Its client takes it for whole, and its connection closes."""
-    client = bench.ask(request_)
-    exchange = connection_of(client).exchange
-    assert exchange is not None
-    assert exchange.is_long_running
-    connection_of(client).end_long_answer()
+def test_watch_can_be_ended(bench: Bench) -> None:
+    """Its client resumes it, so it ends as if it were through, but between two events only."""
+    client = bench.ask(WATCH)
+    connection_of(client).end_watch()
     assert b"" == client.take()
-    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.send(bench.origins[0], CHUNKED_OK + b"5\r\neve")
     client.take()
-    connection_of(client).end_long_answer()
+    connection_of(client).end_watch()
+    assert b"" == client.take()
+    bench.send(bench.origins[0], b"nt\r\n")
+    assert b"2\r\nnt\r\n" == client.take()
+    connection_of(client).end_watch()
 
-    assert end == client.take()
+    assert b"0\r\n\r\n" == client.take()
     assert client.has_eof
+    bench.assert_at_rest()
+
+
+def test_log_cannot_be_ended(bench: Bench) -> None:
+    """Its client would take what it has for all there is."""
+    client = bench.ask(LOG)
+    bench.send(bench.origins[0], CHUNKED_OK + b"4\r\nline\r\n")
+    client.take()
+    connection_of(client).end_watch()
+
+    assert (b"", "") == (client.take(), client.ended_by)
+    bench.send(bench.origins[0], b"0\r\n\r\n")
+    assert b"0\r\n\r\n" == client.take()
     bench.assert_at_rest()
 
 
 def test_sized_answer_is_not_made_whole(bench: Bench) -> None:
     """An end can be put only to an answer that says where it ends in its body."""
-    client = bench.ask(LOG)
+    client = bench.ask(WATCH)
     bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1")
-    exchange = connection_of(client).exchange
-    assert exchange is not None
-    exchange.end_long_answer()
+    connection_of(client).end_watch()
 
     assert b"1" == body(client.take())
     assert client.has_eof

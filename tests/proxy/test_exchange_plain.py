@@ -126,7 +126,7 @@ def test_a_web_socket_takes_a_seat_until_it_is_open(enforcement: str) -> None:
 
         assert b"101" == status(client.take())
         assert (0, 0, 0) == bench.use()
-        assert connection.has_long_answer
+        assert connection.has_websocket
         bench.wait(3600)
         bench.send(origin, b"hello")
         assert b"hello" == client.take()
@@ -171,25 +171,18 @@ def test_an_event_stream_gives_its_seat_back(enforcement: str) -> None:
         assert [] == bench.passage_errors
 
 
-def test_an_event_stream_is_ended_by_the_drain(plain: Bench) -> None:
-    """Its client takes it for whole."""
+@pytest.mark.parametrize("stream", [STREAM, ENDLESS])
+def test_no_stream_is_ended_by_the_drain(plain: Bench, stream: bytes) -> None:
+    """Its client would take a part for the whole: it breaks instead."""
     client = plain.ask(GET)
-    plain.send(plain.origins[0], STREAM)
-    assert connection_of(client).has_long_answer
-    client.take()
-    connection_of(client).end_long_answer()
+    plain.send(plain.origins[0], stream)
+    connection = connection_of(client)
+    assert not connection.can_end_watch
+    connection.end_watch()
+    assert client.take().endswith(b"5\r\ndata:\r\n")
+    connection.leave()
 
-    assert b"0\r\n\r\n" == client.take()
-    plain.assert_at_rest()
-
-
-def test_a_usual_answer_is_not_a_long_one(plain: Bench) -> None:
-    """It has its time."""
-    client = plain.ask(GET)
-    plain.send(plain.origins[0], ENDLESS)
-
-    assert not connection_of(client).has_long_answer
-    plain.end(client)
+    assert (b"", "abort") == (client.take(), client.ended_by)
     plain.assert_at_rest()
 
 

@@ -1,4 +1,4 @@
-"""Watches and tunnels that are ended so that others of the servers get them."""
+"""Watches that are ended so that others of the servers get them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.endpoint_state import FAILING, UP, EndpointState
-from apfproxy.proxy.rebalance import OLD_S, PERIOD_S, Rebalancing, lasting
+from apfproxy.proxy.rebalance import OLD_S, PERIOD_S, Rebalancing, watches_of
+from apfproxy.proxy.websocket_frames import GOING_AWAY
 from apfproxy.settings import (
     Address,
     EndpointAddress,
@@ -19,6 +20,7 @@ from apfproxy.settings import (
 )
 from tests.proxy.fakes import CHUNKED_OK, GET, LOG, OK, WATCH, Bench, S, connection_of
 from tests.proxy.test_tunnel import AGREED, EXEC
+from tests.proxy.test_tunnel import WATCH as WATCH_BY_TUNNEL
 
 if TYPE_CHECKING:
     from apfproxy.proxy.endpoint import Endpoint
@@ -29,21 +31,20 @@ class Answer:
     """An answer that lasts.
 
     Attributes:
-        lasting_ns: When it was asked for.
-        can_resume: Whether it is of a watch.
+        watching_ns: When it was asked for; 0 if it is no watch.
+        can_end_watch: Whether it can be ended now.
         error: What its end ends in.
     """
 
     def __init__(self, server: Server, *, is_watch: bool = True, since_s: float = 0.0) -> None:
-        self.lasting_ns = round((1 + since_s) * S)
-        self.can_resume = is_watch
+        self.watching_ns = round((1 + since_s) * S) if is_watch else 0
+        self.can_end_watch = is_watch
         self.is_over = False
         self.error: Exception | None = None
         self.failed: Exception | None = None
-        self.is_within_chunk = False
         self._server = server
 
-    def end_long_answer(self) -> None:
+    def end_watch(self) -> None:
         """Let it be over."""
         if self.error is not None:
             raise self.error
@@ -59,9 +60,8 @@ class Connection:
     """A connection with an answer."""
 
     def __init__(self, answer: Answer) -> None:
-        self.sink = answer if answer.can_resume else None
-        self.tunnelled = None if answer.can_resume else answer
-        self.is_within_chunk = answer.is_within_chunk
+        self.sink = answer if answer.watching_ns else None
+        self.tunnelled = None if answer.watching_ns else answer
 
 
 class Server:
@@ -175,16 +175,13 @@ async def test_when_nothing_is_ended(case: str) -> None:
     assert 100 == len(one.answers)
 
 
-async def test_watches_first() -> None:
-    """A tunnel is ended only where no watch is left that is old."""
+async def test_tunnels_stay() -> None:
+    """They neither count nor end: each is somebody's session."""
     one = Server(6, tunnels=94)
-    servers = Servers(one, Server(0), percent=100)
-    for _ in range(20):
-        servers.minutes(0.1)
-        watches = sum(each.can_resume for each in one.answers)
-        assert watches == 0 or len(one.answers) - watches == 94
+    servers = Servers(one, Server(3), percent=100)
+    servers.minutes(20)
 
-    assert 40 <= len(one.answers) < 94
+    assert (94, 5) == (sum(not each.watching_ns for each in one.answers), len(one.answers) - 94)
 
 
 async def test_watches_within_an_event() -> None:
@@ -192,7 +189,7 @@ async def test_watches_within_an_event() -> None:
     servers = Servers(Server(40), Server(0), percent=100)
     within = servers.endpoints[0].answers[:30]
     for answer in within:
-        answer.is_within_chunk = True
+        answer.can_end_watch = False
     servers.minutes(2)
 
     assert not any(each.is_over for each in within)
@@ -242,18 +239,18 @@ def endpoint_of(bench: Bench) -> Endpoint:
 def test_watch(bench: Bench) -> None:
     """It is ended so that its client takes it for whole; nothing is left of it."""
     client = bench.ask(WATCH)
-    assert [] == lasting(endpoint_of(bench))
+    assert [] == watches_of(endpoint_of(bench))
     bench.send(bench.origins[0], CHUNKED_OK + b"5\r\nevent\r\n")
-    [answer] = lasting(endpoint_of(bench))
-    assert (True, connection_of(client).exchange) == (answer.can_resume, answer)
-    assert S == answer.lasting_ns
+    [answer] = watches_of(endpoint_of(bench))
+    assert (True, connection_of(client).exchange) == (answer.can_end_watch, answer)
+    assert S == answer.watching_ns
     client.take()
-    answer.end_long_answer()
+    answer.end_watch()
 
     assert b"0\r\n\r\n" == client.take()
     assert client.has_eof
-    assert 0 == answer.lasting_ns
-    assert [] == lasting(endpoint_of(bench))
+    assert 0 == answer.watching_ns
+    assert [] == watches_of(endpoint_of(bench))
     bench.assert_at_rest()
 
 
@@ -263,23 +260,26 @@ def test_watch_within_an_event(bench: Bench, part: bytes, *, is_within: bool) ->
     bench.ask(WATCH)
     bench.send(bench.origins[0], CHUNKED_OK + part)
 
-    assert len(lasting(endpoint_of(bench))) == 1
-    assert len(lasting(endpoint_of(bench), is_between_chunks=True)) == (not is_within)
+    [answer] = watches_of(endpoint_of(bench))
+    assert answer.can_end_watch == (not is_within)
 
 
 def test_tunnel(bench: Bench) -> None:
-    """Both sides are ended."""
-    client = bench.ask(EXEC)
+    """It is none, but where a watch goes through it, which ends by a close frame."""
+    bench.ask(EXEC)
     bench.connect()
     bench.send(bench.origins[-1], AGREED)
-    [answer] = lasting(endpoint_of(bench))
-    assert not answer.can_resume
-    answer.end_long_answer()
-    assert [] == lasting(endpoint_of(bench))
+    assert [] == watches_of(endpoint_of(bench))
+    client = bench.ask(WATCH_BY_TUNNEL)
+    bench.connect()
+    bench.send(bench.origins[-1], AGREED)
+    client.take()
+    [answer] = watches_of(endpoint_of(bench))
+    assert answer.can_end_watch
+    answer.end_watch()
 
-    assert client.ended_by
-    assert bench.origins[-1].ended_by
-    bench.assert_at_rest()
+    assert GOING_AWAY == client.take()
+    assert not answer.can_end_watch
 
 
 @pytest.mark.parametrize("request_", [GET, LOG])
@@ -287,7 +287,7 @@ def test_other_answers(bench: Bench, request_: bytes) -> None:
     """Neither those that end soon nor logs that are followed are ended."""
     bench.ask(request_)
     bench.send(bench.origins[0], CHUNKED_OK + b"5\r\nevent\r\n")
-    assert [] == lasting(endpoint_of(bench))
+    assert [] == watches_of(endpoint_of(bench))
     bench.send(bench.origins[0], b"0\r\n\r\n")
     bench.ask(GET)
     bench.send(bench.origins[0], OK)

@@ -318,7 +318,7 @@ async def test_watches_end_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain_pace, "MIN_WATCHES_ENDED_PER_S", 1)
     monkeypatch.setattr(server_module, "WATCH_END_PERIOD_S", 0.001)
     async with running(replace(ONE_SEAT, drain=DrainSettings(timeout_s=WAIT_S))) as scene:
-        watches = [await streaming(scene, LOG) for _ in range(6)]
+        watches = [await streaming(scene, WATCH) for _ in range(6)]
         draining = begin(scene.process.server.drain())
 
         for watch in watches:
@@ -339,9 +339,9 @@ async def test_an_error_at_the_end(monkeypatch: pytest.MonkeyPatch, is_drain: bo
     """One request that cannot be ended keeps no other from its end."""
     async with running(ONE_SEAT) as scene:
         scene.expects_errors = True
-        holds = [await streaming(scene, LOG) for _ in range(2)]
+        holds = [await streaming(scene, WATCH) for _ in range(2)]
         server = scene.process.server
-        monkeypatch.setattr(Exchange, "end_long_answer" if is_drain else "on_client_left", broken)
+        monkeypatch.setattr(Exchange, "end_watch" if is_drain else "on_client_left", broken)
         await (server.drain() if is_drain else server.stop())
         assert 0 == server.connection_count
         assert 2 == scene.process.faults.totals[Part.CONNECTION]

@@ -10,7 +10,8 @@ import pytest
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.tunnel import Tunnel, TunnelEnd
 from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
-from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, status
+from apfproxy.proxy.websocket_frames import GOING_AWAY
+from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, Linger, status
 
 if TYPE_CHECKING:
     from tests.proxy.fakes import FakeTransport
@@ -33,6 +34,8 @@ SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade
 AGREED = SWITCHING + b"Sec-WebSocket-Protocol: v5\r\n\r\n"
 AGREED_TO_SPDY = SWITCHING.replace(b"websocket", b"SPDY/3.1") + b"\r\n"
 IDLE_S = 14400.0
+FRAME = b"\x82\x05hello"
+LONG_FRAME = b"\x82\x7e\x00\x7f" + b"x" * 127
 
 
 def asked(bench: Bench, request: bytes = EXEC) -> tuple[FakeTransport, FakeTransport]:
@@ -379,23 +382,104 @@ def test_a_watch_for_which_there_is_no_room(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-def test_ends_with_the_server(bench: Bench) -> None:
-    """When the proxy stops, what was sent still goes through."""
+def test_client_hears_that_the_proxy_goes_away(bench: Bench) -> None:
+    """By a close frame, after which the server says nothing; its reply reaches the server."""
     client, origin = opened(bench)
-    client.is_stuck = True
-    bench.send(origin, b"last")
-    exchange = connection_of_tunnel(bench).exchange
-    assert exchange is not None
-    assert exchange.is_long_running
-    assert exchange.has_answered
-    exchange.end_long_answer()
-    assert ("close", "close") == (client.ended_by, origin.ended_by)
-    assert b"last" == client.take()
-    bench.send(client, b"nothing")
-    assert 0 == bench.counters.tunnels_open
-    bench.wait(91)
+    bench.send(origin, FRAME)
+    connection = connection_of_tunnel(bench)
+    assert connection.has_websocket
+    connection.close_websocket()
+    assert FRAME + GOING_AWAY == client.take()
+    assert not connection.has_websocket
+    connection.close_websocket()
+    bench.send(origin, FRAME)
+    bench.send(client, b"reply")
+    assert (b"", b"reply") == (client.take(), origin.take())
+    bench.end(origin)
+    bench.end(client)
 
-    assert "abort" == client.ended_by
+    assert ("close", "close") == (client.ended_by, origin.ended_by)
+    assert_over(bench)
+
+
+def test_client_that_does_not_go(bench: Bench) -> None:
+    """Its connection is closed after a while, in which its bytes are no activity."""
+    client, origin = opened(bench)
+    connection_of_tunnel(bench).close_websocket()
+    bench.wait(1)
+    bench.send(client, b"on and on")
+    bench.wait(1.5)
+
+    assert ("close", "close") == (client.ended_by, origin.ended_by)
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("at", range(1, len(LONG_FRAME)))
+def test_a_close_frame_stands_between_frames(bench: Bench, at: int) -> None:
+    """While a frame of the server is under way, its end is waited for."""
+    client, origin = opened(bench)
+    bench.send(origin, LONG_FRAME[:at])
+    connection_of_tunnel(bench).close_websocket()
+    assert LONG_FRAME[:at] == client.take()
+    bench.send(origin, LONG_FRAME[at:] + FRAME)
+
+    assert LONG_FRAME[at:] + GOING_AWAY == client.take()
+    bench.end(origin)
+    bench.end(client)
+    assert_over(bench)
+
+
+def test_a_frame_that_does_not_end(bench: Bench) -> None:
+    """Its client sees a reset: half of a frame is all that could be ended."""
+    client, origin = opened(bench)
+    bench.send(origin, LONG_FRAME[:5])
+    connection_of_tunnel(bench).close_websocket()
+    bench.wait(3)
+
+    assert ("abort", "abort") == (client.ended_by, origin.ended_by)
+    assert_over(bench)
+
+
+def test_a_server_that_has_closed_already(bench: Bench) -> None:
+    """Nothing may follow a close frame."""
+    client, origin = opened(bench)
+    bench.send(origin, FRAME + b"\x88\x02")
+    assert not connection_of_tunnel(bench).has_websocket
+    connection_of_tunnel(bench).close_websocket()
+    bench.send(origin, b"\x03\xe8")
+    assert FRAME + b"\x88\x02\x03\xe8" == client.take()
+    bench.end(origin)
+    bench.end(client)
+    assert_over(bench)
+
+
+def test_a_server_that_closes_meanwhile(bench: Bench) -> None:
+    """Its close frame is the one that the client gets."""
+    client, origin = opened(bench)
+    bench.send(origin, b"\x88")
+    connection_of_tunnel(bench).close_websocket()
+    bench.send(origin, b"\x02\x03\xe8")
+    assert b"\x88\x02\x03\xe8" == client.take()
+    bench.end(origin)
+    bench.end(client)
+    assert_over(bench)
+
+
+def test_a_tunnel_of_another_protocol(bench: Bench) -> None:
+    """Nothing is said in a language that the proxy does not speak; it is reset in the end."""
+    client, origin = asked(bench, SPDY)
+    bench.send(origin, AGREED_TO_SPDY + b"frames")
+    client.take()
+    connection = connection_of_tunnel(bench)
+    assert not connection.has_websocket
+    connection.close_websocket()
+    connection.end_watch()
+    assert (b"", "") == (client.take(), client.ended_by)
+    client.plain_socket = linger = Linger()
+    connection.leave()
+    bench.loop.run_ready()
+
+    assert (True, "abort", "abort") == (linger.resets, client.ended_by, origin.ended_by)
     assert_over(bench)
 
 

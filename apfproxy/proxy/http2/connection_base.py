@@ -363,23 +363,35 @@ class ConnectionBase(Multiplexer):
 
     @property
     def has_seats(self) -> bool:
-        """Whether a request of the connection itself has seats: never."""
-        return False
+        """Whether a request of one of its streams has seats."""
+        return any(stream.has_seats for stream in self._streams.values())
 
     @property
-    def has_long_answer(self) -> bool:
-        """Whether an answer of the connection itself is under way: never."""
+    def can_end_watch(self) -> bool:
+        """Whether a watch of the connection itself can be ended: never."""
         return False
 
-    def end_long_answer(self) -> None:
+    def end_watch(self) -> None:
         """Its streams have them."""
 
+    @property
+    def has_websocket(self) -> bool:
+        """Whether the connection itself is a WebSocket: never."""
+        return False
+
+    def close_websocket(self) -> None:
+        """Its streams may be one each."""
+
     def leave(self) -> None:
-        """Close at once: the proxy stops."""
-        if self._state is not CLOSED:
-            self._session.go_away(NO_ERROR)
-            self.flush()
-        self._transport.abort()
+        """Reset each stream, and close: the proxy stops.  Asked again, close at once."""
+        if self._state is CLOSED:
+            self._transport.abort()
+            return
+        for stream in list(self._streams.values()):
+            stream.leave()
+        self._session.go_away(NO_ERROR)
+        self.flush()
+        self._close()
 
     def __repr__(self) -> str:
         return f"<Http2Connection {self._state}, {len(self._streams)} streams>"

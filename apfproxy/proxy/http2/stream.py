@@ -273,7 +273,7 @@ class Http2Stream(Client):
         return self._connection.send_whole(self.stream_id, answer)
 
     def end_early(self) -> None:
-        """End an answer that may go on for ever as if it were through."""
+        """End the answer of a watch as if it were through."""
         if self._is_sized_answer:  # which the client must not take for whole
             self._session.break_off(self.stream_id, INTERNAL_ERROR)
         else:
@@ -399,16 +399,26 @@ class Http2Stream(Client):
         return self.exchange is not None and self.exchange.passage.has_seats
 
     @property
-    def has_long_answer(self) -> bool:
-        """Whether the answer of a long-running request is under way."""
-        exchange = self.exchange
-        return exchange is not None and exchange.is_long_running and exchange.has_answered
+    def can_end_watch(self) -> bool:
+        """Whether a watch is under way that can be ended now."""
+        return self.exchange is not None and self.exchange.can_end_watch
 
     @guarded
-    def end_long_answer(self) -> None:
+    def end_watch(self) -> None:
         """End it, if there is one, as if it were through; the proxy is about to stop."""
-        if self.exchange is not None and self.has_long_answer:
-            self.exchange.end_long_answer()
+        if self.exchange is not None and self.exchange.can_end_watch:
+            self.exchange.end_watch()
+
+    @property
+    def has_websocket(self) -> bool:
+        """Whether it is a WebSocket, which has not been told that the proxy goes away."""
+        return self.exchange is not None and self.exchange.has_websocket
+
+    @guarded
+    def close_websocket(self) -> None:
+        """Tell its client that the proxy goes away, and end it."""
+        if self.exchange is not None:
+            self.exchange.close_websocket()
 
     def leave(self) -> None:
         """Reset the stream, as if the client had: the proxy stops, or its cluster is gone."""

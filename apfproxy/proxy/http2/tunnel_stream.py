@@ -160,11 +160,9 @@ class TunnelStream(Http2Stream):
         self._session.reset(self.stream_id, NO_ERROR)
         self._connection.flush_soon()
 
-    def abort_after_write(self) -> None:
-        """End the tunnel behind what is unsent; an answer in its place breaks off."""
-        if self._end is None:
-            super().abort_after_write()
-        elif self.state is OPEN:
+    def end_tunnel(self) -> None:
+        """End the tunnel behind what is unsent."""
+        if self.state is OPEN:
             self._finish(self._connection.now_ns())
             if self._is_half_closed:
                 self._session.break_off(self.stream_id, NO_ERROR)

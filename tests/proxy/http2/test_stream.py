@@ -289,9 +289,9 @@ def test_watch_is_ended_by_a_drain(bench: Bench) -> None:
     stream = client.ask(WATCH)
     bench.send(bench.origins[0], CHUNKED_OK + b"2\r\n{}\r\n")
     connections = list(bench.listener.connections)
-    assert [False, True] == [each.has_long_answer for each in connections]
+    assert [False, True] == [each.can_end_watch for each in connections]
     for connection in connections:
-        connection.end_long_answer()
+        connection.end_watch()
     bench.loop.run_ready()
     client.take()
 

@@ -12,6 +12,7 @@ import pytest
 from apfproxy.proxy.counters import Flood, ResetBy
 from apfproxy.proxy.read_buffer import READ_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.tunnel import TunnelEnd
+from apfproxy.proxy.websocket_frames import GOING_AWAY
 from tests.proxy.fakes import CHUNKED_OK, OK, FakeTransport
 from tests.proxy.http2.peer import Answer, Http2Peer, http2_bench
 
@@ -385,20 +386,34 @@ def test_time(bench: Bench) -> None:
     assert_over(bench)
 
 
-@pytest.mark.parametrize("has_ended", [False, True])
-def test_drain(bench: Bench, *, has_ended: bool) -> None:
-    """It ends in order: END_STREAM behind what was sent, and nothing more is taken."""
+def test_drain(bench: Bench) -> None:
+    """A close frame says that the proxy goes away; END_STREAM follows once the server has left."""
     site = Site(bench)
-    site.agree(b"last")
-    if has_ended:
-        bench.end(site.origin)
-    for each in [each for each in bench.listener.connections if each.has_long_answer]:
-        each.end_long_answer()
+    site.agree(b"\x82\x04last")
+    for each in [each for each in bench.listener.connections if each.has_websocket]:
+        each.close_websocket()
+    bench.loop.run_ready()
+    assert (b"\x82\x04last" + GOING_AWAY, False) == (site.answer.body, site.answer.is_whole)
+    site.send(b"reply")
+    assert b"reply" == site.origin.take()
+    bench.end(site.origin)
+    site.send(b"", is_last=True)
+
+    assert (b"\x82\x04last" + GOING_AWAY, True) == (site.answer.body, site.answer.is_whole)
+    assert "close" == site.origin.ended_by
+    assert_over(bench)
+
+
+def test_stop(bench: Bench) -> None:
+    """A tunnel that is under way is reset."""
+    site = Site(bench)
+    site.agree(b"\x82\x04la")
+    for each in sorted(bench.listener.connections, key=lambda each: each.has_seats):
+        each.leave()
     bench.loop.run_ready()
 
-    answer = site.answer
-    assert (b"last", True, NO_ERROR) == (answer.body, answer.is_whole, answer.reset_by)
-    assert "close" == site.origin.ended_by
+    assert (b"\x82\x04la", CANCEL) == (site.answer.body, site.answer.reset_by)
+    assert "abort" == site.origin.ended_by
     assert_over(bench)
 
 
