@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import secrets
@@ -30,6 +31,7 @@ from apfproxy.proxy.rebalance import Rebalancing
 from apfproxy.proxy.served_cluster import ServedCluster
 from apfproxy.proxy.upstream_watch import UpstreamWatch
 from apfproxy.settings import OBSERVE, PROMPT, UNSAID
+from apfproxy.sources.servers_behind import ServersBehind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,8 +115,9 @@ class Cluster:
             self.counters,
             self.identification.identification,
         )
+        behind = ServersBehind(lambda: self.settings.upstream, self._servers)
         self.membership = open_membership(
-            settings, name, self.controller, self._seats, events, self._note_limits
+            settings, name, self.controller, self._seats, events, self._note_limits, behind
         )
         self.upstream = UpstreamWatch(
             settings,
@@ -124,7 +127,7 @@ class Cluster:
             clock.now_ns,
             cluster=self.name,
             own_lines=lambda: self.identities.own_lines,
-            on_change=self._fit_limit,
+            on_change=self._on_servers,
         )
         self._rebalancing = Rebalancing(
             settings.upstream,
@@ -151,9 +154,9 @@ class Cluster:
         if self.membership is not None:
             listed(FLEET, look=self.membership.problem)
         self.config_status = ConfigStatus()
-        self.objects = ObjectSource(settings, self.controller, health, self._on_load)
+        self.objects = ObjectSource(settings, self.controller, health, self._on_load, behind)
         self.endpoints = EndpointSource(settings, health, self.served.pool.set_endpoints)
-        self.counts = CountsInForce(settings, clock, self.costs, health)
+        self.counts = CountsInForce(settings, clock, self.costs, health, behind)
 
     @property
     def identities(self) -> Identities:
@@ -167,8 +170,22 @@ class Cluster:
         # To draw it needs no secrecy.
         return random.choice(others) if others else None  # noqa: S311
 
+    def _servers(self) -> dict[str, str | None]:
+        """The servers behind, those first that are well, and the names in their certificates."""
+        pool, name = self.served.pool, self.settings.upstream.tls.server_name
+        return {
+            each.url: name or each.address.server_name
+            for each in sorted(pool.endpoints, key=lambda each: not each.is_drawn)
+            if not each.address.address.path
+        }
+
+    def _on_servers(self) -> None:
+        """The servers, or which of them are well, have changed."""
+        self._fit_limit()
+        self.objects.leave({each.url for each in self.served.pool.endpoints if not each.is_drawn})
+
     async def start(self, is_admin_local: Callable[[], bool]) -> None:
-        """Put the objects in force, and find the servers, each within its time.
+        """Put the objects in force, and look for the servers.
 
         `is_admin_local` says whether only this machine reaches the API of a store.
 
@@ -176,8 +193,10 @@ class Cluster:
         """
         self.endpoints.start()
         await self.objects.start(is_admin_local)
-        await self.objects.wait()
-        await self.endpoints.wait()
+
+    async def wait(self) -> None:
+        """Wait for objects and servers that others tell of, each within its time."""
+        await asyncio.gather(self.objects.wait(), self.endpoints.wait())
         if self.membership is not None:
             await self.membership.join()
 

@@ -1,7 +1,7 @@
 """The clusters of a process: made, changed and removed while others serve.
 
 1. Without `clusters` in the settings there is one, named "", and its mistakes are those of the
-   process.
+   process.  Its requests get 503 while objects or servers are not known that others tell of.
 2. Otherwise each stands for itself.  One that cannot be used answers 503, or keeps what it had, and
    is tried again now and then; its health check says why.
 3. A cluster that is new, or has to be made anew (see `is_another`), starts while others serve.
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from apfproxy.proxy.server import ProxyServer
     from apfproxy.settings import ClusterSettings, Settings
 
-CLUSTERS = "clusters"
-"""The health check of all of them."""
+CLUSTERS, START = "clusters", "start"
+"""The health checks of all of them, and of the start of the only one."""
 STARTS_S = 2.0
 """For clusters to start in before others do not wait for them any more."""
 SUCCESSORS_STARTS_S = 30.0
@@ -172,10 +172,32 @@ class Clusters:
 
         OperatorError if the only cluster cannot be used.
         """
-        if self.only is not None:
-            await self.only.start(self._is_admin_local)
+        only = self.only
+        if only is None:
+            await self.put(settings, within_s)
             return
-        await self.put(settings, within_s)
+        await only.start(self._is_admin_local)
+        waiting = self._spawn(only.wait(), "waiting for objects and servers")
+        done, _ = await asyncio.wait([waiting], timeout=within_s)
+        if done:
+            await waiting
+            return
+        logger.info("requests get 503 until it is known which objects and servers there are")
+        self._router.put((Route("", (), b"", None, IS_STARTING, retry_after_s=1),))
+        self._health.add(START, pages=(READYZ,), problem=STARTING)
+        self._spawn(self._open_when(waiting, only), "waiting to serve")
+
+    async def _open_when(self, waiting: asyncio.Task[None], only: Cluster) -> None:
+        """Send requests to the only cluster once it has what it waits for."""
+        try:
+            await waiting
+        except Exception as error:  # noqa: BLE001  the objects and servers that there are may do
+            report(Part.TASK, error, loop=self._shared.loop)
+        context = only.served.context
+        # A connection that was there before asks for the route, others go to the only cluster.
+        self._router.put((Route("", (), b"", context),), context)
+        self._health.discard(START)
+        logger.info("requests are served from now on")
 
     def begin(self) -> None:
         """Requests may come."""
@@ -313,6 +335,7 @@ class Clusters:
         try:
             self._server.add(cluster.served)
             await cluster.start(self._is_admin_local)
+            await cluster.wait()
         except BaseException:
             await self._end(cluster)
             raise

@@ -5,6 +5,7 @@ Its module is imported only by settings that name a page to read.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.app.change import NO_CHANGE, Change
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from apfproxy.observe.health import HealthChecks
     from apfproxy.settings import Settings
     from apfproxy.sources.object_counts import ObjectCounts
+    from apfproxy.sources.servers_behind import ServersBehind
 
 OBJECT_COUNTS = "object-counts"
 """The health check."""
@@ -33,11 +35,17 @@ class CountsInForce:
     """
 
     def __init__(
-        self, settings: Settings, clock: Clock, costs: LearnedCosts, health: HealthChecks
+        self,
+        settings: Settings,
+        clock: Clock,
+        costs: LearnedCosts,
+        health: HealthChecks,
+        behind: ServersBehind,
     ) -> None:
         self._clock = clock
         self._costs = costs
         self._health = health
+        self._behind = behind
         self._task: asyncio.Task[None] | None = None
         self._is_started = False
         self._parts = parts_of(settings)
@@ -74,7 +82,11 @@ class CountsInForce:
         from apfproxy.sources.object_counts import ObjectCounts  # noqa: PLC0415 - aiohttp
 
         self.current = counts = ObjectCounts(
-            url, self._costs.set_object_counts, self._clock.now_ns, interval_s
+            url,
+            self._costs.set_object_counts,
+            self._clock.now_ns,
+            interval_s,
+            others=partial(self._behind.like, url),
         )
         self._reading = reading = Supervised(
             Part.OBJECT_COUNTS, "reading object counts", lambda _beat: counts.run()

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.observe.configuration_events import ConfigurationEvents
     from apfproxy.settings import Settings
+    from apfproxy.sources.servers_behind import ServersBehind
     from apfproxy.stores.store import LedgerStore, Stored
 
 JITTER: Final = 0.1
@@ -463,6 +464,7 @@ def open_membership(
     limit: Callable[[], int],
     events: ConfigurationEvents,
     on_change: Callable[[], None],
+    behind: ServersBehind,
 ) -> Membership | None:
     """The membership that settings ask for; None if they name no fleet.
 
@@ -474,7 +476,7 @@ def open_membership(
     is_local = store_address(fleet.store).kind is Kind.PARENT
     return Membership(
         controller,
-        open_store(fleet, f"{fleet.name}/{cluster}" if cluster else fleet.name),
+        open_store(fleet, f"{fleet.name}/{cluster}" if cluster else fleet.name, behind),
         described=described(fleet),
         fleet=fleet.name,
         member=fleet.member or socket.gethostname(),

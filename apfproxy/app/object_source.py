@@ -18,7 +18,7 @@ from apfproxy.sources.files import DigestedFiles, ObjectFiles
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from apfproxy.api.decode import Problem
     from apfproxy.app.flow_control_api import FlowControlApi
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from apfproxy.observe.health import HealthChecks
     from apfproxy.settings import FlowControlSettings, Settings
     from apfproxy.sources.kubernetes import KubernetesObjects
+    from apfproxy.sources.servers_behind import ServersBehind
     from apfproxy.sources.stored_objects import StoredObjects
 
 STALE_FILES_S = 6 * REREAD_PERIOD_S
@@ -61,13 +62,19 @@ class ObjectSource:
     """The source (None before the start), also as what it is, and the API over a store."""
 
     def __init__(
-        self, settings: Settings, controller: Controller, health: HealthChecks, on_load: OnLoad
+        self,
+        settings: Settings,
+        controller: Controller,
+        health: HealthChecks,
+        on_load: OnLoad,
+        behind: ServersBehind,
     ) -> None:
         self._settings = settings
         self._controller = controller
         self._health = health
         self._add_check = partial(health.add, pages=(READYZ,), is_blocking=False)
         self._on_load = on_load
+        self._behind = behind
         self.source: ObjectFiles | StoredObjects | KubernetesObjects | None = None
         self.kubernetes: KubernetesObjects | None = None
         self.api: FlowControlApi | None = None
@@ -149,6 +156,7 @@ class ObjectSource:
                 self._controller,
                 partial(self._on_load, is_whole=False),
                 PRESETS[self._settings.preset],
+                self._behind,
             )
             self._add_check("kubernetes", look=self.kubernetes.problem)
             return self.kubernetes
@@ -182,6 +190,11 @@ class ObjectSource:
             preset=PRESETS[settings.preset],
             on_load=partial(self._on_load, is_whole=True),
         )
+
+    def leave(self, servers: Collection[str]) -> None:
+        """Follow the objects at none of these servers behind, which do not work, if at another."""
+        if self.kubernetes is not None:
+            self.kubernetes.api.leave(servers)
 
     def stop_waiting(self) -> None:
         """Do not wait for objects that are yet to come."""

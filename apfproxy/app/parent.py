@@ -408,6 +408,7 @@ class Parent:
         name = f"worker-{index}" if generation == 1 else f"worker-{index}.{generation}"
         return WorkerPlace(
             index=index,
+            generation=generation,
             count=len(self.slots),
             member=name,
             link=link,

@@ -74,7 +74,8 @@ class ProxyProcess:
 
     Make it in the loop that it is to run in; call `start`, and `drain` or `stop` at the end.
     `file` is what the settings are read from again; None where they never change.  `given` are
-    listening sockets that somebody else has opened, `manager` is told of the process.
+    listening sockets that somebody else has opened, `manager` is told of the process.  A successor
+    has time to start: others serve until then.
 
     OperatorError if TLS or authentication cannot be set up.
     """
@@ -88,12 +89,13 @@ class ProxyProcess:
         *,
         given: GivenSockets | None = None,
         manager: ServiceManager = NO_SERVICE_MANAGER,
+        is_successor: bool = False,
     ) -> None:
         self.settings = settings
         self._file = file or SettingsFile(None, lambda: self.settings)
         self.service = Service(manager)
         self._addresses = OwnAddresses(given or GivenSockets())
-        self._is_successor = given is not None and given.ready >= 0
+        self._is_successor = is_successor or (given is not None and given.ready >= 0)
         loop = asyncio.get_running_loop()
         self.faults = Faults()
         self.faults.watch(loop)

@@ -33,6 +33,7 @@ class WorkerPlace:
 
     Attributes:
         index: From 1 on; the process that takes its place has the same.
+        generation: How many processes have had it so far, with this one.
         count: How many workers there are.
         member: Its name as a member of the fleet of workers, which no other process has.
         link: Descriptor of the connection to the parent, see `worker_link`.
@@ -47,6 +48,7 @@ class WorkerPlace:
     """
 
     index: int
+    generation: int = 1
     count: int
     member: str
     link: int
@@ -62,6 +64,7 @@ class WorkerPlace:
         return {
             WORKER: json.dumps({
                 "index": self.index,
+                "generation": self.generation,
                 "count": self.count,
                 "member": self.member,
                 "link": self.link,
@@ -88,6 +91,7 @@ def worker_place(environment: MutableMapping[str, str]) -> WorkerPlace | None:
         counts, objects = told.get("counts"), told.get("objects")
         place = WorkerPlace(
             index=int(told["index"]),
+            generation=int(told.get("generation", 1)),
             count=int(told["count"]),
             member=str(told["member"]),
             link=int(told["link"]),

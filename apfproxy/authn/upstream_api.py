@@ -6,7 +6,8 @@ neither question nor answer, as either may hold a token.
 
 A question is asked again after a temporary failure, with the delays of Kubernetes' webhooks
 (kubernetes/apiserver, pkg/util/webhook/webhook.go), within its time limit.  The server that failed
-is not asked next, if there is another one.
+is not asked next, if there is another one, which is asked at once the first time.  Where there is
+one, no attempt but the last may take all of the time.
 """
 
 from __future__ import annotations
@@ -174,32 +175,47 @@ class UpstreamApi:
 
     async def _post_until_answered(self, path: str, body: bytes, place: Place) -> dict[str, Any]:
         delay_s = FIRST_DELAY_S
-        for _ in range(MAX_ATTEMPTS - 1):
+        for attempt in range(MAX_ATTEMPTS - 1):
+            has_others = self._has_others()
+            limit_s = self._timeout_s / MAX_ATTEMPTS if has_others else None
             try:
-                return await self._post_in_turn(path, body, place)
+                return await self._post_in_turn(path, body, place, limit_s)
             except UpstreamApiError as error:
                 if not error.may_pass:
                     raise
+            if has_others and attempt == 0:
+                continue
             # The jitter needs no secrecy.
             await self._sleep(delay_s * (1 + random.random() * DELAY_JITTER))  # noqa: S311
             delay_s *= DELAY_FACTOR
         return await self._post_in_turn(path, body, place)
 
-    async def _post_in_turn(self, path: str, body: bytes, place: Place) -> dict[str, Any]:
+    def _has_others(self) -> bool:
+        """Whether there are several servers to ask."""
+        one = self._choose(None)
+        return one is not None and self._choose(one) != one
+
+    async def _post_in_turn(
+        self, path: str, body: bytes, place: Place, limit_s: float | None = None
+    ) -> dict[str, Any]:
         try:
             await self.line.wait(place)
             if place.turns == 1:
                 self.asked_total += 1
-            return await self._post_once(path, body)
+            return await self._post_once(path, body, limit_s)
         finally:
             self.line.leave(place)
 
-    async def _post_once(self, path: str, body: bytes) -> dict[str, Any]:
+    async def _post_once(self, path: str, body: bytes, limit_s: float | None) -> dict[str, Any]:
         server = self._choose(self._avoided)
         if server is None:
             raise UpstreamApiError(f"{path}: no server of the upstream is known", may_pass=True)
         try:
-            answer = await self._post_to(server, path, body)
+            async with asyncio.timeout(limit_s):
+                answer = await self._post_to(server, path, body)
+        except TimeoutError:
+            self._avoided = server
+            raise UpstreamApiError(f"{path}: no answer in time", may_pass=True) from None
         except (UpstreamApiError, asyncio.CancelledError):  # as when the time is over
             self._avoided = server
             raise

@@ -494,9 +494,11 @@ async def run(
         given, manager = given_sockets(os.environ), ServiceManager(os.environ)
         if count > 1:
             return Parent(settings, count, file, given=given, manager=manager)
+        is_successor = False
         if place is not None:
             manager = ParentLink(place.link, signals, place.counts)
-        return ProxyProcess(settings, file, given=given, manager=manager)
+            is_successor = place.generation > 1
+        return ProxyProcess(settings, file, given=given, manager=manager, is_successor=is_successor)
 
     return await exit_code(
         serve_until_signal(make, on_started, hangup=Hangup.RELOAD),

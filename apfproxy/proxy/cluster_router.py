@@ -35,7 +35,7 @@ MAX_HOST_BYTES: Final = 260
 """A longer one is nobody's: names have 253 characters, and a port has five."""
 MAX_SHOWN_BYTES: Final = 100
 """Of a host or a path, to a client that nobody knows."""
-RETRY_AFTER: Final = b"Retry-After: 10\r\n"
+RETRY_AFTER_S: Final = 10
 
 
 class Route:
@@ -49,6 +49,7 @@ class Route:
         absence: Why it cannot be used, as clients may know it.
         tls_group: Clusters with equal ones may share a connection with TLS.
         max_connections: Clients' connections that may be at it at once; None for no limit.
+        retry_after_s: When to ask again while it cannot be used.
     """
 
     __slots__ = (
@@ -58,6 +59,7 @@ class Route:
         "max_connections",
         "name",
         "prefix",
+        "retry_after_s",
         "tls_group",
     )
 
@@ -70,6 +72,7 @@ class Route:
         absence: str = "",
         tls_group: Hashable = None,
         max_connections: int | None = None,
+        retry_after_s: int = RETRY_AFTER_S,
     ) -> None:
         self.name = name
         self.hosts = tuple(hosts)
@@ -78,6 +81,7 @@ class Route:
         self.absence = absence
         self.tls_group = tls_group
         self.max_connections = max_connections
+        self.retry_after_s = retry_after_s
 
     def __repr__(self) -> str:
         return f"<Route to {self.name}: {self.hosts} {self.prefix!r}>"
@@ -182,7 +186,9 @@ class ClusterRouter:
         if route is None:
             raise HeadError(404, _unknown(host, path))
         if route.context is None:
-            raise HeadError(503, f"the cluster {route.name} {route.absence}", RETRY_AFTER)
+            who = f"the cluster {route.name}" if route.name else "the proxy"
+            retry_after = b"Retry-After: %d\r\n" % route.retry_after_s
+            raise HeadError(503, f"{who} {route.absence}", retry_after)
         if not route.prefix:
             return route, host, head
         rest = path[len(route.prefix) :]

@@ -6,6 +6,7 @@ do what.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,13 @@ from apfproxy.sources.exec_credential import ExecError
 from apfproxy.sources.token_file import TokenFileError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Callable,
+        Collection,
+        Mapping,
+    )
 
     from apfproxy.sources.api_credentials import ApiCredentials
 
@@ -39,8 +46,11 @@ MAX_MESSAGE = 300
 """Characters that are shown of the API's message about a refusal."""
 
 CONNECT_S = 10.0
-ANSWER = aiohttp.ClientTimeout(total=30.0, sock_connect=CONNECT_S)
+LONGEST_S = 30.0
+ANSWER = aiohttp.ClientTimeout(total=LONGEST_S, sock_connect=CONNECT_S)
 """For a list or a write, from beginning to end."""
+PATIENCE_S = 2.0
+"""For the head of an answer where another server could be asked; longer after all were too slow."""
 SILENCE_S = 150.0
 """A watch that is silent for so long is dead: bookmarks come every minute."""
 
@@ -53,6 +63,9 @@ CONFLICT = 409
 GONE = 410
 SERVER_ERROR = 500
 """And above: another server may do better."""
+TURNED = frozenset({UNAUTHORIZED, FORBIDDEN})
+"""Another server may do better, too: one that starts refuses all until its roles are loaded."""
+UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
@@ -73,22 +86,24 @@ class KubernetesApiError(Exception):
         self.retry_after_s = retry_after_s
 
 
-def no_others() -> tuple[str, ...]:
+def no_others() -> Mapping[str, str | None]:
     """Know no other servers of the API."""
-    return ()
+    return {}
 
 
 class KubernetesApi:
     """The API at a URL, perhaps with a path.
 
-    Its methods raise KubernetesApiError where there is no good answer.  After that another server
-    of the API is asked next, if one is known; the one that answers is asked until it fails.
+    Its methods raise KubernetesApiError where there is no good answer.  Before that each server of
+    the API that is known was asked, unless the question could be done twice; the one that answers
+    is asked until it fails.
 
     Args:
         server: The URL.
         silence_s: A watch that is silent for so long is given up.
-        others: URLs of other servers of the API, which get the same credentials.
-        others_name: The name in their certificates, if the credentials have none.
+        others: URLs of all servers of the API that are known, which get the same credentials, in
+            the order in which to ask them; with the names in their certificates, if the credentials
+            have none and those are not the hosts.
 
     Attributes:
         server: The URL that was asked last.
@@ -100,15 +115,16 @@ class KubernetesApi:
         credentials: ApiCredentials,
         *,
         silence_s: float = SILENCE_S,
-        others: Callable[[], Sequence[str]] = no_others,
-        others_name: str | None = None,
+        others: Callable[[], Mapping[str, str | None]] = no_others,
     ) -> None:
         self.server = self._first = server
         self._credentials = credentials
         self._silence_s = silence_s
         self._others = others
-        self._others_name = others_name
         self._has_failed = False
+        self._patience_s = PATIENCE_S
+        self._watches: dict[aiohttp.ClientResponse, str] = {}
+        """Under way, with their servers."""
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -151,6 +167,7 @@ class KubernetesApi:
             total=None, sock_connect=CONNECT_S, sock_read=self._silence_s
         )
         async with self._exchange("GET", path, query, timeout) as response:
+            self._watches[response] = self.server
             yield None
             begun = bytearray()  # a line, without its end yet
             async for piece in response.content.iter_any():
@@ -166,12 +183,30 @@ class KubernetesApi:
             if begun.strip():
                 raise KubernetesApiError("the watch ended within an event")
 
+    def leave(self, servers: Collection[str]) -> None:
+        """End the watches at servers that do not work, if another one is known to ask."""
+        if all(each in servers for each in self._known()):
+            return
+        for response, server in self._watches.items():
+            if server in servers:
+                self._failed(server)
+                response.close()
+
+    def _known(self) -> list[str]:
+        """All servers, in the order in which to ask them."""
+        return list(dict.fromkeys((*self._others(), self._first)))
+
+    def _failed(self, server: str) -> None:
+        """Ask another server than this one from now on."""
+        if self.server == server:
+            self._has_failed = True
+
     def _turn(self) -> None:
         """Ask the next server if the last one gave no answer."""
         if not self._has_failed:
             return
         self._has_failed = False
-        known = list(dict.fromkeys((self._first, *self._others())))
+        known = self._known()
         at = known.index(self.server) + 1 if self.server in known else 0
         self.server = known[at % len(known)]
 
@@ -186,6 +221,7 @@ class KubernetesApi:
         content_type: str | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request; its good answer, for as long as the context lasts."""
+        server, response = self.server, None
         try:
             authorization = await self._credentials.refresh()
             head = dict(JSON_HEAD)
@@ -193,39 +229,80 @@ class KubernetesApi:
                 head["Authorization"] = authorization
             if content_type is not None:
                 head["Content-Type"] = content_type
-            if self._session is None:
-                self._session = new_session()
-            self._turn()
-            name = self._credentials.server_name
-            if name is None and self.server != self._first:
-                name = self._others_name
-            async with self._session.request(
-                method,
-                yarl.URL(self.server).joinpath(path.lstrip("/"), encoded=True).with_query(query),
-                data=body,
-                headers=head,
-                ssl=self._credentials.context or True,
-                server_hostname=name,
-                allow_redirects=False,
-                timeout=timeout,
-            ) as response:
+            where = path, query, timeout
+            left = len(self._known())
+            while response is None:
+                self._turn()
+                server, left = self.server, left - 1
+                response = await self._answer(method, where, head, body, is_last=left <= 0)
+            async with response:
                 if response.status not in {OK, CREATED}:
                     if response.status == UNAUTHORIZED:
                         self._credentials.refused()
-                    self._has_failed = response.status >= SERVER_ERROR
                     raise await refusal(response)
                 yield response
         except (TokenFileError, ExecError) as error:
             raise KubernetesApiError(str(error)) from None
         except TimeoutError as error:
-            self._has_failed = True
+            self._failed(server)
             is_connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
             what = "cannot connect in time" if is_connecting else "no answer in time"
             raise KubernetesApiError(what) from None
         except EXCHANGE_ERRORS as error:
-            self._has_failed = True
+            self._failed(server)
             what, _ = explained(error, "the API server")
             raise KubernetesApiError(what) from None
+        finally:
+            if response is not None:
+                self._watches.pop(response, None)
+
+    async def _answer(
+        self,
+        method: str,
+        where: tuple[str, Mapping[str, str], aiohttp.ClientTimeout],
+        head: dict[str, str],
+        body: bytes | None,
+        *,
+        is_last: bool,
+    ) -> aiohttp.ClientResponse | None:
+        """The answer of the server that is asked now; None if another one may give a better one.
+
+        TimeoutError, or one of EXCHANGE_ERRORS, if there is none, nor another one to ask.
+        """
+        (path, query, limits), server = where, self.server
+        if self._session is None:
+            self._session = new_session()
+        name = self._credentials.server_name
+        if name is None and server != self._first:
+            name = self._others().get(server)
+        is_repeatable = method == "GET"
+        patience_s = self._patience_s if len(self._known()) > 1 else None
+        try:
+            async with asyncio.timeout(patience_s):
+                response = await self._session.request(
+                    method,
+                    yarl.URL(server).joinpath(path.lstrip("/"), encoded=True).with_query(query),
+                    data=body,
+                    headers=head,
+                    ssl=self._credentials.context or True,
+                    server_hostname=name,
+                    allow_redirects=False,
+                    timeout=limits,
+                )
+        except (TimeoutError, *EXCHANGE_ERRORS) as error:
+            self._failed(server)
+            if is_last or not (is_repeatable or isinstance(error, UNSENT)):
+                if isinstance(error, TimeoutError):
+                    self._patience_s = min(2 * self._patience_s, LONGEST_S)
+                raise
+            return None
+        if response.status >= SERVER_ERROR or response.status in TURNED:
+            self._failed(server)
+            if is_repeatable and not is_last:
+                response.close()
+                return None
+        self._patience_s = PATIENCE_S
+        return response
 
 
 async def answer_of(response: aiohttp.ClientResponse, max_bytes: int) -> Json:

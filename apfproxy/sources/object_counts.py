@@ -17,7 +17,7 @@ import aiohttp
 import yarl
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 RESOURCE_OBJECTS = b"apiserver_resource_objects{"
 STORAGE_OBJECTS = b"apiserver_storage_objects{"
@@ -100,6 +100,8 @@ class ObjectCounts:
     """Reads the counts periodically, and logs once when that fails or works again.
 
     `on_counts` gets the counts by resource and their time in ns, every `interval_s` after the last.
+    `others` are URLs of all servers that have the same objects, in the order in which to ask them:
+    where one does not answer, the same page of the next one is read.
     """
 
     def __init__(
@@ -109,9 +111,11 @@ class ObjectCounts:
         now_ns: Callable[[], int],
         interval_s: float,
         *,
+        others: Callable[[], Iterable[str]] = tuple,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.url = yarl.URL(url)
+        self.url = self._first = yarl.URL(url)
+        self._others = others
         self._on_counts = on_counts
         self._now_ns = now_ns
         self._interval_s = interval_s
@@ -135,14 +139,20 @@ class ObjectCounts:
     async def read_once(self, session: aiohttp.ClientSession) -> None:
         """Read the page; failure leaves what is known and shows in `problem`."""
         self.reads_total += 1
-        try:
-            counts = await self._fetch(session)
-        except (CountsError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            problem = " ".join(str(error).split()) or type(error).__name__
+        shown_url, problem = self.shown_url, ""
+        for url in dict.fromkeys((self.url, *self._same_page_elsewhere(), self._first)):
+            try:
+                counts = await self._fetch(session, url)
+            except (CountsError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                problem = problem or " ".join(str(error).split()) or type(error).__name__
+            else:
+                self.url = url
+                break
+        else:
             if self.problem is None:
                 logger.warning(
                     "cannot read object counts from %s: %s; costs of lists rest on what is known",
-                    self.shown_url,
+                    shown_url,
                     problem,
                 )
             self.problem = problem
@@ -152,10 +162,15 @@ class ObjectCounts:
         self.problem = None
         self._on_counts(counts, self._now_ns())
 
-    async def _fetch(self, session: aiohttp.ClientSession) -> dict[str, int]:
+    def _same_page_elsewhere(self) -> Iterator[yarl.URL]:
+        for each in self._others():
+            other = yarl.URL(each)
+            yield self._first.with_host(other.host or "").with_port(other.port)
+
+    async def _fetch(self, session: aiohttp.ClientSession, url: yarl.URL) -> dict[str, int]:
         parser = CountsParser()
         # The operator names the page; the server may not choose another by a redirect.
-        async with session.get(self.url, allow_redirects=False) as response:
+        async with session.get(url, allow_redirects=False) as response:
             if response.status != 200:  # noqa: PLR2004 - the status that has the page
                 raise CountsError(f"the server answered {response.status}")
             async for piece in response.content.iter_any():

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from apfproxy.sources.kubernetes_api import KubernetesApi
 
-OF_THE_API = ("default", "kubernetes")
-"""Namespace and name of the Service whose servers are those of the API itself."""
-
 MAX_TOLD = 3
 """Slices that a problem names."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.errors import OperatorError
@@ -9,10 +10,11 @@ from apfproxy.sources.store_address import Kind, StoreAddress, store_address
 
 if TYPE_CHECKING:
     from apfproxy.settings import FleetSettings
+    from apfproxy.sources.servers_behind import ServersBehind
     from apfproxy.stores.store import LedgerStore
 
 
-def open_store(fleet: FleetSettings, key: str) -> LedgerStore:
+def open_store(fleet: FleetSettings, key: str, behind: ServersBehind | None = None) -> LedgerStore:
     """The store with the record of a key; it asks nobody before it is used.
 
     It reads the files that the settings name.
@@ -20,6 +22,7 @@ def open_store(fleet: FleetSettings, key: str) -> LedgerStore:
     Args:
         fleet: Settings that name a store, and that go together.
         key: `FLEET`, or `FLEET/CLUSTER`.
+        behind: The servers behind, any of which is asked if they are the store.
 
     Raises:
         OperatorError: What they name cannot be used, or takes what is not installed.
@@ -31,7 +34,7 @@ def open_store(fleet: FleetSettings, key: str) -> LedgerStore:
 
         return ParentStore(address.path, key)
     if address.kind is Kind.KUBERNETES:
-        return _in_kubernetes(address, fleet, key)
+        return _in_kubernetes(address, fleet, key, behind)
     try:
         from apfproxy.stores.redis_store import RedisStore  # noqa: PLC0415
     except ImportError as error:
@@ -56,14 +59,19 @@ def _address(fleet: FleetSettings) -> StoreAddress:
         raise OperatorError(f"fleet.store (--fleet): {error}") from error
 
 
-def _in_kubernetes(address: StoreAddress, fleet: FleetSettings, key: str) -> LedgerStore:
+def _in_kubernetes(
+    address: StoreAddress, fleet: FleetSettings, key: str, behind: ServersBehind | None
+) -> LedgerStore:
     from apfproxy.sources.api_access import access_of  # noqa: PLC0415
     from apfproxy.sources.api_credentials import ApiCredentials  # noqa: PLC0415
-    from apfproxy.sources.kubernetes_api import KubernetesApi  # noqa: PLC0415
+    from apfproxy.sources.kubernetes_api import KubernetesApi, no_others  # noqa: PLC0415
     from apfproxy.stores.kubernetes_store import KubernetesStore  # noqa: PLC0415
 
     access = access_of(
         fleet.kubeconfig, fleet.context, "who gets how many seats", "fleet.kubeconfig"
     )
-    api = KubernetesApi(access.server, ApiCredentials(access))
+    others = no_others
+    if behind is not None:
+        others = partial(behind.of_api, access.server, fleet.kubeconfig, fleet.context)
+    api = KubernetesApi(access.server, ApiCredentials(access), others=others)
     return KubernetesStore(api, address.namespace, address.name, key)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from apfproxy.app.counts_in_force import CountsInForce
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.observe.health import HealthRegistry
-from apfproxy.settings import FlowControlSettings, Settings
+from apfproxy.settings import FlowControlSettings, Settings, UpstreamSettings
+from apfproxy.sources.servers_behind import ServersBehind
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ class Scene:
             LearnedCosts, "set_object_counts", lambda _costs, counts, _ns: self.told.append(counts)
         )
         self.health = HealthRegistry()
-        self.counts = CountsInForce(settings, clock, costs, self.health)
+        self.counts = CountsInForce(
+            settings, clock, costs, self.health, ServersBehind(UpstreamSettings, dict)
+        )
 
     @property
     def checks(self) -> list[str]:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    import yarl
+
 ANY_PORT = Address(host="127.0.0.1", port=0)
 KUBECONFIG = """\
 current-context: here
@@ -319,12 +321,12 @@ async def test_an_error_of_object_counts_does_not_end_them(
         fetch, calls = counts._fetch, []  # noqa: SLF001  an error that only a bug could be
         read = asyncio.Event()
 
-        async def fail_once(session: aiohttp.ClientSession) -> dict[str, int]:
+        async def fail_once(session: aiohttp.ClientSession, url: yarl.URL) -> dict[str, int]:
             calls.append(1)
             if len(calls) == 1:
                 raise ZeroDivisionError("a bug")
             read.set()
-            return await fetch(session)
+            return await fetch(session, url)
 
         monkeypatch.setattr(counts, "_fetch", fail_once)
         await process.start()

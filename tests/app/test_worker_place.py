@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 PLACE = WorkerPlace(
     index=1,
+    generation=3,
     count=2,
     member="worker-1",
     link=9,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -206,30 +206,35 @@ class Servers:
     """Two servers, of which the other one is chosen where one is to be avoided.
 
     Attributes:
-        asked: Ports, as they were chosen.
+        asked: Their ports, in the order in which they were asked.
     """
 
-    def __init__(self, *ports: int) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, *ports: int) -> None:
         self._known = [
             EndpointAddress(address=Address(host="127.0.0.1", port=port)) for port in ports
         ]
         self.asked: list[int] = []
+        post_to = UpstreamApi._post_to  # noqa: SLF001 - what asks
+
+        async def noted(api: UpstreamApi, server: EndpointAddress, path: str, body: bytes) -> Any:  # noqa: ANN401
+            self.asked.append(server.address.port)
+            return await post_to(api, server, path, body)
+
+        patch.setattr(UpstreamApi, "_post_to", noted)
 
     def choose(self, avoided: EndpointAddress | None) -> EndpointAddress:
         """Choose the first one, if there is no reason to choose the other one."""
-        found = next(each for each in self._known if each != avoided)
-        self.asked.append(found.address.port)
-        return found
+        return next(each for each in self._known if each != avoided)
 
 
-async def test_another_server() -> None:
+async def test_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one server fails another one is asked, from then on until that one fails."""
     answers: list[Answer] = [{}, {}, 503, {}]
     async with scripted(lambda _: answers.pop(0)) as (script, one):
         (server,) = [one._choose(None)]  # noqa: SLF001 - where the script is
         assert server is not None
         port = server.address.port
-        servers = Servers(1, port)
+        servers = Servers(monkeypatch, 1, port)
         api = UpstreamApi(servers.choose, lambda: None, lambda: None, 1, 30.0, sleep=script.sleep)
         for _ in range(2):
             await api.post(PATH, OBJ)
@@ -241,13 +246,13 @@ async def test_another_server() -> None:
     assert [port, 1, port] == servers.asked
 
 
-async def test_a_server_that_hangs_is_not_asked_next() -> None:
+async def test_a_server_that_hangs_is_not_asked_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever gave no answer in time is avoided."""
     async with scripted(lambda _: {}) as (script, one):
         server = one._choose(None)  # noqa: SLF001 - where the script is
         assert server is not None
         port = server.address.port
-        servers = Servers(port, 1)
+        servers = Servers(monkeypatch, port, 1)
         api = UpstreamApi(servers.choose, lambda: None, lambda: None, 1, 0.05, sleep=script.sleep)
         script.may_answer.clear()
         await failure(api)
@@ -257,6 +262,24 @@ async def test_a_server_that_hangs_is_not_asked_next() -> None:
         await api.close()
 
     assert [1, port] == servers.asked
+
+
+async def test_another_server_than_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked in time, for the same question."""
+    async with scripted(lambda _: {}) as (hung, one), scripted(lambda _: {"a": 1}) as (_, other):
+        ports = []
+        for each in (one, other):
+            server = each._choose(None)  # noqa: SLF001 - where the script is
+            assert server is not None
+            ports.append(server.address.port)
+        hung.may_answer.clear()
+        servers = Servers(monkeypatch, *ports)
+        api = UpstreamApi(servers.choose, lambda: None, lambda: None, 1, 1.0)
+        answer = await api.post(PATH, OBJ)
+        await api.close()
+        hung.may_answer.set()
+
+    assert ({"a": 1}, ports) == (answer, servers.asked)
 
 
 async def test_slow_answers() -> None:

@@ -181,6 +181,15 @@ def test_refusals(head: bytes, code: int) -> None:
     assert (code == 503) == (b"Retry-After" in refused.value.lines)
 
 
+def test_the_only_cluster_is_starting() -> None:
+    """The proxy itself says so, and when to ask again."""
+    router = router_of(Route("", (), b"", None, "is starting", retry_after_s=1))
+    with pytest.raises(HeadError, match=r"^the proxy is starting$") as refused:
+        router.route(get("/", "a.test"))
+
+    assert (503, b"Retry-After: 1\r\n") == (refused.value.code, refused.value.lines)
+
+
 def test_what_is_shown_of_a_request_is_bounded() -> None:
     """Whoever asks for nothing that there is gets back little of it."""
     with pytest.raises(HeadError) as refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -277,10 +278,10 @@ def answering(name: str, statuses: list[int]) -> Handler:
 
 
 async def test_other_servers() -> None:
-    """After a failure the next server is asked, and from then on until that one fails."""
+    """Where one does not answer well each other one is asked, and from then on until it fails."""
     gone = f"http://127.0.0.1:{free_port()}"
     b_statuses: list[int] = []
-    others: list[str] = [gone]
+    others: dict[str, str | None] = {gone: None}
     asked: list[str] = []
 
     async def ask(api: KubernetesApi) -> None:
@@ -293,22 +294,123 @@ async def test_other_servers() -> None:
         api = KubernetesApi(gone, other._credentials, others=lambda: others)  # noqa: SLF001
         await ask(api)
         await ask(api)  # there is no other one yet
-        others.append(other.server)
+        others[other.server] = None
         await ask(api)
         await ask(api)
-        b_statuses += [403, 500]
-        await ask(api)
-        await ask(api)
-        await ask(api)  # the first one again
-        await ask(api)
+        for status in (403, 500):
+            b_statuses.append(status)
+            await ask(api)  # it is asked, then the first one
+            await ask(api)
+        b_statuses.append(404)
+        await ask(api)  # which is an answer
         others.clear()
         b_statuses.append(503)
         await ask(api)
         await ask(api)  # it is known no more
         await api.close()
 
-    assert ["0", "0", "b", "b", "403", "500", "0", "b", "503", "0"] == asked
+    assert ["0", "0", "b", "b", "0", "b", "0", "b", "404", "503", "0"] == asked
     assert gone == api.server
+
+
+async def test_server_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one is asked; nobody waits as for the only one."""
+    monkeypatch.setattr(kubernetes_api, "PATIENCE_S", 0.05)
+    never = asyncio.Event()
+
+    async def hang(_: web.Request) -> web.Response:
+        await never.wait()
+        raise AssertionError
+
+    async with api_of(hang) as first, api_of(answering("b", [])) as other:
+        others: dict[str, str | None] = {first.server: None, other.server: None}
+        api = KubernetesApi(first.server, other._credentials, others=lambda: others)  # noqa: SLF001
+        answer = await api.get(PATH, {})
+        await api.close()
+        never.set()
+
+    assert ({"name": "b"}, other.server) == (answer, api.server)
+
+
+async def test_all_servers_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They get more and more time, so that one of them has it done."""
+    monkeypatch.setattr(kubernetes_api, "PATIENCE_S", 0.001)
+
+    async def answer(_: web.Request) -> web.Response:
+        await asyncio.sleep(0.05)
+        return web.json_response({"a": 1})
+
+    async with api_of(answer) as first:
+        others: dict[str, str | None] = {first.server: None, f"{first.server}/b": None}
+        api = KubernetesApi(first.server, first._credentials, others=lambda: others)  # noqa: SLF001
+        found: dict[str, Any] = {}
+        while not found:
+            with contextlib.suppress(KubernetesApiError):
+                found = await api.get(PATH, {})
+        await api.close()
+
+    assert {"a": 1} == found
+
+
+async def test_writes_are_not_done_twice() -> None:
+    """One that was sent is not sent to another server; one that was not is."""
+    broken: list[str] = []
+
+    async def cut(request: web.Request) -> web.Response:
+        broken.append(request.method)
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+    async with api_of(cut) as first, api_of(answering("b", [])) as other:
+        others: dict[str, str | None] = {first.server: None, other.server: None}
+        api = KubernetesApi(first.server, other._credentials, others=lambda: others)  # noqa: SLF001
+        with pytest.raises(KubernetesApiError):
+            await api.create(PATH, {})
+        answers = [await api.create(PATH, {})]
+        gone = KubernetesApi(
+            f"http://127.0.0.1:{free_port()}",
+            other._credentials,  # noqa: SLF001
+            others=lambda: {other.server: None},
+        )
+        answers.append(await gone.create(PATH, {}))
+        await api.close()
+        await gone.close()
+
+    assert [{"name": "b"}] * 2 == answers
+    assert ["POST"] == broken
+
+
+async def test_watch_at_a_server_that_is_left() -> None:
+    """It ends, unless there is no other server to watch at; the next one is elsewhere."""
+    never = asyncio.Event()
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await never.wait()
+        return response
+
+    async with api_of(stream) as first, api_of(answering("b", [])) as other:
+        others: dict[str, str | None] = {first.server: None}
+        api = KubernetesApi(first.server, other._credentials, others=lambda: others)  # noqa: SLF001
+        async with aclosing(api.watch(PATH, {"watch": "1"})) as events:
+            assert await anext(events) is None
+            api.leave({first.server})
+            following = asyncio.ensure_future(anext(events))
+            await asyncio.sleep(0)
+            assert not following.done()
+            others[other.server] = None
+            api.leave({other.server})
+            api.leave({first.server})
+            with pytest.raises(KubernetesApiError, match="the connection broke"):
+                await following
+        answer = await api.get(PATH, {})
+        api.leave({first.server})  # nothing is there any more
+        await api.close()
+        never.set()
+
+    assert {"name": "b"} == answer
 
 
 async def test_certificates_of_other_servers(tmp_path: Path) -> None:
@@ -328,13 +430,8 @@ async def test_certificates_of_other_servers(tmp_path: Path) -> None:
     answers = []
     try:
         for name in ("shared", "other"):
-            api = KubernetesApi(
-                gone,
-                ApiCredentials(access),
-                others=lambda: [f"https://127.0.0.1:{server.port}"],
-                others_name=name,
-            )
-            await failure(api)
+            others = {gone: None, f"https://127.0.0.1:{server.port}": name}
+            api = KubernetesApi(gone, ApiCredentials(access), others=lambda: others)  # noqa: B023
             if name == "shared":
                 answers.append(str(await api.get(PATH, {})))
             else:

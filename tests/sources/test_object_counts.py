@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 
 from apfproxy.sources import object_counts
 from apfproxy.sources.object_counts import CountsError, CountsParser, ObjectCounts
+from tests.end_to_end.programs import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -154,6 +155,33 @@ async def test_reading_a_server(caplog: pytest.LogCaptureFixture) -> None:
         ),
         f"object counts of 3 resources from {shown}",
     ]
+
+
+async def test_page_of_another_server() -> None:
+    """Where the server of the page does not answer, the same page of the next one is read."""
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path_qs)
+        return web.Response(body=PAGE)
+
+    application = web.Application()
+    application.router.add_get("/metrics", answer)
+    sink = Sink()
+    async with TestServer(application) as server, aiohttp.ClientSession() as session:
+        gone = f"http://127.0.0.1:{free_port()}"
+        url = str(server.make_url("/"))
+        counts = ObjectCounts(
+            f"{gone}/metrics?a=b", sink.set_object_counts, lambda: 1, 30, others=lambda: (gone, url)
+        )
+        await counts.read_once(session)
+        await counts.read_once(session)
+        assert (None, server.port) == (counts.problem, counts.url.port)
+    assert ["/metrics?a=b"] * 2 == asked
+    async with aiohttp.ClientSession() as session:
+        await counts.read_once(session)
+
+    assert counts.problem
 
 
 async def test_reading_again_and_again() -> None:

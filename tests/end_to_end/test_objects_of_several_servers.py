@@ -1,0 +1,258 @@
+"""A gateway whose objects are those of the servers behind: from whichever of them answers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from apfproxy.app import process
+from apfproxy.app.process import ProxyProcess
+from apfproxy.proxy import upstream_watch
+from apfproxy.settings import (
+    Address,
+    DownstreamSettings,
+    EndpointSettings,
+    FlowControlSettings,
+    HealthCheckSettings,
+    KubernetesSettings,
+    OverloadSettings,
+    Settings,
+    UpstreamSettings,
+)
+from apfproxy.sources import kubernetes_api
+from loadtest.faulty_link import Ending, Fault, FaultyLink
+from tests.end_to_end.api_servers import ANY_PORT, api_server, url_of
+from tests.end_to_end.scene import on_uvloop, until
+from tests.sources.kubernetes_double import level
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+LEVELS = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations"
+FOREVER_S = 3600.0
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have servers looked at often, and no long wait for one that hangs."""
+    monkeypatch.setattr(kubernetes_api, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(upstream_watch, "LOOK_S", 0.05)
+
+
+def refuse(link: FaultyLink) -> None:
+    """The server is gone."""
+    link.refuse()
+    link.strike(Ending.RESET)
+
+
+def hang(link: FaultyLink) -> None:
+    """The server takes connections, and does no more."""
+    link.choose = lambda: Fault(ending=Ending.STALL, is_towards_origin=True)
+    link.strike(Ending.STALL)
+
+
+def swallow(link: FaultyLink) -> None:
+    """The host is gone: nothing answers."""
+    link.swallow()
+    link.strike(Ending.VANISH)
+
+
+WAYS = [pytest.param(each, id=each.__name__) for each in (refuse, hang, swallow)]
+
+
+class Scene:
+    """Two servers of one API, each behind a link, and a proxy before both.
+
+    Attributes:
+        links: To the servers; objects are asked for by a kubeconfig that names the first one.
+        process: The proxy, not started yet.
+    """
+
+    def __init__(self, folder: Path, links: list[FaultyLink], wait_s: float) -> None:
+        self.links = links
+        path = folder / "kubeconfig"
+        content = {
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": {"cluster": "here", "user": ""}}],
+            "clusters": [{"name": "here", "cluster": {"server": url_of(links[0].port)}}],
+        }
+        path.write_text(json.dumps(content))
+        self.process = ProxyProcess(
+            Settings(
+                downstream=DownstreamSettings(
+                    listen=ANY_PORT, overload=OverloadSettings(loop_delay_s=None)
+                ),
+                upstream=UpstreamSettings(
+                    endpoints=tuple(
+                        EndpointSettings(url=Address(host="127.0.0.1", port=link.port))
+                        for link in links
+                    ),
+                    health_check=HealthCheckSettings(interval_s=0.1, timeout_s=0.2),
+                    connect_timeout_s=0.2,
+                ),
+                flow_control=FlowControlSettings(
+                    kubernetes=KubernetesSettings(
+                        is_enabled=True, kubeconfig=str(path), first_sync_timeout_s=wait_s
+                    )
+                ),
+                admin=ANY_PORT,
+            )
+        )
+
+    @property
+    def states(self) -> list[str]:
+        """Of the servers."""
+        return [each.state for each in self.process.cluster.upstream.watches.values()]
+
+    def has(self, name: str) -> bool:
+        """Whether a priority level is in force."""
+        return name in self.process.cluster.controller.levels
+
+    async def ask(self, session: aiohttp.ClientSession, path: str) -> tuple[int, str, str]:
+        """Status, Retry-After and body of an answer to a client."""
+        async with session.get(f"http://127.0.0.1:{self.process.port}{path}") as response:
+            return response.status, response.headers.get("Retry-After", ""), await response.text()
+
+    async def ready(self, session: aiohttp.ClientSession) -> tuple[int, str]:
+        """Status and text of the readiness."""
+        url = f"http://127.0.0.1:{self.process.admin_port}/readyz?verbose"
+        async with session.get(url) as response:
+            return response.status, await response.text()
+
+
+async def make(session: aiohttp.ClientSession, ports: list[int], name: str) -> None:
+    """Make a priority level, which all servers of the API have."""
+    for port in ports:
+        async with session.post(url_of(port) + LEVELS, json=level(name, 30)) as response:
+            assert 201 == response.status
+
+
+@contextlib.asynccontextmanager
+async def scene(
+    folder: Path, session: aiohttp.ClientSession, wait_s: float = FOREVER_S
+) -> AsyncIterator[tuple[Scene, list[int]]]:
+    """The scene, and the ports of the servers themselves."""
+    async with api_server() as one, api_server() as other:
+        await make(session, [one, other], "own")
+        links = [FaultyLink(port, random.Random(1)) for port in (one, other)]  # noqa: S311
+        for link in links:
+            await link.listen()
+        made = Scene(folder, links, wait_s)
+        try:
+            yield made, [one, other]
+        finally:
+            await made.process.stop()
+            for link in links:
+                link.stop()
+
+
+@pytest.mark.parametrize("fail", WAYS)
+@on_uvloop
+async def test_one_is_away_at_the_start(
+    fail: Callable[[FaultyLink], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The objects are those of the other one from the first request on."""
+    monkeypatch.setattr(process, "STARTS_S", FOREVER_S)
+    async with (
+        aiohttp.ClientSession() as session,
+        scene(tmp_path, session) as (made, _),
+    ):
+        fail(made.links[0])
+        await made.process.start()
+        in_force = made.has("own")
+        await until(lambda: made.states == ["failing", "up"])
+        status, _, _ = await made.ask(session, "/version")
+
+    assert (True, 200) == (in_force, status)
+
+
+@pytest.mark.parametrize("fail", WAYS)
+@on_uvloop
+async def test_one_goes_away_later(fail: Callable[[FaultyLink], None], tmp_path: Path) -> None:
+    """What changes then comes from the other one."""
+    async with (
+        aiohttp.ClientSession() as session,
+        scene(tmp_path, session) as (made, ports),
+    ):
+        await made.process.start()
+        await until(lambda: made.has("own"))
+        fail(made.links[0])
+        await make(session, ports[1:], "later")
+        await until(lambda: made.has("later"))
+
+
+@pytest.mark.parametrize("fail", WAYS)
+@on_uvloop
+async def test_all_are_away_at_the_start(
+    fail: Callable[[FaultyLink], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy listens: 503 until the objects are known, which are never the built-in ones."""
+    monkeypatch.setattr(process, "STARTS_S", 0.01)
+    async with (
+        aiohttp.ClientSession() as session,
+        scene(tmp_path, session) as (made, _),
+    ):
+        for link in made.links:
+            fail(link)
+        await made.process.start()
+        answer = await made.ask(session, "/version")
+        readiness = await made.ready(session)
+        async with session.get(f"http://127.0.0.1:{made.process.admin_port}/livez") as response:
+            is_alive = response.status == 200
+        other = made.links[1]
+        other.drop()
+        other.choose = Fault
+        await other.listen()
+        await until(lambda: made.has("own"))
+        await until(lambda: made.process.cluster.upstream.state == "up")
+        after = await made.ask(session, "/version")  # on the same connection
+        async with aiohttp.ClientSession() as another:
+            later = await made.ask(another, "/version")
+        ready, _ = await made.ready(session)
+
+    assert (503, "1") == answer[:2]
+    assert "the proxy is starting: ask again soon" in answer[2]
+    assert (500, True) == (readiness[0], is_alive)
+    assert "[-]start failed: it is starting\n" in readiness[1]
+    assert (200, 200, 200) == (after[0], later[0], ready)
+
+
+@on_uvloop
+async def test_all_are_away_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `firstSyncTimeout` the built-in objects serve until the others come."""
+    monkeypatch.setattr(process, "STARTS_S", 0.01)
+    async with (
+        aiohttp.ClientSession() as session,
+        scene(tmp_path, session, 0.3) as (made, _),
+    ):
+        for link in made.links:
+            refuse(link)
+        await made.process.start()
+        while (await made.ask(session, "/version"))[0] == 503:
+            await until(lambda: made.has("workload-high"))
+        assert made.has("workload-high")
+        await made.links[1].listen()
+        await until(lambda: made.has("own"))
+
+
+@on_uvloop
+async def test_end_while_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends in order, though nothing was ever known."""
+    monkeypatch.setattr(process, "STARTS_S", 0.01)
+    async with (
+        aiohttp.ClientSession() as session,
+        scene(tmp_path, session) as (made, _),
+    ):
+        for link in made.links:
+            refuse(link)
+        await made.process.start()
+        status, _, _ = await made.ask(session, "/version")
+        await made.process.drain()
+
+    assert 503 == status
