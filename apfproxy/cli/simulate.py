@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import dataclasses
 import gc
+import gzip
+import io
 import json
 import os
 import sys
+import zlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from rich.console import Console
@@ -62,6 +66,9 @@ MAX_MIX_BYTES = 4 << 20
 
 STDIN = "-"
 GZIP = b"\x1f\x8b"
+COMPRESSED = (b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
+"""How files of zstd, bzip2, xz and zip begin."""
+MOST_MAGIC = 4
 
 GC_THRESHOLD = 200_000
 """Objects made before a look for circles, of which requests make none: 10 % less time."""
@@ -77,6 +84,7 @@ Examples:
   apfproxy simulate --mix mix.yaml --compare new-objects/ --html report.html
   apfproxy simulate --audit-log audit.log --server-concurrency-limit 400 -o json
   apfproxy simulate --mix mix.yaml --replicas 3 --fleet-event '20s die 1'
+  apfproxy simulate --audit-log audit.log.gz
   zcat access.log.*.gz | apfproxy simulate --access-log -
 
 {EXIT_CODES}"""
@@ -109,7 +117,7 @@ class Configuration:
     "--audit-log",
     metavar="FILE",
     type=click.Path(),
-    help="A Kubernetes audit log, an audit.k8s.io/v1 Event a line; - for stdin.",
+    help="A Kubernetes audit log, audit.k8s.io/v1 Events in whatever wraps them; - for stdin.",
 )
 @click.option(
     "--access-log",
@@ -283,6 +291,7 @@ def simulate(  # noqa: PLR0913  flags
             "requests": len(source),
             "skippedLines": source.skipped,
             "brokenLines": source.broken,
+            "leftOutLines": source.left_out,
             "problems": [{"line": line, "message": text} for line, text in source.problems],
             "guessedServiceTimes": source.guessed,
         }
@@ -413,13 +422,15 @@ def records_of(
         records = read(lines_of(path, move), max_broken)
     except OSError as error:
         raise CommandError(f"{name} cannot be read: {error.strerror or error}") from None
+    except (EOFError, zlib.error) as error:
+        raise CommandError(f"{name} cannot be unpacked: {error}") from None
     except TooManyBrokenError as error:
         raise CommandError(
             *(f"{name}: {shown(line)}" for line in str(error).splitlines())
         ) from None
     if not len(records):
         lines = [f"{name}:{line}: {shown(message)}" for line, message in records.problems]
-        raise CommandError(*lines, f"{name}: there is no request in it")
+        raise CommandError(*lines, f"{name}: {nothing_in(records)}")
     if records.span_ns > LONGEST_SPAN_NS:
         days = records.span_ns / NS_PER_DAY
         raise CommandError(
@@ -428,43 +439,71 @@ def records_of(
     return records
 
 
+def nothing_in(records: Records) -> str:
+    """Why there is no request in a log, and what to do."""
+    if records.early:
+        return (
+            f"none of its {counted(records.early, 'event')} is of the stage ResponseComplete, which"
+            " says how long a request took: take it out of omitStages in the audit policy, and"
+            " record anew"
+        )
+    if records.foreign:
+        return (
+            f"{counted(records.foreign, 'line')} of Google Cloud's audit log, which does not say"
+            " how long requests take: record an access log of this proxy instead"
+        )
+    if records.left_out:
+        return f"{counted(records.left_out, 'line')} of other programs, and no request in it"
+    return "there is no request in it"
+
+
 def named(path: str) -> str:
     """A file as messages and reports name it."""
     return "<stdin>" if path == STDIN else path
 
 
-def opened(path: str) -> contextlib.AbstractContextManager[BinaryIO]:
+def opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
     """A file to read, or stdin, which stays open; raises `OSError`."""
-    return contextlib.nullcontext(sys.stdin.buffer) if path == STDIN else Path(path).open("rb")
+    if path != STDIN:
+        return Path(path).open("rb")
+    return contextlib.nullcontext(cast("io.BufferedReader", sys.stdin.buffer))
 
 
 def lines_of(path: str, move: Callable[[float], None]) -> Iterator[bytes]:
     """The lines of a file, of one that is too long its begin; `move` is told which part is read.
 
-    CommandError if it is compressed, or has no lines.
+    CommandError if it is compressed otherwise than by gzip, or has no lines.
     """
-    with opened(path) as file:
-        size = file_size(file)
-        position = told = 0
+    with opened(path) as raw:
+        size = file_size(raw)
+        told = 0
+        file = unpacked(raw, named(path))
         while line := file.readline(MAX_LINE_BYTES):
-            if not position and line.startswith(GZIP):
-                raise CommandError(
-                    f"{named(path)} is compressed: zcat it, and have it read from stdin, as -"
-                )
             yield line
-            position += len(line)
-            begun = position
+            skipped = 0
             while len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
                 line = file.readline(MAX_LINE_BYTES)
-                position += len(line)
-                if position - begun > MAX_SKIPPED_BYTES:
+                skipped += len(line)
+                if skipped > MAX_SKIPPED_BYTES:
                     raise CommandError(
                         f"{named(path)}: a line has more than {MAX_SKIPPED_BYTES >> 20} MiB:"
                         " is this the right file?"
                     )
-            if size and position - told > size / 200:
+            if size and (position := raw.tell()) - told > size / 200:
                 told = position
                 move(position / size)
+
+
+def unpacked(file: io.BufferedReader, name: str) -> BinaryIO:
+    """A file in UTF-8 and without gzip; CommandError if it is compressed otherwise."""
+    if file.peek(MOST_MAGIC).startswith(GZIP):
+        file = io.BufferedReader(gzip.GzipFile(fileobj=file))
+    start = file.peek(MOST_MAGIC)
+    if start.startswith((GZIP, *COMPRESSED)):
+        raise CommandError(f"{name} is compressed otherwise than by gzip: unpack it first")
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return codecs.EncodedFile(file, "utf-8", "utf-16", "replace")
+    return file
 
 
 def file_size(file: BinaryIO) -> int:
@@ -481,6 +520,9 @@ def warn_of_records(path: str, records: Records) -> None:
         click.echo(f"{path}:{line}: {shown(message)}", err=True)
     if records.broken:
         click.echo(f"{path}: {counted(records.broken, 'broken line')} left out", err=True)
+    if records.left_out:
+        lines = counted(records.left_out, "line")
+        click.echo(f"{path}: {lines} of other programs left out", err=True)
     if records.guessed:
         click.echo(
             f"{path}: {counted(records.guessed, 'request')} never executed; replayed with the mean"

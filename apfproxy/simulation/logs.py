@@ -13,7 +13,7 @@ the mean time of what is alike.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -25,9 +25,10 @@ from apfproxy.request.deadline import parse_duration_ns
 from apfproxy.request.kubectl_phrases import METHOD_OF_VERB
 from apfproxy.request.user import User, authenticated
 from apfproxy.simulation.records import UNKNOWN_NS, Records
+from apfproxy.simulation.wrapped_lines import WrappedLines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from apfproxy.flowcontrol.preset import Preset
 
@@ -35,7 +36,6 @@ QUEUE_WAIT = "apiserver.latency.k8s.io/apf-queue-wait"
 LAST_STAGES = frozenset({"ResponseComplete", "Panic"})
 STAGES = LAST_STAGES | {"RequestReceived", "ResponseStarted"}
 TOO_MANY_REQUESTS = 429
-MAX_MESSAGE = 160
 LATEST_S = 7_258_118_400
 """The year 2200; nanoseconds since 1970 have to fit into 64 bits."""
 
@@ -91,35 +91,49 @@ class AccessLine(msgspec.Struct, rename="camel"):
 
 
 def read_audit_log(lines: Iterable[bytes], max_broken: int, preset: Preset = KUBERNETES) -> Records:
-    """Read an audit log, an event a line; TooManyBrokenError if too many lines are broken."""
-    decode = msgspec.json.Decoder(AuditEvent).decode
+    """Read an audit log, in whatever wraps it; TooManyBrokenError if too many lines are broken."""
     records = Records(preset)
-    return _read(lines, lambda line: _take_event(decode(line), records), records, max_broken)
+    return _read(
+        lines,
+        records,
+        WrappedLines(
+            AuditEvent,
+            "stage",
+            lambda value: value.get("kind") == "Event" or "requestURI" in value,
+            lambda event: _take_event(event, records),
+            lambda number, message: _break(records, max_broken, number, message),
+        ),
+    )
 
 
 def read_access_log(
     lines: Iterable[bytes], max_broken: int, preset: Preset = KUBERNETES
 ) -> Records:
     """Read an access log; TooManyBrokenError if too many lines are broken."""
-    decode = msgspec.json.Decoder(AccessLine).decode
     records = Records(preset)
-    return _read(lines, lambda line: _take_line(decode(line), records), records, max_broken)
+    return _read(
+        lines,
+        records,
+        WrappedLines(
+            AccessLine,
+            "executionSeconds",
+            lambda value: "time" in value,
+            lambda line: _take_line(line, records),
+            lambda number, message: _break(records, max_broken, number, message),
+        ),
+    )
 
 
-def _read(
-    lines: Iterable[bytes], take: Callable[[bytes], None], records: Records, max_broken: int
-) -> Records:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            take(line)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # that: too deep
-            message = " ".join(str(error).split())
-            records.break_line(number, message[:MAX_MESSAGE])
-            if records.broken > max_broken:
-                raise TooManyBrokenError(_too_many(records)) from None
+def _read(lines: Iterable[bytes], records: Records, wrapped: WrappedLines[Any]) -> Records:
+    wrapped.read(lines)
+    records.left_out, records.foreign = wrapped.left_out, wrapped.foreign
     return records
+
+
+def _break(records: Records, max_broken: int, number: int, message: str) -> None:
+    records.break_line(number, message)
+    if records.broken > max_broken:
+        raise TooManyBrokenError(_too_many(records))
 
 
 def _too_many(records: Records) -> str:
@@ -134,6 +148,7 @@ def _take_event(event: AuditEvent, records: Records) -> None:
         raise ValueError("no audit event: kind has to be Event, stage ResponseComplete or the like")
     if event.stage not in LAST_STAGES:
         records.skipped += 1
+        records.early += 1
         return
     for name, value in (
         ("requestURI", event.request_uri),

@@ -33,6 +33,9 @@ class Records:
 
     Attributes:
         skipped: Lines that are well, but nothing to replay.
+        early: Those of them that are of requests which had not ended.
+        left_out: Parts of what the log is wrapped in that have no entry.
+        foreign: Those of them that are of Google Cloud's own audit log.
         broken: Lines that are not.
         problems: The first of those: line number, and what is wrong.
         guessed: Requests that never executed when they were logged, so that nobody knows how long
@@ -43,6 +46,9 @@ class Records:
     def __init__(self, preset: Preset = KUBERNETES) -> None:
         self._preset = preset
         self.skipped = 0
+        self.early = 0
+        self.left_out = 0
+        self.foreign = 0
         self.broken = 0
         self.problems: list[tuple[int, str]] = []
         self.guessed = 0

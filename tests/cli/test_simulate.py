@@ -21,7 +21,7 @@ from tests.simulation.scene import LEVEL
 from tests.simulation.test_logs import EVENT, LINE, lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 MIX = """
 duration: 2s
@@ -144,11 +144,38 @@ def test_audit_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "requests": 2,
         "skippedLines": 0,
         "brokenLines": 1,
+        "leftOutLines": 0,
         "problems": [{"line": 3, "message": "Input data was truncated"}],
         "guessedServiceTimes": 1,
     } == json.loads(out)["input"]
     (warning,) = json.loads(out)["warnings"]
     assert warning.startswith("1 request waited or never executed in the log; arrivals are taken")
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [
+        pytest.param(gzip.compress, id="gzip"),
+        pytest.param(lambda data: data.decode().encode("utf-16"), id="utf-16"),
+        pytest.param(
+            lambda data: gzip.compress(data.decode().encode("utf-16")) + gzip.compress(b""),
+            id="both",
+        ),
+    ],
+)
+def test_packed_log(
+    pack: Callable[[bytes], bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A log is read as it was rotated or saved; what other programs wrote is left out."""
+    wrapped = [{"log": json.dumps(EVENT) + "\n"}, {"log": "text\n"}]
+    path = tmp_path / "audit.log"
+    path.write_bytes(pack(b"".join(lines_of(*wrapped))))
+
+    assert 0 == main(["simulate", "--audit-log", str(path), "-o", "json"])
+    out, err = capsys.readouterr()
+    found = json.loads(out)["input"]
+    assert (1, 1, 0) == (found["requests"], found["leftOutLines"], found["brokenLines"])
+    assert [f"{path}: 1 line of other programs left out"] == err.splitlines()
 
 
 def test_nothing_executed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,7 +210,8 @@ def test_from_stdin(
     flag: str, data: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A minus stands for stdin, of which nobody knows how much will come."""
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    data_in = io.BufferedReader(io.BytesIO(data))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(data_in))
 
     assert 0 == main(["simulate", flag, "-", "-o", "json"])
     assert "<stdin>" in json.loads(capsys.readouterr().out)["input"].values()
@@ -302,8 +330,38 @@ def test_a_new_level_without_requests(
         pytest.param(
             ["--access-log", "DIR/log.gz"],
             1,
-            "DIR/log.gz is compressed: zcat it, and have it read from stdin, as -",
+            "DIR/log.gz:1: Object missing required field",
             id="compressed",
+        ),
+        pytest.param(
+            ["--audit-log", "DIR/log.zst"],
+            1,
+            "DIR/log.zst is compressed otherwise than by gzip: unpack it first",
+            id="compressed-otherwise",
+        ),
+        pytest.param(
+            ["--audit-log", "DIR/cut.gz"],
+            1,
+            "DIR/cut.gz cannot be unpacked: Compressed file ended before",
+            id="cut-while-compressed",
+        ),
+        pytest.param(
+            ["--audit-log", "DIR/received"],
+            1,
+            "DIR/received: none of its 2 events is of the stage ResponseComplete, which says how",
+            id="only-received",
+        ),
+        pytest.param(
+            ["--audit-log", "DIR/google"],
+            1,
+            "DIR/google: 1 line of Google Cloud's audit log, which does not say how long",
+            id="google",
+        ),
+        pytest.param(
+            ["--audit-log", "DIR/klog"],
+            1,
+            "DIR/klog: 1 line of other programs, and no request in it",
+            id="other-programs",
         ),
         pytest.param(["--mix", "DIR/large"], 1, "DIR/large: larger than 4 MiB", id="large-mix"),
     ],
@@ -320,6 +378,13 @@ def test_wrong_input(
     (folder / "empty").write_text("")
     (folder / "large").write_text(MIX + " " * (4 << 20))
     (folder / "log.gz").write_bytes(gzip.compress(b"{}\n"))
+    (folder / "log.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    (folder / "cut.gz").write_bytes(gzip.compress(b"".join(lines_of(EVENT)))[:-9])
+    written(folder / "received", lines_of(*[EVENT | {"stage": "RequestReceived"}] * 2))
+    written(
+        folder / "google", lines_of({"protoPayload": {"methodName": "io.k8s.core.v1.pods.get"}})
+    )
+    (folder / "klog").write_text("I0605 12:00:00.1 1 server.go:1] text\n")
     written(folder / "long", lines_of(LINE, LINE | {"time": "2027-01-02T03:04:05.000100Z"}))
     (folder / "wrong").write_text("\nduration: 5s\n")
 

@@ -1,0 +1,365 @@
+"""Finds the entries of a log in what programs wrap them in.
+
+An entry is a JSON object.  It may stand
+
+1. on a line of its own, behind a prefix (a host name, syslog's, CRI's, columns of CSV) or not;
+2. in several lines, and in lists and objects (an EventList, an array, what CloudWatch returns);
+3. in a string of JSON (Docker's `log`, AKS's `properties.log`, Fluent Bit's `log` or `message`), to
+   any depth, and cut into several (CRI's `P`, Docker's without an end of line).
+
+What is long is read as it comes: of a list that is the value or one of its members, each item
+alone; anything else has `MAX_BYTES`.  A line without an entry is left out where it is of a wrapper,
+such as the text of another program; any other is broken.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+Entry = TypeVar("Entry")
+
+MAX_BYTES: Final = 64 << 20
+"""Of a value that has not ended; an audit event with large bodies has a few MiB."""
+SMALL_BYTES: Final = 256 << 10
+"""A larger value is taken apart before it is read: as Python's objects it is ten times as large."""
+DEEPEST: Final = 64
+"""Open brackets of a value in several lines, and wrappers of a line."""
+MAX_MESSAGE: Final = 160
+
+BOM: Final = b"\xef\xbb\xbf"
+CRI = re.compile(rb"\S+ (?:stdout|stderr) ([FP])\S* ?(.*)", re.DOTALL)
+OBJECT = re.compile(rb'\{\s*"')
+OF_CSV: Final = b'{""'
+OTHER_TEXT = re.compile(
+    rb"(?:<[0-9]{1,3}>)?(?:[0-9]{1,2} )?"
+    rb"(?:[A-Z][a-z]{2} +[0-9]{1,2} |[0-9]{4}-[0-9]{2}-[0-9]{2}[T ])[0-9]{2}:[0-9]{2}"
+    rb"|[IWEF][0-9]{4} [0-9]{2}:|-- "
+)
+"""Text of other programs, by its time: a line of syslog, journald or klog."""
+TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|["{}\[\]]')
+"""A string, the beginning of one that does not end, or a bracket."""
+PAIRS: Final = {b"}": ord("{"), b"]": ord("[")}
+
+WRAPPERS = frozenset(
+    {
+        *(
+            "@message",
+            "_raw",
+            "_source",
+            "body",
+            "data",
+            "event",
+            "events",
+            "hits",
+            "items",
+            "json",
+        ),
+        *("jsonpayload", "line", "log", "log_processed", "log_s", "logevents", "message", "msg"),
+        *("properties", "protopayload", "records", "result", "results", "streams", "textpayload"),
+        *("value", "values"),
+    }
+)
+"""Members of objects that may have entries, in small letters."""
+GOOGLE: Final = "protopayload"
+DOCKER = frozenset({"attrs", "log", "stream", "time"})
+
+
+class WrappedLines(Generic[Entry]):
+    """Reads lines, and hands over the entries in them.
+
+    Args:
+        kind: What an entry is made of.
+        marker: A member that every entry has.
+        is_entry: Whether an object with it is meant as one.
+        take: Gets each, or raises ValueError.
+        refuse: Gets the number of a line and what is wrong with it.
+
+    Attributes:
+        left_out: Lines and items of wrappers without an entry.
+        foreign: Those of them that are of Google Cloud's own audit log.
+    """
+
+    def __init__(
+        self,
+        kind: type[Entry],
+        marker: str,
+        is_entry: Callable[[dict[str, Any]], bool],
+        take: Callable[[Entry], None],
+        refuse: Callable[[int, str], None],
+    ) -> None:
+        self._kind = kind
+        self._decode = msgspec.json.Decoder(kind).decode
+        self._marker = marker
+        self._is_entry = is_entry
+        self._take = take
+        self._refuse = refuse
+        self.left_out = 0
+        self.foreign = 0
+        self._number = 0
+        self._piece = b""  # of an entry that was cut into several lines
+        self._open: Open | None = None
+
+    def read(self, lines: Iterable[bytes]) -> None:
+        """Read all lines."""
+        for self._number, line in enumerate(lines, 1):
+            text = line.strip()
+            if self._number == 1:
+                text = text.removeprefix(BOM)
+            if not text:
+                continue
+            if self._open is not None and not self._open.can_go_on(text):
+                self._give_up(self._open)
+            if self._open is not None:
+                self._go_on(self._open, text)
+            elif text[:1] in b"{[":
+                self._json(text)
+            else:
+                self._text(text)
+        if self._open is not None:
+            self._give_up(self._open)
+        if self._piece:
+            self._refuse(self._number, "the log ends within an entry")
+
+    def _give_up(self, opened: Open) -> None:
+        self._open = None
+        self._refuse(opened.number, opened.problem)
+
+    def _text(self, text: bytes) -> None:
+        """Read a line that does not begin with JSON."""
+        cri = CRI.fullmatch(text)
+        if cri is not None:
+            self._piece += cri[2]
+            if cri[1] == b"P" and len(self._piece) <= MAX_BYTES:
+                return
+            text, self._piece = self._piece.strip(), b""
+        if OF_CSV in text:
+            start, end = text.index(OF_CSV), text.rfind(b"}") + 1
+            self._one(text[start:end].replace(b'""', b'"'), is_wrapped=True)
+        elif (found := OBJECT.search(text)) is not None:
+            self._one(text[found.start() :], is_wrapped=True)
+        else:
+            self._one(text, is_wrapped=cri is not None or OTHER_TEXT.match(text) is not None)
+
+    def _json(self, text: bytes) -> None:
+        """Read a line that begins with JSON: one value, several, or a part of one."""
+        try:
+            entry = self._decode(text)
+        except (msgspec.MsgspecError, RecursionError) as error:  # that: too deep
+            flaw = flaw_of(text)
+            if len(text) <= SMALL_BYTES and flaw is None:
+                self._other(text, error)
+            else:
+                self._open = Open(self._number, message_of(flaw or error))
+                self._go_on(self._open, text)
+        else:
+            self._hand_over(entry)
+
+    def _go_on(self, opened: Open, text: bytes) -> None:
+        """Read a part of a value that is taken apart."""
+        for item in opened.items_in(text):
+            self._one(item)
+        if opened.is_refused:
+            self._give_up(opened)
+        elif opened.end >= 0:
+            self._open = None
+            if not opened.has_items:
+                self._one(opened.text())
+            rest = text[opened.end :].lstrip(b" \t,")
+            if rest[:1] in (b"{", b"["):
+                self._json(rest)
+            elif rest:
+                self._refuse(self._number, "there is text behind the end of a value")
+
+    def _one(self, text: bytes, *, is_wrapped: bool = False) -> None:
+        """Read a value that is whole; what is none is left out if it is wrapped."""
+        try:
+            entry = self._decode(text)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            self._other(text, error, is_wrapped=is_wrapped)
+        else:
+            self._hand_over(entry)
+
+    def _other(self, text: bytes, error: Exception, *, is_wrapped: bool = False) -> None:
+        """Find the entries in what is none."""
+        try:
+            value = msgspec.json.decode(text)
+        except (msgspec.MsgspecError, RecursionError):
+            if is_wrapped and f'"{self._marker}"'.encode() not in text:
+                self.left_out += 1
+            else:
+                self._refuse(self._number, message_of(error))
+            return
+        if isinstance(value, dict) and value.keys() <= DOCKER and type(value.get("log")) is str:
+            self._docker(value["log"].encode(errors="replace"))
+            return
+        found = list(self._entries_in(value))
+        for each in found:
+            self._convert(each)
+        if found:
+            return
+        names = names_in(value)
+        if is_wrapped or all(WRAPPERS & each for each in names):
+            self.left_out += 1
+            self.foreign += any(GOOGLE in each for each in names)
+        else:
+            self._refuse(self._number, message_of(error))
+
+    def _docker(self, log: bytes) -> None:
+        """Read one line of what Docker or a shipper has logged, or a part of one."""
+        is_whole = flaw_of(log) is None
+        has_ended = log.endswith(b"\n") or is_whole
+        if self._piece and is_whole:
+            self._refuse(self._number, "the entry before has no end")
+            self._piece = b""
+        self._piece += log
+        if not has_ended and self._piece[:1] == b"{" and len(self._piece) <= MAX_BYTES:
+            return
+        text, self._piece = self._piece.strip(), b""
+        found = OBJECT.search(text)
+        self._one(text[found.start() :] if found is not None else text, is_wrapped=True)
+
+    def _convert(self, value: dict[str, Any]) -> None:
+        try:
+            entry = msgspec.convert(value, self._kind)
+        except msgspec.ValidationError as error:
+            self._refuse(self._number, message_of(error))
+        else:
+            self._hand_over(entry)
+
+    def _hand_over(self, entry: Entry) -> None:
+        try:
+            self._take(entry)
+        except ValueError as error:
+            self._refuse(self._number, message_of(error))
+
+    def _entries_in(self, value: object, depth: int = 0) -> Iterator[dict[str, Any]]:
+        """The entries in a value, and in JSON in its strings."""
+        if depth > DEEPEST:
+            return
+        if isinstance(value, dict):
+            if self._marker in value and self._is_entry(value):
+                yield value
+                return
+            value = list(value.values())
+        elif isinstance(value, str):
+            value = values_in(value)
+        if isinstance(value, list):
+            for each in value:
+                yield from self._entries_in(each, depth + 1)
+
+
+class Open:
+    """A value that is taken apart, whose end may be on a later line.
+
+    Attributes:
+        number: Of its first line.
+        problem: What to say if it never ends.
+        has_items: Whether it has items that are read alone.
+        is_refused: Whether it does not go on as JSON does, or is too large.
+        end: Where it ends on its last line; below 0 before.
+    """
+
+    def __init__(self, number: int, problem: str) -> None:
+        self.number = number
+        self.problem = problem
+        self.has_items = False
+        self.is_refused = False
+        self.end = -1
+        self._stack = bytearray()
+        self._kept: list[bytes] = []  # of the item that is open, or else of the whole
+        self._size = 0
+        self._is_in_item = False
+        self._last = b""
+
+    def can_go_on(self, text: bytes) -> bool:
+        """Whether JSON goes on with a line: an object stands behind a colon, or in a list."""
+        return text[:1] != b"{" or self._last in (
+            (b":",) if self._stack[-1:] == b"{" else (b"[", b",")
+        )
+
+    def items_in(self, text: bytes) -> Iterator[bytes]:
+        """The objects that end on a line, and are items of the whole or of a member of it."""
+        stack, start = self._stack, 0
+        for token in TOKEN.finditer(text):
+            bracket = token[0]
+            if len(bracket) > 1:
+                continue
+            if bracket == b'"' or len(stack) > DEEPEST:
+                self.is_refused = True
+                return
+            if bracket in PAIRS:
+                if stack[-1:] != bytes([PAIRS[bracket]]):
+                    self.is_refused = True
+                    return
+                stack.pop()
+                if self._is_in_item and is_list(stack):
+                    yield b"".join([*self._kept, text[start : token.end()]])
+                    self._is_in_item, start = False, token.end()
+                    self._drop()
+                elif not stack:
+                    self.end = token.end()
+                    break
+            else:
+                if bracket == b"{" and is_list(stack):
+                    self._is_in_item = self.has_items = True
+                    start = token.start()
+                    self._drop()
+                stack += bracket
+        if self._is_in_item or not self.has_items:
+            self._kept.append(text[start : self.end] if self.end >= 0 else text[start:] + b"\n")
+            self._size += len(self._kept[-1])
+        self._last = text[-1:]
+        if self._size > MAX_BYTES:
+            self.is_refused = True
+            self.problem = f"a value has more than {MAX_BYTES >> 20} MiB"
+
+    def _drop(self) -> None:
+        self._kept.clear()
+        self._size = 0
+
+    def text(self) -> bytes:
+        """All of a value that has no items."""
+        return b"".join(self._kept)
+
+
+def is_list(stack: bytearray) -> bool:
+    """Whether these brackets are of a list that is the whole, or a member of it."""
+    return bytes(stack) in (b"[", b"{[")
+
+
+def flaw_of(text: bytes) -> Exception | None:
+    """Why a text is not one value of JSON; None if it is."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        return error
+    return None
+
+
+def values_in(text: str) -> list[object]:
+    """The JSON in a string: all of it, all from its first brace on, or that of its lines."""
+    start = 0 if text.lstrip()[:1] == "[" else text.find("{")
+    if start < 0:
+        return []
+    try:
+        return [msgspec.json.decode(text[start:])]
+    except (msgspec.MsgspecError, RecursionError):
+        lines = text.splitlines()
+    return [value for line in lines for value in values_in(line)] if len(lines) > 1 else []
+
+
+def names_in(value: object) -> list[set[str]]:
+    """The names of the members of an object, or of each item of a list, in small letters."""
+    values = value if isinstance(value, list) else [value]
+    return [{name.lower() for name in each} if isinstance(each, dict) else set() for each in values]
+
+
+def message_of(error: Exception) -> str:
+    """An error in one short line."""
+    return " ".join(str(error).split())[:MAX_MESSAGE]
