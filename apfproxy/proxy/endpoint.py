@@ -17,6 +17,7 @@ from apfproxy.proxy.connecting import connected
 from apfproxy.proxy.counters import UpstreamCounters
 from apfproxy.proxy.endpoint_state import DRAIN
 from apfproxy.proxy.health_check import status_of
+from apfproxy.proxy.idle_limit import IdleLimit
 from apfproxy.proxy.tls import handshake_of
 from apfproxy.proxy.tls_sessions import SessionContext
 from apfproxy.proxy.upstream import EndpointBase, UpstreamConnection
@@ -32,6 +33,9 @@ log = logging.getLogger(__name__)
 
 class EndpointOwner(Protocol):
     """What has the endpoints."""
+
+    def now_ns(self) -> int:
+        """The time."""
 
     def on_closed(self, endpoint: Endpoint) -> None:
         """A connection of it is closed."""
@@ -54,8 +58,9 @@ class Endpoint(EndpointBase):
 
     __slots__ = (
         "_counters",
-        "_malformed",
+        "_idle_limit",
         "_owner",
+        "_rare_log",
         "_sessions",
         "_settings",
         "_tls",
@@ -81,7 +86,8 @@ class Endpoint(EndpointBase):
         self._counters = counters
         self._tls = tls if address.address.is_tls else None
         self._sessions: SessionContext | None = None
-        self._malformed = RareLog(log, time.monotonic_ns, period_s=3600.0)
+        self._idle_limit = IdleLimit()
+        self._rare_log = RareLog(log, time.monotonic_ns, period_s=3600.0)
         self.connecting = 0
         self.generation = 0
         self.ramp = 1.0
@@ -138,13 +144,44 @@ class Endpoint(EndpointBase):
         self._owner.on_closed(self)
 
     def log_malformed(self, problem: str) -> None:
-        self._malformed.log(
+        self._rare_log.log(
             logging.WARNING,
             problem,
             "the server behind, %s, sent an answer that cannot be passed on: %s",
             self.url,
             problem,
         )
+
+    def on_idle_line(self, line: bytes) -> None:
+        self.idle_line = line
+        self._idle_limit.announced(line)
+
+    def on_idle_end(self, connection: UpstreamConnection) -> None:
+        if connection not in self.idle or not connection.was_used:
+            return
+        now_ns = self._owner.now_ns()
+        if self._idle_limit.closed(now_ns - connection.idle_since_ns, now_ns):
+            limit_s = self._idle_limit.limit_ns(now_ns) / 1e9
+            self._rare_log.log(
+                logging.INFO,
+                "idle",
+                "the server behind, %s, closes idle connections: none is used again after %.1f s",
+                self.url,
+                limit_s,
+            )
+
+    def close_stale(self, now_ns: int, idle_ns: int, period_ns: int) -> None:
+        """Close connections that have been idle for too long.
+
+        Args:
+            now_ns: The time.
+            idle_ns: For so long at most, by the settings.
+            period_ns: Until the next call.
+        """
+        limit_ns = self._idle_limit.limit_ns(now_ns)
+        if limit_ns:
+            idle_ns = min(idle_ns, max(0, limit_ns - period_ns))
+        self.close_idle(now_ns - idle_ns)
 
     def close_idle(self, idle_since_ns: int) -> None:
         while self.idle:

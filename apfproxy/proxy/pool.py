@@ -107,7 +107,7 @@ class Pool:
         assert tls is not None or not settings.address.is_tls
         self._settings = settings
         self._tls = tls
-        self._now_ns = now_ns
+        self.now_ns = now_ns
         self._counters = counters
         self._draw = draw
         self.on_change: Callable[[], None] = _ignore
@@ -338,10 +338,10 @@ class Pool:
         """Requests failed at an endpoint as often in a row as they may, or it may be gone."""
         self.on_endpoint_failing(endpoint)
 
-    def close_idle(self, idle_since_ns: int) -> None:
-        """Close connections that have been idle since then or longer."""
+    def close_idle(self, now_ns: int, idle_ns: int = 0, period_ns: int = 0) -> None:
+        """Close connections that have been idle for too long, as of `Endpoint.close_stale`."""
         for endpoint in self.endpoints:
-            endpoint.close_idle(idle_since_ns)
+            endpoint.close_stale(now_ns, idle_ns, period_ns)
 
     def close(self) -> None:
         """Close every connection, busy or idle, and those that have not come about."""
@@ -521,7 +521,7 @@ class Pool:
                 lend(connection, borrower)
                 return
         try:
-            self.put_back(connection, self._now_ns())
+            self.put_back(connection, self.now_ns())
         except Exception as bug:  # noqa: BLE001  as in `_tried`
             report(Part.POOL, bug)
             self._fail_one(OWN_FAILURE)

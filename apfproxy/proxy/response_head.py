@@ -47,6 +47,7 @@ _DROP: Final = 3
 _KEEP_ALIVE: Final = 4
 _CONNECTION: Final = 5
 _CODING: Final = 6
+_IDLE: Final = 7
 
 # By the field's name.  The proxy's own X-Kubernetes-PF-* and X-Apfproxy-* fields take the place of
 # those of an origin with flow control of its own.
@@ -54,7 +55,7 @@ _ACTIONS: Final = {
     b"audit-id": _AUDIT_ID,
     b"connection": _CONNECTION,
     b"content-length": _LENGTH,
-    b"keep-alive": _DROP,
+    b"keep-alive": _IDLE,
     b"proxy-authenticate": _DROP,
     b"proxy-connection": _DROP,
     b"te": _DROP,
@@ -104,9 +105,18 @@ class ResponseHead:
         keep_alive: Whether the origin keeps the connection.
         framing: `NO_BODY`, `SIZED`, `CHUNKED` or `UNTIL_CLOSE`.
         has_audit_id: Whether an Audit-ID is among the lines.
+        idle_line: That of its Keep-Alive field, which says how long an idle connection is kept.
     """
 
-    __slots__ = ("framing", "has_audit_id", "keep_alive", "length", "lines", "status")
+    __slots__ = (
+        "framing",
+        "has_audit_id",
+        "idle_line",
+        "keep_alive",
+        "length",
+        "lines",
+        "status",
+    )
 
     def __init__(
         self,
@@ -117,6 +127,7 @@ class ResponseHead:
         keep_alive: bool,
         framing: int,
         has_audit_id: bool,
+        idle_line: bytes = b"",
     ) -> None:
         self.status = status
         self.lines = lines
@@ -124,6 +135,7 @@ class ResponseHead:
         self.keep_alive = keep_alive
         self.framing = framing
         self.has_audit_id = has_audit_id
+        self.idle_line = idle_line
 
     def __repr__(self) -> str:
         return f"<ResponseHead {self.status}>"
@@ -149,6 +161,7 @@ def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
     kept = [status_line if is_http_11 else b"HTTP/1.1" + status_line[8:]]
     length = -1
     has_audit_id = says_keep_alive = False
+    idle_line = b""
     codings: list[bytes] = []
     nominated: set[bytes] | None = None
     for line in lines[1:-2]:
@@ -157,14 +170,14 @@ def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
             action = _LENGTH if line.startswith(_PLAIN_LENGTH) else _judge_line(line, lines)
         if action == _PASSES:
             kept.append(line)
-        elif action == _DROP:
-            pass
         elif action == _LENGTH:
             length = _length_in(line, length)
             kept.append(line)
         elif action == _AUDIT_ID:
             has_audit_id = True
             kept.append(line)
+        elif action == _IDLE:
+            idle_line = line
         elif action == _KEEP_ALIVE:
             says_keep_alive = True
         elif action == _CONNECTION:
@@ -199,6 +212,7 @@ def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
         keep_alive=keep_alive,
         framing=framing,
         has_audit_id=has_audit_id,
+        idle_line=idle_line,
     )
 
 

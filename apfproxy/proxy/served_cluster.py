@@ -125,7 +125,7 @@ class ServedCluster:
         with contained(Part.SWEEP, self._loop):
             self.context.slow_readers.on_sweep(period_ns)
         with contained(Part.SWEEP, self._loop):
-            self.pool.close_idle(now_ns - self._idle_ns)
+            self.pool.close_idle(now_ns, self._idle_ns, period_ns)
 
     async def drain(self) -> int:
         """Let requests under way end, and end watches bit by bit; then stop.

@@ -58,17 +58,19 @@ class EndpointBase(EndpointLoad):
 
     Attributes:
         idle: Connections that wait for a request, in the order of use: the one lent first is last.
+        idle_line: That of its Keep-Alive field.
         is_drawn: Whether it gets requests.
         open: All connections.
         stale: Those of an identity before, which get no further request; empty most of the time.
         state: How it is.
     """
 
-    __slots__ = ("idle", "is_drawn", "open", "stale", "state")
+    __slots__ = ("idle", "idle_line", "is_drawn", "open", "stale", "state")
 
     def __init__(self, counters: UpstreamCounters) -> None:
         super().__init__(counters)
         self.idle: dict[UpstreamConnection, None] = {}
+        self.idle_line = b""
         self.open: set[UpstreamConnection] = set()
         self.stale: set[UpstreamConnection] = set()
         self.state = UP
@@ -82,6 +84,14 @@ class EndpointBase(EndpointLoad):
     @abstractmethod
     def forget(self, connection: UpstreamConnection) -> None:
         """A connection is closed."""
+
+    @abstractmethod
+    def on_idle_line(self, line: bytes) -> None:
+        """The server says in another field line how long it keeps an idle connection."""
+
+    @abstractmethod
+    def on_idle_end(self, connection: UpstreamConnection) -> None:
+        """The server has ended a connection on which it had no request."""
 
     @abstractmethod
     def log_malformed(self, problem: str) -> None:
@@ -264,7 +274,9 @@ class UpstreamConnection:
         self._counters.bytes_from_origins += nbytes
         sink = self.sink
         if sink is None:
-            # Nothing was asked: whatever this is, it must not become the next answer.
+            # Nothing was asked: whatever this is, it must not become the next answer.  Some servers
+            # send 408 before they close.
+            self.endpoint.on_idle_end(self)
             self.abort()
             return
         try:
@@ -290,8 +302,10 @@ class UpstreamConnection:
         if self.is_closed:
             return
         self.is_closed = True
-        self.endpoint.forget(self)
         sink = self.sink
+        if sink is None:
+            self.endpoint.on_idle_end(self)
+        self.endpoint.forget(self)
         if exc is not None and sink is not None and sink.head.upgrade is None:
             self._read_left()
             sink = self.sink
@@ -376,6 +390,8 @@ class UpstreamConnection:
         if head is None or raw != self._last_raw:
             head = self._last_head = parse_response_head(raw, answers_head=False)
             self._last_raw = raw
+            if head.idle_line and head.idle_line != self.endpoint.idle_line:
+                self.endpoint.on_idle_line(head.idle_line)
         return head
 
     def _take_head(self, sink: AnswerSink, data: bytes) -> None:

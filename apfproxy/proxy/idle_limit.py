@@ -1,0 +1,96 @@
+"""How long a server keeps connections that are idle, as far as it shows.
+
+A request that is sent while the server closes its connection fails, and most requests must not be
+sent twice.  Servers keep idle connections for 2 s (gunicorn) or 5 s (uvicorn, Node, Apache), and no
+setting of the proxy knows.  So each server teaches:
+
+1. A connection that it closes after some time without a request: none is used that late again.
+2. Its `Keep-Alive: timeout=N` field.
+
+What was learned by 1. is forgotten slowly, since a server that restarts closes connections of any
+age.  Where two of very different ages end in one moment, that was it, and nothing is learned.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MIN_AGE_NS: Final = 250_000_000
+"""No server closes idle connections sooner; one that ends does."""
+MOMENT_NS: Final = 250_000_000
+"""In which a server that ends closes its connections."""
+FORGOTTEN_NS: Final = 600_000_000_000
+"""After this time connections are tried that are twice as old."""
+_MOST_DOUBLINGS: Final = 20
+_TIMEOUT: Final = re.compile(rb"timeout[ \t]*=[ \t]*\"?([0-9]{1,9})", re.IGNORECASE)
+
+
+class IdleLimit:
+    """What one server has taught."""
+
+    __slots__ = (
+        "_age_ns",
+        "_announced_ns",
+        "_before_ns",
+        "_ends_ns",
+        "_learned_ns",
+        "_limit_ns",
+    )
+
+    def __init__(self) -> None:
+        self._announced_ns = 0
+        """By its field; 0 for never."""
+        self._limit_ns = 0
+        """Learned; 0 for none."""
+        self._learned_ns = 0
+        """When that was."""
+        self._age_ns = 0
+        """Of the connection that taught it."""
+        self._before_ns = 0
+        """What was in force before."""
+        self._ends_ns = 0
+        """Until then, it is a server that ends which closes connections."""
+
+    def announced(self, field: bytes) -> None:
+        """Take the value of a Keep-Alive field of the server's."""
+        found = _TIMEOUT.search(field)
+        self._announced_ns = _sooner(int(found[1]) * 1_000_000_000) if found else 0
+
+    def closed(self, age_ns: int, now_ns: int) -> bool:
+        """The server closed a connection that old; whether that is a lesson."""
+        if now_ns < self._ends_ns:
+            self._ends_ns = now_ns + MOMENT_NS
+            return False
+        if self._age_ns and now_ns - self._learned_ns <= MOMENT_NS:
+            if abs(age_ns - self._age_ns) > max(self._age_ns // 2, 1_000_000_000):
+                self._limit_ns, self._learned_ns = self._before_ns, now_ns
+                self._ends_ns = now_ns + MOMENT_NS
+            elif MIN_AGE_NS <= age_ns < self._age_ns:
+                self._limit_ns = _sooner(age_ns)
+            return False
+        before_ns, limit_ns = self._at(now_ns), _sooner(age_ns)
+        if age_ns < MIN_AGE_NS or (before_ns and limit_ns >= before_ns):
+            return False
+        self._before_ns, self._limit_ns = before_ns, limit_ns
+        self._age_ns, self._learned_ns = age_ns, now_ns
+        return True
+
+    def limit_ns(self, now_ns: int) -> int:
+        """For how long a connection may be idle and still be used; 0 where nothing is known."""
+        learned_ns = self._at(now_ns)
+        if not learned_ns or not self._announced_ns:
+            return learned_ns or self._announced_ns
+        return min(learned_ns, self._announced_ns)
+
+    def _at(self, now_ns: int) -> int:
+        doublings = (now_ns - self._learned_ns) // FORGOTTEN_NS
+        return self._limit_ns << min(doublings, _MOST_DOUBLINGS)
+
+    def __repr__(self) -> str:
+        return f"<IdleLimit {self._limit_ns / 1e9:g} s, announced {self._announced_ns / 1e9:g} s>"
+
+
+def _sooner(age_ns: int) -> int:
+    """So much sooner that neither a sweep nor the way to the server makes it too late."""
+    return age_ns * 9 // 10

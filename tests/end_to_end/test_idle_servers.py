@@ -1,0 +1,62 @@
+"""Servers that keep idle connections for less time than `upstream.idleTimeout`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.proxy.idle_limit import MIN_AGE_NS
+from tests.end_to_end.scene import GET, OK, Scene, on_uvloop, over_both_protocols, running, until
+
+if TYPE_CHECKING:
+    from tests.end_to_end.peer import Peer
+
+ANNOUNCING = b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=1, max=9\r\nContent-Length: 2\r\n\r\nok"
+LAST_WORDS = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+async def asked(scene: Scene, answer: bytes = OK) -> Peer:
+    """Have a request answered: the connection to the server that it went by."""
+    client = await scene.ask(GET)
+    arrival = await scene.origin.next_request()
+    await arrival.peer.send(answer)
+    assert 200 == (await client.read_answer()).status
+    client.close()
+    return arrival.peer
+
+
+@pytest.mark.parametrize("last", [b"", LAST_WORDS], ids=["closes", "says-408-before"])
+@over_both_protocols
+@on_uvloop
+async def test_a_server_that_closes_idle_connections(
+    last: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The proxy closes the next ones before it does."""
+    caplog.set_level(logging.INFO)
+    async with running() as scene:
+        pool = scene.process.cluster.served.pool
+        first = await asked(scene)
+        idle_since_ns = time.monotonic_ns()
+        await until(lambda: time.monotonic_ns() - idle_since_ns > 2 * MIN_AGE_NS)
+        await first.send(last)
+        first.close()
+        await until(lambda: not pool.open_count)
+        second = await asked(scene)
+
+        assert second is not first
+        await until(lambda: second in scene.origin.ended)
+    assert 1 == caplog.text.count("closes idle connections: none is used again after")
+
+
+@over_both_protocols
+@on_uvloop
+async def test_a_server_that_says_for_how_long() -> None:
+    """Its word counts before it closes anything."""
+    async with running() as scene:
+        peer = await asked(scene, ANNOUNCING)
+        assert peer is await asked(scene, ANNOUNCING)
+
+        await until(lambda: peer in scene.origin.ended)
