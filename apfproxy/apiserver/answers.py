@@ -10,6 +10,7 @@ import logging
 import unicodedata
 import zlib
 from contextvars import ContextVar
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -173,4 +174,6 @@ async def failure(request: web.Request, error: StatusError) -> web.Response:
     response = await document(request, form, encode(error.status()), status=error.code)
     if error.retry_after_s:
         response.headers["Retry-After"] = str(error.retry_after_s)
+    if error.code == HTTPStatus.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = 'Bearer realm="apfproxy"'
     return response

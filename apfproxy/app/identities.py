@@ -18,7 +18,7 @@ from apfproxy.app.settings_checks import check_identities, warnings
 from apfproxy.authn.api_keys import ApiKeys, BasicKeys
 from apfproxy.authn.assertion import front_proxy_lines
 from apfproxy.authn.authenticator import Authenticator, Rules
-from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
+from apfproxy.authn.credentials import BEARER_CHALLENGE, UNKNOWN_PEER, Peer
 from apfproxy.authn.impersonation import Impersonations
 from apfproxy.authn.static_tokens import StaticTokens
 from apfproxy.errors import OperatorError
@@ -234,7 +234,7 @@ class Identities:
                 allows_anonymous=authentication.anonymous,
                 judges_certificates=authentication.client_ca_file is not None,
                 assertion=settings.upstream.identity,
-                challenges=b"" if keys is None else challenges(authentication),
+                challenges=challenges(authentication),
             ),
             tokens,
             self._impersonations(),
@@ -339,19 +339,21 @@ class Identities:
 
 
 def challenges(settings: AuthenticationSettings) -> bytes:
-    """What an answer 401 asks for, where the proxy knows API keys: each way of which it knows one.
+    """What an answer 401 asks for: each way to say who asks.
 
-    Without API keys there is nothing, as in kube-apiserver's answers.
+    RFC 9110, section 15.5.2, wants one at least; kube-apiserver has none.  Certificates and front
+    proxies have no scheme: where there is nothing else, it is that of Kubernetes' tokens.
     """
     keys = settings.api_keys
-    lines = []
-    if keys.is_basic:
-        lines.append('Basic realm="apfproxy", charset="UTF-8"')
-    if keys.is_bearer or settings.token_file or settings.jwt or settings.token_review.is_enabled:
-        lines.append('Bearer realm="apfproxy"')
-    if keys.header is not None:
-        lines.append(f'ApiKey realm="apfproxy", header="{keys.header}"')
-    return b"".join(f"WWW-Authenticate: {line}\r\n".encode() for line in lines)
+    has_keys = keys.file is not None
+    has_tokens = settings.token_file or settings.jwt or settings.token_review.is_enabled
+    schemes = (
+        ('Basic realm="apfproxy", charset="UTF-8"', has_keys and keys.is_basic),
+        ('Bearer realm="apfproxy"', has_tokens or (has_keys and keys.is_bearer)),
+        (f'ApiKey realm="apfproxy", header="{keys.header}"', has_keys and keys.header is not None),
+    )
+    lines = [f"WWW-Authenticate: {scheme}\r\n" for scheme, is_known in schemes if is_known]
+    return "".join(lines).encode() or BEARER_CHALLENGE
 
 
 def host_of(upstream: UpstreamSettings) -> str | None:

@@ -24,6 +24,7 @@ from apfproxy.authn.assertion import (
     front_proxy_lines,
     impersonation_lines,
 )
+from apfproxy.authn.credentials import BEARER_CHALLENGE
 from apfproxy.authn.impersonation import accesses, effective, forbidden_message
 from apfproxy.authn.verdict import Verdict
 from apfproxy.request.user import ANONYMOUS, User, authenticated
@@ -98,7 +99,7 @@ class Rules:
     allows_anonymous: bool = True
     judges_certificates: bool = False
     assertion: str = PASS_THROUGH
-    challenges: bytes = b""
+    challenges: bytes = BEARER_CHALLENGE
 
 
 DEFAULT_RULES = Rules()

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from apfproxy.request.user import User
 
+BEARER_CHALLENGE = b'WWW-Authenticate: Bearer realm="apfproxy"\r\n'
+"""The header line of an answer 401 where no other scheme is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Credentials:

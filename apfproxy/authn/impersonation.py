@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 VERB = "impersonate"
 AUTHENTICATION_GROUP = "authentication.k8s.io"
 
-MAX_THINGS = 100
+MAX_THINGS = 256
 """Of one request; as many as there may be header fields by default.  More are not asked about."""
 
 HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})

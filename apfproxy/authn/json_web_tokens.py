@@ -46,8 +46,11 @@ if TYPE_CHECKING:
     from apfproxy.authn.web_keys import KeySource
     from apfproxy.settings import JwtSettings
 
-MAX_TOKEN_BYTES = 1 << 14
-"""Real ones have one or two KiB; with hundreds of groups eight."""
+MAX_TOKEN_BYTES = 1 << 15
+"""Real ones have one or two KiB; with 200 groups, the most that identity providers put into one, up
+to 27: each has a name of up to 100 characters."""
+MAX_OBJECTS = 100
+"""Of the claims; real ones have a handful, and each takes a hundred times the work of a byte."""
 MAX_LIFETIME_S = 600.0
 """Of a verdict: tokens of a withdrawn key count no longer than this."""
 UNVERIFIED_LIFETIME_S = 10.0
@@ -125,7 +128,10 @@ class JsonWebTokens:
         if len(token) > MAX_TOKEN_BYTES or (match := COMPACT.fullmatch(token)) is None:
             return NO_TOKEN
         try:
-            claims = read_object(decoded(match[2]))
+            text = decoded(match[2])
+            if text.count(b"{") > MAX_OBJECTS:
+                return NO_TOKEN
+            claims = read_object(text)
             if claims.get("iss") != self._settings.issuer:
                 return OTHER_ISSUER
             header = read_object(decoded(match[1]))

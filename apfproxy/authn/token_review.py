@@ -25,8 +25,8 @@ API_VERSION = "authentication.k8s.io/v1"
 KIND = "TokenReview"
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 
-MAX_TOKEN_BYTES = 16384
-"""Tokens of service accounts have 1 KiB; most servers limit a header field to 8 KiB."""
+MAX_TOKEN_BYTES = 1 << 15
+"""Tokens of service accounts have 1 KiB; as many as a JSON Web Token may have."""
 MAX_USER_CHARACTERS = 65536
 """Of a user with all groups and extra values, as thousands of them may be cached."""
 

@@ -12,6 +12,15 @@ from typing import Final
 TOO_MANY_REQUESTS_TEXT: Final = "Too many requests, please try again later."
 TOO_MANY_REQUESTS: Final = f"{TOO_MANY_REQUESTS_TEXT}\n".encode()
 
+RETRY_SOON: Final = b"Retry-After: 1\r\n"
+"""For a request of which nothing was sent: Kubernetes' clients wait so long and ask again."""
+SHOWN_AS_TEXT: Final = frozenset({403, 500, 502, 503, 504})
+"""Codes whose text client-go shows where it reads no `Status`: of what is no resource, and of what
+is behind one (`proxy`), it gives callers the body as it came.  Of JSON it shows "unknown" then.
+
+Source: kubernetes/client-go rest/request.go, `Result.Raw`, `DoRaw`, `isTextResponse`.
+"""
+
 _JSON: Final = re.compile(r"application/(?:[a-z.-]+\+)?json\b", re.IGNORECASE)
 _NOT_VISIBLE: Final = re.compile(r"[^\x21-\x7e]")
 
@@ -72,13 +81,13 @@ def answer(
         connection: The Connection line with its CRLF, or nothing.
     """
     return (
-        b"HTTP/1.1 %d %b\r\nCache-Control: no-cache, private\r\nContent-Type: %b\r\nDate: %b\r\n"
+        b"HTTP/1.1 %d %b\r\nCache-Control: no-cache, private\r\nContent-Type: %b\r\n%b"
         b"Content-Length: %d\r\n%b%b\r\n%b"
     ) % (
         code,
         _REASONS[code][0].encode(),
         content_type,
-        _date(int(time.time())),
+        date_line(int(time.time())),
         len(body),
         extra,
         connection,
@@ -87,8 +96,27 @@ def answer(
 
 
 @functools.lru_cache(maxsize=1)
-def _date(unix_s: int) -> bytes:
-    return formatdate(unix_s, usegmt=True).encode()
+def date_line(unix_s: int) -> bytes:
+    """The header line of a time."""
+    return b"Date: %b\r\n" % formatdate(unix_s, usegmt=True).encode()
+
+
+class DateLine:
+    """The header line of the time, made once a second."""
+
+    __slots__ = ("_line", "_until_ns")
+
+    def __init__(self) -> None:
+        self._line = b""
+        self._until_ns = 0
+
+    def at(self, now_ns: int) -> bytes:
+        """The line; `now_ns` is of the clock that never goes back."""
+        if now_ns >= self._until_ns:
+            unix_s = time.time()
+            self._line = date_line(int(unix_s))
+            self._until_ns = now_ns + 1_000_000_000 - int(unix_s % 1 * 1e9)
+        return self._line
 
 
 @functools.lru_cache(maxsize=8192)

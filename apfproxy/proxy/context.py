@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.authn.authenticator import Authenticator
 from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.proxy.answers import DateLine
 from apfproxy.proxy.client_kinds import ClientKinds
 from apfproxy.proxy.client_limits import LimitsInForce
 from apfproxy.proxy.identification import NO_IDENTIFICATION
@@ -48,6 +49,7 @@ class Context:
         authenticator: Authenticates clients.
         client_kinds: Tells clients apart, and reads their heads.
         connection_count: Clients' connections whose last request was of it.
+        date_line: For answers of servers that give none.
         flow_control: What every request passes.
         has_audit_ids: Whether every request is given an Audit-ID.
         in_force: Limits and time-outs.
@@ -83,6 +85,7 @@ class Context:
             settings, targets, identification.certificates, listener.room
         )
         self.connection_count = 0
+        self.date_line = DateLine()
         self.pool = pool
         self.counters = counters
         counters.is_observing = flow_control.is_observing

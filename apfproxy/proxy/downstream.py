@@ -16,7 +16,7 @@ from apfproxy.proxy.client_limits import address_of
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.exchange_base import UNHELD
 from apfproxy.proxy.guarded import guarded
-from apfproxy.proxy.head_error import HeadError, UnheldError
+from apfproxy.proxy.head_error import HeadError, UnheldError, head_too_long
 from apfproxy.proxy.holdings import LARGE_BYTES as LARGE_PART_BYTES
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
 from apfproxy.proxy.read_buffer import (
@@ -302,7 +302,7 @@ class DownstreamConnection(ClientConnection):
         if sender is None:
             end = data.find(b"\r\n\r\n", max(0, self._probed_bytes - 3)) + 4
         if (end if end > 3 else len(data)) > in_force.max_head_bytes:
-            raise HeadError(431, f"the request head is longer than {in_force.max_head_bytes} bytes")
+            raise head_too_long(in_force.max_head_bytes)
         if end <= 3:
             self._probe_head(data)
             return

@@ -274,10 +274,16 @@ class ExchangeBase(AnswerSink):
         lines: bytes = b"",
         why: str | None = None,
     ) -> None:
+        attributes = self.request.attributes
         build = partial(answers.status_answer, code, message)
-        if self.request.attributes.is_plain:
+        if attributes.is_plain:
             accept = self.request.header("Accept")
             build = partial(answers.plain_answer, code, message, accept)
+        elif code in answers.SHOWN_AS_TEXT and (
+            not attributes.is_resource_request
+            or "proxy" in (attributes.verb, attributes.subresource)
+        ):
+            build = partial(answers.plain_answer, code, message)
         self._reply(code, build, reason, lines, message if why is None else why)
 
     def _reply(

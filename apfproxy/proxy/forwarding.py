@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from apfproxy.proxy.answers import RETRY_SOON
 from apfproxy.proxy.client_limits import NEVER_NS
 from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange_base import ExchangeBase
@@ -101,15 +102,21 @@ class Forwarding(ExchangeBase):
     def _answer_lines(self, head: ResponseHead, now_ns: int) -> bytes:
         """The header lines that are added to the origin's."""
         lines = self._class_lines(now_ns)
+        if not head.has_date:
+            lines += self._context.date_line.at(now_ns)
         if self._context.has_audit_ids and not head.has_audit_id:
             return lines + self._audit_line()
         return lines
 
     def on_no_connection(self, code: int, reason: str) -> None:
         """The origin cannot be reached."""
-        is_late = code == _GATEWAY_TIMEOUT
         self._count_failed()
-        self._reply_status(code, reason, Failure.UPSTREAM_TIMEOUT if is_late else Failure.UPSTREAM)
+        if code == _GATEWAY_TIMEOUT:
+            self._reply_status(code, reason, Failure.UPSTREAM_TIMEOUT)
+            return
+        # A server has seen a request that is sent again: its client decides what becomes of it.
+        lines = b"" if self._was_retried else RETRY_SOON
+        self._reply_status(code, reason, Failure.UPSTREAM, lines)
 
     def on_upstream_writable(self) -> None:
         """The origin takes more of the body."""

@@ -20,3 +20,10 @@ class UnheldError(HeadError):
 
     def __init__(self, why: str) -> None:
         super().__init__(503, f"{why}; try again later", b"Retry-After: 1\r\n")
+
+
+def head_too_long(max_bytes: int) -> HeadError:
+    """Refuse a head that is longer than that."""
+    return HeadError(
+        431, f"the request head is longer than {max_bytes} bytes (downstream.maxHeadBytes)"
+    )

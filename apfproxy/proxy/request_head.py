@@ -340,15 +340,20 @@ class HeadParser:
         return sender, body_bytes
 
     def _too_long(self) -> HeadError:
+        most = self._limits.target_bytes
         return HeadError(
-            414, f"the request target is longer than {self._limits.target_bytes} bytes"
+            414, f"the request target is longer than {most} bytes (downstream.maxTargetBytes)"
         )
 
     def _parse_fields(self, head: bytes, target: bytes | None, section: bytes) -> RequestFields:
         """Have llhttp judge the whole head, and read its fields."""
         # None is continued on a line of its own, and beside them are the first and the empty line.
         if head.count(b"\r\n") - 2 > self._limits.fields:
-            raise HeadError(431, f"the request has more than {self._limits.fields} header fields")
+            most = self._limits.fields
+            raise HeadError(
+                431,
+                f"the request has more than {most} header fields (downstream.maxHeaderFields)",
+            )
         found = _Collector()
         parser = httptools.HttpRequestParser(found)
         try:

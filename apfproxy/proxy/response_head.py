@@ -48,6 +48,7 @@ _KEEP_ALIVE: Final = 4
 _CONNECTION: Final = 5
 _CODING: Final = 6
 _IDLE: Final = 7
+_DATE: Final = 8
 
 # By the field's name.  The proxy's own X-Kubernetes-PF-* and X-Apfproxy-* fields take the place of
 # those of an origin with flow control of its own.
@@ -55,6 +56,7 @@ _ACTIONS: Final = {
     b"audit-id": _AUDIT_ID,
     b"connection": _CONNECTION,
     b"content-length": _LENGTH,
+    b"date": _DATE,
     b"keep-alive": _IDLE,
     b"proxy-authenticate": _DROP,
     b"proxy-connection": _DROP,
@@ -105,12 +107,14 @@ class ResponseHead:
         keep_alive: Whether the origin keeps the connection.
         framing: `NO_BODY`, `SIZED`, `CHUNKED` or `UNTIL_CLOSE`.
         has_audit_id: Whether an Audit-ID is among the lines.
+        has_date: Whether a Date is.
         idle_line: That of its Keep-Alive field, which says how long an idle connection is kept.
     """
 
     __slots__ = (
         "framing",
         "has_audit_id",
+        "has_date",
         "idle_line",
         "keep_alive",
         "length",
@@ -127,6 +131,7 @@ class ResponseHead:
         keep_alive: bool,
         framing: int,
         has_audit_id: bool,
+        has_date: bool,
         idle_line: bytes = b"",
     ) -> None:
         self.status = status
@@ -135,6 +140,7 @@ class ResponseHead:
         self.keep_alive = keep_alive
         self.framing = framing
         self.has_audit_id = has_audit_id
+        self.has_date = has_date
         self.idle_line = idle_line
 
     def __repr__(self) -> str:
@@ -160,7 +166,7 @@ def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
     status, is_http_11 = _known_status_lines.get(status_line) or _judge_status_line(status_line)
     kept = [status_line if is_http_11 else b"HTTP/1.1" + status_line[8:]]
     length = -1
-    has_audit_id = says_keep_alive = False
+    has_audit_id = has_date = says_keep_alive = False
     idle_line = b""
     codings: list[bytes] = []
     nominated: set[bytes] | None = None
@@ -169,6 +175,9 @@ def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
         if action == _UNKNOWN:
             action = _LENGTH if line.startswith(_PLAIN_LENGTH) else _judge_line(line, lines)
         if action == _PASSES:
+            kept.append(line)
+        elif action == _DATE:
+            has_date = True
             kept.append(line)
         elif action == _LENGTH:
             length = _length_in(line, length)
@@ -185,10 +194,12 @@ def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
             nominated |= _options(_value_of(line))
         elif action == _CODING:
             codings.append(_value_of(line))
+        # And `_DROP`, of which nothing is kept.
     keep_alive = is_http_11 or says_keep_alive
     if nominated is not None:
         keep_alive = b"close" not in nominated and (is_http_11 or b"keep-alive" in nominated)
         has_audit_id = has_audit_id and b"audit-id" not in nominated
+        has_date = has_date and b"date" not in nominated
         kept[1:] = [line for line in kept[1:] if _name_of(line) not in nominated]
     if length >= 0 and (status < _FIRST_FINAL or status == _NO_CONTENT):
         # RFC 9110, section 8.6, forbids it: some clients would wait for a body.
@@ -212,6 +223,7 @@ def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
         keep_alive=keep_alive,
         framing=framing,
         has_audit_id=has_audit_id,
+        has_date=has_date,
         idle_line=idle_line,
     )
 

@@ -17,6 +17,7 @@ from base64 import b64encode, urlsafe_b64decode
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from apfproxy.authn.credentials import BEARER_CHALLENGE
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.response_head import ResponseError
 
@@ -244,18 +245,22 @@ def bearer_token(subprotocols: Iterable[bytes]) -> bytes:
     if not tokens:
         return b""
     if len(tokens) > 1:
-        raise HeadError(401, "more than one subprotocol is a bearer token")
+        raise _unauthorized("more than one subprotocol is a bearer token")
     if len(listed) == 1:
-        raise HeadError(401, "a bearer token needs another subprotocol beside it")
+        raise _unauthorized("a bearer token needs another subprotocol beside it")
     encoded = tokens[0][len(BEARER_PREFIX) :]
     try:
         if not _BASE64_URL.fullmatch(encoded):
-            raise HeadError(401, "the bearer token of the subprotocol is not unpadded base64url")
+            raise _unauthorized("the bearer token of the subprotocol is not unpadded base64url")
         token = urlsafe_b64decode(encoded + b"=" * (-len(encoded) % 4))
         token.decode()
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise HeadError(401, "the bearer token of the subprotocol is malformed") from error
+        raise _unauthorized("the bearer token of the subprotocol is malformed") from error
     return token
+
+
+def _unauthorized(message: str) -> HeadError:
+    return HeadError(401, message, BEARER_CHALLENGE)
 
 
 def without_bearer(subprotocols: Iterable[bytes]) -> list[bytes]:

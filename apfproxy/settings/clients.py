@@ -76,7 +76,7 @@ class DownstreamSettings:
     idle_timeout_s: float = bounded(90.0, 0.001)
     request_timeout_s: float = bounded(60.0, 0.001)
     max_head_bytes: int = bounded(65536, 1024, 1 << 24)
-    max_header_fields: int = bounded(100, 1, 100_000)
+    max_header_fields: int = bounded(256, 1, 100_000)
     max_target_bytes: int = bounded(16384, 256, 1 << 24)
     identity_headers_from: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()

@@ -640,10 +640,12 @@ async def test_api_keys_that_change(tmp_path: Path) -> None:
             ["Bearer", "ApiKey"],
             id="tokens",
         ),
+        pytest.param({"token_file": "f"}, ["Bearer"], id="tokens-alone"),
+        pytest.param({"client_ca_file": "f"}, ["Bearer"], id="no-scheme"),
     ],
 )
 def test_challenges(given: dict[str, Any], schemes: list[str]) -> None:
-    """One for each way to show a key."""
+    """One for each way to show a key or a token; one at least."""
     lines = challenges(AuthenticationSettings(**given)).decode().splitlines()
 
     assert schemes == [line.split()[1] for line in lines]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from apfproxy.authn.json_web_tokens import (
     MAX_LIFETIME_S,
+    MAX_OBJECTS,
     MAX_TOKEN_BYTES,
     UNVERIFIED_LIFETIME_S,
     JsonWebTokens,
@@ -170,6 +171,7 @@ HEADER, PAYLOAD, SIGNATURE = GOOD.split(".")
         pytest.param(signed_parts([], CLAIMS), id="header-list"),
         pytest.param(signed_parts(b'{"alg":"ES256","alg":"ES256"}', CLAIMS), id="header-twice"),
         pytest.param(signed({**CLAIMS, "x": "y" * MAX_TOKEN_BYTES}), id="huge"),
+        pytest.param(signed({**CLAIMS, "x": [{}] * MAX_OBJECTS}), id="many-objects"),
         pytest.param("." * 5_000_000, id="huge-dots"),
     ],
 )

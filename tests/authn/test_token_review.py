@@ -186,7 +186,7 @@ async def test_long_tokens(token: str) -> None:
         reviews = TokenReviews(api, SETTINGS, Clock())
         verdicts = [reviews.check(token), await reviews.review(token, ADDRESS)]
 
-    assert [Verdict(None, 0.0, "the token is longer than 16384 bytes")] * 2 == verdicts
+    assert [Verdict(None, 0.0, "the token is longer than 32768 bytes")] * 2 == verdicts
     assert script.asked == []
 
 

@@ -8,6 +8,7 @@ import httptools
 import pytest
 
 from apfproxy.proxy.answers import (
+    DateLine,
     answer,
     status_answer,
     status_body,
@@ -43,6 +44,17 @@ def test_too_many_requests_is_kubernetes_own() -> None:
     assert expected == too_many_requests(
         7, is_head=False, extra=b"A: b\r\n", connection=b"Connection: close\r\n"
     )
+
+
+def test_date_line_is_made_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the wall clock's, whose second is half over; another clock says for how long."""
+    subject = DateLine()
+    first = subject.at(7_000_000_000)
+    monkeypatch.setattr("time.time", lambda: NOON + 1.0)
+
+    assert b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n" == first
+    assert first is subject.at(7_499_999_999)
+    assert b"Date: Sun, 06 Nov 1994 08:49:38 GMT\r\n" == subject.at(7_500_000_000)
 
 
 def test_answer_to_head_has_no_body() -> None:

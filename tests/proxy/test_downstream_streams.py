@@ -65,6 +65,10 @@ def unchunked(data: bytes) -> bytes:
     return result + data
 
 
+DATED = OK.replace(b"Content", b"Date: now\r\nContent")
+"""So that answers are the same in another second."""
+
+
 class Origin:
     """Answers every whole request with `ok`, in the order in which they come."""
 
@@ -94,7 +98,7 @@ class Origin:
         elif b"Content-Length: 4" in head and len(body) < 4:
             return False
         self.got += origin.take()
-        self._bench.send(origin, OK if not head.startswith(b"HEAD") else OK[:-2])
+        self._bench.send(origin, DATED if not head.startswith(b"HEAD") else DATED[:-2])
         return True
 
 

@@ -334,6 +334,25 @@ def test_requests_without_a_connection_or_an_answer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("is_sent_before", "expected"),
+    [pytest.param(False, True, id="nothing-sent"), pytest.param(True, False, id="sent-before")],
+)
+def test_who_may_ask_again(is_sent_before: bool, expected: bool) -> None:
+    """Retry-After only where no server has seen the request."""
+    with Bench(idle_origins=1 if is_sent_before else 0) as bench:
+        if is_sent_before:
+            warmed_up(bench)
+        client = bench.ask(GET)
+        if is_sent_before:
+            bench.end(bench.origins[0])
+        bench.connect(ConnectionRefusedError(111, "refused"))
+        answer = client.take()
+
+    assert b"502" == status(answer)
+    assert expected is (b"\r\nRetry-After: 1\r\n" in answer)
+
+
+@pytest.mark.parametrize(
     ("timeout_s", "telling"),
     [
         pytest.param(4, 0, id="impatient"),

@@ -25,7 +25,7 @@ from apfproxy.proxy.response_head import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ATTRIBUTES = ("status", "lines", "length", "keep_alive", "framing", "has_audit_id")
+ATTRIBUTES = ("status", "lines", "length", "keep_alive", "framing", "has_audit_id", "has_date")
 
 
 def forget() -> None:
@@ -382,6 +382,19 @@ def test_what_differs_in_every_answer_is_not_known() -> None:
 def test_audit_id(lines: bytes, expected: bool) -> None:
     """Whether the client gets one from the origin."""
     assert expected is parse(b"HTTP/1.1 200 audit-id: a\r\n" + lines + b"\r\n\r\n").has_audit_id
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(b"DATE:now", True, id="any-case"),
+        pytest.param(b"X: Date: now", False, id="in-a-value"),
+        pytest.param(b"Connection: date\r\nDate: now", False, id="nominated"),
+    ],
+)
+def test_date(lines: bytes, expected: bool) -> None:
+    """Whether the client gets one from the origin."""
+    assert expected is parse(b"HTTP/1.1 200 date: a\r\n" + lines + b"\r\n\r\n").has_date
 
 
 class Found:

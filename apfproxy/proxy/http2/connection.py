@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from apfproxy.faults import Part, report
 from apfproxy.proxy.counters import Flood, GoAway
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.head_error import HeadError
+from apfproxy.proxy.head_error import HeadError, head_too_long
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection_base import ConnectionBase
 from apfproxy.proxy.http2.connection_state import LEAVING, OPEN
@@ -114,8 +114,7 @@ class Http2Connection(ConnectionBase):
                 self._begin(stream_id, what, body, is_whole=is_whole)
                 continue
             if kind == _TOO_LARGE:
-                most = self._shared.in_force.max_head_bytes
-                error = HeadError(431, f"the request head is longer than {most} bytes")
+                error = head_too_long(self._shared.in_force.max_head_bytes)
                 self.refuse(stream_id, error, self._reader.context, is_head=what == b"HEAD")
                 continue
             if kind == _CLOSED:
