@@ -184,11 +184,7 @@ class ApiServerProcess:
         # Nobody needs to say who he is, but a web page is nobody's client.
         guard = WriteGuard(api.handle, lambda: True, checks_host=False)
         self._gate = Gate(guard.handle, KINDS, self.counters, load)
-        metrics = ScrapedPage(
-            lambda is_canonical: ApiServerMetrics(
-                self.counters, self._store_state, is_canonical=is_canonical
-            )
-        )
+        metrics = ScrapedPage(ApiServerMetrics(self.counters, self._store_state))
         paths = sorted([*Discovery(KINDS).root_paths(), *OWN_PATHS])
         app = web.Application(middlewares=[as_kubernetes])
         app.add_routes(api.routes(self._gate.handle))

@@ -228,15 +228,14 @@ class ProbeConnection(asyncio.Protocol):
         with self._probes.places.handling(self._place, is_lasting=False):
             is_gzip = accepts_gzip(fields.get("accept-encoding", ""))
             metrics = await self._probes.metrics()
-            content_type, slices = metrics.slices(fields.get("accept", ""))
-            headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **SAFETY}
+            headers = {"Content-Type": metrics.content_type, "Vary": "Accept-Encoding", **SAFETY}
             if is_gzip:
                 headers["Content-Encoding"] = "gzip"
             if not is_head:
                 headers["Transfer-Encoding"] = "chunked"
             self._write_head(200, headers, is_last=is_last)
             if not is_head:
-                async for data in encoded(slices, is_gzip=is_gzip):
+                async for data in encoded(metrics.slices(), is_gzip=is_gzip):
                     self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
                     await self._can_write.wait()
             self._end(b"" if is_head else b"0\r\n\r\n", is_last=is_last)

@@ -1,9 +1,10 @@
 """Requests that wait and that execute, by kind: those that change something, and the others.
 
 Kubernetes exports these as `apiserver_flowcontrol_read_vs_write_current_requests`, a histogram of
-how long each share of the limit was in use, and `apiserver_current_inflight_requests`, the largest
-number in the last second.  Each request passes here twice at least, so an event only adds
-nanoseconds to the count that ends with it; counts become buckets when somebody reads them.
+how long each share of the limit was in use, and as `apiserver_current_inflight_requests` and
+`apiserver_current_inqueue_requests`, the largest numbers in the last second.  Each request passes
+here twice at least, so an event only adds nanoseconds to the count that ends with it; counts become
+buckets when somebody reads them.
 """
 
 from __future__ import annotations
@@ -173,3 +174,7 @@ class KindMeter:
         Kubernetes forgets the requests that merely go on through such a second; these count here.
         """
         return {count.request_kind: count.last_high(now_ns) for count in self._executing}
+
+    def in_queue(self, now_ns: int) -> dict[str, int]:
+        """The most requests of each kind that waited at a time in the last full second."""
+        return {count.request_kind: count.last_high(now_ns) for count in self._waiting}

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 DUMPS = "/debug/api_priority_and_fairness"
 
 INDEX = {
-    "/metrics": "metrics for Prometheus, as text or OpenMetrics",
+    "/metrics": "metrics for Prometheus, as text",
     "/livez": "whether the process works",
     "/readyz": "whether it should get traffic; ?verbose lists the checks",
     "/healthz": "whether the process works, also while it shuts down",

@@ -62,19 +62,17 @@ class StoreState(NamedTuple):
 
 
 class ApiServerMetrics(Collector):
-    """Makes the families of an API server, with canonical bucket bounds for OpenMetrics."""
+    """Makes the families of an API server."""
 
     def __init__(
         self,
         counters: ApiServerCounters,
         store_state: Callable[[], StoreState],
-        *,
-        is_canonical: bool,
     ) -> None:
         self._counters = counters
         self._store_state = store_state
-        self._request_bounds = bound_texts(REQUEST_BOUNDS_S, is_canonical=is_canonical)
-        self._commit_bounds = bound_texts(COMMIT_BOUNDS_S, is_canonical=is_canonical)
+        self._request_bounds = bound_texts(REQUEST_BOUNDS_S)
+        self._commit_bounds = bound_texts(COMMIT_BOUNDS_S)
 
     def collect(self) -> Iterator[Metric]:
         """All families, as of now."""

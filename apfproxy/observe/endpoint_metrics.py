@@ -44,12 +44,10 @@ class EndpointMetrics:
         self,
         views: Callable[[], Sequence[EndpointView]],
         is_full: Callable[[], bool],
-        *,
-        is_canonical: bool,
     ) -> None:
         self._views = views
         self._is_full = is_full
-        self._bounds = bound_texts(DURATION_BOUNDS_S, is_canonical=is_canonical)
+        self._bounds = bound_texts(DURATION_BOUNDS_S)
 
     def collect(self) -> Iterator[Metric]:
         """All families, as of now; each is there, if without series."""

@@ -151,10 +151,8 @@ class HistogramFamily:
         return samples
 
 
-def bound_texts(bounds: Iterable[float], *, is_canonical: bool) -> tuple[str, ...]:
-    """How upper bounds are written: as OpenMetrics wants it (`1.0`), or Kubernetes does (`1`)."""
+def bound_texts(bounds: Iterable[float]) -> tuple[str, ...]:
+    """How upper bounds are written: `1`, as Kubernetes does."""
     # The library does not annotate this function.
     texts = (str(floatToGoString(bound)) for bound in bounds)  # type: ignore[no-untyped-call]
-    if is_canonical:
-        return tuple(texts)
     return tuple(text.removesuffix(".0") for text in texts)

@@ -193,7 +193,6 @@ class FlowControlMetrics:
         clock: The controller's.
         controller: What they are of.
         kind_meter: What those by request kind are of.
-        is_canonical: Whether bounds of buckets are written as OpenMetrics wants it.
         is_full: Whether to have series of what was never used, as of now.
     """
 
@@ -203,13 +202,11 @@ class FlowControlMetrics:
         controller: Controller,
         kind_meter: KindMeter,
         *,
-        is_canonical: bool,
         is_full: Callable[[], bool],
     ) -> None:
         self._clock = clock
         self._controller = controller
         self._kind_meter = kind_meter
-        self._is_canonical = is_canonical
         self._is_full = is_full
 
     def collect(self) -> Iterator[Metric]:
@@ -298,6 +295,11 @@ class FlowControlMetrics:
             "Most requests that executed at a time in the last second, by kind",
             by_label("request_kind", self._kind_meter.in_flight(now_ns)),
         )
+        yield gauge(
+            "apiserver_current_inqueue_requests",
+            "Most requests that waited at a time in the last second, by kind",
+            by_label("request_kind", self._kind_meter.in_queue(now_ns)),
+        )
         family = self._histogram(
             PREFIX + "read_vs_write_current_requests",
             "Nanoseconds by requests that execute or wait, as a part of the limit, by kind",
@@ -314,9 +316,7 @@ class FlowControlMetrics:
         yield family.metric
 
     def _histogram(self, name: str, help_text: str, bounds: tuple[float, ...]) -> HistogramFamily:
-        return HistogramFamily(
-            name, help_text, bound_texts(bounds, is_canonical=self._is_canonical)
-        )
+        return HistogramFamily(name, help_text, bound_texts(bounds))
 
 
 def synced(levels: Iterable[PriorityLevel]) -> Iterator[tuple[Labels, PriorityLevel]]:

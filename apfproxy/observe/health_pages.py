@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from apfproxy.observe.health import PAGES
-from apfproxy.observe.responses import header, sliced_response
+from apfproxy.observe.responses import sliced_response
 
 if TYPE_CHECKING:
     from apfproxy.observe.health import HealthRegistry
@@ -18,8 +18,7 @@ def health_routes(health: HealthRegistry, metrics: ScrapedPage) -> list[web.Rout
     """The health pages and `/metrics`."""
 
     async def show_metrics(request: web.Request) -> web.StreamResponse:
-        content_type, slices = metrics.slices(header(request, "Accept"))
-        return await sliced_response(request, slices, content_type)
+        return await sliced_response(request, metrics.slices(), metrics.content_type)
 
     async def show_page(request: web.Request) -> web.Response:
         report = health.page(

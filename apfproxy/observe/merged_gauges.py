@@ -39,6 +39,7 @@ RULES: Final[dict[str, Rule]] = {
     f"{FLOW_CONTROL}current_inqueue_requests": Rule.SUM,
     f"{FLOW_CONTROL}current_inqueue_seats": Rule.SUM,
     "apiserver_current_inflight_requests": Rule.SUM,
+    "apiserver_current_inqueue_requests": Rule.SUM,
     # Virtual time, of which each worker has its own.
     f"{FLOW_CONTROL}current_r": Rule.MAX,
     f"{FLOW_CONTROL}dispatch_r": Rule.MAX,
@@ -100,9 +101,6 @@ RULES: Final[dict[str, Rule]] = {
 }
 """The rule of each gauge.  Counters and histograms add up, and information is what any has."""
 
-KINDS: Final = {"info": Rule.MAX, "stateset": Rule.MAX}
-"""The rules of other types that are no counts."""
-
 
 def rule_of(name: str, kind: str) -> Rule:
     """The rule of a family, by its name and its type.
@@ -112,6 +110,4 @@ def rule_of(name: str, kind: str) -> Rule:
     """
     if name.endswith("_info"):
         return Rule.MAX
-    if kind == "gauge":
-        return RULES.get(name, Rule.SUM)
-    return KINDS.get(kind, Rule.SUM)
+    return RULES.get(name, Rule.SUM) if kind == "gauge" else Rule.SUM

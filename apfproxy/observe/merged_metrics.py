@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from apfproxy.observe.families import MOST_SAMPLES
 from apfproxy.observe.merged_gauges import Rule, rule_of
-from apfproxy.observe.metrics import END
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,7 +51,7 @@ def page_of(page: bytes) -> Page:
     Raises:
         ValueError: It is no page of metrics.
     """
-    parts = (b"\n" + page.removesuffix(END)).split(b"\n" + HELP)
+    parts = (b"\n" + page).split(b"\n" + HELP)
     if parts[0].strip():
         raise ValueError(f"no page of metrics begins with {parts[0][:40]!r}")
     found = {}
@@ -68,16 +67,16 @@ def page_of(page: bytes) -> Page:
     return found
 
 
-def merged_slices(pages: Sequence[Page], *, is_openmetrics: bool) -> Iterator[bytes]:
+def merged_slices(pages: Sequence[Page]) -> Iterator[bytes]:
     """The pages as one, in slices; an empty slice is a chance for others to run.
 
     Raises:
         ValueError: A value is no number; in the middle of the slices.
     """
-    return _slices(pages, _merged_lines, is_openmetrics=is_openmetrics)
+    return _slices(pages, _merged_lines)
 
 
-def labelled_slices(pages: Mapping[str, Page], *, is_openmetrics: bool) -> Iterator[bytes]:
+def labelled_slices(pages: Mapping[str, Page]) -> Iterator[bytes]:
     """The pages as one in which each sample has a label with the name of its page.
 
     The samples of a page without a name stay as they are.
@@ -90,7 +89,7 @@ def labelled_slices(pages: Mapping[str, Page], *, is_openmetrics: bool) -> Itera
                 lines = part.samples.splitlines()
                 yield from (labelled(line, label) for line in lines) if label else lines
 
-    return _slices(list(pages.values()), lines_of, is_openmetrics=is_openmetrics)
+    return _slices(list(pages.values()), lines_of)
 
 
 def labelled(line: bytes, label: bytes) -> bytes:
@@ -110,8 +109,6 @@ def counts_of(page: Page) -> Page:
 def _slices(
     pages: Sequence[Page],
     lines_of: Callable[[Sequence[FamilyText | None]], Iterable[bytes]],
-    *,
-    is_openmetrics: bool,
 ) -> Iterator[bytes]:
     names = dict.fromkeys(name for page in pages for name in page)
     for name in names:
@@ -124,8 +121,6 @@ def _slices(
                 yield b"".join(some)
                 some = []
         yield b"".join(some)
-    if is_openmetrics:
-        yield END
 
 
 def _merged_lines(parts: Sequence[FamilyText | None]) -> Iterator[bytes]:
@@ -162,7 +157,7 @@ def _joined(rule: Rule, before: bytes | float, value: bytes) -> bytes | float:
 
 
 def number_text(value: float) -> bytes:
-    """A number as both formats have it."""
+    """A number as the format has it."""
     if value != value:  # noqa: PLR0124 - only NaN is no number of its own
         return b"NaN"
     if value in {float("inf"), float("-inf")}:

@@ -1,4 +1,7 @@
-"""The metrics page: all families of a process, in the format that the scraper wants.
+"""The metrics page: all families of a process, in the text format of Prometheus.
+
+It is so whatever a scraper accepts, as kube-apiserver's page is: OpenMetrics would write the bounds
+of buckets otherwise (`le="1.0"`), and a query for the bounds of one would not find the other.
 
 The parts of the process count with plain integers; only a scrape turns them into metrics.  A page
 may have millions of samples: it is made in slices, and never held as a whole.
@@ -7,7 +10,7 @@ may have millions of samples: it is made in slices, and never held as a whole.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
@@ -30,11 +33,9 @@ if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
 
     Families = Callable[[], Iterable[Metric]]
-    Encoder = Callable[[Collector], bytes]
 
-OPENMETRICS = "application/openmetrics-text"
-END = b"# EOF\n"
-"""The last line of a page in OpenMetrics."""
+ENCODE, CONTENT_TYPE = choose_encoder("")
+"""The library's, for who accepts nothing else."""
 
 
 class Collected(Collector):
@@ -50,46 +51,34 @@ class Collected(Collector):
 
 
 class ScrapedPage:
-    """Answers scrapes; `collector_for` makes what collects all, for canonical bounds or not.
+    """Answers scrapes with all that a collector has, and with what is known of the process."""
 
-    The two formats have a registry each: Prometheus' own text has bucket bounds as kube-apiserver
-    writes them (`le="1"`), OpenMetrics demands them to be canonical (`le="1.0"`).
-    """
+    content_type: ClassVar[str] = CONTENT_TYPE
 
-    def __init__(self, collector_for: Callable[[bool], Collector]) -> None:
-        self._registries = {}
-        for is_canonical in (False, True):
-            registry = CollectorRegistry()
-            registry.register(collector_for(is_canonical))
-            ProcessCollector(registry=registry)
-            self._registries[is_canonical] = registry
+    def __init__(self, collector: Collector) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(collector)
+        ProcessCollector(registry=self._registry)
 
-    def slices(self, accept: str) -> tuple[str, Iterator[bytes]]:
-        """Answer one scrape, by its Accept header: the content type, and the page in slices.
+    def slices(self) -> Iterator[bytes]:
+        """Answer one scrape: the page in slices.
 
         Each slice takes about 2 ms to make; between them the event loop does other things.
         """
-        encoder, content_type = choose_encoder(accept)
-        return content_type, self._slices(
-            encoder, is_openmetrics=content_type.startswith(OPENMETRICS)
-        )
-
-    def _slices(self, encoder: Encoder, *, is_openmetrics: bool) -> Iterator[bytes]:
         name = ""
-        for metric in self._registries[is_openmetrics].collect():
-            text = encoded(encoder, metric)
+        for metric in self._registry.collect():
+            text = encoded(metric)
             if metric.name == name:  # a further part of the family before
                 empty = Metric(metric.name, metric.documentation, metric.type)
-                text = text.removeprefix(encoded(encoder, empty))
+                text = text.removeprefix(encoded(empty))
             name = metric.name
             yield text
-        if is_openmetrics:
-            yield END
 
 
-def encoded(encoder: Encoder, metric: Metric) -> bytes:
-    """A family by itself, without the end of a page."""
-    return encoder(Collected(lambda: (metric,))).removesuffix(END)
+def encoded(metric: Metric) -> bytes:
+    """A family by itself."""
+    text: bytes = ENCODE(Collected(lambda: (metric,)))
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +87,7 @@ class ClusterParts:
 
     Attributes:
         endpoints: Gives its servers.
-        others: Make further families, the same in both formats; all clusters have the same ones.
+        others: Make further families; all clusters have the same ones.
     """
 
     clock: Clock
@@ -110,15 +99,12 @@ class ClusterParts:
     endpoints: Callable[[], Sequence[EndpointView]] = tuple
     others: Sequence[Families] = ()
 
-    def collect(
-        self, is_full: Callable[[], bool], *, is_canonical: bool, is_only: bool
-    ) -> Iterator[Metric]:
+    def collect(self, is_full: Callable[[], bool], *, is_only: bool) -> Iterator[Metric]:
         """All families, as of now."""
         yield from FlowControlMetrics(
             self.clock,
             self.controller,
             self.kind_meter,
-            is_canonical=is_canonical,
             is_full=is_full,
         ).collect()
         yield from ProxyMetrics(
@@ -126,10 +112,9 @@ class ClusterParts:
             self.pool,
             self.config_status,
             self.controller,
-            is_canonical=is_canonical,
             is_only=is_only,
         ).collect()
-        yield from EndpointMetrics(self.endpoints, is_full, is_canonical=is_canonical).collect()
+        yield from EndpointMetrics(self.endpoints, is_full).collect()
         for families in self.others:
             yield from families()
 
@@ -139,7 +124,7 @@ class MetricsPage(ScrapedPage):
 
     Args:
         clusters: Asked at each scrape: the clusters by name; one named "" has no label.
-        others: Make the families that are not of a cluster, the same in both formats.
+        others: Make the families that are not of a cluster.
         is_full: Asked at each scrape for whether to have series of what was never used.
     """
 
@@ -150,16 +135,13 @@ class MetricsPage(ScrapedPage):
         *,
         is_full: Callable[[], bool],
     ) -> None:
-        def collector_for(is_canonical: bool) -> Collector:
-            def of_clusters() -> Iterator[Metric]:
-                return by_cluster({
-                    name: parts.collect(is_full, is_canonical=is_canonical, is_only=not name)
-                    for name, parts in clusters().items()
-                })  # fmt: skip
+        def of_clusters() -> Iterator[Metric]:
+            return by_cluster({
+                name: parts.collect(is_full, is_only=not name)
+                for name, parts in clusters().items()
+            })  # fmt: skip
 
-            return Collected(of_clusters, *others)
-
-        super().__init__(collector_for)
+        super().__init__(Collected(of_clusters, *others))
 
 
 def by_cluster(clusters: Mapping[str, Iterator[Metric]]) -> Iterator[Metric]:

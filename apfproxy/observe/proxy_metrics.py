@@ -119,7 +119,6 @@ class ProxyMetrics:
         config_status: ConfigStatus,
         controller: Controller,
         *,
-        is_canonical: bool,
         is_only: bool = True,
     ) -> None:
         self._is_only = is_only
@@ -127,7 +126,7 @@ class ProxyMetrics:
         self._pool = pool
         self._config_status = config_status
         self._controller = controller
-        self._duration_bounds = bound_texts(DURATION_BOUNDS_S, is_canonical=is_canonical)
+        self._duration_bounds = bound_texts(DURATION_BOUNDS_S)
 
     def collect(self) -> Iterator[Metric]:
         """All families, as of now."""

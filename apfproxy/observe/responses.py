@@ -55,7 +55,7 @@ async def sliced_response(
 
     If making a slice fails the connection is cut: an answer that ends in order would seem whole.
     """
-    headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **SAFETY}
+    headers = {"Content-Type": content_type, "Vary": "Accept-Encoding", **SAFETY}
     if request.method == "HEAD":
         return web.Response(headers=headers)
     is_gzip = accepts_gzip(header(request, "Accept-Encoding"))

@@ -7,17 +7,16 @@ import logging
 from typing import TYPE_CHECKING
 
 from aiohttp import web
-from prometheus_client.exposition import choose_encoder
 
 from apfproxy.observe.merged_metrics import Page, labelled_slices, merged_slices, page_of
-from apfproxy.observe.metrics import OPENMETRICS, Collected, ScrapedPage
-from apfproxy.observe.responses import header, sliced_response
+from apfproxy.observe.metrics import Collected, ScrapedPage
+from apfproxy.observe.responses import sliced_response
 from apfproxy.observe.worker_answers import names_of
 from apfproxy.observe.worker_metrics import worker_families
 from apfproxy.observe.worker_totals import WorkerTotals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from prometheus_client.core import Metric
 
@@ -53,8 +52,8 @@ class WorkerMetricsPage:
         self._workers = workers
         self._restarts = restarts
         self._answered: dict[str, bool] = {}
-        self._own = ScrapedPage(lambda _is_canonical: Collected(self._families, *others))
-        self._totals = {is_openmetrics: WorkerTotals() for is_openmetrics in (False, True)}
+        self._own = ScrapedPage(Collected(self._families, *others))
+        self._totals = WorkerTotals()
         self._asking = asyncio.Lock()
 
     async def show(self, request: web.Request) -> web.StreamResponse:
@@ -62,36 +61,34 @@ class WorkerMetricsPage:
         each = request.query.get("workers")
         if each not in {None, EACH}:
             return web.Response(text=f"workers must be {EACH}, or not be there\n", status=400)
-        accept = header(request, "Accept")
-        _, content_type = choose_encoder(accept)
-        is_openmetrics = content_type.startswith(OPENMETRICS)
         # One at a time, so that what is remembered of a worker never is from before.
         async with self._asking:
-            pages = self._read(await self._ask(PATH, accept or "text/plain", within_s=WITHIN_S))
-            taken = self._totals[is_openmetrics].take(pages)
-        own = page_of(b"".join(self._own.slices(accept)[1]))
+            pages = self._read(await self._ask(PATH, "text/plain", within_s=WITHIN_S))
+            taken = self._totals.take(pages)
+        own = page_of(b"".join(self._own.slices()))
         if each is None:
-            slices = merged_slices([*taken, own], is_openmetrics=is_openmetrics)
+            slices = merged_slices([*taken, own])
         else:
             named = dict(zip(self._answered, pages.values(), strict=True))
             there = {name: page for name, page in named.items() if page is not None}
-            slices = labelled_slices({**there, "": own}, is_openmetrics=is_openmetrics)
-        return await sliced_response(request, slices, content_type)
+            slices = labelled_slices({**there, "": own})
+        return await sliced_response(request, slices, self._own.content_type)
 
-    def bury(self, key: tuple[int, int], counts: Mapping[bool, bytes]) -> None:
+    def bury(self, key: tuple[int, int], counts: bytes) -> None:
         """Keep what a worker has counted that has ended.
 
         Args:
             key: Its index and process id.
-            counts: Its last page by whether it is OpenMetrics.
+            counts: Its last page; b"" if it left none.
         """
+        if not counts:
+            return
         try:
-            pages = {is_openmetrics: page_of(page) for is_openmetrics, page in counts.items()}
+            page = page_of(counts)
         except ValueError as error:
             log.warning("what worker %d (process %d) left of its counts is lost: %s", *key, error)
             return
-        for is_openmetrics, page in pages.items():
-            self._totals[is_openmetrics].bury(key, page)
+        self._totals.bury(key, page)
 
     def _read(self, asked: Sequence[Asked]) -> dict[tuple[int, int], Page | None]:
         """The pages by worker and process; None of those that have not answered with one."""

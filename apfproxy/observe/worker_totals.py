@@ -23,7 +23,7 @@ go, such as the addresses of servers, could make it any size; above this it begi
 
 
 class WorkerTotals:
-    """The last counts of workers, in one of the two formats."""
+    """The last counts of workers."""
 
     def __init__(self) -> None:
         self._last: dict[Any, Page] = {}
@@ -60,5 +60,5 @@ class WorkerTotals:
         if not self._gone:
             self._gone = counts
             return
-        text = b"".join(merged_slices([self._gone, counts], is_openmetrics=False))
+        text = b"".join(merged_slices([self._gone, counts]))
         self._gone = page_of(text) if len(text) <= MAX_GONE_BYTES else counts

@@ -169,7 +169,7 @@ def series_of(scene: Scene) -> set[bytes]:
     )
     families = partial(listener_families, cluster.counters.listener)
     page = MetricsPage(lambda: {"": parts}, [families], is_full=lambda: True)
-    text = b"".join(page.slices("")[1])
+    text = b"".join(page.slices())
     return {line.rpartition(b" ")[0] for line in text.splitlines() if line[:1] != b"#"}
 
 

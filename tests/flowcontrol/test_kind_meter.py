@@ -97,6 +97,18 @@ def test_in_flight_is_the_maximum_of_the_last_full_second(now_s: float, expected
     assert {MUTATING: expected, READ_ONLY: 0} == meter.in_flight(round(now_s * NS_PER_S))
 
 
+def test_in_queue_is_of_those_that_wait() -> None:
+    """A request that executes is not one of them."""
+    meter = KindMeter(0)
+    meter.kinds[False].waiting.begin(100)
+    meter.kinds[False].waiting.begin(100)
+    meter.kinds[False].waiting.end(200)
+    meter.kinds[True].executing.begin(200)
+
+    assert {MUTATING: 0, READ_ONLY: 2} == meter.in_queue(NS_PER_S)
+    assert {MUTATING: 0, READ_ONLY: 1} == meter.in_queue(2 * NS_PER_S)
+
+
 def test_in_flight_rolls_with_events_too() -> None:
     """Events in a later second close the one before, even when nobody reads in between."""
     meter = KindMeter(0)

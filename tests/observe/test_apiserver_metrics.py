@@ -18,9 +18,7 @@ LABELS = RequestLabels("LIST", "", "v1", "pods", "", "cluster")
 def page(counters: ApiServerCounters | None = None) -> bytes:
     """The metrics page of a server."""
     registry = CollectorRegistry()
-    registry.register(
-        ApiServerMetrics(counters or ApiServerCounters(), lambda: STATE, is_canonical=False)
-    )
+    registry.register(ApiServerMetrics(counters or ApiServerCounters(), lambda: STATE))
     return generate_latest(registry)
 
 

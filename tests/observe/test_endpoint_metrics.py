@@ -21,7 +21,7 @@ S = 1_000_000_000
 
 def metrics(views: Sequence[EndpointView], *, is_full: bool = False) -> dict[str, Found]:
     """Name of each sample to its labels' values, in the order of their names, to its value."""
-    page = EndpointMetrics(lambda: views, lambda: is_full, is_canonical=False)
+    page = EndpointMetrics(lambda: views, lambda: is_full)
     found: dict[str, Found] = {}
     for family in page.collect():
         found[family.name.removeprefix("apfproxy_")] = {}

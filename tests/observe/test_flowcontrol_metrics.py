@@ -25,7 +25,6 @@ class Values:
                 scene.clock,
                 scene.controller,
                 scene.kind_meter,
-                is_canonical=False,
                 is_full=lambda: is_full,
             )
         )
@@ -184,6 +183,7 @@ def test_virtual_time_is_in_seat_seconds(scene: Scene) -> None:
 def test_kinds(scene: Scene) -> None:
     """Requests are told apart by whether they change anything."""
     scene.kind_meter.kinds[True].executing.begin(scene.clock.now_ns())
+    scene.kind_meter.kinds[False].waiting.begin(scene.clock.now_ns())
     scene.clock.run_until(1010 * MS)
     values = Values(scene)
     mutating = {"request_kind": "mutating"}
@@ -192,6 +192,9 @@ def test_kinds(scene: Scene) -> None:
     in_flight = "apiserver_current_inflight_requests"
     assert values.registry.get_sample_value(in_flight, mutating) == 1
     assert values.registry.get_sample_value(in_flight, {"request_kind": "readOnly"}) == 0
+    in_queue = "apiserver_current_inqueue_requests"
+    assert values.registry.get_sample_value(in_queue, mutating) == 0
+    assert values.registry.get_sample_value(in_queue, {"request_kind": "readOnly"}) == 1
     assert values.of("read_vs_write_current_requests_count", labels) == 1010 * MS
     assert values.of("read_vs_write_current_requests_sum", labels) == 1000 * MS
 
@@ -223,6 +226,7 @@ def test_unused_kinds(scene: Scene) -> None:
     lean, full = Values(scene), Values(scene, is_full=True)
     assert (None, True) == (lean.of(name, labels), full.of(name, labels) is not None)
     scene.kind_meter.kinds[True].executing.begin(scene.clock.now_ns())
+    scene.kind_meter.kinds[False].waiting.begin(scene.clock.now_ns())
     scene.clock.run_until(20 * MS)
 
     assert lean.of(name, labels) is not None

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from prometheus_client.openmetrics.parser import (
-    text_string_to_metric_families as parse_openmetrics,
-)
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from apfproxy.observe.merged_metrics import (
@@ -19,7 +16,6 @@ from loadtest.objects import flow_schema, group_subject
 from tests.observe.scene import Scene
 
 LEVELS = (flow_schema("everyone", "catch-all", group_subject("everyone")),)
-OPENMETRICS = "application/openmetrics-text"
 
 FIRST = b"""\
 # HELP served_total Requests
@@ -56,9 +52,9 @@ further 1.0
 """
 
 
-def merged(*pages: bytes, is_openmetrics: bool = False) -> bytes:
+def merged(*pages: bytes) -> bytes:
     """The pages as one."""
-    return b"".join(merged_slices(list(map(page_of, pages)), is_openmetrics=is_openmetrics))
+    return b"".join(merged_slices(list(map(page_of, pages))))
 
 
 def test_merged() -> None:
@@ -96,7 +92,7 @@ def test_one_page_stays_as_it_is() -> None:
 def test_labelled() -> None:
     """Each sample may say instead of which worker it is, families still being one each."""
     pages = {"0": page_of(FIRST), "1": page_of(SECOND)}
-    text = b"".join(labelled_slices(pages, is_openmetrics=False)).decode()
+    text = b"".join(labelled_slices(pages)).decode()
     lines = text.splitlines()
 
     assert 'served_total{worker="0",code="200",path="a b"} 3.0' in lines
@@ -105,26 +101,23 @@ def test_labelled() -> None:
     assert lines.count("# TYPE served_total counter") == 1
 
 
-def scrape(scene: Scene, accept: str) -> bytes:
+def scrape(scene: Scene) -> bytes:
     """A page as a worker has it."""
-    return b"".join(scene.metrics.slices(accept)[1])
+    return b"".join(scene.metrics.slices())
 
 
-def test_openmetrics() -> None:
-    """Real pages in OpenMetrics are valid when merged, in either way, and add up."""
+def test_real_pages() -> None:
+    """They are valid when merged, in either way, and add up."""
     scenes = [Scene(LEVELS), Scene(LEVELS)]
     for scene in scenes:
         scene.ticket("ann")
-    pages = [page_of(scrape(scene, OPENMETRICS)) for scene in scenes]
-    one = b"".join(merged_slices(pages, is_openmetrics=True)).decode()
-    each = {"0": pages[0], "1": pages[1]}
-    labelled = b"".join(labelled_slices(each, is_openmetrics=True)).decode()
-    # The library does not annotate this function.
-    families = {each.name: each for each in parse_openmetrics(one)}  # type: ignore[no-untyped-call]
-    list(parse_openmetrics(labelled))  # type: ignore[no-untyped-call]
+    pages = [page_of(scrape(scene)) for scene in scenes]
+    one = b"".join(merged_slices(pages)).decode()
+    labelled = b"".join(labelled_slices({"0": pages[0], "1": pages[1]})).decode()
+    families = {each.name: each for each in parse_text(one)}
+    list(parse_text(labelled))
     dispatched = families["apiserver_flowcontrol_dispatched_requests"].samples
 
-    assert one.endswith("# EOF\n")
     assert sum(sample.value for sample in dispatched) == 2
 
 
@@ -132,8 +125,8 @@ def test_text() -> None:
     """Buckets of histograms stay together and add up."""
     scenes = [Scene(LEVELS), Scene(LEVELS)]
     scenes[1].ticket("ann")
-    text = merged(*(scrape(scene, "") for scene in scenes)).decode()
-    once = scrape(scenes[1], "").decode()
+    text = merged(*(scrape(scene) for scene in scenes)).decode()
+    once = scrape(scenes[1]).decode()
     names = [family.name for family in parse_text(text)]
 
     def buckets(page: str) -> list[tuple[dict[str, str], float]]:
@@ -181,7 +174,7 @@ def test_large_families_give_others_a_turn() -> None:
     """No slice takes long, however many series a family has."""
     lines = b"".join(b'many_total{a="%d"} 1.0\n' % number for number in range(1600))
     page = page_of(b"# HELP many_total Many\n# TYPE many_total counter\n" + lines)
-    slices = list(merged_slices([page, page], is_openmetrics=False))
+    slices = list(merged_slices([page, page]))
 
     assert max(each.count(b"\n") for each in slices) <= 502
     assert sum(not each for each in slices) >= 4

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-from prometheus_client.openmetrics.parser import (
-    text_string_to_metric_families as parse_openmetrics,
-)
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from apfproxy.observe.families import MOST_SAMPLES
@@ -18,17 +14,16 @@ from tests.observe.scene import Scene
 if TYPE_CHECKING:
     from apfproxy.api.flowcontrol.types import FlowControlObject
 
-OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.4"
 LEVELS = (flow_schema("everyone", "catch-all", group_subject("everyone")),)
 
 
 def test_text() -> None:
-    """Without a wish the page is Prometheus' own text, with bounds as Kubernetes writes them."""
-    content_type, slices = Scene(LEVELS).metrics.slices("")
-    page = b"".join(slices)
+    """The page is Prometheus' own text, with bounds as Kubernetes writes them."""
+    metrics = Scene(LEVELS).metrics
+    page = b"".join(metrics.slices())
     names = {family.name for family in parse_text(page.decode())}
 
-    assert content_type.startswith("text/plain; version=0.0.4")
+    assert metrics.content_type.startswith("text/plain; version=0.0.4")
     assert b'le="1",' in page
     assert {
         "apiserver_flowcontrol_current_r",
@@ -37,45 +32,23 @@ def test_text() -> None:
     } <= names
 
 
-def test_openmetrics() -> None:
-    """OpenMetrics is valid, which demands canonical bounds."""
-    scene = Scene(LEVELS)
-    scene.ticket("ann")
-    content_type, slices = scene.metrics.slices(OPENMETRICS)
-    page = b"".join(slices)
-    # The library does not annotate this function.
-    families = parse_openmetrics(page.decode())  # type: ignore[no-untyped-call]
-    names = {family.name for family in families}
-
-    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
-    assert page.endswith(b"# EOF\n")
-    assert {
-        "apiserver_flowcontrol_dispatched_requests",
-        "apfproxy_build",
-        "process_cpu_seconds",
-    } <= names
-
-
 def test_names_are_unique() -> None:
-    """No family appears twice, in either format."""
-    for accept in ("", OPENMETRICS):
-        page = b"".join(Scene(LEVELS).metrics.slices(accept)[1])
-        types = [line for line in page.splitlines() if line.startswith(b"# TYPE")]
+    """No family appears twice."""
+    page = b"".join(Scene(LEVELS).metrics.slices())
+    types = [line for line in page.splitlines() if line.startswith(b"# TYPE")]
 
-        assert len(types) == len(set(types))
+    assert len(types) == len(set(types))
 
 
-@pytest.mark.parametrize("accept", ["", OPENMETRICS])
-def test_slices_are_small(accept: str) -> None:
+def test_slices_are_small() -> None:
     """However many levels and used FlowSchemas there are, each slice has a bounded part of them."""
     scene = Scene(many(schemas=300, levels=150))
     for number in range(300):
         scene.ask("ann", group=f"group-{number}")
-    slices = list(scene.metrics.slices(accept)[1])
+    slices = list(scene.metrics.slices())
     samples = [sum(line[:1] != b"#" for line in each.splitlines()) for each in slices]
     page = b"".join(slices).decode()
-    parse = parse_openmetrics if accept else parse_text
-    counts = {family.name: len(family.samples) for family in parse(page)}
+    counts = {family.name: len(family.samples) for family in parse_text(page)}
 
     assert MOST_SAMPLES == max(samples)
     assert counts["apiserver_flowcontrol_work_estimated_seats"] == 300 * 11
@@ -86,7 +59,7 @@ def test_unused_schemas_have_no_series() -> None:
     """A FlowSchema that no request came to costs the page nothing; a used one shows as it is."""
     scene = Scene(many(schemas=1000, levels=1))
     scene.ticket("ann", group="group-7")
-    page = b"".join(scene.metrics.slices("")[1]).decode()
+    page = b"".join(scene.metrics.slices()).decode()
     schemas = {
         sample.labels["flow_schema"]
         for family in parse_text(page)
@@ -117,7 +90,7 @@ def test_clusters() -> None:
     page = MetricsPage(
         lambda: {name: scene.parts for name, scene in scenes.items()}, is_full=lambda: False
     )
-    text = b"".join(page.slices("")[1]).decode()
+    text = b"".join(page.slices()).decode()
     names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     own = [
         sample

@@ -31,9 +31,7 @@ class Values:
 
     def __init__(self, counters: ProxyCounters, status: ConfigStatus, scene: Scene) -> None:
         self._registry = CollectorRegistry()
-        of_cluster = ProxyMetrics(
-            counters, StillPool(), status, scene.controller, is_canonical=False
-        )
+        of_cluster = ProxyMetrics(counters, StillPool(), status, scene.controller)
         of_clients = partial(listener_families, counters.listener)
         self._registry.register(Collected(of_cluster.collect, of_clients))
 

@@ -23,7 +23,7 @@ def page(served: int, connections: int = 0) -> bytes:
 def lines(totals: WorkerTotals, **pages: bytes | None) -> list[str]:
     """The samples of the merged page."""
     read = {name: None if each is None else page_of(each) for name, each in pages.items()}
-    merged = b"".join(merged_slices(totals.take(read), is_openmetrics=False)).decode()
+    merged = b"".join(merged_slices(totals.take(read))).decode()
     return [line for line in merged.splitlines() if not line.startswith("#")]
 
 
