@@ -115,7 +115,7 @@ class Forwarding(ExchangeBase):
             self._reply_status(code, reason, Failure.UPSTREAM_TIMEOUT)
             return
         # A server has seen a request that is sent again: its client decides what becomes of it.
-        lines = b"" if self._was_retried else RETRY_SOON
+        lines = RETRY_SOON if self._may_repeat else b""
         self._reply_status(code, reason, Failure.UPSTREAM, lines)
 
     def on_upstream_writable(self) -> None:
