@@ -205,27 +205,29 @@ def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
         # RFC 9110, section 8.6, forbids it: some clients would wait for a body.
         kept[1:] = [line for line in kept[1:] if not line.lower().startswith(b"content-length:")]
     is_chunked = bool(codings) and _is_chunked(codings, length, is_http_11=is_http_11)
-    # RFC 9112, section 6.3.
-    if answers_head or status < _FIRST_FINAL or status in (_NO_CONTENT, _NOT_MODIFIED):
-        framing = NO_BODY
-    elif is_chunked:
-        framing = CHUNKED
-    elif length >= 0:
-        framing = SIZED if length else NO_BODY
-    else:
-        framing = UNTIL_CLOSE
-        keep_alive = False
+    framing = NO_BODY if answers_head else _framing(status, length, is_chunked=is_chunked)
     kept.append(b"")
     return ResponseHead(
         status,
         b"\r\n".join(kept),
         length,
-        keep_alive=keep_alive,
+        keep_alive=keep_alive and framing != UNTIL_CLOSE,
         framing=framing,
         has_audit_id=has_audit_id,
         has_date=has_date,
         idle_line=idle_line,
     )
+
+
+def _framing(status: int, length: int, *, is_chunked: bool) -> int:
+    """How a body is framed, RFC 9112, section 6.3; HEAD gets none."""
+    if status < _FIRST_FINAL or status in (_NO_CONTENT, _NOT_MODIFIED):
+        return NO_BODY
+    if is_chunked:
+        return CHUNKED
+    if length >= 0:
+        return SIZED if length else NO_BODY
+    return UNTIL_CLOSE
 
 
 def check_start(start: bytes | bytearray, searched: int) -> None:
