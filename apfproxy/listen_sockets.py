@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import math
 import os
 import socket
 import stat
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 from apfproxy.settings import UNIX_MODE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from apfproxy.settings import Address
 
@@ -31,6 +32,8 @@ WITHOUT_IPV6 = frozenset((errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL))
 """What a machine without IPv6 says."""
 PORT_TRIES = 32
 """Where the system chooses the port, the one of the first address may be taken at another."""
+PROBES = 4
+"""Without an answer, spread over the time after which a client is gone."""
 IN_USE = "a running process listens there"
 NO_SOCKET = "there is a file that is no socket"
 
@@ -140,9 +143,37 @@ def joined(listeners: Sequence[socket.socket], backlog: int) -> list[socket.sock
 
 
 def prepare(listener: socket.socket) -> None:
-    """Set what the sockets that are accepted inherit: clients that vanish are found out."""
+    """Let nothing block, and clients that vanish be found out: accepted sockets inherit that."""
     listener.setblocking(False)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def probe_clients(listener: socket.socket, idle_s: float, timeout_s: float) -> None:
+    """Set when silent clients are probed whose connections are accepted from now on.
+
+    Args:
+        listener: Or a connection that was accepted before.
+        idle_s: How long a client is silent before the first probe.
+        timeout_s: After which one that answers none is gone.
+    """
+    if is_unix(listener):
+        return
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = {
+        "TCP_KEEPIDLE": math.ceil(idle_s),
+        "TCP_KEEPINTVL": math.ceil(timeout_s / PROBES),
+        "TCP_KEEPCNT": PROBES,
+        "TCP_USER_TIMEOUT": math.ceil((idle_s + timeout_s) * 1000),
+    }
+    set_tcp_options(listener, options)
+
+
+def set_tcp_options(connection: socket.socket, options: Mapping[str, int]) -> None:
+    """Set options of TCP by their names, so far as the system has them."""
+    for name, value in options.items():
+        option = getattr(socket, name, None)
+        if option is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _opened_unix(path: str, backlog: int, mode: int) -> socket.socket:

@@ -19,6 +19,7 @@ from apfproxy.listen_sockets import (
     is_unix,
     listening_sockets,
     port_of,
+    probe_clients,
     serve_on,
 )
 from apfproxy.settings import Address
@@ -168,6 +169,47 @@ async def test_serve_on() -> None:
 
     assert [f"127.0.0.1:{port}"] == names
     assert 1 == inherited
+
+
+def probing(connection: socket.socket) -> list[int]:
+    """Its options: whether it is probed, when, and for how long data may be unacknowledged."""
+    return [
+        connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+        *(
+            connection.getsockopt(socket.IPPROTO_TCP, each)
+            for each in (
+                socket.TCP_KEEPIDLE,
+                socket.TCP_KEEPINTVL,
+                socket.TCP_KEEPCNT,
+                socket.TCP_USER_TIMEOUT,
+            )
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("idle_s", "timeout_s", "expected"),
+    [
+        pytest.param(60.0, 120.0, [1, 60, 30, 4, 180_000], id="defaults"),
+        pytest.param(0.1, 0.25, [1, 1, 1, 4, 350], id="below-a-second"),
+        pytest.param(7200.0, 7200.0, [1, 7200, 1800, 4, 14_400_000], id="most"),
+    ],
+)
+def test_probed_clients(idle_s: float, timeout_s: float, expected: list[int]) -> None:
+    """What is accepted has the options of the socket that listens, from then on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        probe_clients(listener, idle_s, timeout_s)
+        with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
+            assert expected == probing(accepted)
+
+
+def test_clients_of_a_unix_socket_are_not_probed(tmp_path: Path) -> None:
+    """They are on this machine."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "a.sock"))
+        probe_clients(listener, 1, 1)
+
+        assert 0 == listener.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 async def test_unix(tmp_path: Path) -> None:

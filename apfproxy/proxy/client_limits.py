@@ -55,6 +55,8 @@ class LimitsInForce:
         abandoned_wait_ns: How long seats are kept for an answer that nobody waits for any more; 0
             if they go back at once.
         goaway_chance: Of a request, that its connection of HTTP/2 is ended.
+        probe_idle_ns: How long a client of HTTP/2 is silent before it is probed.
+        probe_timeout_ns: After which one that does not answer is gone.
         is_http2_cleartext: Whether clients without TLS may speak HTTP/2.
         max_streams: Requests at once on a connection of HTTP/2.
         slow_reader_grace_ns: `NEVER_NS` where seats are kept.
@@ -65,6 +67,8 @@ class LimitsInForce:
     answer_timeout_ns: int
     head_timeout_ns: int
     idle_timeout_ns: int
+    probe_idle_ns: int
+    probe_timeout_ns: int
     tunnel_idle_ns: int
     max_head_bytes: int
     gathered_body_bytes: int
@@ -89,6 +93,8 @@ class LimitsInForce:
             answer_timeout_ns=round(upstream.answer_timeout_s * 1e9),
             head_timeout_ns=round(downstream.head_timeout_s * 1e9),
             idle_timeout_ns=round(downstream.idle_timeout_s * 1e9),
+            probe_idle_ns=round(downstream.keep_alive.idle_s * 1e9),
+            probe_timeout_ns=round(downstream.keep_alive.timeout_s * 1e9),
             tunnel_idle_ns=round(settings.tunnel.idle_timeout_s * 1e9),
             max_head_bytes=downstream.max_head_bytes,
             gathered_body_bytes=limits.gathered_body_bytes,

@@ -7,6 +7,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, cast
 
+from apfproxy.listen_sockets import set_tcp_options
 from apfproxy.proxy.connect_failure import CONNECTION, TLS_HANDSHAKE, ConnectTimeoutError
 
 if TYPE_CHECKING:
@@ -126,7 +127,4 @@ def watch_over(transport: asyncio.Transport) -> None:
     if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
         return
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEP_ALIVE.items():
-        option = getattr(socket, name, None)  # not every system has all of them
-        if option is not None:
-            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    set_tcp_options(connection, KEEP_ALIVE)

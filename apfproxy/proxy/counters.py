@@ -71,6 +71,8 @@ class GoAway(enum.StrEnum):
     """There was no room to hold the fields of a request that were not whole."""
     PROTOCOL = "protocol"
     """The client broke a rule for which there is no stream to reset."""
+    SILENT = "silent"
+    """The client did not answer a PING."""
 
 
 class ResetBy(enum.StrEnum):

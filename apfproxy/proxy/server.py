@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part, contained
-from apfproxy.listen_sockets import port_of, serve_on
+from apfproxy.listen_sockets import port_of, probe_clients, serve_on
 from apfproxy.proxy.client_limits import MIN_CONNECTIONS
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, close_websockets, ended_at_once
@@ -22,7 +22,7 @@ from apfproxy.proxy.overload import Overload
 from apfproxy.settings import LimitSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.listener_context import ListenerContext
@@ -94,6 +94,7 @@ class ProxyServer:
         self._shared.configure(settings)
         if self._tls is not None and server_tls is not None:
             self._tls.configure(server_tls)
+        self._probe_clients(self.sockets)
         self._fit_descriptors()
 
     @property
@@ -123,12 +124,33 @@ class ProxyServer:
     async def start(self, listeners: Sequence[socket.socket]) -> None:
         """Accept what comes to listening sockets, which are closed at the end."""
         self._fit_descriptors()
+        # Who connected before has what the socket had by then: it may be of systemd's.
+        self._probe_clients(listeners)
+        for listener in listeners:
+            accepted = take_backlog(listener)
+            self._probe_clients(accepted)
+            for client in accepted:
+                await self._take(client)
         if self._tls is not None:
             self._tls.listen(listeners)
         else:
             self._servers = await serve_on(listeners, self._new_protocol, backlog=BACKLOG)
         self._sweep_due_ns = self._clock.now_ns() + round(SWEEP_PERIOD_S * 1e9)
         self.sweep.start()
+
+    def _probe_clients(self, sockets: Iterable[socket.socket]) -> None:
+        """Have silent clients probed, of these connections or of those that are accepted there."""
+        settings = self._settings.downstream.keep_alive
+        for each in sockets:
+            with contextlib.suppress(OSError):  # it may be gone
+                probe_clients(each, settings.idle_s, settings.timeout_s)
+
+    async def _take(self, client: socket.socket) -> None:
+        """Serve a connection that was accepted."""
+        if self._tls is not None:
+            self._tls.take(client)
+        else:
+            await self._loop.connect_accepted_socket(self._new_protocol, client)
 
     def _new_protocol(self) -> asyncio.BufferedProtocol:
         return cast("asyncio.BufferedProtocol", DownstreamConnection(self._shared, self._router))
@@ -213,19 +235,13 @@ class ProxyServer:
 
         They think that they are connected, and may have sent a request: closing would reset them.
         """
-        if self._tls is not None:
-            for listener in self._tls.stop_accepting():
-                with listener:
-                    accepted = take_backlog(listener)
-                for client in accepted:
-                    self._tls.take(client)
         listeners = [socket.socket(fileno=os.dup(each.fileno())) for each in self.sockets]
-        self._close_servers()
+        self._leave_listeners()
         for listener in listeners:
             with listener:
                 accepted = take_backlog(listener)
             for client in accepted:
-                await self._loop.connect_accepted_socket(self._new_protocol, client)
+                await self._take(client)
 
     def _leave_listeners(self) -> None:
         """Close the listener; who waits to be accepted is left to the other process."""

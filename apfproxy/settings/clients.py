@@ -51,6 +51,14 @@ class Http2Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeepAliveSettings:
+    """How silent clients are probed."""
+
+    idle_s: float = bounded(60.0, 0.001, 7200)
+    timeout_s: float = bounded(120.0, 0.001, 7200)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OverloadSettings:
     """When the proxy itself has too much to do: then new connections are shed; None for never."""
 
@@ -74,6 +82,7 @@ class DownstreamSettings:
     tls: DownstreamTlsSettings = field(default_factory=DownstreamTlsSettings)
     head_timeout_s: float = bounded(32.0, 0.001)
     idle_timeout_s: float = bounded(90.0, 0.001)
+    keep_alive: KeepAliveSettings = field(default_factory=KeepAliveSettings)
     request_timeout_s: float = bounded(60.0, 0.001)
     max_head_bytes: int = bounded(65536, 1024, 1 << 24)
     max_header_fields: int = bounded(256, 1, 100_000)

@@ -41,6 +41,8 @@ OTHERS: dict[str, Any] = {
     "downstream.tls.handshakeTimeout": "1s",
     "downstream.headTimeout": "1s",
     "downstream.idleTimeout": "2s",
+    "downstream.keepAlive.idle": "21s",
+    "downstream.keepAlive.timeout": "22s",
     "downstream.requestTimeout": "3s",
     "downstream.maxHeadBytes": 4096,
     "downstream.maxHeaderFields": 5,

@@ -78,6 +78,7 @@ class Http2Connection(ConnectionBase):
         if self._has_ended:
             return
         assert BINDING is not None
+        self._is_heard = True
         session = self._session
         try:
             events = session.receive(data)
@@ -212,7 +213,8 @@ class Http2Connection(ConnectionBase):
         shared.connections[stream] = None
         self._counts.streams_open += 1
         if self._state is OPEN:
-            self.deadline_ns = 0
+            if len(self._streams) == 1:
+                self._begin_looking()
             chance = shared.in_force.goaway_chance
             if chance and shared.chance() < chance:
                 self._announce(GoAway.CHANCE)

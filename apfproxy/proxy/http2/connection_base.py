@@ -67,6 +67,8 @@ class ConnectionBase(Multiplexer):
         "_holding",
         "_is_flush_due",
         "_is_flushing",
+        "_is_heard",
+        "_is_probed",
         "_is_write_paused",
         "_own_resets",
         "_paused_ns",
@@ -110,6 +112,10 @@ class ConnectionBase(Multiplexer):
         self.write = NOWHERE.write
         self._is_flush_due = False
         self._is_flushing = False
+        self._is_heard = False
+        """Whether anything has come since the last look at that."""
+        self._is_probed = False
+        """Whether a PING is out to which nothing has come."""
         self._is_write_paused = False
         self._paused_ns = 0
         """When the transport last had enough."""
@@ -264,6 +270,25 @@ class ConnectionBase(Multiplexer):
         if self._state is OPEN or self._state is LEAVING:
             self.deadline_ns = self.now_ns() + self._shared.in_force.idle_timeout_ns
 
+    # Whether the client is still there.
+
+    def _begin_looking(self) -> None:
+        """Find out from now on whether the client of what is under way is there."""
+        self._is_heard = self._is_probed = False
+        self.deadline_ns = self.now_ns() + self._shared.in_force.probe_idle_ns
+
+    def _look_for_client(self) -> None:
+        """Probe a client of which nothing has come for a while; close where it does not answer."""
+        if self._is_heard:
+            self._begin_looking()
+        elif self._is_probed:
+            self._end_for(GoAway.SILENT, "it does not answer a PING (downstream.keepAlive)")
+        else:
+            self._is_probed = True
+            self.deadline_ns = self.now_ns() + self._shared.in_force.probe_timeout_ns
+            self._session.ping()
+            self.flush()
+
     # The end.
 
     @property
@@ -331,12 +356,16 @@ class ConnectionBase(Multiplexer):
     def on_deadline(self) -> None:
         """The deadline is over."""
         self.deadline_ns = 0
-        if self._state is OPEN:
+        if self._streams and (self._state is OPEN or self._state is LEAVING):
+            self._look_for_client()
+        elif self._state is OPEN:
             self._announce(GoAway.IDLE)
         elif self._state is ANNOUNCED:
             self._state = LEAVE[self._state]
             self._session.go_away(NO_ERROR)
-            if not self._streams:
+            if self._streams:
+                self._begin_looking()
+            else:
                 self._on_last_stream()
             self.flush()
         elif self._state is LINGERING:

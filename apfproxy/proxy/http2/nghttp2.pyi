@@ -118,6 +118,9 @@ class Session:
     def want_room(self, stream_id: int) -> None:
         """Ask for one `ROOM`, once no more than `low_water_bytes` are unsent."""
 
+    def ping(self) -> None:
+        """Send PING, which the client has to answer."""
+
     def announce_shutdown(self) -> None:
         """Send the GOAWAY that announces another: streams under way still come in."""
 

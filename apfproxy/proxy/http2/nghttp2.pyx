@@ -290,6 +290,10 @@ cdef class Session(FrameHeads):
             stream.wants_room = True
             self._tell_room(stream_id, stream)
 
+    def ping(self):
+        self._check_there()
+        self._check(nghttp2_submit_ping(self._session, NGHTTP2_FLAG_NONE, NULL))
+
     def announce_shutdown(self):
         self._check_there()
         self._check(nghttp2_submit_shutdown_notice(self._session))

@@ -200,6 +200,7 @@ cdef extern from "nghttp2/nghttp2.h":
     int nghttp2_submit_trailer(nghttp2_session *, int32_t stream_id, const nghttp2_nv *, size_t)
     int nghttp2_submit_rst_stream(
         nghttp2_session *, uint8_t flags, int32_t stream_id, uint32_t error_code)
+    int nghttp2_submit_ping(nghttp2_session *, uint8_t flags, const uint8_t *opaque_data)
     int nghttp2_submit_shutdown_notice(nghttp2_session *)
     int nghttp2_submit_goaway(
         nghttp2_session *, uint8_t flags, int32_t last_stream_id, uint32_t error_code,

@@ -12,7 +12,7 @@ from h2.settings import SettingCodes
 from apfproxy.proxy.counters import Flood, GoAway
 from apfproxy.proxy.read_buffer import ANSWER_READ_BYTES
 from apfproxy.settings import Http2Settings
-from tests.proxy.fakes import OK, Bench
+from tests.proxy.fakes import CHUNKED_OK, OK, Bench
 from tests.proxy.http2.peer import CLEARTEXT, Http2Peer, http2_bench
 
 if TYPE_CHECKING:
@@ -287,3 +287,84 @@ def test_windows_are_open_and_nothing_is_read() -> None:
         assert bench.counters.bytes_from_origins <= streams * (ANSWER_READ_BYTES + len(piece))
         bench.end(client.transport)
         bench.assert_at_rest()
+
+
+PINGED = b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + bytes(8)
+PONG = b"\x00\x00\x08\x06\x01\x00\x00\x00\x00" + bytes(8)
+WATCH = b"/api/v1/pods?watch=1"
+
+
+def watching(bench: Bench) -> tuple[Http2Peer, int]:
+    """A client that watches, and has what the connection began with."""
+    client = Http2Peer(bench)
+    stream = client.ask(WATCH)
+    bench.send(bench.origins[0], CHUNKED_OK)
+    client.take()
+    return client, stream
+
+
+@pytest.mark.parametrize("is_leaving", [False, True])
+def test_silent_client_that_is_there(bench: Bench, *, is_leaving: bool) -> None:
+    """It is probed again and again, for as long as it answers; also once the connection ends."""
+    client, stream = watching(bench)
+    if is_leaving:
+        drain(bench)
+        bench.wait(3)
+        client.take()
+    for _ in range(10):
+        bench.wait(60)
+        if client.transport.written:
+            assert PINGED == client.transport.take()
+            bench.send(client.transport, PONG)
+            bench.wait(60)
+            assert b"" == client.transport.take()
+
+    bench.send(bench.origins[0], b"2\r\n{}\r\n")
+    client.take()
+    assert b"{}" == client.answers[stream].body
+
+
+@pytest.mark.parametrize("is_leaving", [False, True])
+def test_silent_client_that_is_gone(bench: Bench, *, is_leaving: bool) -> None:
+    """It does not answer the PING: its connection is closed, with all of its streams."""
+    client, _ = watching(bench)
+    if is_leaving:
+        drain(bench)
+        bench.wait(3)
+        client.take()
+    bench.send(client.transport, PONG)
+    bench.wait(60)
+    assert b"" == client.transport.take()
+    bench.wait(60)
+    assert PINGED == client.transport.take()
+    bench.wait(119)
+    assert (b"", "") == (client.transport.take(), client.transport.ended_by)
+    bench.wait(1)
+
+    assert "close" == client.transport.ended_by
+    assert 1 == bench.counters.listener.http2.goaways[GoAway.SILENT]
+    assert {} == bench.listener.connections
+    bench.assert_at_rest()
+
+
+def test_client_that_is_not_silent(bench: Bench) -> None:
+    """It needs no probe: whatever comes says that it is there."""
+    client, _ = watching(bench)
+    for _ in range(10):
+        bench.wait(50)
+        bench.send(client.transport, PING)
+        assert PING[:4] + b"\x01" + PING[5:] == client.transport.take()
+
+    assert "" == client.transport.ended_by
+
+
+def test_connection_without_a_request(bench: Bench) -> None:
+    """It is not probed: it ends when it has been idle for its time."""
+    client, stream = watching(bench)
+    client.reset(stream)
+    bench.wait(89)
+    assert b"" == client.transport.take()
+    bench.wait(2)
+    client.take()
+
+    assert [(LAST, 0)] == client.goaways
