@@ -27,7 +27,7 @@ _COMMON_LINE: Final = re.compile(
 _REQUEST_LINE: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+ (\S+) HTTP/1\.[01]")
 _METHOD: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _SLASH: Final = 47
-_TARGET: Final = re.compile(rb"[\x21\x22\x24-\x7e]+")
+_TARGET: Final = re.compile(rb"[\x21\x22\x24-\x7e\x80-\xff]+")
 _ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)", re.IGNORECASE)
 
 MAX_METHOD_BYTES: Final = 64
@@ -37,6 +37,8 @@ _FRAMING_METHODS: Final = (b"CONNECT", b"HEAD", b"PRI", b"TRACE")
 must not see them in another spelling."""
 _STAND_IN: Final = b"POST"
 """What llhttp reads in place of a method, of which it knows some 40; it frames by fields alone."""
+_AS_ASCII: Final = bytes((*range(0x80), *(b"x" * 0x80)))
+"""For it, too: it takes no byte above 0x7F in a target, as clients send in raw UTF-8."""
 
 MAX_KEPT_FIELDS = 16384
 """Field sections by their bytes, per kind of client: enough for a large cluster's nodes."""
@@ -192,11 +194,12 @@ class HeadProbe:
     before the last CRLF, is none.
     """
 
-    __slots__ = ("_begin", "_found", "_parser")
+    __slots__ = ("_begin", "_found", "_is_in_line", "_parser")
 
     def __init__(self) -> None:
         self._begin: bytes | None = b""
         """Of the request line, while its method may go on."""
+        self._is_in_line = True
         # No method of its own is called back: the two would hold each other, and memory with them.
         self._found = _Listener()
         self._parser = httptools.HttpRequestParser(self._found)
@@ -212,7 +215,9 @@ class HeadProbe:
             if len(data) <= MAX_METHOD_BYTES and _METHOD.fullmatch(data):
                 self._begin = data
                 return
-            self._begin, data = None, _readable(data)
+            self._begin, data = None, _with_stand_in(data)
+        if self._is_in_line:
+            data, self._is_in_line = _with_ascii_line(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -223,7 +228,15 @@ class HeadProbe:
             raise HeadError(400, "malformed request: a line does not end with CR LF")
 
 
-def _readable(head: bytes) -> bytes:
+def _with_ascii_line(data: bytes) -> tuple[bytes, bool]:
+    """The rest of a request line in ASCII, with what follows; whether more of it is to come."""
+    end = data.find(b"\n")
+    if end < 0:
+        return data.translate(_AS_ASCII), True
+    return data[:end].translate(_AS_ASCII) + data[end:], False
+
+
+def _with_stand_in(head: bytes) -> bytes:
     """A head, or its start, with a method that llhttp knows in place of one that may be any token.
 
     Raises:
@@ -303,7 +316,8 @@ class HeadParser:
         """Parse a head whose line is not of the common form."""
         other = _REQUEST_LINE.fullmatch(head, 0, head.index(b"\r\n"))
         target = None if other is None else other[1]
-        fields = self._parse_fields(_readable(head), target, b"")
+        as_ascii = None if target is None else target.translate(_AS_ASCII)
+        fields = self._parse_fields(_with_ascii_line(_with_stand_in(head))[0], as_ascii, b"")
         assert target is not None
         method = head[: head.index(b" ")].decode()
         if len(target) > self._limits.target_bytes:

@@ -385,7 +385,8 @@ def text_of_target(method: str, target: bytes, attributes: RequestAttributes) ->
         len(path) > MAX_TEXT
         or '"' in path
         or "\\" in path
-        # A target is visible ASCII; a path that stands there as it is needs no other escapes.
+        # A target has no controls; ASCII that stands there as it is needs no other escapes.
+        or not path.isascii()
         or not target.startswith(path.encode())
     ):
         return escaped(method, attributes)

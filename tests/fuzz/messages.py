@@ -77,7 +77,7 @@ def read_request(data: bytes, start: int = 0) -> Message:
     words = tuple(line.split(b" "))
     if len(words) != 3 or not _is(words[0], TOKEN) or words[2] not in (b"HTTP/1.0", b"HTTP/1.1"):
         raise MalformedError(f"no request line: {line!r}")
-    if any(not 0x21 <= byte <= 0x7E for byte in words[1]) or not words[1]:
+    if any(byte <= 0x20 or byte == 0x7F for byte in words[1]) or not words[1]:
         raise MalformedError(f"no target: {words[1]!r}")
     lengths, codings = _framing_of(fields)
     if codings:

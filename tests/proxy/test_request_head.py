@@ -91,6 +91,13 @@ def parse(head: bytes) -> RequestHead:
         pytest.param(b"GET HTTPS://H?a HTTP/1.1", "GET", b"HTTPS://H?a", None, id="absolute-case"),
         pytest.param(b"PROPFIND /a HTTP/1.1", "PROPFIND", b"/a", None, id="rare-method"),
         pytest.param(b"M-SEARCH /a HTTP/1.1", "M-SEARCH", b"/a", None, id="method-with-hyphen"),
+        pytest.param(
+            b"GET /\xc3\xa9?a=\xff HTTP/1.1", "GET", b"/\xc3\xa9?a=\xff", None, id="utf-8"
+        ),
+        pytest.param(b"HEAD /\xc3\xa9 HTTP/1.1", "HEAD", b"/\xc3\xa9", None, id="head-of-utf-8"),
+        pytest.param(
+            b"GET http://h/\xe9 HTTP/1.1", "GET", b"http://h/\xe9", None, id="url-latin-1"
+        ),
         pytest.param(b"LIST /v1/a HTTP/1.1", "LIST", b"/v1/a", None, id="method-of-vault"),
         pytest.param(b"Label_2 /a HTTP/1.1", "Label_2", b"/a", None, id="method-any-token"),
         pytest.param(b"!#$%&'*+-.^_`|~ /a HTTP/1.1", "!#$%&'*+-.^_`|~", b"/a", None, id="marks"),
@@ -149,7 +156,11 @@ def test_request_lines(line: bytes, method: str, target: bytes, forwarded: bytes
         pytest.param(b"GET / HTTP/1.1\r\nHost: h\r\n a\r\n", 400, id="continued"),
         pytest.param(b"GET / HTTP/1.1\r\n Host: h\r\n", 400, id="continued-from-the-line"),
         pytest.param(b"GET / HTTP/1.1\r\nHost: h\x00\r\n", 400, id="nul"),
-        pytest.param(b"GET /\xc3\xa9 HTTP/1.1\r\nHost: h\r\n", 400, id="target-beyond-ascii"),
+        pytest.param(b"GET /\xc3\xa9\x7f HTTP/1.1\r\nHost: h\r\n", 400, id="control-in-utf-8"),
+        pytest.param(b"GET \xc3\xa9 HTTP/1.1\r\nHost: h\r\n", 400, id="relative-utf-8"),
+        pytest.param(b"GET http://\xe9/ HTTP/1.1\r\nHost: h\r\n", 400, id="authority-in-utf-8"),
+        pytest.param(b"GET /\xe9 HTTP/1.\xb1\r\nHost: h\r\n", 400, id="version-beyond-ascii"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: h\r\nX\xe9: b\r\n", 400, id="name-beyond-ascii"),
         pytest.param(b"GET /a#b HTTP/1.1\r\nHost: h\r\n", 400, id="fragment"),
         pytest.param(b"GET a HTTP/1.1\r\nHost: h\r\n", 400, id="relative-target"),
         pytest.param(b"GET * HTTP/1.1\r\nHost: h\r\n", 400, id="asterisk-without-options"),
@@ -394,7 +405,8 @@ def test_other_fields_with_the_same_credentials() -> None:
 def test_accepts_no_more_than_llhttp(data: bytes) -> None:
     """A head that is known in part is accepted only if a cold parse by llhttp accepts it.
 
-    Methods but for those that mean more than fields say are the proxy's own to judge.
+    Methods but for those that mean more than fields say are the proxy's own to judge, as are bytes
+    above 0x7F of a target.
     """
     head = data + b"\r\n"
     if head.find(b"\r\n\r\n") != len(head) - 4:
@@ -408,6 +420,8 @@ def test_accepts_no_more_than_llhttp(data: bytes) -> None:
     judge = httptools.HttpRequestParser(object())
     method = found.method.encode()
     assert head.startswith(method + b" ")
+    line, _, rest = head.partition(b"\n")
+    head = re.sub(rb"[\x80-\xff]", b"x", line) + b"\n" + rest
     try:
         judge.feed_data(head if method == b"HEAD" else b"POST" + head[len(method) :])
     except httptools.HttpParserUpgrade:
