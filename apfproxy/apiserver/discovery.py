@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAJOR = "1"
 MINOR = "36"
 """The release of Kubernetes whose behaviour this server has."""
+CORE_VERSION = "v1"
 GO_SYSTEMS = {"win32": "windows"}
 GO_MACHINES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "i686": "386"}
 """System and machine as Python names them to their names in Go, where those differ."""
@@ -122,9 +123,14 @@ class Discovery:
         self.groups = tuple(dict.fromkeys(kind.group for kind in kinds if kind.group))
 
     def versions(self, group: str) -> list[str]:
-        """Versions of a group, the preferred one first; empty if there is no such group."""
+        """Versions of a group, the preferred one first; empty if there is no such group.
+
+        The core has v1 also without a kind: kubectl takes a List for one of it.
+        """
         kinds = (kind for kind in self.kinds if kind.group == group)
         names = {version.name for kind in kinds for version in kind.versions}
+        if not group:
+            names.add(CORE_VERSION)
         return sorted(names, key=stability, reverse=True)
 
     def api_versions(self, host: str) -> Object:
@@ -152,7 +158,7 @@ class Discovery:
         None if there is no such version of such a group.
         """
         kinds = self._served(group, version)
-        if not kinds:
+        if version not in self.versions(group):
             return None
         resources: list[Object] = []
         for kind in kinds:
@@ -178,7 +184,7 @@ class Discovery:
 
     def aggregated(self, *, is_core: bool) -> Object:
         """The aggregated document of `/api` or of `/apis`."""
-        groups = ([""] if self.versions("") else []) if is_core else self.groups
+        groups = ("",) if is_core else self.groups
         return {
             "kind": AGGREGATED_KIND,
             "apiVersion": f"{DISCOVERY_GROUP}/{AGGREGATED_VERSION}",

@@ -443,9 +443,9 @@ def nothing_in(records: Records) -> str:
     """Why there is no request in a log, and what to do."""
     if records.early:
         return (
-            f"none of its {counted(records.early, 'event')} is of the stage ResponseComplete, which"
-            " says how long a request took: take it out of omitStages in the audit policy, and"
-            " record anew"
+            f"{counted(records.early, 'event')}, none of which is of the stage ResponseComplete,"
+            " which says how long a request took: take it out of omitStages in the audit policy,"
+            " and record anew"
         )
     if records.foreign:
         return (

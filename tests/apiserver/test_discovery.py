@@ -228,8 +228,15 @@ def test_aggregated_resource_without_subresources() -> None:
 
 
 def test_aggregated_without_core() -> None:
-    """Where the core is not served its aggregated document is empty."""
-    assert [] == Discovery((WIDGET,)).aggregated(is_core=True)["items"]
+    """Where nothing of the core is served it is there all the same: kubectl seeks List in it."""
+    discovery = Discovery((WIDGET,))
+    (core,) = discovery.aggregated(is_core=True)["items"]
+
+    assert {"version": "v1", "resources": [], "freshness": "Current"} == core["versions"][0]
+    assert ["v1"] == discovery.api_versions("127.0.0.1:6443")["versions"]
+    assert {"kind": "APIResourceList", "groupVersion": "v1", "resources": []} == (
+        discovery.api_resource_list("", "v1")
+    )
 
 
 def test_finalize() -> None:

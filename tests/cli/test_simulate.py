@@ -348,7 +348,7 @@ def test_a_new_level_without_requests(
         pytest.param(
             ["--audit-log", "DIR/received"],
             1,
-            "DIR/received: none of its 2 events is of the stage ResponseComplete, which says how",
+            "DIR/received: 2 events, none of which is of the stage ResponseComplete, which",
             id="only-received",
         ),
         pytest.param(

@@ -136,6 +136,22 @@ async def test_kubectl_changes_what_is_in_force(tmp_path: Path) -> None:
     assert shown.rstrip().endswith("True")
 
 
+@on_uvloop
+async def test_kubectl_applies_a_list(tmp_path: Path) -> None:
+    """A List, as kubectl writes it of several objects, is taken, and taken again."""
+    program = find_kubectl()
+    listed = {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [LEVEL, SCHEMA]}
+    (tmp_path / "list.yaml").write_text(yaml.safe_dump(listed))
+    async with proxied(tmp_path) as proxy:
+        minor = await asyncio.to_thread(minor_version, program, tmp_path)
+        kubectl = Kubectl(program, minor, proxy.admin, tmp_path, tmp_path)
+        created = await asyncio.to_thread(kubectl, "apply", "-f", "list.yaml")
+        again = await asyncio.to_thread(kubectl, "apply", "-f", "list.yaml")
+
+    assert 2 == created.count(" created\n")
+    assert 2 == again.count(" unchanged\n")
+
+
 async def test_mandatory_objects_are_always_there(tmp_path: Path) -> None:
     """A mandatory object that is deleted comes back, and was in force all the time."""
     async with proxied(tmp_path) as proxy:

@@ -294,12 +294,10 @@ def discovery_operations(discovery: Discovery) -> Iterator[Operation]:
     def get(document: str, id_: str, tag: str, description: str, answer: Struct) -> Operation:
         return Operation(document, f"/{document}/", "get", id_, description, tag, {200: answer})
 
-    core = discovery.versions("")
-    if core:
-        yield get(
-            "api", "getCoreAPIVersions", "core", "Tell the versions of the core.",
-            structs.API_VERSIONS,
-        )  # fmt: skip
+    yield get(
+        "api", "getCoreAPIVersions", "core", "Tell the versions of the core.",
+        structs.API_VERSIONS,
+    )  # fmt: skip
     yield get("apis", "getAPIVersions", "apis", "Tell all groups.", structs.API_GROUP_LIST)
     told = get("version", "getCodeVersion", "version", "Tell the version.", structs.VERSION_INFO)
     yield replace(told, produces=(JSON,))

@@ -92,8 +92,11 @@ def test_operations_of_discovery() -> None:
 
 
 def test_without_core() -> None:
-    """Where the core is not served there is no operation on it."""
-    assert set() == ids(catalog((WIDGET,)), "/api/")
+    """Where nothing of the core is served there is its discovery alone."""
+    assert {
+        ("get", "/api/", "getCoreAPIVersions"),
+        ("get", "/api/v1/", "getCoreV1APIResources"),
+    } == ids(catalog((WIDGET,)), "/api/")
 
 
 def test_namespaces_are_not_deleted_together(found: Catalog) -> None:
