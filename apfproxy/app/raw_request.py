@@ -16,7 +16,7 @@ from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
-from apfproxy.proxy.targets import preset_of, read_target, with_upgrade
+from apfproxy.proxy.targets import preset_of, read_target, upgrade_rules_of, with_upgrade
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.settings import Settings
 
@@ -114,7 +114,7 @@ def _judged(head: bytes, settings: Settings | None = None) -> RequestHead:
         parsed = HeadParser(limits, rules, MemoryBudget(0)).parse(head, [])
         attributes, _ = read_target(parsed, preset_of(given))
         if parsed.upgrade is not None:
-            parsed = with_upgrade(parsed, attributes)
+            parsed = with_upgrade(parsed, attributes, upgrade_rules_of(given))
     except HeadError as error:
         raise ValueError(f"the proxy would answer {error.code}: {error}") from None
     return parsed

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from apfproxy.api.schema.mistakes import closest
 from apfproxy.flowcontrol.preset import PRESETS
-from apfproxy.request.rules import SETTING
+from apfproxy.request.rules import APISERVER, SETTING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from apfproxy.settings import Settings
 
@@ -31,12 +31,26 @@ def request_problems(settings: Settings) -> Iterator[str]:
             )
     elif named.verbs is not None and "watch" not in named.verbs:
         yield f"{SETTING}.verbs: needs watch, which lasts whatever is said here"
+    upgrades = settings.upstream.upgrades
+    for path in dict.fromkeys(upgrades.allow):
+        if path in upgrades.deny:
+            yield f"upstream.upgrades: {path} is in allow and in deny; keep one"
 
 
 def request_warnings(settings: Settings) -> Iterator[str]:
     """What may be meant otherwise, a line for each."""
     preset = PRESETS[settings.preset]
-    for verb in settings.request.long_running.verbs or ():
+    if preset.is_plain and settings.upstream.upgrades.allow:
+        yield (
+            "upstream.upgrades.allow: with the preset http WebSockets are served on any path; name"
+            " exceptions in deny"
+        )
+    named = settings.request.long_running
+    if not preset.is_plain:
+        yield from _left_out("verbs", named.verbs, APISERVER.verbs)
+        yield from _left_out("subresources", named.subresources, APISERVER.subresources)
+        yield from _left_out("pathPrefixes", named.path_prefixes, APISERVER.path_prefixes)
+    for verb in named.verbs or ():
         if verb in ORDINARY:
             yield (
                 f"{SETTING}.verbs has {verb}: all such requests take no seats, so that nothing"
@@ -44,3 +58,13 @@ def request_warnings(settings: Settings) -> Iterator[str]:
             )
         elif not preset.is_plain and (meant := closest(verb, LASTING)) not in ("", verb):
             yield f"{SETTING}.verbs has {verb}: did you mean {meant}?"
+
+
+def _left_out(key: str, given: tuple[str, ...] | None, own: Iterable[str]) -> Iterator[str]:
+    """A list takes the place of the default, of which something may be missed."""
+    missing = [] if given is None else [each for each in own if each not in given]
+    if missing:
+        yield (
+            f"{SETTING}.{key} leaves out {', '.join(missing)}, which kube-apiserver takes for"
+            " long-running: here it takes seats, and its time is limited"
+        )

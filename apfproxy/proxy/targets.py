@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS, Preset
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request import Request
-from apfproxy.proxy.upgrade import honoured
+from apfproxy.proxy.upgrade import NO_RULES, UpgradeRules, honoured
 from apfproxy.request.attributes import AttributesError, RequestAttributes
 from apfproxy.request.deadline import DeadlineError, request_timeout_ns
 
@@ -25,6 +25,7 @@ class Targets:
         self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)
         self._answer_timeout_ns = round(settings.upstream.answer_timeout_s * 1e9)
         self._preset = preset_of(settings)
+        self._upgrades = upgrade_rules_of(settings)
 
     def enforce(self, flow_control: FlowControl) -> None:
         """Make requests for another flow control from now on."""
@@ -33,6 +34,7 @@ class Targets:
     def configure(self, settings: Settings) -> None:
         """Put time-outs and the preset in force, for requests that are made from now on."""
         self._preset = preset_of(settings)
+        self._upgrades = upgrade_rules_of(settings)
         self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)
         self._answer_timeout_ns = round(settings.upstream.answer_timeout_s * 1e9)
 
@@ -47,7 +49,7 @@ class Targets:
         """
         attributes, timeout_ns = read_target(head, self._preset, self._default_timeout_ns)
         if head.upgrade is not None:
-            head = with_upgrade(head, attributes)
+            head = with_upgrade(head, attributes, self._upgrades)
         answer_timeout_ns = self._answer_timeout_ns
         if not attributes.long_running and timeout_ns < answer_timeout_ns:
             answer_timeout_ns = timeout_ns
@@ -93,11 +95,19 @@ def read_target(
     return attributes, timeout_ns
 
 
-def with_upgrade(head: RequestHead, attributes: RequestAttributes) -> RequestHead:
+def upgrade_rules_of(settings: Settings) -> UpgradeRules:
+    """Where the settings have upgrades, and where not."""
+    named = settings.upstream.upgrades
+    return UpgradeRules(named.allow, named.deny)
+
+
+def with_upgrade(
+    head: RequestHead, attributes: RequestAttributes, rules: UpgradeRules = NO_RULES
+) -> RequestHead:
     """The head with as much of the upgrade that it offers as is served there.
 
     Raises:
         HeadError: The upgrade is malformed.
     """
     assert head.upgrade is not None
-    return head.with_upgrade(honoured(head.upgrade, head.method, attributes))
+    return head.with_upgrade(honoured(head.upgrade, head.method, attributes, rules))

@@ -1,8 +1,14 @@
 """What a request and its answer must say for a connection to become a tunnel.
 
-Honoured are `websocket` (RFC 6455) and `SPDY/3.1`, and only where Kubernetes' API has them: for
-exec, attach, portforward, proxy, log and WATCH of resources, the last two over WebSocket only.
-Before an API that is not Kubernetes, `websocket` is honoured on any path.
+Honoured are `websocket` (RFC 6455) and `SPDY/3.1`, and only where an API has them:
+
+1. Of Kubernetes' own groups for exec, attach, portforward, proxy, log and WATCH of resources, the
+   last two over WebSocket only.
+2. For any resource of any other group: kube-apiserver passes an upgrade on to an aggregated server,
+   whatever it is for.
+3. Before an API that is not Kubernetes `websocket`, on any path.
+4. Where `upstream.upgrades.allow` says so, and nowhere where `upstream.upgrades.deny` does.
+
 Anywhere else, and of any other protocol such as h2c, the Upgrade field means nothing, as RFC 9110,
 section 7.8, allows: the request is forwarded as a normal one, without it.  An answer 101 is
 believed only if it names one protocol that was offered.
@@ -20,6 +26,7 @@ from typing import TYPE_CHECKING
 from apfproxy.authn.credentials import BEARER_CHALLENGE
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.response_head import ResponseError
+from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +40,38 @@ PROTOCOLS = {WEBSOCKET: WEBSOCKET, SPDY.lower(): SPDY}
 SPDY_METHODS = frozenset({"GET", "POST"})
 """With which Kubernetes' clients ask for SPDY; the answer to HEAD ends with its head."""
 WEBSOCKET_ONLY = frozenset({"log"})
+UPGRADED = WEBSOCKET_ONLY | {"attach", "exec", "portforward", "proxy"}
+"""Subresources that Kubernetes' own groups have for it."""
+UPGRADED_VERBS = frozenset({"proxy", "watch"})
+OWN_GROUPS = frozenset(
+    {
+        "",
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "apps",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "extensions",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+    }
+)
+"""Groups that kube-apiserver serves itself; it has no upgrades for any others of their paths."""
 BEARER_PREFIX = b"base64url.bearer.authorization.k8s.io."
 
 UPGRADE_LINES = b"Connection: upgrade\r\nUpgrade: websocket\r\n"
@@ -104,18 +143,62 @@ def elements(values: Iterable[bytes]) -> list[bytes]:
     return [item for item in stripped if item]
 
 
-def honoured(offer: Offer, method: str, attributes: RequestAttributes) -> Offer | None:
+class UpgradeRules:
+    """Where settings have upgrades, and where not.
+
+    Args:
+        allowed, denied: Patterns of paths, in which a segment `*` is any one, or all that follow if
+            it is the last.
+    """
+
+    __slots__ = ("_allowed", "_denied")
+
+    def __init__(self, allowed: Iterable[str] = (), denied: Iterable[str] = ()) -> None:
+        self._allowed = _any_of(allowed)
+        self._denied = _any_of(denied)
+
+    def allows(self, path: str) -> bool:
+        """Whether upgrades of a path are served, though no API is known to have them."""
+        return self._allowed is not None and _is_surely(self._allowed, path)
+
+    def denies(self, path: str) -> bool:
+        """Whether none are: also where a server might take the path for one that is denied."""
+        return self._denied is not None and (
+            not is_plain_path(path) or self._denied.fullmatch(path) is not None
+        )
+
+
+def _any_of(patterns: Iterable[str]) -> re.Pattern[str] | None:
+    """One of several patterns; None if there is none."""
+    found = []
+    for each in patterns:
+        head, last = each[:-1], each[-1:]
+        text = re.escape(head).replace(r"\*", "[^/]+")
+        found.append(text + (".*" if last == "*" else re.escape(last)))
+    return re.compile("|".join(found), re.DOTALL) if found else None
+
+
+def _is_surely(pattern: re.Pattern[str], path: str) -> bool:
+    """Whether a path matches, and no server takes it for another one."""
+    return is_plain_path(path) and pattern.fullmatch(path) is not None
+
+
+NO_RULES = UpgradeRules()
+
+
+def honoured(
+    offer: Offer, method: str, attributes: RequestAttributes, rules: UpgradeRules = NO_RULES
+) -> Offer | None:
     """What of an offer goes on to the origin, or None if the request is a normal one.
 
     Raises:
         HeadError: It would be a WebSocket handshake, but is malformed.
     """
-    if not attributes.is_plain and not (attributes.is_resource_request and attributes.long_running):
+    if not _is_upgraded(attributes, rules):
         return None
     if (
         attributes.is_plain
-        or attributes.verb == "watch"
-        or attributes.subresource in WEBSOCKET_ONLY
+        or (attributes.api_group in OWN_GROUPS and _is_by_websocket(attributes))
         or method not in SPDY_METHODS
     ):
         kept = tuple(item for item in offer.protocols if item.lower() == WEBSOCKET)
@@ -125,6 +208,24 @@ def honoured(offer: Offer, method: str, attributes: RequestAttributes) -> Offer 
     if offer.is_websocket:
         _check_handshake(offer, method)
     return offer
+
+
+def _is_upgraded(attributes: RequestAttributes, rules: UpgradeRules) -> bool:
+    """Whether such requests may be upgraded at all."""
+    if rules.denies(attributes.path):
+        return False
+    if attributes.is_plain or rules.allows(attributes.path):
+        return True
+    return attributes.is_resource_request and (
+        attributes.subresource in UPGRADED
+        or attributes.verb in UPGRADED_VERBS
+        or attributes.api_group not in OWN_GROUPS
+    )
+
+
+def _is_by_websocket(attributes: RequestAttributes) -> bool:
+    """Whether Kubernetes has no SPDY for such a request."""
+    return attributes.verb == "watch" or attributes.subresource in WEBSOCKET_ONLY
 
 
 def _check_handshake(offer: Offer, method: str) -> None:

@@ -75,10 +75,12 @@ class RequestRules:
         return f"<RequestRules: long-running are {named or 'none'}>"
 
 
-KUBERNETES: Final = RequestRules(
-    ("watch", "proxy"),
-    ("attach", "exec", "instantiatebinary", "log", "portforward", "proxy"),
-    ("/debug/pprof/",),
+APISERVER: Final = RequestRules(
+    ("watch", "proxy"), ("attach", "exec", "log", "portforward", "proxy"), ("/debug/pprof/",)
 )
-"""As kube-apiserver has it, and OpenShift's builds, for which clients upload what is built."""
+"""As kube-apiserver has it."""
+KUBERNETES: Final = RequestRules(
+    APISERVER.verbs, (*APISERVER.subresources, "instantiatebinary"), APISERVER.path_prefixes
+)
+"""The same with OpenShift's builds, for which clients upload what is built."""
 NONE: Final = RequestRules()

@@ -75,6 +75,7 @@ from apfproxy.settings.servers import (
     HealthCheckSettings,
     RebalanceSettings,
     ServiceSettings,
+    UpgradeSettings,
     UpstreamSettings,
     UpstreamTlsSettings,
 )
@@ -153,6 +154,7 @@ __all__ = [
     "TracingSettings",
     "TunnelSettings",
     "UnverifiedSettings",
+    "UpgradeSettings",
     "UpstreamSettings",
     "UpstreamTlsSettings",
     "WatchSettings",

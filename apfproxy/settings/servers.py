@@ -105,6 +105,14 @@ class RebalanceSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeSettings:
+    """Which paths are upgraded beside those that the preset has, and which are not."""
+
+    allow: tuple[str, ...] = field(default=(), metadata={"form": "path-pattern"})
+    deny: tuple[str, ...] = field(default=(), metadata={"form": "path-pattern"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSettings:
     """Connections to the servers behind: the origin.
 
@@ -128,6 +136,7 @@ class UpstreamSettings:
     connect_timeout_s: float = bounded(5.0, 0.001)
     answer_timeout_s: float = bounded(60.0, 0.001)
     abandoned_wait_s: float = bounded(0.0, 0, 86400)
+    upgrades: UpgradeSettings = field(default_factory=UpgradeSettings)
     slow_start_s: float = bounded(10.0, 0, 3600)
     health_check: HealthCheckSettings = field(default_factory=HealthCheckSettings)
     ejection: EjectionSettings = field(default_factory=EjectionSettings)

@@ -58,6 +58,10 @@ VERB = re.compile(r"[a-z0-9!#$%&'+.^_`|~-]{1,64}")
 SUBRESOURCE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 PATHS_BELOW = re.compile(r"(?=.{2,1024}$)(?:/(?!\.+(?:/|$))[A-Za-z0-9._~!$&'()+,=:@-]+)+/?")
 """What `request.rules.is_plain_path` takes, without empty segments and `*`."""
+PATH_PATTERN = re.compile(
+    r"(?=.{2,1024}$)(?:/(?:\*|(?!\.+(?:/|$))[A-Za-z0-9._~!$&'()+,=:@-]+)(?=/|$))+"
+)
+"""The same with `*` for segments."""
 MAX_NUMBER_LENGTH = 32
 """More digits than any setting has; int() and Decimal() take time that grows with the square."""
 
@@ -323,6 +327,16 @@ def parse_paths_below(text: str) -> str:
         raise ValueError(
             "expected a path such as /events, which stands for all below it, too: without *, %, ?,"
             f" ; and the segments . and .., and not / alone; not {text!r}"
+        )
+    return text
+
+
+def parse_path_pattern(text: str) -> str:
+    """Read a pattern of paths."""
+    if PATH_PATTERN.fullmatch(text) is None:
+        raise ValueError(
+            "expected a path in which a segment may be *, such as /apis/a.example/*/things/*/shell"
+            f" or /socket/*: without %, ?, ; and the segments . and .., not {text!r}"
         )
     return text
 

@@ -102,6 +102,8 @@ OTHERS: dict[str, Any] = {
     "upstream.ejection.maxPause": "8s",
     "upstream.rebalance.percentPerMinute": 9,
     "upstream.maxRequestsPerEndpoint": 17,
+    "upstream.upgrades.allow": ["/sockets/*"],
+    "upstream.upgrades.deny": ["/apis/a.example/*"],
     "upstream.slowStart": "18s",
     "upstream.failsReadiness": True,
     "authentication.clientCaFile": "ca2.crt",

@@ -12,6 +12,8 @@ from apfproxy.settings import (
     LongRunningSettings,
     RequestSettings,
     Settings,
+    UpgradeSettings,
+    UpstreamSettings,
 )
 
 
@@ -55,7 +57,11 @@ def test_problems(preset: str, named: LongRunningSettings, problem: str) -> None
         pytest.param(KUBERNETES_API, LongRunningSettings(), id="kubernetes"),
         pytest.param(
             KUBERNETES_API,
-            LongRunningSettings(verbs=("watch",), subresources=(), path_prefixes=("/a",)),
+            LongRunningSettings(
+                verbs=("watch", "proxy", "foo"),
+                subresources=("attach", "exec", "log", "portforward", "proxy", "vnc"),
+                path_prefixes=("/debug/pprof/", "/a"),
+            ),
             id="others",
         ),
     ],
@@ -93,3 +99,32 @@ def test_warnings(preset: str, verb: str, warning: str) -> None:
     found = warnings(settings(preset, LongRunningSettings(verbs=("watch", verb))))
 
     assert f"request.longRunning.verbs {warning}" in found
+
+
+def test_what_is_left_out() -> None:
+    """A list stands for itself alone."""
+    named = LongRunningSettings(verbs=("watch",), subresources=("exec", "vnc"), path_prefixes=())
+    ends = (
+        "which kube-apiserver takes for long-running: here it takes seats, and its time is limited"
+    )
+
+    assert [
+        f"request.longRunning.verbs leaves out proxy, {ends}",
+        f"request.longRunning.subresources leaves out attach, log, portforward, proxy, {ends}",
+        f"request.longRunning.pathPrefixes leaves out /debug/pprof/, {ends}",
+    ] == [each for each in warnings(settings(KUBERNETES_API, named)) if "leaves out" in each]
+    assert not any("leaves out" in each for each in warnings(settings(HTTP_API, named)))
+
+
+def test_upgrades() -> None:
+    """Nothing is both; and what is needless is named."""
+    both = UpstreamSettings(upgrades=UpgradeSettings(allow=("/a", "/b/*"), deny=("/b/*",)))
+    with pytest.raises(OperatorError, match=r"upstream.upgrades: /b/\* is in allow and in deny"):
+        check_api(Settings(upstream=both))
+    needless = UpstreamSettings(upgrades=UpgradeSettings(allow=("/a",)))
+
+    assert (
+        "upstream.upgrades.allow: with the preset http WebSockets are served on any path; name"
+        " exceptions in deny"
+    ) in warnings(Settings(preset=HTTP_API, upstream=needless))
+    assert not any("upgrades" in each for each in warnings(Settings(upstream=needless)))

@@ -16,6 +16,7 @@ from apfproxy.settings import (
     DownstreamTlsSettings,
     DrainSettings,
     TunnelSettings,
+    UpgradeSettings,
 )
 from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, Peer, begin
@@ -229,6 +230,69 @@ async def test_malformed_handshakes(request_: bytes, code: int) -> None:
         assert code == (await client.read_answer()).status
         assert await client.is_at_end()
         assert [] == scene.origin.peers
+
+
+VNC = EXEC.replace(
+    POD + b"/exec?command=ls",
+    b"/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/vm/vnc",
+).replace(b"\r\n\r\n", b"\r\nSec-WebSocket-Protocol: plain.kubevirt.io\r\n\r\n")
+SHELL = SPDY.replace(
+    POD + b"/portforward", b"/apis/widgets.example/v1/namespaces/a/widgets/w/shell"
+)
+SOCKET = EXEC.replace(POD + b"/exec?command=ls", b"/sockets/a")
+DENIED = EXEC.replace(POD + b"/exec?command=ls", b"/apis/metrics.k8s.io/v1/pods")
+UPGRADES = UpgradeSettings(allow=("/sockets/*",), deny=("/apis/metrics.k8s.io/*",))
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        pytest.param(
+            VNC,
+            AGREED.replace(b"\r\n\r\n", b"\r\nSec-WebSocket-Protocol: plain.kubevirt.io\r\n\r\n"),
+            id="console-of-a-machine",
+        ),
+        pytest.param(SHELL, AGREED_TO_SPDY, id="shell-of-a-widget"),
+        pytest.param(SOCKET, AGREED, id="allowed"),
+    ],
+)
+@on_uvloop
+async def test_other_upgrades(request_: bytes, answer: bytes) -> None:
+    """Aggregated servers have upgrades of their own; they hold a seat until they are open."""
+    setup = replace(RAW, objects=NARROW, seats=1).with_upstream(upgrades=UPGRADES)
+    async with running(setup) as scene:
+        client = await scene.ask(request_)
+        origin = await scene.origin.next_connection()
+        assert b"\r\nUpgrade: " in await origin.read_head()
+        queue_set = scene.level().queue_set
+        assert 1 == queue_set.seats_in_use
+        await origin.send(answer)
+        assert (await client.read_head()).startswith(b"HTTP/1.1 101 ")
+        assert 0 == queue_set.seats_in_use
+        await client.send(b"ping")
+        assert b"ping" == await origin.read_exactly(4)
+        await origin.send(b"pong")
+        assert b"pong" == await client.read_exactly(4)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(DENIED, id="denied"),
+        pytest.param(DENIED.replace(b"/v1/", b"/v1/./"), id="perhaps-denied"),
+        pytest.param(EXEC.replace(b"/exec", b"/status"), id="own-group"),
+    ],
+)
+@on_uvloop
+async def test_where_an_upgrade_means_nothing(request_: bytes) -> None:
+    """The request is a normal one, and so is the next."""
+    async with running(Setup().with_upstream(upgrades=UPGRADES)) as scene:
+        client = await scene.ask(request_ + CANARY)
+        for _ in range(2):
+            arrival = await scene.origin.next_request()
+            assert None is arrival.request.value(b"upgrade")
+            await arrival.peer.send(OK)
+            assert 200 == (await client.read_answer()).status
 
 
 @pytest.mark.parametrize("protocol", [b"h2c", b"TLS/1.0", b"SPDY/3"])

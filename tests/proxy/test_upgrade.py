@@ -13,6 +13,7 @@ from apfproxy.proxy.response_head import ResponseError
 from apfproxy.proxy.upgrade import (
     BEARER_PREFIX,
     Offer,
+    UpgradeRules,
     bearer_token,
     check_accept,
     check_declined,
@@ -24,10 +25,13 @@ from apfproxy.proxy.upgrade import (
     without_bearer,
 )
 from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.plain_attributes import plain_attributes
 
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
 POD = b"/api/v1/namespaces/a/pods/b"
 WATCH = b"/api/v1/pods?watch=1"
+VM = b"/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/vm"
+DEPLOYMENT = b"/apis/apps/v1/namespaces/a/deployments/d"
 WEBSOCKET = Offer((b"websocket",), (KEY,), (b"13",), (b"v5.channel.k8s.io", b"v4.channel.k8s.io"))
 SPDY = Offer((b"SPDY/3.1",))
 BOTH = Offer((b"WebSocket", b"SPDY/3.1"), (KEY,), (b"13",))
@@ -107,6 +111,17 @@ def test_an_offer_shows_no_token() -> None:
         pytest.param(WEBSOCKET, "GET", POD, None, id="pod"),
         pytest.param(WEBSOCKET, "GET", b"/debug/pprof/profile", None, id="profile"),
         pytest.param(WEBSOCKET, "GET", b"/exec", None, id="no-resource"),
+        pytest.param(WEBSOCKET, "GET", DEPLOYMENT, None, id="own-group"),
+        pytest.param(WEBSOCKET, "GET", DEPLOYMENT + b"/shell", None, id="own-group-unknown"),
+        pytest.param(WEBSOCKET, "GET", VM + b"/vnc", (b"websocket",), id="aggregated"),
+        pytest.param(SPDY, "POST", VM + b"/portforward/80", (b"SPDY/3.1",), id="aggregated-spdy"),
+        pytest.param(BOTH, "GET", VM + b"/log", BOTH.protocols, id="log-of-an-aggregated-server"),
+        pytest.param(WEBSOCKET, "GET", VM, (b"websocket",), id="aggregated-resource"),
+        pytest.param(SPDY, "PUT", VM + b"/pause", None, id="aggregated-put"),
+        pytest.param(
+            WEBSOCKET, "GET", b"/apis/metrics.k8s.io/v1/pods", (b"websocket",), id="also-aggregated"
+        ),
+        pytest.param(WEBSOCKET, "GET", b"/apis/a.example/v1", None, id="discovery"),
     ],
 )
 def test_where_upgrades_are_honoured(
@@ -116,6 +131,53 @@ def test_where_upgrades_are_honoured(
     kept = honoured(offer, method, parse_attributes(method, target))
 
     assert protocols == (kept.protocols if kept is not None else None)
+
+
+RULES = UpgradeRules(
+    ("/socket", "/sockets/*", "/api/v1/*/*/status"),
+    ("/api/v1/namespaces/*/pods/*/exec", "/apis/metrics.k8s.io/*", "/sockets/secret", "/chat/*"),
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "is_kept"),
+    [
+        pytest.param(b"/socket?a=b", True, id="allowed"),
+        pytest.param(b"/socket/a", False, id="longer"),
+        pytest.param(b"/sockets/a/b", True, id="below"),
+        pytest.param(b"/sockets", False, id="only-below"),
+        pytest.param(b"/socketsX", False, id="literal"),
+        pytest.param(b"/api/v1/nodes/n/status", True, id="any-segments"),
+        pytest.param(b"/api/v1/namespaces/a/pods/b/status", False, id="more-segments"),
+        pytest.param(b"/sockets/../a", False, id="dots"),
+        pytest.param(b"/sockets/%2e%2e/a", False, id="escaped-dots"),
+        pytest.param(b"/sockets/secret", False, id="allowed-and-denied"),
+        pytest.param(POD + b"/exec", False, id="denied"),
+        pytest.param(POD + b"/attach", True, id="not-denied"),
+        pytest.param(b"/apis/metrics.k8s.io/v1/pods", False, id="denied-group"),
+        pytest.param(VM + b"/vnc", True, id="another-group"),
+        pytest.param(VM + b"/./vnc", False, id="perhaps-denied"),
+    ],
+)
+def test_rules(target: bytes, *, is_kept: bool) -> None:
+    """Settings say what else is upgraded, and what is not."""
+    kept = honoured(WEBSOCKET, "GET", parse_attributes("GET", target), RULES)
+
+    assert is_kept == (kept is not None)
+
+
+@pytest.mark.parametrize(
+    ("target", "is_kept"),
+    [(b"/a/../chat", False), (b"/chat/a", False), (b"/chat", True), (POD + b"/exec", False)],
+)
+def test_rules_of_other_apis(target: bytes, *, is_kept: bool) -> None:
+    """Where any path is upgraded, exceptions can be named."""
+    attributes = plain_attributes("GET", target)
+    assert honoured(BOTH, "GET", attributes) is not None
+    kept = honoured(BOTH, "GET", attributes, RULES)
+
+    assert is_kept == (kept is not None)
+    assert kept is None or kept.protocols == (b"WebSocket",)
 
 
 @pytest.mark.parametrize(

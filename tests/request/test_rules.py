@@ -68,6 +68,6 @@ def test_what_kubernetes_has() -> None:
     build = b"/apis/build.openshift.io/v1/namespaces/a/buildconfigs/b/instantiatebinary"
     assert parse_attributes("POST", build).long_running
     assert repr(KUBERNETES) == (
-        "<RequestRules: long-running are watch, proxy, attach, exec, instantiatebinary, log,"
-        " portforward, proxy, /debug/pprof/>"
+        "<RequestRules: long-running are watch, proxy, attach, exec, log, portforward, proxy,"
+        " instantiatebinary, /debug/pprof/>"
     )

@@ -23,6 +23,7 @@ from apfproxy.sources.setting_values import (
     parse_network,
     parse_origin,
     parse_path,
+    parse_path_pattern,
     parse_paths_below,
     parse_service,
     parse_service_port,
@@ -360,6 +361,21 @@ def test_bad_paths_below(text: str) -> None:
     """What some server takes for another path, or is all, is none."""
     with pytest.raises(ValueError, match="expected a path such as /events, which stands for all"):
         parse_paths_below(text)
+
+
+@pytest.mark.parametrize("text", ["/a", "/*", "/a/*/b/*", "/a.b/*"])
+def test_path_patterns(text: str) -> None:
+    """Segments, any of which may be any one."""
+    assert text == parse_path_pattern(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "/", "*", "/a*", "/*a", "/**", "/a//b", "/a/", "/a/../b", "/%61", "/a?b", "/a\n"]
+)
+def test_bad_path_patterns(text: str) -> None:
+    """Nothing else is one."""
+    with pytest.raises(ValueError, match=r"expected a path in which a segment may be \*, such as"):
+        parse_path_pattern(text)
 
 
 def test_services() -> None:

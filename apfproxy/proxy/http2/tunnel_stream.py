@@ -62,7 +62,7 @@ class TunnelStream(Http2Stream):
         """
         super().__init__(connection, session, stream_id, context, head)
         if head.upgrade is None:
-            raise HeadError(405, "CONNECT is not served there: no WebSocket is")
+            raise HeadError(405, "CONNECT is not served there: no WebSocket is (upstream.upgrades)")
         self._is_read_paused = True
         self._unconsumed = len(early)
         self._early = bytearray(early)

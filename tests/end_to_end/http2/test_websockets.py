@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-PATH = "/api/v1/namespaces/a/pods/b/exec"
+PATHS = {
+    "server": "/api/v1/namespaces/a/pods/b/exec",
+    "browser": "/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/b/console",
+}
+"""What is asked for where either side closes."""
 BIG_BYTES = 1_000_000
 PAGE = """<!doctype html><title>WebSockets</title><script>
 const heard = [];
-const url = `wss://${location.host}PATH?command=cat`;
+const url = `wss://${location.host}${location.hash.slice(1)}?command=cat`;
 const socket = new WebSocket(url, ["v4.channel.k8s.io", "v5.channel.k8s.io"]);
 socket.binaryType = "arraybuffer";
 socket.onopen = () => { socket.send("hello"); socket.send(new Uint8Array(BYTES).fill(7)); };
@@ -38,9 +42,7 @@ socket.onclose = (event) => heard.push(`${event.code} ${event.reason} ${event.wa
 
 async def page(_: web.Request) -> web.Response:
     """What the browser opens."""
-    return web.Response(
-        text=PAGE.replace("PATH", PATH).replace("BYTES", str(BIG_BYTES)), content_type="text/html"
-    )
+    return web.Response(text=PAGE.replace("BYTES", str(BIG_BYTES)), content_type="text/html")
 
 
 async def echo(request: web.Request) -> web.WebSocketResponse:
@@ -61,7 +63,8 @@ async def echo(request: web.Request) -> web.WebSocketResponse:
 async def server() -> AsyncIterator[int]:
     """A server of the page and of WebSockets: its port."""
     application = web.Application()
-    application.add_routes([web.get("/page", page), web.get(PATH, echo)])
+    application.add_routes([web.get("/page", page)])
+    application.add_routes([web.get(path, echo) for path in PATHS.values()])
     runner = web.AppRunner(application)
     await runner.setup()
     try:
@@ -80,7 +83,7 @@ async def test_browser(tmp_path: Path, who: str) -> None:
         counters = scene.process.cluster.counters
         with chromium(tmp_path / "profile", is_trusting=True) as driver:
             tab = Tab(driver)
-            await tab.open(f"https://localhost:{scene.process.port}/page")
+            await tab.open(f"https://localhost:{scene.process.port}/page#{PATHS[who]}")
             await tab.until("heard.length === 2")
             assert ["hello", f"{BIG_BYTES} of true"] == await tab.run("heard")
             assert "v5.channel.k8s.io" == await tab.run("socket.protocol")

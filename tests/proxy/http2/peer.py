@@ -18,7 +18,7 @@ from h2.events import (
     TrailersReceived,
 )
 
-from apfproxy.settings import DownstreamSettings, Http2Settings
+from apfproxy.settings import DownstreamSettings, Http2Settings, UpstreamSettings
 from tests.proxy.fakes import Bench
 
 if TYPE_CHECKING:
@@ -32,10 +32,14 @@ CLEARTEXT = DownstreamSettings(http2=Http2Settings(is_cleartext=True))
 
 
 def http2_bench(
-    *, seats: int = 1, idle_origins: int = 1, downstream: DownstreamSettings = CLEARTEXT
+    *,
+    seats: int = 1,
+    idle_origins: int = 1,
+    downstream: DownstreamSettings = CLEARTEXT,
+    upstream: UpstreamSettings | None = None,
 ) -> Bench:
     """A data plane whose clients may speak HTTP/2."""
-    return Bench(seats=seats, idle_origins=idle_origins, downstream=downstream)
+    return Bench(seats=seats, idle_origins=idle_origins, downstream=downstream, upstream=upstream)
 
 
 class Answer:

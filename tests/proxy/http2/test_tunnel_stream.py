@@ -13,6 +13,7 @@ from apfproxy.proxy.counters import Flood, ResetBy
 from apfproxy.proxy.read_buffer import READ_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.tunnel import TunnelEnd
 from apfproxy.proxy.websocket_frames import GOING_AWAY
+from apfproxy.settings import UpgradeSettings, UpstreamSettings
 from tests.proxy.fakes import CHUNKED_OK, OK, FakeTransport
 from tests.proxy.http2.peer import Answer, Http2Peer, http2_bench
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from tests.proxy.fakes import Bench
 
 EXEC = b"/api/v1/namespaces/a/pods/b/exec?command=ls"
+VNC = b"/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/vm/vnc"
+UPGRADING = UpstreamSettings(upgrades=UpgradeSettings(allow=("/sockets/*",)))
 HANDSHAKE = [
     (b"sec-websocket-version", b"13"),
     (b"sec-websocket-protocol", b"v5.channel.k8s.io, v4.channel.k8s.io"),
@@ -120,6 +123,20 @@ def test_tunnel(bench: Bench) -> None:
     assert (True, None) == (site.answer.is_whole, site.answer.reset_by)
     assert 0 == bench.counters.client_aborts
     assert_over(bench)
+
+
+@pytest.mark.parametrize("path", [VNC, b"/sockets/a"], ids=["aggregated", "allowed"])
+def test_other_upgrades(path: bytes) -> None:
+    """What has an upgrade over HTTP/1.1 has a CONNECT; its seat goes back once it is open."""
+    with http2_bench(upstream=UPGRADING) as bench:
+        site = Site(bench, path)
+        assert (1, 0, 0) == bench.use()
+        site.agree(b"first")
+
+        assert (200, b"first") == (site.answer.status, site.answer.body)
+        assert (0, 0, 0) == bench.use()
+        bench.end(site.origin, OSError())
+        assert_over(bench)
 
 
 def test_another_request_beside_it(bench: Bench) -> None:
