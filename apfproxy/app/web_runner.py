@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiohttp import web
+from aiohttp import web, web_response
 
 from apfproxy.app.places import IDLE_S, LASTING_TEXT, RETRY_S
 from apfproxy.observe.live_page import EVENTS_PATH
@@ -23,6 +23,10 @@ LINE_BYTES = 64 * 1024
 FIELD_BYTES = 16 * 1024
 MAX_FIELDS = 64
 """Of header fields, so that a head has 1 MiB at most: clients send a dozen, the longest a token."""
+
+# Else it has the versions of Python and aiohttp.  A signal of the application would not do: answers
+# to what is no request pass by it.
+web_response.SERVER_SOFTWARE = "apfproxy"  # type: ignore[attr-defined]  # it is not listed
 
 
 class WebRunner:

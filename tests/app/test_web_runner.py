@@ -54,6 +54,20 @@ async def test_long_targets(size: int, status: int) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", id="request"),
+        pytest.param(b"hello\r\n\r\n", id="no-request"),
+    ],
+)
+async def test_no_versions(data: bytes) -> None:
+    """Nobody learns which ones of Python and aiohttp run."""
+    lines = (await answer_of(data)).partition(b"\r\n\r\n")[0].split(b"\r\n")
+
+    assert [b"Server: apfproxy"] == [line for line in lines if line.startswith(b"Server:")]
+
+
 async def test_heads_that_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection whose request head does not end is closed."""
     monkeypatch.setattr(web_runner, "IDLE_S", 0.01)

@@ -95,6 +95,25 @@ def test_kubeconfig(tmp_path: Path) -> None:
     assert read_kubeconfig(str(tmp_path / "kubeconfig")).server == "https://127.0.0.1:6443"
 
 
+def test_static_pod_mounts_what_is_named(tmp_path: Path) -> None:
+    """Of the cluster's keys the pod sees those that its settings name; no token is mounted."""
+    assert 0 == main(["init", "kube-apiserver", str(tmp_path)])
+    pod = yaml.safe_load((tmp_path / "static-pod.yaml").read_text())["spec"]
+    named = {
+        path
+        for name in ("apfproxy.yaml", "kubeconfig")
+        for path in re.findall(r"/etc/kubernetes/pki/[\w./-]+", (tmp_path / name).read_text())
+    }
+    volumes = {volume["name"]: volume["hostPath"] for volume in pod["volumes"]}
+    (container,) = pod["containers"]
+    mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
+    own = mounts.pop("/etc/kubernetes/apfproxy")
+
+    assert pod["automountServiceAccountToken"] is False
+    assert {"path": "/etc/kubernetes/apfproxy", "type": "Directory"} == own
+    assert {path: {"path": path, "type": "File"} for path in named} == mounts
+
+
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where one of the files is there, none is written."""
     mine = tmp_path / "apfproxy.yaml"

@@ -12,6 +12,7 @@ import yaml
 from apfproxy.cli.offline import offline_controller
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
+from apfproxy.sources.kubeconfig import SERVICE_ACCOUNT
 from loadtest.certificates import Authority
 from tests.config.expressions import CONFIG
 from tests.config.manifests import problems_of
@@ -207,12 +208,28 @@ def test_volumes(manifests: Manifests) -> None:
     """The command reads the settings where they are mounted, and every volume has its source."""
     pod, proxy = pod_of(manifests)["spec"], proxy_of(manifests)
     mounts = {mount["name"]: mount["mountPath"] for mount in proxy["volumeMounts"]}
+    paths = [mount["mountPath"] for mount in proxy["volumeMounts"]]
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     config_map = of_kind(manifests, "ConfigMap")["metadata"]["name"]
 
     assert ["serve", "--settings", f"{mounts['settings']}/apfproxy.yaml"] == proxy["args"]
     assert mounts.keys() == volumes.keys()
     assert config_map == volumes["settings"]["configMap"]["name"]
+    assert SERVICE_ACCOUNT in paths
+    assert len(paths) == len(set(paths))
+
+
+def test_only_the_proxy_has_a_token(manifests: Manifests) -> None:
+    """No other container of the pod gets one, and nothing is mounted unseen."""
+    pod = pod_of(manifests)["spec"]
+    having = [
+        each["name"]
+        for each in pod["containers"]
+        if any(mount["name"] == "account" for mount in each.get("volumeMounts", []))
+    ]
+
+    assert pod["automountServiceAccountToken"] is False
+    assert ["apfproxy"] == having
 
 
 def test_end_of_a_pod(manifests: Manifests) -> None:
