@@ -51,6 +51,8 @@ ANSWER = aiohttp.ClientTimeout(total=LONGEST_S, sock_connect=CONNECT_S)
 """For a list or a write, from beginning to end."""
 PATIENCE_S = 2.0
 """For the head of an answer where another server could be asked; longer after all were too slow."""
+MOST_ASKED = 4
+"""Servers, for one question: who asks has something to say if none of so many answers."""
 SILENCE_S = 150.0
 """A watch that is silent for so long is dead: bookmarks come every minute."""
 
@@ -94,9 +96,9 @@ def no_others() -> Mapping[str, str | None]:
 class KubernetesApi:
     """The API at a URL, perhaps with a path.
 
-    Its methods raise KubernetesApiError where there is no good answer.  Before that each server of
-    the API that is known was asked, unless the question could be done twice; the one that answers
-    is asked until it fails.
+    Its methods raise KubernetesApiError where there is no good answer.  Before that the other
+    servers of the API that are known were asked, unless something could be done twice; the one that
+    answers is asked until it fails.
 
     Args:
         server: The URL.
@@ -230,7 +232,7 @@ class KubernetesApi:
             if content_type is not None:
                 head["Content-Type"] = content_type
             where = path, query, timeout
-            left = len(self._known())
+            left = min(len(self._known()), MOST_ASKED)
             while response is None:
                 self._turn()
                 server, left = self.server, left - 1
