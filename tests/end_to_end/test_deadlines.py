@@ -321,6 +321,22 @@ async def test_long_running_requests_that_are_named(
         assert 200 == (await hold.end()).status
 
 
+@over_both_protocols
+@on_uvloop
+async def test_a_named_request_that_is_an_event_stream() -> None:
+    """It has no seats to give back when its answer says so."""
+    named = LongRunningSettings(path_prefixes=("/events",))
+    setup = Setup(preset=HTTP_API, request=RequestSettings(long_running=named))
+    async with running(setup) as scene:
+        hold = await scene.take_seat(get(b"/events"))
+        await hold.arrival.peer.send(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n3\r\na:b\r\n0\r\n\r\n"
+        )
+
+        assert b"a:b" == (await hold.client.read_answer()).body
+
+
 @on_uvloop
 async def test_upgrades_that_are_answered_late() -> None:
     """The same of a request that becomes a tunnel."""
