@@ -366,6 +366,10 @@ class ClientConnection(Client):
         if self._exchange is not None:
             self._exchange.close_websocket()
 
+    def relieve(self, now_ns: int) -> None:
+        """Close, if it is idle: memory is short."""
+        self.hasten(now_ns)
+
     def hasten(self, deadline_ns: int) -> None:
         """Let the connection, if it is idle, close by then at the latest."""
         if self.is_idle and self.deadline_ns > deadline_ns:

@@ -57,6 +57,9 @@ class OpenConnection(Protocol):
     def hasten(self, deadline_ns: int) -> None:
         """Let the connection, if it is idle, close by then at the latest."""
 
+    def relieve(self, now_ns: int) -> None:
+        """Let go of what is of no use right now: memory is short."""
+
     @property
     def has_seats(self) -> bool:
         """Whether a request of it has seats."""

@@ -196,7 +196,7 @@ class ProxyServer:
             cluster.on_sweep(now_ns, period_ns)
         if self._overload.is_memory_short:
             for connection in shared.connections:
-                connection.hasten(now_ns)
+                connection.relieve(now_ns)
         due = [c for c in shared.connections if 0 < c.deadline_ns <= now_ns]
         for connection in due:
             # The end of one may have given another its turn, and with it time.

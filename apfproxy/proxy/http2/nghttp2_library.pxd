@@ -22,6 +22,9 @@ cdef extern from "nghttp2/nghttp2.h":
 
         NGHTTP2_FLAG_NONE
         NGHTTP2_FLAG_END_STREAM
+        NGHTTP2_FLAG_END_HEADERS
+        NGHTTP2_FLAG_PADDED
+        NGHTTP2_FLAG_PRIORITY
 
         NGHTTP2_HCAT_REQUEST
 
@@ -218,5 +221,16 @@ cdef extern from *:
             nghttp2_option_set_stream_reset_rate_limit(option, INT64_MAX, INT64_MAX);
         }
     }
+
+    /* There since 1.61, and in older ones that were mended for CVE-2024-28182; others have no bound. */
+    extern void nghttp2_option_set_max_continuations(
+        nghttp2_option *option, size_t val) __attribute__((weak));
+
+    static void bound_continuations(nghttp2_option *option, size_t most) {
+        if (nghttp2_option_set_max_continuations) {
+            nghttp2_option_set_max_continuations(option, most);
+        }
+    }
     """
     void bound_no_resets(nghttp2_option *)
+    void bound_continuations(nghttp2_option *, size_t)

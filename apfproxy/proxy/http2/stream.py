@@ -16,7 +16,15 @@ from apfproxy.proxy.http2.error_code import (
     PROTOCOL_ERROR,
     REFUSED_STREAM,
 )
-from apfproxy.proxy.http2.stream_state import CLOSE, FINISH, LINGER, LINGERING, OPEN, StreamState
+from apfproxy.proxy.http2.stream_state import (
+    CLOSE,
+    FINISH,
+    FINISHING,
+    LINGER,
+    LINGERING,
+    OPEN,
+    StreamState,
+)
 from apfproxy.proxy.read_buffer import MAX_LINGER_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.request_body import too_long
 from apfproxy.proxy.request_fields import CHUNKED, SIZED, VIA
@@ -37,6 +45,8 @@ if TYPE_CHECKING:
     from apfproxy.proxy.response_head import ResponseHead
 
 _CONTINUE_STATUS: Final = 100
+_PATIENCE_NS: Final = 1_000_000_000
+"""Until a client that takes none of an answer is not waited for, where memory is short."""
 
 
 class Http2Stream(Client):
@@ -392,6 +402,13 @@ class Http2Stream(Client):
 
     def hasten(self, deadline_ns: int) -> None:
         """It is never idle."""
+
+    def relieve(self, now_ns: int) -> None:
+        """Give up an answer that is through, and that its client does not take."""
+        since_ns = self.deadline_ns - self._connection.idle_timeout_ns
+        is_late = self.state is FINISHING and now_ns - since_ns >= _PATIENCE_NS
+        if is_late and self._session.unsent(self.stream_id) > WRITE_HIGH_WATER_BYTES:
+            self.deadline_ns = now_ns
 
     @property
     def has_seats(self) -> bool:

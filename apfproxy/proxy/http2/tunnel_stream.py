@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.proxy.head_error import HeadError
-from apfproxy.proxy.http2.error_code import CANCEL, NO_ERROR, PROTOCOL_ERROR
+from apfproxy.proxy.exchange_base import UNHELD
+from apfproxy.proxy.head_error import HeadError, UnheldError
+from apfproxy.proxy.http2.error_code import CANCEL, ENHANCE_YOUR_CALM, NO_ERROR, PROTOCOL_ERROR
 from apfproxy.proxy.http2.stream import Http2Stream, fields_of
 from apfproxy.proxy.http2.stream_state import OPEN
 from apfproxy.proxy.read_buffer import READS
@@ -33,7 +34,7 @@ class TunnelStream(Http2Stream):
     given back when the server can get it.  An end of either side is END_STREAM, a break RST_STREAM.
     """
 
-    __slots__ = ("_early", "_end", "_has_early_end", "_is_half_closed")
+    __slots__ = ("_early", "_end", "_has_early_end", "_held_early", "_is_half_closed")
 
     def __init__(
         self,
@@ -58,11 +59,16 @@ class TunnelStream(Http2Stream):
             has_ended: Whether it sends no more.
 
         Raises:
-            HeadError: It asks for no tunnel that is served.
+            HeadError: It asks for no tunnel that is served, or there is no room for `early`.
         """
         super().__init__(connection, session, stream_id, context, head)
         if head.upgrade is None:
             raise HeadError(405, "CONNECT is not served there: no WebSocket is (upstream.upgrades)")
+        bound = self.change_held(len(early))
+        if bound is not None:
+            raise UnheldError(UNHELD[bound])
+        self._held_early = len(early)
+        """What is counted of what came before there is a tunnel."""
         self._is_read_paused = True
         self._unconsumed = len(early)
         self._early = bytearray(early)
@@ -92,6 +98,11 @@ class TunnelStream(Http2Stream):
             self._session.reset(self.stream_id, PROTOCOL_ERROR)
             self._connection.flush_soon()
         elif end is None:
+            if self.change_held(len(data)) is not None:
+                self._session.reset(self.stream_id, ENHANCE_YOUR_CALM)
+                self._connection.flush_soon()
+                return
+            self._held_early += len(data)
             self._early += data
             self._unconsumed += len(data)
             self._has_early_end = is_last
@@ -107,7 +118,12 @@ class TunnelStream(Http2Stream):
         """Have another protocol take what comes, for good: what has come and was not taken."""
         self._end = protocol
         early, self._early = bytes(self._early), bytearray()
+        self._uncount_early()
         return early
+
+    def _uncount_early(self) -> None:
+        self.change_held(-self._held_early)
+        self._held_early = 0
 
     def resume_reading(self) -> None:
         """Take more, unless there is no tunnel yet."""
@@ -182,6 +198,7 @@ class TunnelStream(Http2Stream):
     def on_closed(self) -> None:
         """The stream is gone; where its tunnel is not over, it breaks."""
         end, self._end = self._end, None
+        self._uncount_early()
         if end is not None:
             end.connection_lost(ConnectionResetError())
         super().on_closed()
