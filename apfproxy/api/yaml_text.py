@@ -107,9 +107,11 @@ class Extent:
 
     def count(self, event: yaml.Event) -> None:
         """Count an event, or raise UnreadableError."""
-        if isinstance(event, yaml.ScalarEvent):
-            self._add(event, 1, 0)
-            self._close(event.anchor, 1, 0)
+        if isinstance(event, yaml.ScalarEvent):  # most of them
+            self.nodes += 1
+            if self.nodes > self._most_nodes or event.anchor is not None:
+                self._add(event, 0, 0)
+                self._close(event.anchor, 1, 0)
         elif isinstance(event, yaml.CollectionStartEvent):
             self._add(event, 1, 1)
             self._open.append((event.anchor, self.nodes - 1, 0))
@@ -144,24 +146,18 @@ class Extent:
         raise UnreadableError(problem, event.start_mark.line + 1)
 
 
-class Bounded:
-    """A loader of PyYAML has this class before it in its bases, and an extent."""
+class BoundedComposer(yaml.SafeLoader):
+    """Makes nodes of events that are counted; that of libyaml would not ask for them here."""
 
-    extent: Extent
+    def __init__(self, data: bytes, extent: Extent) -> None:
+        super().__init__(data)
+        self._extent = extent
 
     def get_event(self) -> yaml.Event:
         """The next event, which is used up."""
-        event: yaml.Event = super().get_event()  # type: ignore[misc]  # the loader's
-        self.extent.count(event)
+        event: yaml.Event = super().get_event()  # type: ignore[no-untyped-call]
+        self._extent.count(event)
         return event
-
-
-class BoundedParser(Bounded, LOADER):  # type: ignore[misc, valid-type]  # LOADER is one of two
-    """Gives events; the composer of libyaml would not ask for them here."""
-
-
-class BoundedComposer(Bounded, yaml.SafeLoader):
-    """Makes nodes of events."""
 
 
 def compose(data: bytes, most_nodes: int, deepest: int) -> yaml.Node | None:
@@ -171,9 +167,7 @@ def compose(data: bytes, most_nodes: int, deepest: int) -> yaml.Node | None:
         UnreadableError: It is no YAML, or too much of it.
     """
     try:
-        loader = BoundedComposer(data)
-        loader.extent = Extent(most_nodes, deepest)
-        return loader.get_single_node()
+        return BoundedComposer(data, Extent(most_nodes, deepest)).get_single_node()
     except UnreadableError:
         raise
     except (yaml.YAMLError, ValueError) as error:
@@ -222,12 +216,13 @@ class Reader:
         self.duplicates = duplicates
         self.has_aliases = has_aliases
         self.anchored: dict[str, object] = {}
-        self.loader: Any = BoundedParser(text)
-        self.loader.extent = extent
+        self.loader: Any = LOADER(text)
+        self.extent = extent
 
     def take(self) -> yaml.Event:
         """The next event, which is used up."""
         event: yaml.Event = self.loader.get_event()
+        self.extent.count(event)
         return event
 
     def is_next(self, kind: type[yaml.Event]) -> bool:

@@ -99,7 +99,7 @@ def read_audit_log(lines: Iterable[bytes], max_broken: int, preset: Preset = KUB
         WrappedLines(
             AuditEvent,
             "stage",
-            lambda value: value.get("kind") == "Event" or "requestURI" in value,
+            lambda value: value.get("kind") == "Event" or "auditID" in value,
             lambda event: _take_event(event, records),
             lambda number, message: _break(records, max_broken, number, message),
         ),

@@ -62,7 +62,8 @@ WRAPPERS = frozenset(
         ),
         *("jsonpayload", "line", "log", "log_processed", "log_s", "logevents", "message", "msg"),
         *("properties", "protopayload", "records", "result", "results", "streams", "textpayload"),
-        *("value", "values"),
+        *("value", "values", "attributes", "content", "entries", "fields", "kubernetes", "logjson"),
+        *("parsed", "payload", "raw", "text"),
     }
 )
 """Members of objects that may have entries, in small letters."""

@@ -10,7 +10,6 @@ import yaml
 
 from apfproxy.api import yaml_text
 from apfproxy.api.yaml_text import (
-    BoundedComposer,
     Mapping,
     UnreadableError,
     compose,
@@ -27,7 +26,7 @@ def contents(text: str) -> list[object]:
 def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both parsers of YAML, of which an installation may lack the first."""
     if request.param == "python":
-        monkeypatch.setattr(yaml_text, "BoundedParser", BoundedComposer)
+        monkeypatch.setattr(yaml_text, "LOADER", yaml.SafeLoader)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +153,6 @@ def test_nodes() -> None:
 
 def test_lone_surrogates(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parser in Python lets them pass: they are replaced."""
-    monkeypatch.setattr(yaml_text, "BoundedParser", BoundedComposer)
+    monkeypatch.setattr(yaml_text, "LOADER", yaml.SafeLoader)
 
     assert [{"a": "\ufffd"}] == contents('a: "\\ud800"')
