@@ -177,6 +177,27 @@ def plain_answer(
     )
 
 
+def grpc_answer(
+    code: int, message: str, *, is_head: bool = False, extra: bytes = b"", connection: bytes = b""
+) -> bytes:
+    """The whole answer to a call of gRPC that is not served: all of it is a head.
+
+    Args:
+        code: 200, whatever became of the call.
+        message: ASCII without percent signs, which would be escapes.
+        is_head: Whether the method was HEAD, which changes nothing.
+        extra: More header lines, each with its CRLF.
+        connection: The Connection line with its CRLF, or nothing.
+
+    Source: gRPC over HTTP2, `Trailers-Only`; 12 is UNIMPLEMENTED.
+    """
+    del is_head
+    return (
+        b"HTTP/1.1 %d OK\r\nContent-Type: application/grpc\r\n%bgrpc-status: 12\r\n"
+        b"grpc-message: %b\r\n%b%b\r\n"
+    ) % (code, date_line(int(time.time())), message.encode(), extra, connection)
+
+
 def too_many_requests(
     retry_after_s: int, *, is_head: bool, extra: bytes = b"", connection: bytes = b""
 ) -> bytes:

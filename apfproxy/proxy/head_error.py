@@ -22,6 +22,17 @@ class UnheldError(HeadError):
         super().__init__(503, f"{why}; try again later", b"Retry-After: 1\r\n")
 
 
+class GrpcError(HeadError):
+    """A call of gRPC, which cannot be forwarded; its answer is one that clients of gRPC show."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            200,
+            "apfproxy does not forward gRPC, which needs HTTP/2 up to the server, while the proxy"
+            " speaks HTTP/1.1 to servers: call the server itself",
+        )
+
+
 def head_too_long(max_bytes: int) -> HeadError:
     """Refuse a head that is longer than that."""
     return HeadError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.proxy import answers
-from apfproxy.proxy.head_error import UnheldError
+from apfproxy.proxy.head_error import GrpcError, UnheldError
 from apfproxy.proxy.request_log import Failure
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def refused(
     shared.counters.count_own(error.code)
     is_plain = shared.is_plain if context is None else context.is_plain
     build = answers.plain_answer if is_plain else answers.status_answer
+    if isinstance(error, GrpcError):
+        build = answers.grpc_answer
     answer = build(
         error.code,
         str(error),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from apfproxy.authn.credential_fields import CredentialsError, is_impersonation, read_credentials
 from apfproxy.authn.credentials import NO_CREDENTIALS
 from apfproxy.proxy.client_address import forwarded_client
-from apfproxy.proxy.head_error import HeadError
+from apfproxy.proxy.head_error import GrpcError, HeadError
 from apfproxy.proxy.upgrade import (
     bearer_token,
     elements,
@@ -52,6 +52,8 @@ _VERBATIM_ENDS: Final = tuple(proto + via for proto in _PROTOS for via in _VIAS_
 HOST: Final = re.compile(rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
 _HYPHENATED: Final = re.sub(rb"[^0-9a-z]", b"-", bytes(range(256)))
+_GRPC: Final = re.compile(rb"application/grpc(?![0-9A-Za-z-])", re.IGNORECASE)
+"""Not gRPC-Web, which any HTTP carries."""
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 _HOP_BY_HOP = frozenset(
@@ -229,6 +231,8 @@ def read_fields(
         HeadError: They are malformed, ambiguous, or not served.
     """
     protocol = HTTP_2 if rules.is_http2 else HTTP_1_0 if is_http_10 else HTTP_1_1
+    if rules.is_http2 and _is_grpc(lines):
+        raise GrpcError
     result = RequestFields(
         is_http_10,
         keep_alive=not is_http_10,
@@ -236,6 +240,10 @@ def read_fields(
         protocol=protocol,
     )
     return _Reader(result, lines, rules).read(section)
+
+
+def _is_grpc(lines: Lines) -> bool:
+    return any(name.lower() == b"content-type" and _GRPC.match(value) for name, value in lines)
 
 
 def _without_token(name: bytes, value: bytes) -> list[bytes]:
