@@ -8,6 +8,8 @@ import platform
 from apfproxy import __version__
 
 COMPILED, INTERPRETED = "compiled", "interpreted"
+HTTP2 = "apfproxy.proxy.http2.nghttp2"
+"""Is there in a build that had libnghttp2's headers."""
 _ONE_OF_THEM = "apfproxy.flowcontrol.queue_set"
 """A module of the hot path; all of them are compiled, or none."""
 
@@ -18,6 +20,11 @@ def kind() -> str:
     assert spec is not None
     is_source = spec.origin is not None and spec.origin.endswith(".py")
     return INTERPRETED if is_source else COMPILED
+
+
+def short_version() -> str:
+    """The version, and what this build lacks: `0.1.0 without HTTP/2`."""
+    return __version__ if importlib.util.find_spec(HTTP2) else f"{__version__} without HTTP/2"
 
 
 def version(*more: str) -> str:

@@ -71,6 +71,13 @@ def test_kind(path: str) -> None:
     assert module.__file__.endswith(".py") is (build.kind() == build.INTERPRETED)
 
 
+def test_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build without libnghttp2 says so wherever its version is shown."""
+    monkeypatch.setattr(build, "HTTP2", "apfproxy.proxy.http2.nothing")
+
+    assert f"{__version__} without HTTP/2" == build.short_version()
+
+
 def test_modules_are_listed_once_in_order() -> None:
     """The list is one to look things up in."""
     assert sorted(set(COMPILED)) == COMPILED

@@ -45,4 +45,4 @@ def say_why_not(downstream: DownstreamSettings) -> None:
     if text := warning(downstream):
         logger.warning("%s", text)
     elif WHY_NOT and downstream.http2.is_enabled and downstream.tls.certificate_file is not None:
-        logger.info("clients are offered HTTP/1.1 only: %s", WHY_NOT)
+        logger.warning("clients are offered HTTP/1.1 only: %s", WHY_NOT)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from apfproxy import __version__
+from apfproxy import build
 from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.dumps import levels_by_name
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
 
 NS_PER_S = 1_000_000_000
+VERSION = build.short_version()
 
 OF_A_CLUSTER = "cluster/"
 """Begins the names of health checks of one of several clusters."""
@@ -119,7 +120,7 @@ def _proxy(inputs: LiveInputs) -> State:
     late_s = 0.0 if counters is None else counters.listener.loop_delay_ns / NS_PER_S
     overloads = {} if counters is None else counters.listener.overloads
     return {
-        "version": __version__,
+        "version": VERSION,
         "startTime": inputs.started_s,
         "loopDelaySeconds": round(late_s, 2),
         "sheds": [reason.value for reason, holds in overloads.items() if holds],

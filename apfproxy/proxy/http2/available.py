@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from apfproxy import build
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -24,7 +26,7 @@ def load(name: str) -> tuple[ModuleType | None, str]:
         return None, f"libnghttp2 cannot be used: {error}"
 
 
-BINDING, WHY_NOT = load("apfproxy.proxy.http2.nghttp2")
+BINDING, WHY_NOT = load(build.HTTP2)
 
 
 def is_offered(settings: Http2Settings) -> bool:
