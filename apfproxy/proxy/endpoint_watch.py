@@ -220,6 +220,7 @@ class EndpointWatch:
 
     def begin(self) -> None:
         """Ask at once."""
+        self._heard_ns = None
         self._check_if_due(self._owner.now_ns())
 
     def hold(self) -> None:

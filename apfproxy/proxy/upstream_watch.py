@@ -225,13 +225,15 @@ class UpstreamWatch:
         for endpoint, watch in before.items():
             if endpoint not in self.watches:
                 watch.stop()
+        path = self.rules.path
         self._take_rules()
         new = [watch for endpoint, watch in self.watches.items() if endpoint not in before]
         # Where all are new there is nobody else to do their part.
         if len(new) < len(self.watches):
             self._let_join(new)
         if self._is_started:
-            for watch in new:
+            # An endpoint that joins the only one is judged by what that one answers, too.
+            for watch in new if self.rules.path == path else list(self.watches.values()):
                 watch.begin()
         self.judge()
         self._tell_soon()

@@ -270,6 +270,23 @@ async def test_endpoints_that_join() -> None:
     assert (1.0, [UP]) == (c.ramp, scene.states)
 
 
+async def test_starting_endpoint_that_joins_the_only_one() -> None:
+    """What the other one answers, which nobody had to ask so far, shows that it is not ready."""
+    scene = Scene(OFTEN, "a")
+    [a] = scene.servers
+    scene.watch.start()
+    await settle()
+    a.serve(1)
+    await scene.look()
+    b = Server("b", scene.pool)
+    a.status, b.status = 200, 403
+    scene.pool.change(a, b)
+    await settle()
+    scene.watch.stop()
+
+    assert [UP, FAILING] == scene.states
+
+
 async def test_start_at_once() -> None:
     """Where the settings want no slow start there is none, and one under way ends."""
     scene = Scene(replace(NEVER, slow_start_s=0.0), "a")

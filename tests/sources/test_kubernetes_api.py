@@ -313,6 +313,20 @@ async def test_other_servers() -> None:
     assert gone == api.server
 
 
+async def test_many_servers_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One question goes to some of them, and the next one to those that are left."""
+    monkeypatch.setattr(kubernetes_api, "MOST_ASKED", 2)
+    gone: dict[str, str | None] = {f"http://127.0.0.1:{free_port()}/{at}": None for at in range(3)}
+    async with api_of(answering("b", [])) as other:
+        others = {**gone, other.server: None}
+        api = KubernetesApi(next(iter(gone)), other._credentials, others=lambda: others)  # noqa: SLF001
+        await failure(api)
+        answer = await api.get(PATH, {})
+        await api.close()
+
+    assert {"name": "b"} == answer
+
+
 async def test_server_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another one is asked; nobody waits as for the only one."""
     monkeypatch.setattr(kubernetes_api, "PATIENCE_S", 0.05)
