@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.api.schema.mistakes import closest
 from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.request.attributes import OWN_PATHS
 from apfproxy.request.rules import APISERVER, SETTING
 
 if TYPE_CHECKING:
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
     from apfproxy.settings import Settings
 
+PREFIXES: Final = "request.pathPrefixes"
+VARIABLE: Final = re.compile(r"{[^}]*}")
 METHODS: Final = ("get", "head", "post", "put", "patch", "delete", "options")
 ORDINARY: Final = (*METHODS, "list", "create", "update", "deletecollection")
 """Verbs of most requests."""
@@ -23,6 +27,7 @@ LASTING: Final = ("watch", "proxy")
 def request_problems(settings: Settings) -> Iterator[str]:
     """Why it makes none, a line for each reason."""
     named = settings.request.long_running
+    yield from _prefix_problems(settings)
     if PRESETS[settings.preset].is_plain:
         if named.subresources:
             yield (
@@ -35,6 +40,21 @@ def request_problems(settings: Settings) -> Iterator[str]:
     for path in dict.fromkeys(upgrades.allow):
         if path in upgrades.deny:
             yield f"upstream.upgrades: {path} is in allow and in deny; keep one"
+
+
+def _prefix_problems(settings: Settings) -> Iterator[str]:
+    """What is wrong with patterns of prefixes."""
+    is_plain = PRESETS[settings.preset].is_plain
+    alike: dict[str, str] = {}
+    for pattern in settings.request.path_prefixes:
+        if not is_plain and f"{pattern}/".startswith(OWN_PATHS):
+            yield (
+                f"{PREFIXES}: {pattern} is never found, since what is below /api and /apis is an"
+                " API by itself"
+            )
+        other = alike.setdefault(VARIABLE.sub("{}", pattern), pattern)
+        if other is not pattern:
+            yield f"{PREFIXES}: {other} and {pattern} are the same; remove one of them"
 
 
 def request_warnings(settings: Settings) -> Iterator[str]:

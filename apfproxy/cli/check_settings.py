@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from apfproxy.api.flowcontrol.additions import DISTINGUISHER, DistinguisherKind
 from apfproxy.app.cluster_checks import begins_with_setting, checked_clusters, path_in
 from apfproxy.app.fleet_checks import fleet_warnings
 from apfproxy.app.http2_offer import warning as http2_warning
@@ -20,6 +21,7 @@ from apfproxy.app.settings_checks import contradictions, verifies_users
 from apfproxy.app.tracing import warning as tracing_warning
 from apfproxy.cli.errors import FAILED, OK, USAGE
 from apfproxy.cli.offline import offline_controller
+from apfproxy.flowcontrol.explanation import distinguished_by
 from apfproxy.flowcontrol.level_summary import kept_for_nobody, summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.settings import OF_A_CLUSTER, Settings
@@ -118,10 +120,8 @@ def look_at(settings: Settings) -> Findings:
         problems = asyncio.run(problems_of(settings))
     finally:
         root.removeHandler(warnings)
-    if not problems and (kept := kept_seats(settings)) is not None:
-        is_each = settings.flow_control.per_endpoint is not None
-        setting = "perEndpoint" if is_each else "serverConcurrencyLimit"
-        warnings.texts.append(f"flowControl.{setting}: {kept}")
+    if not problems:
+        warnings.texts += of_objects(settings)
     return Findings(unusable=problems, warnings=warnings.texts)
 
 
@@ -155,11 +155,15 @@ class Texts:
                 yield f"{self._lines.located(own)}{alike}"
 
 
-def kept_seats(settings: Settings) -> str | None:
-    """What levels that no request can come to keep from the others; None for what is elsewhere."""
+def of_objects(settings: Settings) -> Iterator[str]:
+    """What does not go with the objects, a line for each; nothing where they are elsewhere.
+
+    That is the seats that levels keep from others though no request can come to them, and flows
+    that are told apart by prefixes which there are not.
+    """
     flow_control = settings.flow_control
     if flow_control.store is not None or flow_control.kubernetes.is_enabled:
-        return None
+        return
     controller = offline_controller(
         flow_control.objects,
         preset=settings.preset,
@@ -167,9 +171,22 @@ def kept_seats(settings: Settings) -> str | None:
         server_concurrency_limit=flow_control.seats(len(settings.upstream.addresses)),
     )
     preset = PRESETS[settings.preset]
-    return kept_for_nobody(
+    kept = kept_for_nobody(
         summarize_levels(controller, knows_users=verifies_users(settings), is_plain=preset.is_plain)
     )
+    if kept is not None:
+        setting = "serverConcurrencyLimit" if flow_control.per_endpoint is None else "perEndpoint"
+        yield f"flowControl.{setting}: {kept}"
+    by_prefix = [
+        schema.metadata.name
+        for schema in controller.flow_schemas()
+        if distinguished_by(schema) == DistinguisherKind.PATH_PREFIX.value
+    ]
+    if by_prefix and not settings.request.path_prefixes:
+        yield (
+            f"request.pathPrefixes: is empty, but {DISTINGUISHER} of {', '.join(by_prefix)} is"
+            f" {DistinguisherKind.PATH_PREFIX.value}: all their requests are one flow"
+        )
 
 
 def check_settings(path: Path, output: str, *, fails_on_warnings: bool) -> int:

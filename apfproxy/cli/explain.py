@@ -18,13 +18,19 @@ from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.explain_uid import explain_uids
 from apfproxy.cli.explanation_text import explanation_lines
 from apfproxy.cli.offline import is_offline, objects_options, offline_controller
-from apfproxy.cli.parameters import Parsed, admin_option, cluster_option, output_option
+from apfproxy.cli.parameters import (
+    Parsed,
+    admin_option,
+    cluster_option,
+    output_option,
+    path_prefix_option,
+)
 from apfproxy.flowcontrol.added_distinguisher import LONGEST_VALUE
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.observe.explain_page import PATH, explanation_json, header_in, parse_header
+from apfproxy.proxy.targets import preset_of
 from apfproxy.request.kubectl_phrases import (
     PhraseError,
     doubts_about,
@@ -32,9 +38,10 @@ from apfproxy.request.kubectl_phrases import (
     parse_phrase,
 )
 from apfproxy.request.user import ANONYMOUS, User, supposed_groups
-from apfproxy.settings import HTTP_API, KUBERNETES_API, Settings
+from apfproxy.settings import HTTP_API, KUBERNETES_API, RequestSettings, Settings
 
 if TYPE_CHECKING:
+    from apfproxy.flowcontrol.preset import Preset
     from apfproxy.settings import Address
 
 STDIN = "-"
@@ -99,6 +106,7 @@ Examples:
     metavar="SEED",
     help="The proxy's setting flowControl.hashSeed, if it has one.",
 )
+@path_prefix_option
 @admin_option
 @cluster_option
 @output_option
@@ -117,6 +125,7 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     headers: tuple[tuple[str, str], ...],
     uids: tuple[str, ...],
     hash_seed: int | None,
+    path_prefix: tuple[str, ...],
     admin: Address,
     cluster: str | None,
     output: str,
@@ -139,7 +148,7 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     --objects.
     """
     del offline  # `is_offline` sees it
-    asks_no_proxy = is_offline(*objects, "hash_seed")
+    asks_no_proxy = is_offline(*objects, "hash_seed", "path_prefix")
     if uids:
         if any((words, verb, path, namespace, all_namespaces, user, groups, headers, hash_seed)):
             raise click.UsageError("--uid asks about an object, not a request: leave out the rest")
@@ -152,9 +161,8 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     try:
         # A running proxy judges by its own preset, so here only what no API takes is refused.
         preset = (objects["preset"] or KUBERNETES_API) if asks_no_proxy else HTTP_API
-        asked = request_of(
-            words, verb, path, namespace, all_namespaces=all_namespaces, preset=preset
-        )
+        settings = Settings(preset=preset, request=RequestSettings(path_prefixes=path_prefix))
+        asked = request_of(words, verb, path, namespace, settings, all_namespaces=all_namespaces)
     except PhraseError as error:
         raise click.UsageError(str(error)) from error
     if user is not None:
@@ -164,7 +172,7 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
         asked = replace(asked, user=named, notes=notes)
     asked = replace(asked, headers=headers + asked.headers)
     if asks_no_proxy:
-        explanation = explained_offline(asked, hash_seed, objects)
+        explanation = explained_offline(asked, hash_seed, objects, preset_of(settings))
     else:
         explanation = explained_by(admin, cluster, asked)
     explanation = msgspec.structs.replace(explanation, notes=explanation.notes + asked.notes)
@@ -181,9 +189,9 @@ def request_of(
     verb: str | None,
     path: str | None,
     namespace: str | None,
+    settings: Settings,
     *,
     all_namespaces: bool,
-    preset: str,
 ) -> RawRequest:
     """The request that is explained; only a raw one can name a user.
 
@@ -191,7 +199,6 @@ def request_of(
         PhraseError: It is not said, or not clearly.
         CommandError: The proxy would refuse it.
     """
-    settings = Settings(preset=preset)
     if bool(words) == (path is not None):
         raise PhraseError("say the request once: VERB RESOURCE [NAME], or --path, or - for stdin")
     if (path is not None or words == (STDIN,)) and (namespace is not None or all_namespaces):
@@ -216,10 +223,9 @@ def request_of(
 
 
 def explained_offline(
-    asked: RawRequest, hash_seed: int | None, objects: dict[str, Any]
+    asked: RawRequest, hash_seed: int | None, objects: dict[str, Any], preset: Preset
 ) -> Explanation:
     """Explain a request by objects."""
-    preset = PRESETS[objects["preset"] or KUBERNETES_API]
     attributes = preset.attributes_of(asked.method, asked.target)
     controller = offline_controller(objects.pop("objects"), **objects, hash_seed=hash_seed)
     costs = LearnedCosts(lambda: 0)

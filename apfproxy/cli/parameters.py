@@ -9,6 +9,7 @@ import click
 from apfproxy.settings import HTTP_API, KUBERNETES_API
 from apfproxy.sources.setting_values import (
     parse_address,
+    parse_api_prefix,
     parse_dns_origin,
     parse_listen_address,
     parse_network,
@@ -109,6 +110,14 @@ preset_option = click.option(
     type=click.Choice([KUBERNETES_API, HTTP_API]),
     help="What kind of API the server has: which objects are built in, and how requests are read."
     " [default: kubernetes]",
+)
+path_prefix_option = click.option(
+    "--path-prefix",
+    multiple=True,
+    type=Parsed("path prefix", parse_api_prefix),
+    metavar="PATTERN",
+    help="Where the server has APIs below a prefix, such as /clusters/{workspace}; the setting"
+    " request.pathPrefixes.  Repeatable.",
 )
 suggested_objects_option = click.option(
     "--suggested-objects/--no-suggested-objects",

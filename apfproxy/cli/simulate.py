@@ -25,7 +25,7 @@ from apfproxy.api.decode import parts_of
 from apfproxy.api.field_errors import counted
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.offline import limit_adjustment_option
-from apfproxy.cli.parameters import Parsed, output_option, preset_option
+from apfproxy.cli.parameters import Parsed, output_option, path_prefix_option, preset_option
 from apfproxy.cli.simulate_tables import print_report
 from apfproxy.cli.terminal_text import shown
 from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS
@@ -155,6 +155,7 @@ class Configuration:
     help="Seats of the second configuration. [default: as the first]",
 )
 @preset_option
+@path_prefix_option
 @click.option(
     "--suggested-objects/--no-suggested-objects",
     default=True,
@@ -234,6 +235,7 @@ def simulate(  # noqa: PLR0913  flags
     compare: tuple[str, ...],
     compare_server_concurrency_limit: int | None,
     preset: str | None,
+    path_prefix: tuple[str, ...],
     suggested_objects: bool,
     limit_adjustment: str | None,
     hash_seed: int,
@@ -258,7 +260,7 @@ def simulate(  # noqa: PLR0913  flags
         raise click.UsageError("give one of --mix, --audit-log and --access-log")
     if html_path is not None and not (folder := Path(html_path).parent).is_dir():
         raise CommandError(f"{html_path} cannot be written: there is no directory {folder}")
-    kind = PRESETS[preset or KUBERNETES_API]
+    kind = PRESETS[preset or KUBERNETES_API].with_rules(None, None, None, path_prefix)
     configurations = [
         configuration(
             objects, server_concurrency_limit, with_suggested=suggested_objects, preset=kind

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.api.flowcontrol.additions import Distinguisher
+    from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
 LONGEST_VALUE: Final = 128
-"""Characters of a header that count: flows are kept by their names."""
+"""Characters of a header or a path that count: flows are kept by their names."""
 
 VIRTUAL_GROUPS: Final = frozenset(
     {AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP, "system:serviceaccounts"}
@@ -31,7 +32,10 @@ def no_header(name: str) -> str:  # noqa: ARG001  the signature of those that kn
 
 
 def added_distinguisher(
-    distinguisher: Distinguisher, user: User, header_of: Callable[[str], str]
+    distinguisher: Distinguisher,
+    user: User,
+    attributes: RequestAttributes,
+    header_of: Callable[[str], str],
 ) -> str:
     """What tells the flow of a request apart from others of its FlowSchema; "" if nothing does.
 
@@ -39,6 +43,8 @@ def added_distinguisher(
     """
     if distinguisher.kind is DistinguisherKind.GROUP:
         return next((group for group in user.groups if group not in VIRTUAL_GROUPS), "")
+    if distinguisher.kind is DistinguisherKind.PATH_PREFIX:
+        return attributes.prefix_value[:LONGEST_VALUE]
     if distinguisher.kind is DistinguisherKind.HEADER:
         # A list that the proxy is to complete, X-Forwarded-For, ends with a comma.
         return _text(header_of(distinguisher.header)).rstrip(", ")[:LONGEST_VALUE]

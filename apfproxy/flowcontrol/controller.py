@@ -388,7 +388,7 @@ class Controller:
         schema = self._classifier.classify(user, attributes, header_of)
         route = self._routes[CATCH_ALL if schema is None else schema.metadata.name]
         if route.distinguisher is not None:
-            name = added_distinguisher(route.distinguisher, user, header_of)
+            name = added_distinguisher(route.distinguisher, user, attributes, header_of)
         elif route.flows_by == BY_USER:
             name = user.name
         elif route.flows_by == BY_NAMESPACE:

@@ -52,6 +52,7 @@ class RequestPart(Model, frozen=True):
     """What is asked for; the fields of `RequestAttributes`.
 
     Attributes:
+        path_prefix: What stands before the path of the API, as `request.pathPrefixes` say.
         long_running: Whether it may last as long as its client likes.
         long_running_by: Why it may, in words; "" if it may not.
     """
@@ -67,6 +68,7 @@ class RequestPart(Model, frozen=True):
     name: str
     long_running: bool = msgspec.field(name="isLongRunning")
     long_running_by: str = ""
+    path_prefix: str = ""
 
 
 class FlowSchemaPart(Model, frozen=True):

@@ -106,12 +106,12 @@ class LearnedCosts:
             return
         if attributes.name or options.is_continuation:
             return
-        if len(attributes.group_resource) > LONGEST_KEY:
+        if len(attributes.stored_as) > LONGEST_KEY:
             return
         learned = self._learned(attributes)
         if learned is None:
             learned = LearnedList()
-            self._lists[attributes.group_resource, attributes.namespace != ""] = learned
+            self._lists[attributes.stored_as, attributes.namespace != ""] = learned
             if len(self._lists) > self._max_keys:
                 del self._lists[next(iter(self._lists))]
         if 0 < options.limit <= MAX_PAGE_OBJECTS:
@@ -125,7 +125,7 @@ class LearnedCosts:
 
     def object_stats(self, attributes: RequestAttributes) -> ObjectStats | None:
         """What is known about the objects that a LIST or WATCH goes through; None if nothing."""
-        resource = attributes.group_resource
+        resource = attributes.stored_as
         learned = self._learned(attributes)
         counted = self._object_counts.get(resource)
         if counted is not None and self._now_ns() - self._counted_ns > OBJECT_COUNTS_FRESH_NS:
@@ -145,7 +145,7 @@ class LearnedCosts:
 
     def _learned(self, attributes: RequestAttributes) -> LearnedList | None:
         """What is learned about the LISTs that a request is like; marks it as used."""
-        key = (attributes.group_resource, attributes.namespace != "")
+        key = (attributes.stored_as, attributes.namespace != "")
         learned = self._lists.pop(key, None)
         if learned is not None:
             self._lists[key] = learned
@@ -184,7 +184,7 @@ class LearnedCosts:
         watches = self._watches
         if not watches or attributes.verb in READ_ONLY_VERBS:
             return 0
-        resource = attributes.group_resource
+        resource = attributes.stored_as
         namespace = attributes.namespace
         count = watches.get((resource, "", ""), 0)
         if namespace:
@@ -220,4 +220,4 @@ def _watch_key(attributes: RequestAttributes) -> tuple[str, str, str] | None:
     field = INDEXED_FIELDS.get(attributes.resource)
     if field is not None and required_field(attributes.query, field):
         return None
-    return attributes.group_resource, attributes.namespace, attributes.name
+    return attributes.stored_as, attributes.namespace, attributes.name

@@ -54,12 +54,14 @@ class Preset:
         verbs: tuple[str, ...] | None,
         subresources: tuple[str, ...] | None,
         path_prefixes: tuple[str, ...] | None,
+        api_prefixes: tuple[str, ...] = (),
     ) -> Preset:
         """The same with other rules, as of `RequestRules`; None for its own ones."""
         rules = RequestRules(
             self.rules.verbs if verbs is None else verbs,
             self.rules.subresources if subresources is None else subresources,
             self.rules.path_prefixes if path_prefixes is None else path_prefixes,
+            api_prefixes,
         )
         return replace(self, rules=rules)
 

@@ -19,7 +19,7 @@ from apfproxy.api.flowcontrol.conditions import matches
 from apfproxy.api.flowcontrol.types import ResourcePolicyRule
 from apfproxy.flowcontrol.subjects import ALL, SERVICE_ACCOUNT_PREFIX
 from apfproxy.flowcontrol.urls import ROOT, below
-from apfproxy.request.rules import is_plain_path
+from apfproxy.request.path_prefixes import is_plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

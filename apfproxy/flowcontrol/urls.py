@@ -6,7 +6,7 @@ Deviation: a path that some server might take for another one matches a non-reso
 whole, or by `*` or `/*`.  Kubernetes lets `/healthz/../api/v1/secrets` pass for a part of
 `/healthz`, which is harmless before kube-apiserver, which resolves nothing.  Behind this proxy may
 be a server that does, and its clients must not choose an exempt priority level so.  Such paths are
-named in `request.rules`.
+named in `request.path_prefixes`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from apfproxy.flowcontrol.subjects import ALL
-from apfproxy.request.rules import is_plain_path
+from apfproxy.request.path_prefixes import is_plain_path
 
 ROOT: Final = "/"
 

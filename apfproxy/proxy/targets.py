@@ -70,7 +70,9 @@ class Targets:
 def preset_of(settings: Settings) -> Preset:
     """The kind of API behind, with the rules of the settings."""
     named = settings.request.long_running
-    return PRESETS[settings.preset].with_rules(named.verbs, named.subresources, named.path_prefixes)
+    return PRESETS[settings.preset].with_rules(
+        named.verbs, named.subresources, named.path_prefixes, settings.request.path_prefixes
+    )
 
 
 def read_target(

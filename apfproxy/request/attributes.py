@@ -10,6 +10,10 @@ Paths of resources (`api` has no groups, `apis` has):
 
 Everything else is a request for a non-resource URL, whose verb is its method in small letters.
 
+Below one of `PathPrefixes` what follows the prefix counts, as if the path began there.  But a path
+that is no resource's is matched as a whole by rules: `/clusters/a/healthz` is another one than
+`/healthz`, which anybody may ask for without a limit.
+
 Source: kubernetes/apiserver pkg/endpoints/request/requestinfo.go; prefixes as kube-apiserver sets
 them.
 """
@@ -20,7 +24,13 @@ from typing import TYPE_CHECKING, Final
 
 from apfproxy.request.list_options import ListOptions, list_options, watch_and_name
 from apfproxy.request.rules import KUBERNETES, RequestRules
-from apfproxy.request.target import NO_PARAMETERS, TargetError, known_parameters, split_target
+from apfproxy.request.target import (
+    NO_PARAMETERS,
+    TargetError,
+    decode_path,
+    known_parameters,
+    split_target,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +48,8 @@ READ_ONLY_VERBS: Final = LISTING_VERBS | {"get"}
 NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 PATH_VERBS: Final = frozenset({"watch", "proxy"})
 """Those with which the deprecated paths begin."""
+OWN_PATHS: Final = ("/api/", "/apis/")
+"""What is below these is below no other prefix."""
 
 
 class AttributesError(ValueError):
@@ -45,7 +57,7 @@ class AttributesError(ValueError):
 
 
 class RequestAttributes:
-    """What a request does; immutable.
+    """What a request does; immutable once it is made.
 
     Text is decoded: bytes of the target that are not UTF-8 are U+FFFD each.  A field that does not
     apply is "".
@@ -53,6 +65,8 @@ class RequestAttributes:
     Attributes:
         is_resource_request: Whether the path is that of a resource.
         path: The whole path, decoded but not normalised.
+        path_prefix: What of it stands before the API; "" for nothing.
+        prefix_value: The variable part of that; "" if it has none, or the path may lead elsewhere.
         verb: Kubernetes' verb of a resource request; "" for a method that has none.
         name: From the path, or the only name that the field selector of a LIST or WATCH lets
             through.
@@ -75,6 +89,8 @@ class RequestAttributes:
         "name",
         "namespace",
         "path",
+        "path_prefix",
+        "prefix_value",
         "query",
         "resource",
         "subresource",
@@ -115,6 +131,14 @@ class RequestAttributes:
         self.query = query
         self.list_options = list_options
         self.is_plain = is_plain
+        self.path_prefix = ""
+        self.prefix_value = ""
+
+    def put_below(self, path: str, prefix: str, value: str) -> None:
+        """Be the attributes of a request whose path begins with a prefix, see the attributes."""
+        self.path = path
+        self.path_prefix = prefix
+        self.prefix_value = value
 
     @property
     def long_running(self) -> bool:
@@ -126,13 +150,20 @@ class RequestAttributes:
         """The path from the resource on; None for other paths."""
         if not self.is_resource_request:
             return None
-        parts = self.path.strip("/").split("/")[3 if self.api_prefix == "apis" else 2 :]
+        path = self.path[len(self.path_prefix) :]
+        parts = path.strip("/").split("/")[3 if self.api_prefix == "apis" else 2 :]
         return tuple(_from_resource(parts[1:] if parts[0] in PATH_VERBS else parts))
 
     @property
     def group_resource(self) -> str:
         """The resource with its group, such as `pods` or `deployments.apps`."""
         return f"{self.resource}.{self.api_group}" if self.api_group else self.resource
+
+    @property
+    def stored_as(self) -> str:
+        """The same among those of all prefixes, each of which has other objects."""
+        resource = self.group_resource
+        return f"{self.path_prefix} {resource}" if self.path_prefix else resource
 
     def __repr__(self) -> str:
         return f"<RequestAttributes {self.verb} {self.path}>"
@@ -147,10 +178,23 @@ def parse_attributes(
         AttributesError: The target makes no sense.
     """
     try:
-        path, raw_query = split_target(method, target)
+        raw_path, raw_query = split_target(method, target)
+        path = decode_path(raw_path)
     except TargetError as error:
         raise AttributesError(str(error)) from None
     query = known_parameters(raw_query) if raw_query else NO_PARAMETERS
+    if rules.api_prefixes is not None and not path.startswith(OWN_PATHS):
+        prefix, value = rules.api_prefixes.find(raw_path, path)
+        if prefix:
+            found = _attributes(method, path[len(prefix) :] or "/", query, rules)
+            found.put_below(path, prefix, value)
+            return found
+    return _attributes(method, path, query, rules)
+
+
+def _attributes(
+    method: str, path: str, query: Mapping[str, tuple[str, ...]], rules: RequestRules
+) -> RequestAttributes:
     parts = path.strip("/").split("/")
     prefix, count = parts[0], len(parts)
     if prefix == "api" and count > 2:

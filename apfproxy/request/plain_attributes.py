@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from apfproxy.request.attributes import AttributesError, RequestAttributes
 from apfproxy.request.rules import NONE, RequestRules
-from apfproxy.request.target import TargetError, split_target
+from apfproxy.request.target import TargetError, decode_path, split_target
 
 READ_ONLY_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -21,11 +21,12 @@ def plain_attributes(method: str, target: bytes, rules: RequestRules = NONE) -> 
         AttributesError: The target makes no sense.
     """
     try:
-        path, _ = split_target(method, target)
+        raw_path, _ = split_target(method, target)
+        path = decode_path(raw_path)
     except TargetError as error:
         raise AttributesError(str(error)) from None
     verb = method.lower()
-    return RequestAttributes(
+    found = RequestAttributes(
         is_resource_request=False,
         path=path,
         verb=verb,
@@ -33,3 +34,6 @@ def plain_attributes(method: str, target: bytes, rules: RequestRules = NONE) -> 
         is_mutating=method not in READ_ONLY_METHODS,
         is_plain=True,
     )
+    if rules.api_prefixes is not None:
+        found.put_below(path, *rules.api_prefixes.find(raw_path, path))
+    return found

@@ -1,57 +1,60 @@
-"""How requests are read where that is a setting: which of them are long-running.
+"""How requests are read where that is a setting: which are long-running, and where APIs begin.
 
 A long-running request may last as long as its client likes: it has no deadline, and takes no seats
 unless it is a WATCH, which has them until it began.  What kube-apiserver takes for long-running is
 in its code (kubernetes#73421, kubernetes#83200), so before aggregated servers it is often wrong.
 
 A path is long-running that is one of some prefixes, or below one.  Deviation: one that some server
-might take for another path is not, since it would take no seats wherever it leads to.  Such paths
-are those with dot segments, and those with a character that is not unreserved or a delimiter by
-RFC 3986: escapes that are decoded a second time, backslashes, `;` with what belongs to a segment,
-and whatever is no ASCII, which may become it.
+might take for another path, see `path_prefixes`, is not, since it would take no seats wherever it
+leads to.
 
 Source: kubernetes/apiserver pkg/server/filters/longrunning.go.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
+
+from apfproxy.request.path_prefixes import PathPrefixes, is_plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SETTING: Final = "request.longRunning"
-PLAIN_PATH: Final = re.compile(r"(?:/(?!\.+(?:/|\Z))[A-Za-z0-9._~!$&'()*+,=:@-]*+)*+")
 _OF_RESOURCES: Final = ("/api/", "/apis/")
 
 
-def is_plain_path(path: str) -> bool:
-    """Whether every server takes the path, decoded once, for one below its beginning."""
-    return PLAIN_PATH.fullmatch(path) is not None
-
-
 class RequestRules:
-    """What makes a request long-running; immutable.
+    """What makes a request long-running, and where APIs begin; immutable.
 
     Args:
         verbs: Of Kubernetes, or methods in small letters.
         subresources: Of resource requests.
         path_prefixes: Each begins with `/`, and is not `/`; one that ends with `/` is of the paths
             below it alone.
+        api_prefixes: Patterns of what stands before the paths of APIs, as of `PathPrefixes`.
 
     Attributes:
+        api_prefixes: Finds them; None for none.
         verbs, subresources, path_prefixes: Each to why it makes a request long-running, in words.
         has_resource_paths: Whether a prefix may be that of a resource.
     """
 
-    __slots__ = ("_below", "has_resource_paths", "path_prefixes", "subresources", "verbs")
+    __slots__ = (
+        "_below",
+        "api_prefixes",
+        "has_resource_paths",
+        "path_prefixes",
+        "subresources",
+        "verbs",
+    )
 
     def __init__(
         self,
         verbs: Iterable[str] = (),
         subresources: Iterable[str] = (),
         path_prefixes: Iterable[str] = (),
+        api_prefixes: Iterable[str] = (),
     ) -> None:
         self.verbs = {each: f"its verb is {each} ({SETTING}.verbs)" for each in verbs}
         self.subresources = {
@@ -60,6 +63,8 @@ class RequestRules:
         self.path_prefixes = {
             each: f"its path begins with {each} ({SETTING}.pathPrefixes)" for each in path_prefixes
         }
+        patterns = tuple(api_prefixes)
+        self.api_prefixes = PathPrefixes(patterns) if patterns else None
         self._below = tuple([f"{each.removesuffix('/')}/" for each in self.path_prefixes])
         self.has_resource_paths = any(below.startswith(_OF_RESOURCES) for below in self._below)
 

@@ -44,9 +44,14 @@ known_queries: Final[dict[bytes, Mapping[str, tuple[str, ...]]]] = {}
 PLAIN_KEYS: Final = {name.encode(): name for name in KNOWN_PARAMETERS}
 
 
-def _escaped(letter: str) -> str:
-    """A pattern of a letter's escape, without its `%`."""
-    return "".join(f"[{digit}{digit.upper()}]" for digit in f"{ord(letter):x}")
+def spelled(text: str) -> str:
+    """A pattern of a text of ASCII of which any character may be escaped."""
+    return "".join(f"(?:{re.escape(each)}|%{_escaped(each)})" for each in text)
+
+
+def _escaped(character: str) -> str:
+    """A pattern of a character's escape, without its `%`."""
+    return "".join(f"[{digit}{digit.upper()}]" for digit in f"{ord(character):02x}")
 
 
 def _any_of(names: Iterable[str]) -> str:
@@ -55,9 +60,7 @@ def _any_of(names: Iterable[str]) -> str:
     for name in names:
         rests.setdefault(name[:1], []).append(name[1:])
     is_end = rests.pop("", None) is not None
-    branches = [
-        f"(?:{letter}|%{_escaped(letter)}){_any_of(rest)}" for letter, rest in rests.items()
-    ]
+    branches = [f"{spelled(letter)}{_any_of(rest)}" for letter, rest in rests.items()]
     return f"(?:{'|'.join(branches)}){'?' if is_end else ''}" if branches else ""
 
 
@@ -87,10 +90,10 @@ class TargetError(ValueError):
     """A request target that Go's server does not take; the client is at fault."""
 
 
-def split_target(method: str, target: bytes) -> tuple[str, bytes]:
-    """Split a request target, as received, into its decoded path and its raw query.
+def split_target(method: str, target: bytes) -> tuple[bytes, bytes]:
+    """Split a request target, as received, into its path and its query, of which none is decoded.
 
-    The path is "" if there is none; the query is without its `?`.  CONNECT has a target of its own
+    The path is b"" if there is none; the query is without its `?`.  CONNECT has a target of its own
     kind.
 
     Raises:
@@ -100,25 +103,25 @@ def split_target(method: str, target: bytes) -> tuple[str, bytes]:
         raise TargetError("control character in request target")
     if target[:1] == b"/":
         path, _, query = target.partition(b"?")
-        return decode_path(path), query
+        return path, query
     if target == b"*":
-        return "*", b""
+        return target, b""
     return _split_absolute(b"http://" + target if method == "CONNECT" else target)
 
 
-def _split_absolute(target: bytes) -> tuple[str, bytes]:
+def _split_absolute(target: bytes) -> tuple[bytes, bytes]:
     """Split a target that does not begin with a slash."""
     scheme = SCHEME.match(target)
     if scheme is None:
         raise TargetError("request target is neither a path nor an absolute URI")
     rest, _, query = target[scheme.end() :].partition(b"?")
     if not rest.startswith(b"/"):
-        return "", query  # opaque, such as `mailto:x`: a URI without a path
+        return b"", query  # opaque, such as `mailto:x`: a URI without a path
     if rest.startswith(b"//"):
         authority, slash, path = rest[2:].partition(b"/")
         _check_authority(scheme[1].lower(), authority)
         rest = slash + path
-    return decode_path(rest), query
+    return rest, query
 
 
 def _check_authority(scheme: bytes, authority: bytes) -> None:
@@ -162,7 +165,11 @@ def _is_ipv6_literal(literal: bytes) -> bool:
 
 
 def decode_path(path: bytes) -> str:
-    """Decode the escapes of a path; `+` is a plus."""
+    """Decode the escapes of a path; `+` is a plus.
+
+    Raises:
+        TargetError: One of them is wrong.
+    """
     if b"%" in path:
         if INVALID_ESCAPE.search(path):
             raise TargetError("invalid percent escape in request target")

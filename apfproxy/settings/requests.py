@@ -16,6 +16,11 @@ class LongRunningSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSettings:
-    """How requests are read."""
+    """How requests are read.
 
+    Attributes:
+        path_prefixes: Patterns of prefixes below which the server has APIs.
+    """
+
+    path_prefixes: tuple[str, ...] = field(default=(), metadata={"form": "api-prefix"})
     long_running: LongRunningSettings = field(default_factory=LongRunningSettings)

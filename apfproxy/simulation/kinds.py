@@ -61,7 +61,8 @@ def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
         attributes.subresource,
         attributes.namespace,
         attributes.name if has_name and verb != "get" else "",
-        "" if attributes.is_resource_request else attributes.path,
+        attributes.path_prefix if attributes.is_resource_request else attributes.path,
+        attributes.prefix_value,
         None if attributes.list_options is None else attributes.list_options.values,
         attributes.query.get("fieldSelector") if verb == "watch" else None,
     )

@@ -12,6 +12,7 @@ import re
 from decimal import Decimal
 from urllib.parse import SplitResult, urlsplit
 
+from apfproxy.request.path_prefixes import PATTERN
 from apfproxy.settings import AUTO_WORKERS, MAX_WORKERS, Address, Network
 
 SECONDS_PER_UNIT = {
@@ -57,11 +58,12 @@ VERB = re.compile(r"[a-z0-9!#$%&'+.^_`|~-]{1,64}")
 """A method in small letters, or a verb of Kubernetes."""
 SUBRESOURCE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 PATHS_BELOW = re.compile(r"(?=.{2,1024}$)(?:/(?!\.+(?:/|$))[A-Za-z0-9._~!$&'()+,=:@-]+)+/?")
-"""What `request.rules.is_plain_path` takes, without empty segments and `*`."""
+"""What `request.path_prefixes.is_plain_path` takes, without empty segments and `*`."""
 PATH_PATTERN = re.compile(
     r"(?=.{2,1024}$)(?:/(?:\*|(?!\.+(?:/|$))[A-Za-z0-9._~!$&'()+,=:@-]+)(?=/|$))+"
 )
 """The same with `*` for segments."""
+MAX_PREFIX_LENGTH = 1024
 MAX_NUMBER_LENGTH = 32
 """More digits than any setting has; int() and Decimal() take time that grows with the square."""
 
@@ -337,6 +339,17 @@ def parse_path_pattern(text: str) -> str:
         raise ValueError(
             "expected a path in which a segment may be *, such as /apis/a.example/*/things/*/shell"
             f" or /socket/*: without %, ?, ; and the segments . and .., not {text!r}"
+        )
+    return text
+
+
+def parse_api_prefix(text: str) -> str:
+    """Read a pattern of what stands before the paths of APIs."""
+    if len(text) > MAX_PREFIX_LENGTH or PATTERN.fullmatch(text) is None:
+        raise ValueError(
+            "expected a path such as /clusters/{workspace}, of which one segment at most is a name"
+            " in braces, without a slash at its end, *, %, ?, ; and the segments . and ..; not"
+            f" {text!r}"
         )
     return text
 

@@ -20,6 +20,7 @@ from apfproxy.sources.setting_values import (
     DNS_LABEL,
     format_duration,
     is_text,
+    parse_api_prefix,
     parse_collector_url,
     parse_dns_origin,
     parse_duration,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMS = {
+    "api-prefix": parse_api_prefix,
     "collector": parse_collector_url,
     "fleet": parse_fleet_name,
     "header": parse_header_name,

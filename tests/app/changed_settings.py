@@ -30,6 +30,7 @@ BASE: dict[str, Any] = {
 """Settings of a process that uses most of what it can; files lie in the directory of a test."""
 
 OTHERS: dict[str, Any] = {
+    "request.pathPrefixes": ["/clusters/{workspace}"],
     "request.longRunning.verbs": ["watch"],
     "request.longRunning.subresources": ["console"],
     "request.longRunning.pathPrefixes": ["/events"],

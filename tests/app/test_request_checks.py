@@ -49,6 +49,32 @@ def test_problems(preset: str, named: LongRunningSettings, problem: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("prefixes", "problem"),
+    [
+        pytest.param(
+            ("/api/{version}",),
+            "request.pathPrefixes: /api/{version} is never found, since what is below /api and"
+            " /apis is an API by itself",
+            id="an-api-by-itself",
+        ),
+        pytest.param(
+            ("/a/{b}", "/c", "/a/{d}"),
+            "request.pathPrefixes: /a/{b} and /a/{d} are the same; remove one of them",
+            id="the-same",
+        ),
+    ],
+)
+def test_prefixes(prefixes: tuple[str, ...], problem: str) -> None:
+    """Patterns that are of no use are refused; of another API any path may be variable."""
+    request = RequestSettings(path_prefixes=prefixes)
+    with pytest.raises(OperatorError) as caught:
+        check_api(Settings(request=request))
+
+    assert problem == str(caught.value)
+    check_api(Settings(preset=HTTP_API, request=RequestSettings(path_prefixes=("/api/{v}",))))
+
+
+@pytest.mark.parametrize(
     ("preset", "named"),
     [
         pytest.param(HTTP_API, LongRunningSettings(), id="http"),

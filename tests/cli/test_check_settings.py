@@ -218,6 +218,30 @@ def test_seats_of_each_server_for_nobody(capsys: pytest.CaptureFixture[str]) -> 
     assert ":2: flowControl.perEndpoint: leader-election, node-high" in capsys.readouterr().out
 
 
+BY_PREFIX = """
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: clusters, annotations: {apfproxy.io/distinguisher: path-prefix}}
+spec: {priorityLevelConfiguration: {name: exempt}, matchingPrecedence: 100}
+"""
+
+
+@pytest.mark.parametrize("prefixes", ["", "request: {pathPrefixes: ['/clusters/{a}']}\n"])
+def test_flows_of_no_prefix(
+    prefixes: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What tells no flows apart is warned of."""
+    (folder / "objects.yaml").write_text(BY_PREFIX)
+    text = "upstream: {url: 'http://127.0.0.1:9'}\nflowControl: {objects: [objects.yaml]}\n"
+    assert 0 == check(text + prefixes)
+
+    warning = (
+        "request.pathPrefixes: is empty, but apfproxy.io/distinguisher of clusters is path-prefix:"
+        " all their requests are one flow (warning)"
+    )
+    assert (not prefixes) == (warning in capsys.readouterr().out)
+
+
 CLUSTERS = """
 upstream: {url: http://all}
 preset: http

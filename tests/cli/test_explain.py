@@ -29,6 +29,18 @@ def explained(arguments: str, capsys: pytest.CaptureFixture[str]) -> Any:  # noq
     return json.loads(capsys.readouterr().out)
 
 
+def test_path_prefix(capsys: pytest.CaptureFixture[str]) -> None:
+    """What follows a prefix is explained."""
+    flags = "--path-prefix /clusters/{workspace} --path-prefix /k8s/{a}"
+    found = explained(f"--path /clusters/root:a/api/v1/pods {flags}", capsys)["request"]
+
+    assert ("list", "pods", "/clusters/root:a") == (
+        found["verb"],
+        found["resource"],
+        found["pathPrefix"],
+    )
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

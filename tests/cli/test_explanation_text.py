@@ -14,6 +14,7 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.explanation import Explanation, explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.rules import KUBERNETES, RequestRules
 from apfproxy.request.user import ANONYMOUS, User
 from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
@@ -23,7 +24,12 @@ QUEUING = QueuingConfiguration(queues=8, hand_size=2, queue_length_limit=5)
 MARK = "because         "
 
 
-def explained(user: User, target: bytes = b"/api/v1/pods", method: str = "GET") -> Explanation:
+def explained(
+    user: User,
+    target: bytes = b"/api/v1/pods",
+    method: str = "GET",
+    rules: RequestRules = KUBERNETES,
+) -> Explanation:
     """What becomes of a request, with a level of queues for those of a group."""
     controller = Controller(VirtualClock(), 10, 1)
     one_rule = flow_schema("two", "queues", user_subject("bob"), precedence=50)
@@ -41,7 +47,8 @@ def explained(user: User, target: bytes = b"/api/v1/pods", method: str = "GET") 
             ]
         )
     )
-    return explain(controller, LearnedCosts(lambda: 0), user, parse_attributes(method, target))
+    attributes = parse_attributes(method, target, rules)
+    return explain(controller, LearnedCosts(lambda: 0), user, attributes)
 
 
 def lines_of(explanation: Explanation, *, is_verbose: bool = False) -> list[str]:
@@ -147,11 +154,17 @@ def test_other_requests() -> None:
     health = lines_of(explained(ANONYMOUS, b"/healthz"))
     log = lines_of(explained(EVIL, b"/apis/a.io/v1/namespaces/x/things/t/proxy"))
     options = lines_of(explained(EVIL, b"/api/v1/pods", "OPTIONS"))
+    below = lines_of(explained(EVIL, b"/y/api/v1/pods", rules=RequestRules(api_prefixes=["/{x}"])))
 
     assert health[3] == "request         get /healthz, which is no resource"
     assert log[3] == "request         get things.a.io/proxy t in namespace x"
     assert log[6] == ("long-running    its subresource is proxy (request.longRunning.subresources)")
     assert "estimate        no seats: it may last as long as its client likes" in log
+    assert below[3:5] == [
+        "request         list pods in all namespaces",
+        "path            /y/api/v1/pods",
+    ]
+    assert below[5] == "below           /y"
     assert options[3] == "request         (no verb) pods in no namespace"
 
 

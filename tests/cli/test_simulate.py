@@ -178,6 +178,34 @@ def test_packed_log(
     assert [f"{path}: 1 line of other programs left out"] == err.splitlines()
 
 
+PODS_OF_U = """
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: pods}
+spec:
+  priorityLevelConfiguration: {name: global-default}
+  matchingPrecedence: 100
+  rules:
+  - subjects: [{kind: User, user: {name: u}}]
+    resourceRules: [{verbs: [list], apiGroups: [""], resources: [pods], namespaces: ["*"]}]
+"""
+
+
+def test_path_prefixes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What follows a prefix is what a request of a log asks for."""
+    uri = "/clusters/root:a" + EVENT["requestURI"]
+    path = written(tmp_path / "audit.log", lines_of(EVENT, EVENT | {"requestURI": uri}))
+    (tmp_path / "pods.yaml").write_text(PODS_OF_U)
+    objects = ["--objects", str(tmp_path / "pods.yaml")]
+    arguments = ["simulate", "--audit-log", path, *objects, "-o", "json"]
+    shown = []
+    for flags in ([], ["--path-prefix", "/clusters/{workspace}"]):
+        assert 0 == main([*arguments, *flags])
+        [report] = json.loads(capsys.readouterr().out)["configurations"]
+        shown.append({each["flowSchema"] for each in report["flows"]})
+    assert [{"pods", "catch-all"}, {"pods"}] == shown
+
+
 def test_nothing_executed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing can be said of a log in which no request executed, least of all that all is well."""
     rejected = EVENT | {"responseStatus": {"code": 429}}

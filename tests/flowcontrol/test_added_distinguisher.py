@@ -10,10 +10,15 @@ from apfproxy.flowcontrol.added_distinguisher import (
     added_distinguisher,
     no_header,
 )
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.rules import RequestRules
 from apfproxy.request.user import User
 
+BELOW_CLUSTERS = RequestRules(api_prefixes=["/clusters/{workspace}"])
+PODS = parse_attributes("GET", b"/api/v1/pods")
 GROUP = Distinguisher(DistinguisherKind.GROUP)
 TENANT = Distinguisher(DistinguisherKind.HEADER, "x-tenant")
+PATH_PREFIX = Distinguisher(DistinguisherKind.PATH_PREFIX)
 USER_AGENT = Distinguisher(DistinguisherKind.USER_AGENT)
 
 
@@ -33,7 +38,7 @@ USER_AGENT = Distinguisher(DistinguisherKind.USER_AGENT)
 )
 def test_group(groups: tuple[str, ...], expected: str) -> None:
     """The first group that not everybody has."""
-    assert expected == added_distinguisher(GROUP, User("u", groups), no_header)
+    assert expected == added_distinguisher(GROUP, User("u", groups), PODS, no_header)
 
 
 @pytest.mark.parametrize(
@@ -61,9 +66,28 @@ def test_headers(distinguisher: Distinguisher, headers: dict[str, str], expected
     """The value of a header, or the program that User-Agent names; both bounded."""
     user = User("u", ())
 
-    assert expected == added_distinguisher(distinguisher, user, lambda name: headers.get(name, ""))
+    assert expected == added_distinguisher(
+        distinguisher, user, PODS, lambda name: headers.get(name, "")
+    )
 
 
 def test_whoever_knows_no_headers() -> None:
     """All requests are of one flow then."""
-    assert "" == added_distinguisher(TENANT, User("u", ()), no_header)
+    assert "" == added_distinguisher(TENANT, User("u", ()), PODS, no_header)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param(b"/clusters/root:a/api/v1/pods", "root:a", id="below"),
+        pytest.param(b"/clusters/root:a/version", "root:a", id="no-resource"),
+        pytest.param(b"/clusters/a/api/v1/namespaces/../../b/x", "", id="may-lead-elsewhere"),
+        pytest.param(b"/api/v1/pods", "", id="elsewhere"),
+        pytest.param(b"/clusters/" + b"a" * 1000 + b"/api", "a" * LONGEST_VALUE, id="long"),
+    ],
+)
+def test_path_prefix(path: bytes, expected: str) -> None:
+    """The variable part of the prefix that a path has, bounded."""
+    attributes = parse_attributes("GET", path, BELOW_CLUSTERS)
+
+    assert expected == added_distinguisher(PATH_PREFIX, User("u", ()), attributes, no_header)

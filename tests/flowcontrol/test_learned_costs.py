@@ -12,10 +12,13 @@ from apfproxy.flowcontrol.learned_costs import (
 )
 from apfproxy.flowcontrol.work_estimate import ObjectStats, WorkEstimator
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
+from apfproxy.request.rules import RequestRules
 from tests.virtual_clock import VirtualClock
 
 PODS = "/api/v1/pods"
 PODS_OF_N = "/api/v1/namespaces/n/pods"
+
+BELOW_CLUSTERS = RequestRules(api_prefixes=["/clusters/{workspace}"])
 
 
 def get(target: str) -> RequestAttributes:
@@ -164,6 +167,23 @@ def test_object_counts(costs: LearnedCosts) -> None:
 
     costs.list_finished(get(PODS_OF_N), 40_000)
     assert costs.object_stats(get(PODS_OF_N)) == ObjectStats(10, 4000)
+
+
+def test_prefixes_are_apart(costs: LearnedCosts) -> None:
+    """Below each prefix are other objects, which the server's counts are not of."""
+
+    def below(name: str, method: str = "GET", query: bytes = b"") -> RequestAttributes:
+        path = b"/clusters/%b/api/v1/pods%b" % (name.encode(), query)
+        return parse_attributes(method, path, BELOW_CLUSTERS)
+
+    costs.set_object_counts({"pods": 3000}, now_ns=0)
+    costs.list_finished(below("a"), 1_000_000)
+    costs.watch_started(below("a", query=b"?watch=1"))
+
+    assert costs.object_stats(below("a")) == ObjectStats(1000, 1000)
+    assert costs.object_stats(below("b")) is None
+    assert [1, 0] == [costs.watch_count(below(name, "POST")) for name in "ab"]
+    assert 0 == costs.watch_count(parse_attributes("POST", PODS.encode()))
 
 
 def test_outdated_object_counts_are_left_out(costs: LearnedCosts, clock: VirtualClock) -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
 from apfproxy.request.list_options import ListOptions
+from apfproxy.request.rules import RequestRules
+from apfproxy.request.target import decode_path, split_target
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -144,6 +146,82 @@ def test_group_resource() -> None:
     """Resources are named as in Kubernetes' metrics."""
     assert parse_attributes("GET", b"/api/v1/pods").group_resource == "pods"
     assert parse_attributes("GET", b"/apis/apps/v1/x").group_resource == "x.apps"
+    assert parse_attributes("GET", b"/apis/apps/v1/x").stored_as == "x.apps"
+    assert parse_attributes("GET", b"/y/api/v1/x", BELOW).stored_as == "/y x"
+
+
+BELOW = RequestRules(("watch",), ("log",), ["/feeds", "/api/v1/pods"], ["/clusters/{a}", "/{b}"])
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        pytest.param(
+            b"/clusters/x/apis/apps/v1/namespaces/n/scales/s/status?limit=5",
+            ("get", "apps", "scales", "status", "n", "s", "/clusters/x", "x"),
+            id="resource",
+        ),
+        pytest.param(
+            b"http://h/clusters/x/api/v1/pods?watch=1",
+            ("watch", "", "pods", "", "", "", "/clusters/x", "x"),
+            id="absolute",
+        ),
+        pytest.param(
+            b"/clusters/x//api/v1/pods",
+            ("list", "", "pods", "", "", "", "/clusters/x", "x"),
+            id="two-slashes",
+        ),
+        pytest.param(
+            b"/clusters/x/api/v1/namespaces/../pods",
+            ("list", "", "pods", "", "..", "", "/clusters/x", ""),
+            id="may-lead-elsewhere",
+        ),
+        pytest.param(b"/clusters/x", ("get", *[""] * 5, "/clusters/x", "x"), id="the-prefix"),
+        pytest.param(b"/y/version", ("get", *[""] * 5, "/y", "y"), id="no-resource"),
+        pytest.param(b"/api/v1/pods", ("list", "", "pods", *[""] * 5), id="an-api-by-itself"),
+        pytest.param(b"/apis/x/v1/y", ("list", "x", "y", *[""] * 5), id="a-group-by-itself"),
+        pytest.param(b"/", ("get", *[""] * 7), id="no-prefix"),
+    ],
+)
+def test_below_prefixes(target: bytes, expected: tuple[str, ...]) -> None:
+    """What follows a prefix counts, but the path stays what it is."""
+    found = parse_attributes("GET", target, BELOW)
+
+    assert expected == (
+        found.verb,
+        found.api_group,
+        found.resource,
+        found.subresource,
+        found.namespace,
+        found.name,
+        found.path_prefix,
+        found.prefix_value,
+    )
+    path, _ = split_target("GET", target)
+    assert decode_path(path) == found.path
+    assert (found.parts is None) is (found.resource == "")
+    assert found.parts is None or found.resource == found.parts[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "is_long"),
+    [
+        (b"/clusters/x/feeds/a", True),
+        (b"/clusters/x/api/v1/pods/a", True),
+        (b"/clusters/x/api/v1/namespaces/n/jobs/j/log", True),
+        (b"/clusters/feeds/a", False),
+        (b"/clusters/x/api/v1/nodes", False),
+    ],
+)
+def test_long_running_below_prefixes(path: bytes, is_long: bool) -> None:
+    """What is long-running is named by what follows the prefix."""
+    assert is_long == parse_attributes("GET", path, BELOW).long_running
+
+
+def test_errors_below_prefixes() -> None:
+    """What makes no sense by itself makes none there."""
+    with pytest.raises(AttributesError, match="ends after the verb watch"):
+        parse_attributes("GET", b"/clusters/x/api/v1/watch", BELOW)
 
 
 PODS = b"/api/v1/pods?"

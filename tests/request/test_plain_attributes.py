@@ -6,6 +6,7 @@ import pytest
 
 from apfproxy.request.attributes import AttributesError
 from apfproxy.request.plain_attributes import plain_attributes
+from apfproxy.request.rules import RequestRules
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,13 @@ def test_no_target() -> None:
     """What is no target is none here either."""
     with pytest.raises(AttributesError, match="target"):
         plain_attributes("GET", b"/%zz")
+
+
+def test_prefixes() -> None:
+    """Of a path below a prefix only its variable part is told."""
+    rules = RequestRules(api_prefixes=["/tenants/{tenant}"])
+    found = plain_attributes("GET", b"/tenants/a/api/v1/pods", rules)
+
+    assert ("/tenants/a/api/v1/pods", False) == (found.path, found.is_resource_request)
+    assert ("/tenants/a", "a") == (found.path_prefix, found.prefix_value)
+    assert "" == plain_attributes("GET", b"/x/a", rules).prefix_value

@@ -12,6 +12,7 @@ from apfproxy.settings import Address
 from apfproxy.sources.setting_values import (
     format_duration,
     parse_address,
+    parse_api_prefix,
     parse_collector_url,
     parse_dns_origin,
     parse_duration,
@@ -376,6 +377,18 @@ def test_bad_path_patterns(text: str) -> None:
     """Nothing else is one."""
     with pytest.raises(ValueError, match=r"expected a path in which a segment may be \*, such as"):
         parse_path_pattern(text)
+
+
+def test_api_prefix() -> None:
+    """A pattern has one variable segment at most."""
+    assert "/clusters/{workspace}" == parse_api_prefix("/clusters/{workspace}")
+
+
+@pytest.mark.parametrize("text", ["/", "/{a}/{b}", "/" + 1024 * "a"])
+def test_bad_api_prefixes(text: str) -> None:
+    """What is none, or too long, is refused with an example."""
+    with pytest.raises(ValueError, match=r"expected a path such as /clusters/{workspace}"):
+        parse_api_prefix(text)
 
 
 def test_services() -> None:

@@ -16,7 +16,7 @@ On a PriorityLevelConfiguration:
 On a FlowSchema:
 
 * `distinguisher`: how flows are told apart, in place of `distinguisherMethod`: `group`,
-  `user-agent` or `header:NAME`.
+  `path-prefix`, `user-agent` or `header:NAME`.
 * `request-rate` and `request-burst`: requests a second that a flow may make, and how many at once.
 * `match-header` and `match-methods`: what requests must have besides, see `conditions`.
 * `long-running-limit`: how many requests that may last as long as they like (watch, exec, attach,
@@ -89,8 +89,8 @@ DURATION_HINT = "write a duration such as 500ms, 5s or 1m, longer than 0s and at
 RATE_HINT = f"write requests per second, such as 20 or 0.5, from {LEAST_RATE} to {MOST_REQUESTS}"
 COUNT_HINT = f"write a whole number from 1 to {MOST_REQUESTS}"
 DISTINGUISHER_HINT = (
-    "write group, user-agent, or header:NAME such as header:X-Tenant, of letters, digits and"
-    " hyphens"
+    "write group, path-prefix, user-agent, or header:NAME such as header:X-Tenant, of letters,"
+    " digits and hyphens"
 )
 _NO_DISTINGUISHER = {
     HeaderUse.MALFORMED: DISTINGUISHER_HINT,
@@ -105,6 +105,7 @@ class DistinguisherKind(enum.Enum):
     """The part of a request by which flows are distinguished."""
 
     GROUP = "group"
+    PATH_PREFIX = "path-prefix"
     USER_AGENT = "user-agent"
     HEADER = "header"
 
@@ -201,6 +202,7 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> tuple[str, ...]:
     if additions.distinguisher is not None:
         by = {
             DistinguisherKind.GROUP: "the first group of the user that is not virtual",
+            DistinguisherKind.PATH_PREFIX: "the variable part of request.pathPrefixes",
             DistinguisherKind.USER_AGENT: "the program that User-Agent names",
             DistinguisherKind.HEADER: f"the header {additions.distinguisher.header}",
         }[additions.distinguisher.kind]
@@ -344,7 +346,7 @@ def _distinguisher(reader: _Reader) -> Distinguisher | None:
         return None
     kind, _, header = value.partition(":")
     header = header.lower()
-    if value in ("group", "user-agent"):
+    if value in ("group", "path-prefix", "user-agent"):
         return Distinguisher(DistinguisherKind(kind))
     use = use_of(header) if kind == "header" else HeaderUse.MALFORMED
     if use is HeaderUse.FIT:

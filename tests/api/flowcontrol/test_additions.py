@@ -126,6 +126,17 @@ def test_priority_levels(
             id="user-agent",
         ),
         pytest.param(
+            {"distinguisher": "path-prefix"},
+            FlowSchemaAdditions(distinguisher=Distinguisher(DistinguisherKind.PATH_PREFIX)),
+            (
+                (
+                    "Flows are told apart by the variable part of request.pathPrefixes"
+                    " (apfproxy.io/distinguisher)."
+                ),
+            ),
+            id="path-prefix",
+        ),
+        pytest.param(
             {"distinguisher": "header:X-Tenant"},
             FlowSchemaAdditions(distinguisher=Distinguisher(DistinguisherKind.HEADER, "x-tenant")),
             ("Flows are told apart by the header x-tenant (apfproxy.io/distinguisher).",),
@@ -171,8 +182,8 @@ DURATION = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most
 RATE = "write requests per second, such as 20 or 0.5, from 0.001 to 1000000"
 COUNT = "write a whole number from 1 to 1000000"
 HOW = (
-    "write group, user-agent, or header:NAME such as header:X-Tenant, of letters, digits and"
-    " hyphens"
+    "write group, path-prefix, user-agent, or header:NAME such as header:X-Tenant, of letters,"
+    " digits and hyphens"
 )
 
 
