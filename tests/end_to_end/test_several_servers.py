@@ -230,6 +230,7 @@ async def test_start_beside_a_server_that_starts(tmp_path: Path) -> None:
         await servers.be(0, "starting")
         async with gateway(servers, check=CHECK) as scene:
             await scene.see("failing", "up")
+            await scene.serve()  # and what was under way then
             scene.wrong.clear()  # before the first checks nothing is known
             await scene.serve()
             await servers.be_well(0)
