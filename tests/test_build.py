@@ -36,6 +36,7 @@ INTERPRETED = {
     "flowcontrol/preset.py": "fields only",
     "flowcontrol/prompt_limits.py": "at most ten looks a second",
     "proxy/absences.py": "clients that are not read from",
+    "proxy/available_memory.py": "at the start, or for other settings",
     "proxy/bounded_cache.py": "it has `__weakref__` and `__del__`",
     "proxy/connect_failure.py": "failures only",
     "proxy/connecting.py": "once a connection",

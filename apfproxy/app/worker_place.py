@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.errors import OperatorError
-from apfproxy.proxy.holdings import default_bytes
+from apfproxy.proxy.available_memory import default_bytes
 from apfproxy.settings import Address, LimitSettings, with_each_cluster
 
 if TYPE_CHECKING:

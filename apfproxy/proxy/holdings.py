@@ -13,10 +13,9 @@ blocks that are not whole.  What is over a bound is refused; what is counted alr
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from apfproxy.proxy.available_memory import default_bytes
 from apfproxy.proxy.client_limits import UNIX_PEER
 from apfproxy.proxy.counters import Bound
 
@@ -27,37 +26,6 @@ if TYPE_CHECKING:
 LARGE_BYTES: Final = 4096
 """Heads, and parts of heads, up to this size are not counted by themselves: a head of a client with
 a token of a service account takes 2 KiB, and as much again for what is made of it."""
-MAX_DEFAULT_BYTES: Final = 128 << 20
-"""Held by all clients, unless the settings say more: 20 000 queued requests of 6 KiB."""
-MIN_DEFAULT_BYTES: Final = 8 << 20
-CGROUP_LIMITS: Final = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
-"""Of a container, as cgroups of version 2 and 1 say it."""
-
-
-def available_bytes() -> int:
-    """The memory that the process may use: that of its container, or of the machine."""
-    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for limit in CGROUP_LIMITS:
-        try:
-            most = min(most, int(limit.read_bytes()))
-        except (OSError, ValueError):
-            continue  # there is no such file, or it says "max"
-    return most
-
-
-def default_bytes(memory_bytes: int | None = None) -> int:
-    """What all clients may hold where the settings do not say it.
-
-    Args:
-        memory_bytes: The memory at which the process is overloaded; None for never.
-    """
-    most = min(MAX_DEFAULT_BYTES, available_bytes() // 4)
-    if memory_bytes is not None:
-        most = min(most, memory_bytes // 3)
-    return max(most, MIN_DEFAULT_BYTES)
 
 
 class Holding:

@@ -11,7 +11,7 @@ import pytest
 
 from apfproxy.app.worker_place import WORKER, WorkerPlace, part_of, placed, worker_place
 from apfproxy.errors import OperatorError
-from apfproxy.proxy.holdings import default_bytes
+from apfproxy.proxy.available_memory import default_bytes
 from apfproxy.settings import (
     Address,
     ClusterSettings,

@@ -310,6 +310,26 @@ def test_body_that_comes_meanwhile(bench: Known) -> None:
     bench.assert_at_rest()
 
 
+def test_bytes_that_wait_meanwhile(bench: Known) -> None:
+    """They are counted, with those of the head, until the client is known or gone."""
+    counters = bench.counters.listener
+    client = bench.ask_slowly(post("slow", 8) + b"1234")
+    before = counters.held_bytes
+    assert len(post("slow", 8)) + 4 <= before
+    bench.send(client, b"5678")
+    assert before + 4 == counters.held_bytes
+    leaving = bench.ask_slowly(post("other", 8))
+    assert before < counters.held_bytes - 50
+    bench.end(leaving)
+    assert before + 4 == counters.held_bytes
+    bench.tell("slow", "alice")
+
+    assert 0 == counters.held_bytes
+    bench.send(bench.origins[0], OK)
+    assert b"200" == status(client.take())
+    bench.assert_at_rest()
+
+
 def test_body_is_held_within_bounds(bench: Known) -> None:
     """No more of it is read than has its place, until somebody takes it."""
     size = 8 * READ_BYTES

@@ -193,6 +193,20 @@ def test_answers_that_are_not_taken() -> None:
         bench.assert_at_rest()
 
 
+def test_answers_that_are_not_taken_for_long() -> None:
+    """They are given up after `idleTimeout`."""
+    with bench_of() as bench:
+        client = Http2Peer(bench, acknowledges=False)
+        last = answers_not_taken(bench, client)[-1]
+        for wait_s, is_reset in ((89, False), (2, True)):
+            bench.wait(wait_s)
+            client.take()
+            assert is_reset == (client.answers[last].reset_by is not None)
+
+        assert 0 == connection_of(client)._session.unsent_bytes  # noqa: SLF001  nothing else tells
+        bench.assert_at_rest()
+
+
 def test_answers_that_are_not_taken_while_memory_is_short() -> None:
     """They are given up after a second: nobody may be there to take them."""
     with bench_of() as bench:

@@ -1,0 +1,39 @@
+"""The memory that the process may use, and how much of it clients may hold by default."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+MAX_DEFAULT_BYTES: Final = 128 << 20
+"""Held by all clients, unless the settings say more: 20 000 queued requests of 6 KiB."""
+MIN_DEFAULT_BYTES: Final = 8 << 20
+CGROUP_LIMITS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+"""Of a container, as cgroups of version 2 and 1 say it."""
+
+
+def available_bytes() -> int:
+    """The memory that the process may use: that of its container, or of the machine."""
+    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for limit in CGROUP_LIMITS:
+        try:
+            most = min(most, int(limit.read_bytes()))
+        except (OSError, ValueError):
+            continue  # there is no such file, or it says "max"
+    return most
+
+
+def default_bytes(memory_bytes: int | None = None) -> int:
+    """What all clients may hold where the settings do not say it.
+
+    Args:
+        memory_bytes: The memory at which the process is overloaded; None for never.
+    """
+    most = min(MAX_DEFAULT_BYTES, available_bytes() // 4)
+    if memory_bytes is not None:
+        most = min(most, memory_bytes // 3)
+    return max(most, MIN_DEFAULT_BYTES)
