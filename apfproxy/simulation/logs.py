@@ -13,6 +13,7 @@ the mean time of what is alike.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -35,6 +36,18 @@ if TYPE_CHECKING:
 QUEUE_WAIT = "apiserver.latency.k8s.io/apf-queue-wait"
 LAST_STAGES = frozenset({"ResponseComplete", "Panic"})
 STAGES = LAST_STAGES | {"RequestReceived", "ResponseStarted"}
+COLUMNS = {
+    "Stage": "stage",
+    "RequestUri": "requestURI",
+    "Verb": "verb",
+    "User": "user",
+    "ImpersonatedUser": "impersonatedUser",
+    "RequestReceivedTime": "requestReceivedTimestamp",
+    "StageReceivedTime": "stageTimestamp",
+    "ResponseStatus": "responseStatus",
+    "Annotations": "annotations",
+}
+"""Of Azure Monitor's tables AKSAudit and AKSAuditAdmin, to members of events."""
 TOO_MANY_REQUESTS = 429
 LATEST_S = 7_258_118_400
 """The year 2200; nanoseconds since 1970 have to fit into 64 bits."""
@@ -99,7 +112,7 @@ def read_audit_log(lines: Iterable[bytes], max_broken: int, preset: Preset = KUB
         WrappedLines(
             AuditEvent,
             "stage",
-            lambda value: value.get("kind") == "Event" or "auditID" in value,
+            _event_of,
             lambda event: _take_event(event, records),
             lambda number, message: _break(records, max_broken, number, message),
         ),
@@ -117,7 +130,7 @@ def read_access_log(
         WrappedLines(
             AccessLine,
             "executionSeconds",
-            lambda value: "time" in value,
+            lambda value: value if {"executionSeconds", "time"} <= value.keys() else None,
             lambda line: _take_line(line, records),
             lambda number, message: _break(records, max_broken, number, message),
         ),
@@ -141,6 +154,23 @@ def _too_many(records: Records) -> str:
     allowed = records.broken - 1
     are = "line is" if allowed == 1 else "lines are"
     return f"{shown}\nmore than {allowed} {are} broken: is this the right file?"
+
+
+def _event_of(value: dict[str, Any]) -> dict[str, Any] | None:
+    """The audit event that an object is meant as; None if it is none."""
+    if "stage" in value and (value.get("kind") == "Event" or "auditID" in value):
+        return value
+    if {"Stage", "RequestUri"} <= value.keys():
+        return {name: _of_column(value[key]) for key, name in COLUMNS.items() if value.get(key)}
+    return None
+
+
+def _of_column(value: object) -> object:
+    """What a column has; objects may be there as their JSON."""
+    if isinstance(value, str) and value.startswith("{"):
+        with suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(value)
+    return value
 
 
 def _take_event(event: AuditEvent, records: Records) -> None:

@@ -34,14 +34,16 @@ MAX_MESSAGE: Final = 160
 
 BOM: Final = b"\xef\xbb\xbf"
 CRI = re.compile(rb"\S+ (?:stdout|stderr) ([FP])\S* ?(.*)", re.DOTALL)
+JSON = re.compile(rb'\{\s*(?:["}]|$)|\[\s*(?:["\[{\]]|$)')
+"""The beginning of an object, or of a list that may have one."""
 OBJECT = re.compile(rb'\{\s*"')
 OF_CSV: Final = b'{""'
 OTHER_TEXT = re.compile(
     rb"(?:<[0-9]{1,3}>)?(?:[0-9]{1,2} )?"
     rb"(?:[A-Z][a-z]{2} +[0-9]{1,2} |[0-9]{4}-[0-9]{2}-[0-9]{2}[T ])[0-9]{2}:[0-9]{2}"
-    rb"|[IWEF][0-9]{4} [0-9]{2}:|-- "
+    rb"|[IWEF][0-9]{4} [0-9]{2}:|-- |\[[A-Z0-9]"
 )
-"""Text of other programs, by its time: a line of syslog, journald or klog."""
+"""Text of other programs, by its time or level: a line of syslog, journald or klog."""
 TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|["{}\[\]]')
 """A string, the beginning of one that does not end, or a bracket."""
 PAIRS: Final = {b"}": ord("{"), b"]": ord("[")}
@@ -77,7 +79,7 @@ class WrappedLines(Generic[Entry]):
     Args:
         kind: What an entry is made of.
         marker: A member that every entry has.
-        is_entry: Whether an object with it is meant as one.
+        entry_of: The entry that an object is meant as; None if it is none.
         take: Gets each, or raises ValueError.
         refuse: Gets the number of a line and what is wrong with it.
 
@@ -90,14 +92,14 @@ class WrappedLines(Generic[Entry]):
         self,
         kind: type[Entry],
         marker: str,
-        is_entry: Callable[[dict[str, Any]], bool],
+        entry_of: Callable[[dict[str, Any]], dict[str, Any] | None],
         take: Callable[[Entry], None],
         refuse: Callable[[int, str], None],
     ) -> None:
         self._kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
         self._marker = marker
-        self._is_entry = is_entry
+        self._entry_of = entry_of
         self._take = take
         self._refuse = refuse
         self.left_out = 0
@@ -118,7 +120,7 @@ class WrappedLines(Generic[Entry]):
                 self._give_up(self._open)
             if self._open is not None:
                 self._go_on(self._open, text)
-            elif text[:1] in b"{[":
+            elif JSON.match(text) is not None:
                 self._json(text)
             else:
                 self._text(text)
@@ -172,7 +174,7 @@ class WrappedLines(Generic[Entry]):
             if not opened.has_items:
                 self._one(opened.text())
             rest = text[opened.end :].lstrip(b" \t,")
-            if rest[:1] in (b"{", b"["):
+            if JSON.match(rest) is not None:
                 self._json(rest)
             elif rest:
                 self._refuse(self._number, "there is text behind the end of a value")
@@ -244,8 +246,8 @@ class WrappedLines(Generic[Entry]):
         if depth > DEEPEST:
             return
         if isinstance(value, dict):
-            if self._marker in value and self._is_entry(value):
-                yield value
+            if (entry := self._entry_of(value)) is not None:
+                yield entry
                 return
             value = list(value.values())
         elif isinstance(value, str):

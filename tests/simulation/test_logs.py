@@ -116,6 +116,27 @@ def test_audit_events(changes: dict[str, Any], user: User, verb: str, service_ns
     assert 1_767_323_045_000_100_000 == records.start_ns
 
 
+@pytest.mark.parametrize("user", [EVENT["user"], json.dumps(EVENT["user"]), "{"])
+def test_audit_columns(user: object) -> None:
+    """Tables of Azure Monitor have an event in columns, objects in them perhaps as text."""
+    columns = {
+        "TenantId": "x",
+        "Stage": "ResponseComplete",
+        "RequestUri": EVENT["requestURI"],
+        "Verb": "list",
+        "User": user,
+        "ImpersonatedUser": None,
+        "RequestReceivedTime": EVENT["requestReceivedTimestamp"],
+        "StageReceivedTime": EVENT["stageTimestamp"],
+        "ResponseStatus": '{"code":200}',
+    }
+    records = read_audit_log([json.dumps([columns], indent=1).encode()], 1)
+
+    assert (user != "{") == bool(len(records))
+    assert [250 * MS] * len(records) == [service_ns for _, _, service_ns in records.requests()]
+    assert (len(records), records.broken) in ((1, 0), (0, 1))
+
+
 def test_other_stages_are_skipped() -> None:
     """They are of the same requests; empty lines are nothing."""
     records = read_audit_log(

@@ -20,15 +20,18 @@ class Entry(msgspec.Struct):
     stage: int
 
 
+def entry_of(value: dict[str, Any]) -> dict[str, Any] | None:
+    """The entry that an object is meant as."""
+    return value if {"stage", "kind"} <= value.keys() else None
+
+
 class Read:
     """What is found in lines."""
 
     def __init__(self, text: str | bytes) -> None:
         self.found: list[int] = []
         self.problems: list[tuple[int, str]] = []
-        wrapped = WrappedLines(
-            Entry, "stage", lambda value: "kind" in value, self.take, self.break_
-        )
+        wrapped = WrappedLines(Entry, "stage", entry_of, self.take, self.break_)
         data = text if isinstance(text, bytes) else text.encode()
         wrapped.read(data.splitlines(keepends=True))
         self.left_out = wrapped.left_out
@@ -118,6 +121,8 @@ def cut(*templates: str) -> str:
         pytest.param(each_in("ip-10-0-140-97.ec2.internal LINE"), id="host-name"),
         pytest.param(each_in("Jun  5 12:00:00 host kube-apiserver[1]: LINE"), id="syslog"),
         pytest.param(each_in('2024 {app="audit", pod="x"} LINE'), id="labels"),
+        pytest.param(each_in('{app="audit", pod="x"} LINE'), id="labels-alone"),
+        pytest.param(each_in("[2024-06-05T12:00:00Z] LINE"), id="time-in-brackets"),
         pytest.param(each_in('{"date":1.5,"message":LINE,"kubernetes":{"a":[1]}}'), id="object"),
         pytest.param(each_in('{"message":{"log":STRING}}'), id="nested"),
         pytest.param(
@@ -151,6 +156,7 @@ def test_wrappers(text: str, small: int, monkeypatch: pytest.MonkeyPatch) -> Non
         pytest.param("Jun  5 12:00:00 host kubelet[7]: text", 0, id="syslog"),
         pytest.param("<134>1 2024-06-05T12:00:00Z host kubelet 1 - - text", 0, id="syslog-5424"),
         pytest.param('Jun  5 12:00:00 host etcd[7]: {"level":"war', 0, id="other-json-cut"),
+        pytest.param("[INFO] text [1]", 0, id="level-in-brackets"),
         pytest.param("-- Journal begins at Mon 2024 --", 0, id="journal"),
         pytest.param("2024-06-05T12:00:00Z stderr F text", 0, id="cri"),
         pytest.param("2024-06-05T12:00:00Z stderr F", 0, id="cri-empty"),
