@@ -16,11 +16,12 @@ logger = logging.getLogger(__name__)
 def spoken(downstream: DownstreamSettings) -> str:
     """What clients may speak beside plain HTTP/1.1, as the log's first line has it."""
     has_tls = downstream.tls.certificate_file is not None
+    behind = ", behind the PROXY protocol" if downstream.proxy_protocol else ""
     if not downstream.http2.is_enabled or WHY_NOT:
-        return " with TLS" if has_tls else ""
+        return (" with TLS" if has_tls else "") + behind
     if has_tls:
-        return " with TLS and HTTP/2"
-    return ", with HTTP/2 by prior knowledge" if downstream.http2.is_cleartext else ""
+        return " with TLS and HTTP/2" + behind
+    return (", with HTTP/2 by prior knowledge" if downstream.http2.is_cleartext else "") + behind
 
 
 def warning(downstream: DownstreamSettings) -> str:

@@ -47,6 +47,7 @@ SETTINGS = "settings"
 FIXED = (
     "downstream.listen",
     "downstream.socketMode",
+    "downstream.proxyProtocol",
     "flowControl.store",
     "flowControl.kubernetes",
     "flowControl.hashSeed",

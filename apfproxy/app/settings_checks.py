@@ -67,7 +67,11 @@ def check_combination(settings: Settings) -> None:
     """
     if not settings.clusters:
         check_api(settings)
-    problems = [*fleet_problems(settings.fleet), *_held_problems(settings.downstream)]
+    problems = [
+        *fleet_problems(settings.fleet),
+        *_held_problems(settings.downstream),
+        *_proxy_problems(settings.downstream),
+    ]
     if problems:
         raise ConflictError("\n".join(problems))
     of_clusters = (each.settings for each in settings.clusters)
@@ -86,6 +90,14 @@ def _held_problems(downstream: DownstreamSettings) -> Iterator[str]:
         yield (
             "downstream.limits.maxHeldBytesPerConnection is less than downstream.maxHeadBytes and"
             " downstream.limits.gatheredBodyBytes together: a request of that size could never wait"
+        )
+
+
+def _proxy_problems(downstream: DownstreamSettings) -> Iterator[str]:
+    if downstream.proxy_protocol and not (downstream.trusted_proxies or downstream.listen.path):
+        yield (
+            "downstream.proxyProtocol needs downstream.trustedProxies: no address may send a PROXY"
+            " header, so every connection would be closed"
         )
 
 

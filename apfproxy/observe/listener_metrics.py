@@ -74,6 +74,11 @@ def listener_families(counters: ListenerCounters) -> Iterator[Metric]:
         "Connections of clients that ended in their TLS handshake",
         by_label("reason", counters.handshake_failures),
     )
+    yield counter(
+        PREFIX + "proxy_protocol_failures_total",
+        "Connections that were closed for want of a PROXY header that counts",
+        by_label("reason", counters.proxy_header_failures),
+    )
     yield gauge(
         PREFIX + "overloaded",
         "Whether new connections are shed because the proxy itself has too much to do",

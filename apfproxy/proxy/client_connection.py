@@ -75,7 +75,11 @@ class ClientConnection(Client):
     )
 
     def __init__(
-        self, shared: ListenerContext, router: ClusterRouter, counted_as: str = ""
+        self,
+        shared: ListenerContext,
+        router: ClusterRouter,
+        counted_as: str = "",
+        address: str = "",
     ) -> None:
         """Take a connection.
 
@@ -83,8 +87,10 @@ class ClientConnection(Client):
             shared: What it shares with all others.
             router: Says which cluster its requests are of.
             counted_as: Its address if the limits know of it.
+            address: Of the client, if another one's than the connection has.
         """
         super().__init__()
+        self.address = address
         self._shared = shared
         self._router = router
         self._reader = RequestReader(router)

@@ -156,6 +156,10 @@ class ClientLimits:
         self._counters.connections_open += 1
         return None
 
+    def has_room(self, waiting: int) -> bool:
+        """Whether one more may come beside those of which nobody knows yet for whom they are."""
+        return self.shed is None and self._open + waiting < self._max_connections
+
     def release(self, address: str) -> None:
         """A connection that was admitted is gone."""
         self._open -= 1

@@ -44,6 +44,20 @@ class HandshakeFailure(enum.StrEnum):
     TIMEOUT = "timeout"
 
 
+class ProxyHeaderFailure(enum.StrEnum):
+    """Why a connection without a PROXY header that counts was closed.
+
+    Also the `reason` label of proxy_protocol_failures_total.
+    """
+
+    CLOSED = "closed"
+    """It ended before, as a health check of TCP does."""
+    MALFORMED = "malformed"
+    TIMEOUT = "timeout"
+    UNTRUSTED = "untrusted"
+    """Its address is not among those that may send one."""
+
+
 class Flood(enum.StrEnum):
     """Frames of HTTP/2 that bring nothing, and of which too many came.
 
@@ -193,6 +207,7 @@ class ListenerCounters:
     Attributes:
         connections_refused: By reason.
         handshake_failures: By reason.
+        proxy_header_failures: By reason.
         handshakes: That succeeded, by kind.
         held_bytes: Of clients, while their requests wait; a gauge.
         held_refusals: Requests that were refused, since there was no room to hold them, by bound.
@@ -212,6 +227,9 @@ class ListenerCounters:
     )
     handshake_failures: dict[HandshakeFailure, int] = field(
         default_factory=lambda: dict.fromkeys(HandshakeFailure, 0)
+    )
+    proxy_header_failures: dict[ProxyHeaderFailure, int] = field(
+        default_factory=lambda: dict.fromkeys(ProxyHeaderFailure, 0)
     )
     handshakes: dict[Handshake, int] = field(default_factory=lambda: dict.fromkeys(Handshake, 0))
     held_bytes: int = 0

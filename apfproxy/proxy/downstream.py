@@ -62,7 +62,7 @@ class DownstreamConnection(ClientConnection):
             return
         if not self._counted_as:
             self._may_be_http2 = shared.in_force.is_http2_cleartext
-            address = address_of(transport)
+            address = self.address or address_of(transport)
             refusal = shared.limits.admit(address)
             if refusal is not None:
                 self._is_closed = True
@@ -71,7 +71,7 @@ class DownstreamConnection(ClientConnection):
             self._counted_as = address
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.write = self._transport.write
-        self._reader.begin(self._transport)
+        self._reader.begin(self._transport, self.address)
         self.address = address = self._reader.address
         self.forwarded_suffix = shared.intern(address.encode() + b"\r\n\r\n")
         self.deadline_ns = shared.clock.now_ns() + shared.in_force.head_timeout_ns
@@ -163,7 +163,7 @@ class DownstreamConnection(ClientConnection):
         self._shared.connections.pop(self, None)
         self._reader.end()
         self._is_closed = True
-        connection = Http2Connection(self._shared, self._router, counted_as)
+        connection = Http2Connection(self._shared, self._router, counted_as, self.address)
         self._transport.set_protocol(cast("asyncio.BufferedProtocol", connection))
         connection.connection_made(self._transport)
         if data:

@@ -1,8 +1,10 @@
-"""TLS towards clients: a listener whose connections come about once their handshakes are through.
+"""A listener whose connections come about once their handshakes are through: PROXY headers and TLS.
 
 1. A handshake counts as a connection, from the moment it is accepted.
 2. Each takes the certificate of the moment, so that a new one needs no new listener.
 3. One that stalls is cut after a time; whatever goes wrong is counted, and gives the count back.
+4. Where PROXY headers are wanted, a connection is nobody's until its header is there: it counts
+   within the limit of all connections, and then for the address that the header has.
 
 It accepts by itself since an event loop's own servers have one context for good, and since there is
 no time between a connection and its handshake in which uvloop would not read.
@@ -10,28 +12,31 @@ no time between a connection and its handshake in which uvloop would not read.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import errno
 import logging
 import ssl
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from apfproxy.faults import Part, report
-from apfproxy.proxy.client_limits import folded, reset_socket
-from apfproxy.proxy.counters import HandshakeFailure
+from apfproxy.proxy.client_address import address_from, is_among
+from apfproxy.proxy.client_limits import UNIX_PEER, folded, reset_socket
+from apfproxy.proxy.counters import HandshakeFailure, ProxyHeaderFailure, Refusal
 from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.proxy_protocol import NoProxyHeaderError, ProxyHeaderError, read_source
 from apfproxy.proxy.tls import handshake_of
 from apfproxy.rare_log import RareLog
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
-    import asyncio
     import socket
-    from collections.abc import Iterable
+    from collections.abc import Coroutine, Iterable
 
     from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.tls import ServerTls
+    from apfproxy.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +53,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
-class TlsListener:
+class HandshakeListener:
     """Accepts connections, and shakes hands with those that are within the limits.
 
     Attributes:
@@ -56,20 +61,28 @@ class TlsListener:
     """
 
     def __init__(
-        self, shared: ListenerContext, router: ClusterRouter, server_tls: ServerTls
+        self,
+        shared: ListenerContext,
+        router: ClusterRouter,
+        settings: Settings,
+        server_tls: ServerTls | None,
     ) -> None:
+        """`server_tls` has the certificate of the moment; None where clients speak plain HTTP."""
         self._shared = shared
         self._router = router
         self._server_tls = server_tls
+        self._wants_headers = settings.downstream.proxy_protocol
+        self._proxies = settings.downstream.trusted_proxies
         self._loop = shared.loop
         self._handshakes: set[asyncio.Task[None]] = set()
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
         self._log = RareLog(log, shared.clock.now_ns)
         self.sockets: list[socket.socket] = []
 
-    def configure(self, server_tls: ServerTls) -> None:
-        """Shake hands with another certificate from now on."""
+    def configure(self, settings: Settings, server_tls: ServerTls | None) -> None:
+        """Shake hands by other settings, and with another certificate, from now on."""
         self._server_tls = server_tls
+        self._proxies = settings.downstream.trusted_proxies
 
     @property
     def handshake_count(self) -> int:
@@ -121,19 +134,98 @@ class TlsListener:
         except OSError:
             client.close()
             return
-        if self._shared.limits.admit(address) is not None:
-            # There is no way to say why before the handshake, which is what costs most.
-            reset_socket(client)
-            client.close()
-            return
         client.setblocking(False)
-        task = spawn(self._shake_hands(client, address), name="TLS handshake")
+        if self._wants_headers:
+            self._take_from_proxy(client, address)
+        elif self._server_tls is not None and self._is_admitted(client, address):
+            self._go_about(self._shake_hands(client, self._server_tls, address), "TLS handshake")
+
+    def _is_admitted(self, client: socket.socket, address: str) -> bool:
+        """Count a connection that will shake hands, or reset it."""
+        if self._shared.limits.admit(address) is None:
+            return True
+        # There is no way to say why before the handshake, which is what costs most.
+        reset_socket(client)
+        client.close()
+        return False
+
+    def _go_about(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = spawn(work, name=name)
         self._handshakes.add(task)
         task.add_done_callback(self._on_done)
 
-    async def _shake_hands(self, client: socket.socket, address: str) -> None:
-        connection = DownstreamConnection(self._shared, self._router, address)
+    # Connections of load balancers.
+
+    def _take_from_proxy(self, client: socket.socket, proxy: str) -> None:
+        """Read the PROXY header of a connection, if its address may send one."""
+        if proxy != UNIX_PEER and not is_among(address_from(proxy), self._proxies):
+            self._refuse(
+                client,
+                proxy,
+                ProxyHeaderFailure.UNTRUSTED,
+                "it is not in downstream.trustedProxies",
+            )
+        elif not self._shared.limits.has_room(len(self._handshakes)):
+            self._shared.counters.connections_refused[Refusal.CONNECTIONS] += 1
+            reset_socket(client)
+            client.close()
+        else:
+            self._go_about(self._read_header(client, proxy), "PROXY header")
+
+    async def _read_header(self, client: socket.socket, proxy: str) -> None:
+        """Begin a connection for the client that its header names."""
+        within_s = self._shared.in_force.head_timeout_ns / 1e9
+        try:
+            async with asyncio.timeout(within_s):
+                source = await read_source(self._loop, client)
+        except ProxyHeaderError as error:
+            self._refuse(client, proxy, ProxyHeaderFailure.MALFORMED, f"{error}")
+        except TimeoutError:
+            why = f"none came within {within_s:g} s"
+            self._refuse(client, proxy, ProxyHeaderFailure.TIMEOUT, why)
+        except (OSError, NoProxyHeaderError):
+            self._shared.counters.proxy_header_failures[ProxyHeaderFailure.CLOSED] += 1
+            client.close()
+        except BaseException:
+            client.close()
+            raise
+        else:
+            await self._begin(client, source, source or proxy)
+
+    async def _begin(self, client: socket.socket, source: str, address: str) -> None:
         server_tls = self._server_tls
+        if server_tls is not None:
+            if self._is_admitted(client, address):
+                await self._shake_hands(client, server_tls, address, source)
+            return
+        connection = DownstreamConnection(self._shared, self._router, address=source)
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: cast("asyncio.BufferedProtocol", connection), client
+            )
+        except OSError as error:
+            log.debug("no connection with %s: %s", address, error)
+
+    def _refuse(
+        self, client: socket.socket, proxy: str, reason: ProxyHeaderFailure, why: str
+    ) -> None:
+        """Close a connection that has no PROXY header which counts."""
+        self._shared.counters.proxy_header_failures[reason] += 1
+        self._log.log(
+            logging.WARNING,
+            reason,
+            "a connection of %s is closed for its PROXY header (downstream.proxyProtocol): %s",
+            proxy,
+            why,
+        )
+        client.close()
+
+    # TLS.
+
+    async def _shake_hands(
+        self, client: socket.socket, server_tls: ServerTls, address: str, source: str = ""
+    ) -> None:
+        connection = DownstreamConnection(self._shared, self._router, address, source)
         try:
             transport, _ = await self._loop.connect_accepted_socket(
                 lambda: cast("asyncio.BufferedProtocol", connection),

@@ -67,10 +67,10 @@ class RequestReader:
         self.last_head = b""
         self.last_request: Request | None = None
 
-    def begin(self, transport: asyncio.Transport) -> None:
-        """The connection has come about."""
+    def begin(self, transport: asyncio.Transport, address: str) -> None:
+        """The connection has come about; `address` is of its client, if it has another one."""
         self._transport = transport
-        self.address = written(transport.get_extra_info("peername"))
+        self.address = address or written(transport.get_extra_info("peername"))
         if self._router.only is None:
             self._tls_group = group_of(transport)
         if self.context is not None:

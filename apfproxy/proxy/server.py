@@ -16,7 +16,7 @@ from apfproxy.listen_sockets import port_of, probe_clients, serve_on
 from apfproxy.proxy.client_limits import MIN_CONNECTIONS
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, close_websockets, ended_at_once
-from apfproxy.proxy.handshake import TlsListener
+from apfproxy.proxy.handshake import HandshakeListener
 from apfproxy.proxy.memory_trimmer import MemoryTrimmer
 from apfproxy.proxy.overload import Overload
 from apfproxy.settings import LimitSettings
@@ -68,9 +68,9 @@ class ProxyServer:
         self._memory_trimmer = MemoryTrimmer()
         self._overload = Overload(settings.downstream.overload, shared.limits, shared.counters)
         self._servers: list[asyncio.Server] = []
-        self._tls: TlsListener | None = None
-        if server_tls is not None:
-            self._tls = TlsListener(shared, router, server_tls)
+        self._own_listener: HandshakeListener | None = None
+        if server_tls is not None or settings.downstream.proxy_protocol:
+            self._own_listener = HandshakeListener(shared, router, settings, server_tls)
         self.sweep = Recurring(Part.SWEEP, self._loop, SWEEP_PERIOD_S, STALE_SWEEP_S, self._sweep)
         self._sweep_due_ns = self._clock.now_ns()
 
@@ -92,16 +92,16 @@ class ProxyServer:
         self._settings = settings
         self._overload.configure(settings.downstream.overload)
         self._shared.configure(settings)
-        if self._tls is not None and server_tls is not None:
-            self._tls.configure(server_tls)
+        if self._own_listener is not None:
+            self._own_listener.configure(settings, server_tls)
         self._probe_clients(self.sockets)
         self._fit_descriptors()
 
     @property
     def sockets(self) -> tuple[socket.socket, ...]:
         """The listening sockets."""
-        if self._tls is not None:
-            return tuple(self._tls.sockets)
+        if self._own_listener is not None:
+            return tuple(self._own_listener.sockets)
         return tuple(listener for server in self._servers for listener in server.sockets)
 
     @property
@@ -117,7 +117,7 @@ class ProxyServer:
     @property
     def connection_count(self) -> int:
         """Clients' connections that are open, those in their TLS handshake included."""
-        handshakes = self._tls.handshake_count if self._tls is not None else 0
+        handshakes = self._own_listener.handshake_count if self._own_listener is not None else 0
         shared = self._shared
         return len(shared.connections) - shared.counters.http2.streams_open + handshakes
 
@@ -131,8 +131,8 @@ class ProxyServer:
             self._probe_clients(accepted)
             for client in accepted:
                 await self._take(client)
-        if self._tls is not None:
-            self._tls.listen(listeners)
+        if self._own_listener is not None:
+            self._own_listener.listen(listeners)
         else:
             self._servers = await serve_on(listeners, self._new_protocol, backlog=BACKLOG)
         self._sweep_due_ns = self._clock.now_ns() + round(SWEEP_PERIOD_S * 1e9)
@@ -147,8 +147,8 @@ class ProxyServer:
 
     async def _take(self, client: socket.socket) -> None:
         """Serve a connection that was accepted."""
-        if self._tls is not None:
-            self._tls.take(client)
+        if self._own_listener is not None:
+            self._own_listener.take(client)
         else:
             await self._loop.connect_accepted_socket(self._new_protocol, client)
 
@@ -245,8 +245,8 @@ class ProxyServer:
 
     def _leave_listeners(self) -> None:
         """Close the listener; who waits to be accepted is left to the other process."""
-        if self._tls is not None:
-            for listener in self._tls.stop_accepting():
+        if self._own_listener is not None:
+            for listener in self._own_listener.stop_accepting():
                 listener.close()
         self._close_servers()
 
@@ -258,8 +258,8 @@ class ProxyServer:
     async def stop(self) -> None:
         """Close everything at once."""
         self._close_servers()
-        if self._tls is not None:
-            self._tls.close()
+        if self._own_listener is not None:
+            self._own_listener.close()
         self.sweep.stop()
         self._leave_all()
         for cluster in self._clusters:

@@ -89,6 +89,7 @@ class DownstreamSettings:
     max_target_bytes: int = bounded(16384, 256, 1 << 24)
     identity_headers_from: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()
+    proxy_protocol: bool = False
     explain_answers_to: AudienceSettings = field(default_factory=AudienceSettings)
     http2: Http2Settings = field(default_factory=Http2Settings)
     limits: LimitSettings = field(default_factory=LimitSettings)

@@ -50,6 +50,7 @@ OTHERS: dict[str, Any] = {
     "downstream.maxTargetBytes": 600,
     "downstream.identityHeadersFrom": ["10.0.0.0/8"],
     "downstream.trustedProxies": ["11.0.0.0/8"],
+    "downstream.proxyProtocol": True,
     "downstream.explainAnswersTo.users": ["*"],
     "downstream.explainAnswersTo.groups": ["a"],
     "downstream.http2.enabled": False,

@@ -31,6 +31,22 @@ NOT_BUILT = "this build has no HTTP/2; install it"
         pytest.param(DownstreamSettings(tls=TLS), "", " with TLS and HTTP/2", 0, "", id="tls"),
         pytest.param(DownstreamSettings(tls=TLS, http2=OFF), "", " with TLS", 0, "", id="off"),
         pytest.param(
+            DownstreamSettings(proxy_protocol=True),
+            "",
+            ", behind the PROXY protocol",
+            0,
+            "",
+            id="behind",
+        ),
+        pytest.param(
+            DownstreamSettings(tls=TLS, http2=OFF, proxy_protocol=True),
+            "",
+            " with TLS, behind the PROXY protocol",
+            0,
+            "",
+            id="tls-behind",
+        ),
+        pytest.param(
             DownstreamSettings(tls=TLS, http2=CLEARTEXT),
             "",
             " with TLS and HTTP/2",

@@ -12,6 +12,7 @@ from apfproxy.app.settings_checks import (
     ConflictError,
     check_combination,
     check_identities,
+    contradictions,
     knows_nobody,
     warnings,
 )
@@ -19,6 +20,7 @@ from apfproxy.errors import OperatorError
 from apfproxy.settings import (
     ANONYMOUS,
     FRONT_PROXY,
+    Address,
     ApiKeySettings,
     AuthenticationSettings,
     DownstreamSettings,
@@ -430,3 +432,16 @@ def test_warning_of_proxies_that_everybody_is() -> None:
     assert ["downstream.trustedProxies has 0.0.0.0/0: every client can claim any address"] == (
         warnings(Settings(downstream=DownstreamSettings(trusted_proxies=everybody)))
     )
+
+
+def test_headers_that_nobody_may_send() -> None:
+    """The clients of a Unix socket may, by its mode."""
+    upstream = UpstreamSettings(url=Address(host="h", port=1))
+    alone = DownstreamSettings(proxy_protocol=True)
+    behind = dataclasses.replace(alone, trusted_proxies=(ipaddress.ip_network("10.0.0.0/8"),))
+    local = dataclasses.replace(alone, listen=Address.unix("/run/a.sock"))
+
+    [problem] = contradictions(Settings(downstream=alone, upstream=upstream))
+    assert problem.startswith("downstream.proxyProtocol needs downstream.trustedProxies")
+    for downstream in (behind, local):
+        assert [] == contradictions(Settings(downstream=downstream, upstream=upstream))

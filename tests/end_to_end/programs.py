@@ -61,6 +61,21 @@ backend proxy
     server proxy 127.0.0.1:{upstream_port} source {source}
 """
 
+HAPROXY_OF_TCP = """
+global
+    maxconn 100
+defaults
+    mode tcp
+    timeout client 20s
+    timeout server 20s
+    timeout connect 5s
+frontend clients
+    bind 127.0.0.1:{port}
+    default_backend proxy
+backend proxy
+    server proxy 127.0.0.1:{upstream_port} {options}
+"""
+
 
 def installed(name: str) -> str:
     """The path of a program; without it the test is skipped, or fails where `CI` is set."""
@@ -115,13 +130,33 @@ def haproxy(directory: Path, upstream_port: int, source: str, header: str) -> It
         header: Name and value of a field that it sets.
     """
     port = free_port()
+    text = HAPROXY.format(port=port, upstream_port=upstream_port, source=source, header=header)
+    with _haproxy(directory, text):
+        yield port
+
+
+@contextlib.contextmanager
+def haproxy_of_tcp(directory: Path, upstream_port: int, options: str) -> Iterator[int]:
+    """Run HAProxy before a port, whose bytes it passes on; the port that it listens on.
+
+    Args:
+        directory: Empty, for all of its files.
+        upstream_port: Where it forwards to.
+        options: Of the server there.
+    """
+    port = free_port()
+    text = HAPROXY_OF_TCP.format(port=port, upstream_port=upstream_port, options=options)
+    with _haproxy(directory, text):
+        yield port
+
+
+@contextlib.contextmanager
+def _haproxy(directory: Path, text: str) -> Iterator[None]:
     configuration = directory / "haproxy.cfg"
-    configuration.write_text(
-        HAPROXY.format(port=port, upstream_port=upstream_port, source=source, header=header)
-    )
+    configuration.write_text(text)
     pid_file = directory / "haproxy.pid"
     with _daemon("haproxy", ["-f", str(configuration), "-D", "-p", str(pid_file)], pid_file):
-        yield port
+        yield
 
 
 @contextlib.contextmanager

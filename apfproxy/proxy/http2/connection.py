@@ -55,9 +55,11 @@ class Http2Connection(ConnectionBase):
 
     __slots__ = ("_budget", "_nuisances")
 
-    def __init__(self, shared: ListenerContext, router: ClusterRouter, counted_as: str) -> None:
+    def __init__(
+        self, shared: ListenerContext, router: ClusterRouter, counted_as: str, address: str
+    ) -> None:
         """Take a connection; the arguments are those of the base."""
-        super().__init__(shared, router, counted_as)
+        super().__init__(shared, router, counted_as, address)
         self._budget = FrameBudget(shared.clock.now_ns())
         self._nuisances = 0
         """Frames other than requests and parts of bodies, so far as the budget knows of them."""

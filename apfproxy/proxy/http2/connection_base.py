@@ -86,15 +86,19 @@ class ConnectionBase(Multiplexer):
         "write",
     )
 
-    def __init__(self, shared: ListenerContext, router: ClusterRouter, counted_as: str) -> None:
+    def __init__(
+        self, shared: ListenerContext, router: ClusterRouter, counted_as: str, address: str
+    ) -> None:
         """Take a connection.
 
         Args:
             shared: What it shares with all others.
             router: Says which cluster a request is of.
             counted_as: The address under which the limits count it.
+            address: Of the client, if another one's than the connection has.
         """
         super().__init__()
+        self.address = address
         assert BINDING is not None, "nobody may agree on HTTP/2 without it"
         self._shared = shared
         self._reader = RequestReader(router, is_http2=True)
@@ -140,7 +144,7 @@ class ConnectionBase(Multiplexer):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.write = self._transport.write
-        self._reader.begin(self._transport)
+        self._reader.begin(self._transport, self.address)
         self.address = self._reader.address
         self.forwarded_suffix = shared.intern(self.address.encode() + b"\r\n\r\n")
         self.deadline_ns = self.now_ns() + shared.in_force.head_timeout_ns
