@@ -67,12 +67,11 @@ class KubernetesObjects:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.api = api
-        self.name = api.server
         self._controller = controller
         self._with_suggested = with_suggested
         self._preset = preset
         self._on_load = on_load
-        self._in_force = InForce(self.name, controller, on_load)
+        self._in_force = InForce(api.server, controller, on_load)
         self._sleep = sleep
         self._wake = asyncio.Event()
         self._waited = asyncio.Event()
@@ -89,6 +88,11 @@ class KubernetesObjects:
                 self.reflectors["PriorityLevelConfiguration"],
                 sleep=sleep,
             )
+
+    @property
+    def name(self) -> str:
+        """The server that is asked, as messages call it."""
+        return self.api.server
 
     @property
     def is_synced(self) -> bool:
@@ -135,6 +139,7 @@ class KubernetesObjects:
 
     async def reload(self) -> None:
         """Put the API's valid objects in force, as far as they are known."""
+        self._in_force.name = self.name
         known = [(kind, reflector.objects) for kind, reflector in self.reflectors.items()]
         self._in_force.put(await asyncio.to_thread(self._prepare, known))
 

@@ -49,7 +49,7 @@ CONNECT_S = 10.0
 LONGEST_S = 30.0
 ANSWER = aiohttp.ClientTimeout(total=LONGEST_S, sock_connect=CONNECT_S)
 """For a list or a write, from beginning to end."""
-PATIENCE_S = 2.0
+PATIENCE_S = 1.0
 """For the head of an answer where another server could be asked; longer after all were too slow."""
 MOST_ASKED = 4
 """Servers, for one question: who asks has something to say if none of so many answers."""
