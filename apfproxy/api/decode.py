@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,6 +34,7 @@ MOST_MESSAGES = 20
 MOST_KINDS = 20
 """Of those that are left out, the first are named."""
 
+LIST = "List"
 NO_KIND = "a document without a kind"
 """How what is left out is named where it is no object of any API."""
 
@@ -146,7 +148,7 @@ def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Dec
         is_found: Whether nobody named the file, but a directory that has it.  It may have no
             objects of Kubernetes at all then.
     """
-    documents, failure = split_documents(data)
+    documents, failure = split_documents(data, partial(is_left_out, is_found=is_found))
     objects: dict[tuple[str, str], FlowControlObject] = {}
     written: dict[tuple[str, str], Candidate] = {}
     problems: list[Problem] = []
@@ -186,6 +188,12 @@ def other_kind(wire: object) -> str:
     return "" if is_ours or not api_version else kind
 
 
+def is_left_out(content: object, *, is_found: bool) -> bool:
+    """Whether all of a document is left out."""
+    is_other = other_kind(content) not in {"", LIST}
+    return is_other or (is_found and is_foreign(content))
+
+
 def is_foreign(content: object) -> bool:
     """Whether a document is no object, such as values of a chart, nor a list of any."""
     items = content if isinstance(content, list) else [content]
@@ -219,7 +227,7 @@ def candidates(
         return
     kind, api_version = type_of(content)
     typed = kind.removesuffix("List") in KINDS and api_version in {*API_VERSIONS, *SERVED_UNTIL}
-    if not kind.endswith("List") or not (typed or (kind, api_version) == ("List", "v1")):
+    if not kind.endswith("List") or not (typed or (kind, api_version) == (LIST, "v1")):
         yield Candidate(content, line)
         return
     items = content.get("items")

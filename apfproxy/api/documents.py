@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 import yaml
 
 from apfproxy.api.names import well_formed
 from apfproxy.api.yaml_text import UnreadableError, unreadable, yaml_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LARGEST_INPUT_BYTES = 3 * 1024 * 1024
 """kube-apiserver accepts no larger body; the built-in objects together have 10 kB."""
@@ -25,8 +29,9 @@ MOST_DOCUMENTS = 10_000
 LARGEST_LINED_BYTES = 256 * 1024
 """Of JSON that is also read as YAML, for the lines of its fields: that takes ten times as long."""
 
-DEEPEST = 40
-"""Nested mappings and lists.  A List of FlowSchemas has 9; the limit only keeps recursion safe."""
+DEEPEST = 100
+"""Nested mappings and lists.  A List of FlowSchemas has 9, CustomResourceDefinitions beside them
+have 50; the limit only keeps recursion safe."""
 
 WHITESPACE = re.compile(r"\s*")
 
@@ -44,8 +49,12 @@ class Document(msgspec.Struct, frozen=True):
     """Where it begins, counted from 1."""
 
 
-def split_documents(data: bytes) -> tuple[list[Document], UnreadableError | None]:
+def split_documents(
+    data: bytes, is_forgiven: Callable[[object], bool] | None = None
+) -> tuple[list[Document], UnreadableError | None]:
     """Read YAML documents, or JSON values one after another, in UTF-8, UTF-16 or UTF-32.
+
+    For `is_forgiven` see `yaml_documents`.
 
     Returns:
         The documents that have content, up to the first that cannot be read; and why that one
@@ -61,7 +70,7 @@ def split_documents(data: bytes) -> tuple[list[Document], UnreadableError | None
     documents: list[Document] = []
     try:
         if not text.lstrip().startswith("{"):
-            read_yaml(text, documents)
+            read_yaml(text, documents, is_forgiven)
             return documents, None
         try:
             read_json(text, documents)
@@ -71,7 +80,7 @@ def split_documents(data: bytes) -> tuple[list[Document], UnreadableError | None
             # about JSON helps more.
             flow_style: list[Document] = []
             with suppress(UnreadableError):
-                read_yaml(text, flow_style)
+                read_yaml(text, flow_style, is_forgiven)
                 return flow_style, None
             raise
     except UnreadableError as error:
@@ -143,10 +152,14 @@ def with_lines(text: str, documents: list[Document]) -> list[Document]:
     return [Document(lined[0].content, documents[0].line)] if is_same else documents
 
 
-def read_yaml(text: str, documents: list[Document]) -> None:
+def read_yaml(
+    text: str, documents: list[Document], is_forgiven: Callable[[object], bool] | None = None
+) -> None:
     """Append the YAML documents that are not empty, up to the first that cannot be read."""
     try:
-        for content, line in yaml_documents(text, DEEPEST, has_aliases=True):
+        for content, line in yaml_documents(
+            text, DEEPEST, has_aliases=True, is_forgiven=is_forgiven
+        ):
             if content is not None:
                 append(documents, content, line)
     except UnreadableError:

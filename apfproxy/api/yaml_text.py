@@ -16,7 +16,7 @@ import yaml
 from apfproxy.api.names import well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LONGEST_NUMBER = 60
 """Characters of a number; longer ones stay strings, since their conversion takes quadratic time."""
@@ -183,7 +183,12 @@ def unreadable(error: yaml.YAMLError | ValueError) -> UnreadableError:
 
 
 def yaml_documents(
-    text: str, deepest: int, duplicates: list[str] | None = None, *, has_aliases: bool = False
+    text: str,
+    deepest: int,
+    duplicates: list[str] | None = None,
+    *,
+    has_aliases: bool = False,
+    is_forgiven: Callable[[object], bool] | None = None,
 ) -> Iterator[tuple[object, int]]:
     """The documents of a text, each with the line where it begins.
 
@@ -193,6 +198,7 @@ def yaml_documents(
         duplicates: Gets the paths of keys that occur twice, of which the last value counts; None to
             refuse them.
         has_aliases: Whether aliases and the merge key are taken; what they stand for is shared.
+        is_forgiven: Whether a document may have tags, and keys that occur twice; None for none.
 
     Raises:
         UnreadableError: The text has something that is refused.
@@ -200,11 +206,18 @@ def yaml_documents(
         ValueError: The text has characters that the parser refuses.
     """
     reader = Reader(text, Extent(MOST_NODES, deepest), duplicates, has_aliases=has_aliases)
+    reader.forgives = is_forgiven is not None
     while not reader.is_next(yaml.StreamEndEvent):
         if isinstance(reader.take(), yaml.DocumentStartEvent):
             reader.anchored.clear()
             line = reader.next_line()
-            yield reader.node(), line
+            content = reader.node()
+            if (flaw := reader.flaw) is not None:
+                assert is_forgiven is not None, "else it was raised"
+                reader.flaw = None
+                if not is_forgiven(content):
+                    raise flaw
+            yield content, line
 
 
 class Reader:
@@ -215,9 +228,18 @@ class Reader:
     ) -> None:
         self.duplicates = duplicates
         self.has_aliases = has_aliases
+        self.forgives = False
+        self.flaw: UnreadableError | None = None
         self.anchored: dict[str, object] = {}
         self.loader: Any = LOADER(text)
         self.extent = extent
+
+    def blame(self, message: str, line: int) -> None:
+        """Refuse a document, at once or at its end, when it is known what it is."""
+        error = UnreadableError(message, line)
+        if not self.forgives:
+            raise error
+        self.flaw = self.flaw or error
 
     def take(self) -> yaml.Event:
         """The next event, which is used up."""
@@ -241,11 +263,13 @@ class Reader:
             return self.alias(str(event.anchor), line)
         value: object
         if isinstance(event, yaml.ScalarEvent):
-            value = scalar(event, line)
+            if event.tag is not None and event.tag not in STRING_TAGS:
+                self.blame(f"tag {event.tag} is not supported: leave it out", line)
+            value = scalar(event)
         else:
             assert isinstance(event, yaml.CollectionStartEvent)
             if event.tag not in COLLECTION_TAGS:
-                raise UnreadableError(f"tag {event.tag} is not supported: leave it out", line)
+                self.blame(f"tag {event.tag} is not supported: leave it out", line)
             is_mapping = isinstance(event, yaml.MappingStartEvent)
             value = self.mapping(line, path) if is_mapping else self.sequence(path)
         if event.anchor is not None:
@@ -284,8 +308,9 @@ class Reader:
             if key in members:
                 if self.duplicates is None:
                     shown = json.dumps(key[:60])
-                    raise UnreadableError(f"key {shown} occurs twice in one mapping: keep one", at)
-                self.duplicates.append(below)
+                    self.blame(f"key {shown} occurs twice in one mapping: keep one", at)
+                else:
+                    self.duplicates.append(below)
             members.key_lines[key] = at
             members[key] = self.node(below)
         self.take()
@@ -321,11 +346,9 @@ def key_text(key: object, line: int) -> str:
     raise UnreadableError("a key must be a plain value", line)
 
 
-def scalar(event: yaml.ScalarEvent, line: int) -> object:
-    """The value of a scalar: a string if it is quoted or tagged so, else what it looks like."""
+def scalar(event: yaml.ScalarEvent) -> object:
+    """The value of a scalar: a string if it is quoted or tagged, else what it looks like."""
     text = well_formed(event.value)
-    if event.tag is not None and event.tag not in STRING_TAGS:
-        raise UnreadableError(f"tag {event.tag} is not supported: leave it out", line)
     if event.tag is not None or not event.implicit[0]:
         return text
     if text in CONSTANTS:

@@ -495,3 +495,22 @@ def test_old_versions_without_shares(spec: object) -> None:
 
     assert "Kubernetes has not served it since 1.26" in problem.messages[0]
     assert not any("assured" in message for message in problem.messages)
+
+
+def test_flaws_of_others() -> None:
+    """What no tool minds in objects of other kinds is none in theirs; in a List it is one."""
+    other = "apiVersion: v1\nkind: Secret\ndata: {a: !!binary aGk=, b: 1, b: !x [2]}\n"
+    decoded = decode_documents(f"{other}---\n{SCHEMA}".encode(), "f.yaml")
+    values = decode_documents(b"a: !secret b\n", "f.yaml", is_found=True)
+    item = f"apiVersion: v1\nkind: List\nitems:\n- {'  '.join(SCHEMA.splitlines(keepends=True))}"
+    flawed = [SCHEMA + "status: !x 1\n", item + "  status: {a: 1, a: 2}\n", "a: !secret b\n"]
+    problems = [decode_documents(text.encode(), "f.yaml").problems for text in flawed]
+
+    assert ([("FlowSchema", "one")], []) == (names(decoded), decoded.problems)
+    assert [] == values.problems
+    assert 1 == len(values.left_out)
+    assert [
+        "f.yaml:7: tag !x is not supported: leave it out",
+        'f.yaml:10: key "a" occurs twice in one mapping: keep one',
+        "f.yaml:1: tag !secret is not supported: leave it out",
+    ] == [str(each) for found in problems for each in found]

@@ -87,7 +87,7 @@ def test_lines() -> None:
         (b'\n{"a": 1}\n{"a": ', "not JSON: ", 3),
         (b'{"a": {"b": 1, "b": 2}}', 'key "b" occurs twice in one object: keep one', 1),
         (b'{"a": ' * 100_000, "nested too deeply", 1),
-        (b'{"a": ' * 100 + b"1" + b"}" * 100, f"nested more than {DEEPEST} deep", 1),
+        (b'{"a": ' * 101 + b"1" + b"}" * 101, f"nested more than {DEEPEST} deep", 1),
         (b'{"a": ' + b"9" * 5000 + b', "a": "\t"}', "a number is too long", 1),
         (b'{"a": NaN, "b": "\\ud800", "a": 1}', "not JSON: NaN", 1),
         (b"{}" * (MOST_DOCUMENTS + 1), "more than 10000 documents: split it", 1),

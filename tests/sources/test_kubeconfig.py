@@ -299,7 +299,7 @@ def test_problems(whole: object, context: str | None, expected: str) -> None:
     ("data", "expected"),
     [
         pytest.param(b"a: [s3cr3t", "config:2: is no YAML", id="open"),
-        pytest.param(b"\xff", "config: is no YAML", id="bytes"),
+        pytest.param(b"\xff", "config:1: is no YAML", id="bytes"),
         pytest.param(b"[" * 5000, "is no YAML", id="deep"),
         pytest.param(b"a: !!int ''", "is no YAML", id="empty-number"),
         pytest.param(b"a: !!bool s3cr3t", "is no YAML", id="odd-truth"),
