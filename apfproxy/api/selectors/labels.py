@@ -154,7 +154,8 @@ _REQUIREMENT = (
 )
 _REQUIREMENTS = (
     # Plain ones by themselves: that takes a third of the time, and there may be thousands.
-    rf"(?:{_PLAIN_WORD}(?:==?+[A-Za-z0-9]{{0,63}}+|[<>][0-9]{{1,18}}+)?+,)*+{_REQUIREMENT}"
+    rf"(?:(?:!{_PLAIN_WORD}|{_PLAIN_WORD}(?:[!=]?=[A-Za-z0-9]{{0,63}}+|[<>][0-9]{{1,18}}+"
+    rf"| (?:not)?in \({_PLAIN_WORD}(?:,{_PLAIN_WORD})*+\))?+),)*+{_REQUIREMENT}"
 )
 SELECTOR = re.compile(
     rf"(?:{_REQUIREMENTS}(?:{_token(',')}{_REQUIREMENTS})*+)?+[ \t\r\n]*+(?:\x00.*+)?+",
