@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.errors import OperatorError
-from apfproxy.proxy.available_memory import default_bytes
+from apfproxy.proxy.available_memory import default_bytes, overload_bytes
 from apfproxy.settings import Address, LimitSettings, with_each_cluster
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _placed(settings: Settings, place: WorkerPlace) -> Settings:
         max_held_bytes_per_address=part(limits.max_held_bytes_per_address),
     )
     overload = dataclasses.replace(
-        downstream.overload, memory_bytes=part(downstream.overload.memory_bytes)
+        downstream.overload, memory_bytes=part(overload_bytes(downstream.overload.memory_bytes))
     )
     if flow_control.store is not None and place.objects is not None:
         # The built-in ones are in the store.

@@ -16,15 +16,34 @@ CGROUP_LIMITS: Final = (
 """Of a container, as cgroups of version 2 and 1 say it."""
 
 
-def available_bytes() -> int:
-    """The memory that the process may use: that of its container, or of the machine."""
-    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def container_bytes() -> int | None:
+    """The memory that the process's container may use; None where nothing bounds it."""
+    bounds = []
     for limit in CGROUP_LIMITS:
         try:
-            most = min(most, int(limit.read_bytes()))
+            bounds.append(int(limit.read_bytes()))
         except (OSError, ValueError):
             continue  # there is no such file, or it says "max"
-    return most
+    machine = machine_bytes()
+    return min((each for each in bounds if each < machine), default=None)
+
+
+def machine_bytes() -> int:
+    """The memory of the machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def overload_bytes(memory_bytes: int | None) -> int | None:
+    """The memory at which the process is overloaded; None for never.
+
+    Args:
+        memory_bytes: As the settings say it.  Where they do not, most of what the container may
+            use is the mark: beyond, the kernel would kill the process, and all requests with it.
+    """
+    if memory_bytes is not None:
+        return memory_bytes
+    whole = container_bytes()
+    return None if whole is None else whole * 13 // 16
 
 
 def default_bytes(memory_bytes: int | None = None) -> int:
@@ -33,7 +52,7 @@ def default_bytes(memory_bytes: int | None = None) -> int:
     Args:
         memory_bytes: The memory at which the process is overloaded; None for never.
     """
-    most = min(MAX_DEFAULT_BYTES, available_bytes() // 4)
+    most = min(MAX_DEFAULT_BYTES, (container_bytes() or machine_bytes()) // 4)
     if memory_bytes is not None:
         most = min(most, memory_bytes // 3)
     return max(most, MIN_DEFAULT_BYTES)

@@ -8,11 +8,13 @@ import logging
 import os
 import resource
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part, contained
 from apfproxy.listen_sockets import port_of, probe_clients, serve_on
+from apfproxy.proxy.available_memory import overload_bytes
 from apfproxy.proxy.client_limits import MIN_CONNECTIONS
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, close_websockets, ended_at_once
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.served_cluster import ServedCluster
     from apfproxy.proxy.tls import ServerTls
-    from apfproxy.settings import Settings
+    from apfproxy.settings import OverloadSettings, Settings
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +68,7 @@ class ProxyServer:
         self._router = router
         self._clusters: dict[ServedCluster, None] = {}
         self._memory_trimmer = MemoryTrimmer()
-        self._overload = Overload(settings.downstream.overload, shared.limits, shared.counters)
+        self._overload = Overload(_marks(settings), shared.limits, shared.counters)
         self._servers: list[asyncio.Server] = []
         self._own_listener: HandshakeListener | None = None
         if server_tls is not None or settings.downstream.proxy_protocol:
@@ -90,7 +92,7 @@ class ProxyServer:
         Whether clients speak TLS, and where they connect, must be the same.
         """
         self._settings = settings
-        self._overload.configure(settings.downstream.overload)
+        self._overload.configure(_marks(settings))
         self._shared.configure(settings)
         if self._own_listener is not None:
             self._own_listener.configure(settings, server_tls)
@@ -311,6 +313,12 @@ class ProxyServer:
             for connection in watches[: ended_at_once(len(watches), rounds)]:
                 connection.end_watch()
             await asyncio.sleep(WATCH_END_PERIOD_S)
+
+
+def _marks(settings: Settings) -> OverloadSettings:
+    """When the proxy is overloaded, also where the settings leave it to the container."""
+    overload = settings.downstream.overload
+    return replace(overload, memory_bytes=overload_bytes(overload.memory_bytes))
 
 
 def take_backlog(listener: socket.socket) -> list[socket.socket]:

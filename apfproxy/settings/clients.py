@@ -60,7 +60,10 @@ class KeepAliveSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverloadSettings:
-    """When the proxy itself has too much to do: then new connections are shed; None for never."""
+    """When the proxy itself has too much to do, and sheds new connections.
+
+    None is for never; of the memory, for what the container may use, if it has a limit.
+    """
 
     loop_delay_s: float | None = bounded(0.5, 0.001)
     memory_bytes: int | None = bounded(None, 1 << 20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import ipaddress
 from typing import Any
@@ -29,6 +30,7 @@ from apfproxy.settings import (
     FrontProxySettings,
     ImpersonationSettings,
     JwtSettings,
+    LimitSettings,
     ReviewSettings,
     Settings,
     UnverifiedSettings,
@@ -51,6 +53,21 @@ def test_limits_that_do_not_go_together() -> None:
     flow_control = FlowControlSettings(server_concurrency_limit=3, per_endpoint=4)
     with pytest.raises(ConflictError, match=r"give either flowControl.perEndpoint"):
         check_combination(Settings(flow_control=flow_control))
+
+
+def test_head_for_which_there_is_never_room() -> None:
+    """What a connection may hold is at least one request of the largest size."""
+    limits = LimitSettings(max_held_bytes_per_connection=1 << 20)
+    for head_bytes, is_wrong in (((1 << 20) - 32768, False), (1 << 20, True)):
+        downstream = DownstreamSettings(max_head_bytes=head_bytes, limits=limits)
+        settings = Settings(upstream=UpstreamSettings(url=HTTP), downstream=downstream)
+        expectation = (
+            pytest.raises(ConflictError, match="maxHeldBytesPerConnection is less than")
+            if is_wrong
+            else contextlib.nullcontext()
+        )
+        with expectation:
+            check_combination(settings)
 
 
 @pytest.mark.parametrize(

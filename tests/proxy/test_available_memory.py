@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.proxy import available_memory as memory
-from apfproxy.proxy.available_memory import available_bytes, default_bytes
+from apfproxy.proxy.available_memory import container_bytes, default_bytes, overload_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,16 +19,16 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [
-        pytest.param(("max",), 64 * MIB, id="of-the-machine"),
-        pytest.param((f"{64 * MIB}\n",), 64 * MIB, id="of-a-container"),
-        pytest.param((None, str(100 * MIB)), 64 * MIB, id="more-than-there-is"),
+        pytest.param(("max",), None, id="without-a-limit"),
+        pytest.param((f"{32 * MIB}\n",), 32 * MIB, id="of-a-container"),
+        pytest.param((None, str(100 * MIB)), None, id="more-than-there-is"),
         pytest.param((None, str(32 * MIB)), 32 * MIB, id="of-an-older-container"),
-        pytest.param((None,), 64 * MIB, id="of-no-container"),
+        pytest.param((None,), None, id="of-no-container"),
     ],
 )
-def test_available_memory(
+def test_containers(
     limits: tuple[str | None, ...],
-    expected: int,
+    expected: int | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -42,22 +42,27 @@ def test_available_memory(
     pages = {"SC_PHYS_PAGES": 64, "SC_PAGE_SIZE": MIB}
     monkeypatch.setattr(os, "sysconf", pages.__getitem__)
 
-    assert expected == available_bytes()
+    assert expected == container_bytes()
 
 
 @pytest.mark.parametrize(
-    ("available", "memory_bytes", "expected"),
+    ("container", "memory_bytes", "held", "overload"),
     [
-        pytest.param(1 << 40, None, 128 * MIB, id="of-much-memory"),
-        pytest.param(256 * MIB, None, 64 * MIB, id="of-a-small-container"),
-        pytest.param(1 << 40, 150 * MIB, 50 * MIB, id="of-an-overload-by-memory"),
-        pytest.param(16 * MIB, None, 8 * MIB, id="of-hardly-any"),
+        pytest.param(None, None, 128 * MIB, None, id="of-a-machine"),
+        pytest.param(256 * MIB, None, 64 * MIB, 208 * MIB, id="of-a-small-container"),
+        pytest.param(None, 150 * MIB, 50 * MIB, 150 * MIB, id="of-an-overload-by-memory"),
+        pytest.param(16 * MIB, None, 8 * MIB, 13 * MIB, id="of-hardly-any"),
     ],
 )
-def test_default(
-    available: int, memory_bytes: int | None, expected: int, monkeypatch: pytest.MonkeyPatch
+def test_defaults(
+    container: int | None,
+    memory_bytes: int | None,
+    held: int,
+    overload: int | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It leaves most of the memory to all else."""
-    monkeypatch.setattr(memory, "available_bytes", lambda: available)
+    """They leave most of the memory to all else, and some of it to the kernel."""
+    monkeypatch.setattr(memory, "container_bytes", lambda: container)
+    monkeypatch.setattr(memory, "machine_bytes", lambda: 1 << 40)
 
-    assert expected == default_bytes(memory_bytes)
+    assert (held, overload) == (default_bytes(memory_bytes), overload_bytes(memory_bytes))
