@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from apfproxy.proxy.upgrade import BEARER_PREFIX
+from apfproxy.proxy.websocket_frames import GOING_AWAY
 from apfproxy.settings import (
     AuthenticationSettings,
     DownstreamTlsSettings,
@@ -311,17 +312,19 @@ async def test_upgrades_that_mean_nothing(protocol: bytes) -> None:
 
 @on_uvloop
 async def test_draining_ends_tunnels() -> None:
-    """They are ended like watches, before the time is over."""
-    async with running(
-        replace(RAW, drain=DrainSettings(timeout_s=WAIT_S, idle_grace_s=0))
-    ) as scene:
+    """They go on within the drain's time; then the client of a WebSocket is told, and goes."""
+    frame = b"\x82\x04last"
+    async with running(replace(RAW, drain=DrainSettings(timeout_s=0.2, idle_grace_s=0))) as scene:
         client, origin = await opened(scene)
-        await origin.send(b"last")
-        await until(lambda: scene.process.cluster.counters.bytes_from_origins >= len(AGREED) + 4)
-        await scene.process.drain()
+        await origin.send(frame)
+        assert frame == await client.read_exactly(len(frame))
+        draining = begin(scene.process.drain())
+        assert GOING_AWAY == await client.read_exactly(len(GOING_AWAY))
+        await client.send(b"reply")
+        assert b"reply" == await origin.read_exactly(5)
+        client.close()
+        await draining
 
-        assert b"last" == await client.read_to_end()
-        assert await origin.is_at_end()
         assert 0 == scene.process.cluster.counters.tunnels_open
 
 
