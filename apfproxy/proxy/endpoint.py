@@ -52,6 +52,7 @@ class Endpoint(EndpointBase):
             certificate must have.
         connecting: Connections that are on their way.
         generation: Counts identities; connections of another one get no further request.
+        is_known: Whether it has been asked how it is, or need not be.
         ramp: The part of its weight that it has already, of (0, 1].
         share: The weight that it has.
     """
@@ -67,6 +68,7 @@ class Endpoint(EndpointBase):
         "address",
         "connecting",
         "generation",
+        "is_known",
         "ramp",
         "share",
     )
@@ -90,6 +92,7 @@ class Endpoint(EndpointBase):
         self._rare_log = RareLog(log, time.monotonic_ns, period_s=3600.0)
         self.connecting = 0
         self.generation = 0
+        self.is_known = True
         self.ramp = 1.0
         self.share = float(address.weight)
 

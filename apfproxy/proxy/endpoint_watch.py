@@ -133,8 +133,8 @@ class WatchOwner(Protocol):
     def own_lines(self) -> bytes:
         """Header lines that say who the proxy is; b"" for none."""
 
-    def judge(self) -> None:
-        """Something is known of an endpoint."""
+    def on_known(self) -> None:
+        """Something is known of an endpoint, for the first time."""
 
     def on_state(self, watch: EndpointWatch) -> None:
         """The state of an endpoint has changed."""
@@ -386,7 +386,8 @@ class EndpointWatch:
         if not self._is_known:
             self._is_known = True
             self._since_ns, self.since_unix_s = now_ns, self._owner.unix_s()
-            self._owner.judge()
+            self.endpoint.is_known = True
+            self._owner.on_known()
 
     def _become(self, state: EndpointState, now_ns: int) -> None:
         self.endpoint.state = state

@@ -6,8 +6,8 @@
 2. Who finds no idle connection there gets a new one, or stands in line where a bound is reached.
    Whatever connection comes first, of whichever endpoint, serves the line.
 3. A connection that cannot be made is tried at the other endpoints before a request fails.
-4. Endpoints that fail get no requests.  Where all fail, all get some: to ask is better than to
-   refuse for sure.
+4. Endpoints that fail get no requests, nor do those of which nothing is known yet, once another
+   one is known to be well.  Where all fail, all get some: to ask is better than to refuse for sure.
 5. An endpoint that is named no more is drained: its requests end, and it gets no others.
 """
 
@@ -189,7 +189,8 @@ class Pool:
         """Have requests drawn by the shares and states that endpoints have now."""
         endpoints = self.endpoints
         self._cap = self._settings.max_requests_per_endpoint or 0
-        usable = [each for each in endpoints if each.state is UP] or list(endpoints)
+        up = [each for each in endpoints if each.state is UP]
+        usable = [each for each in up if each.is_known] or up or list(endpoints)
         for endpoint in endpoints:
             endpoint.is_one_of_several = len(endpoints) > 1
             endpoint.log_text = (

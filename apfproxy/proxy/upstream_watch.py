@@ -4,7 +4,8 @@
    where that is due; see `EndpointWatch`.  An error in the look at one leaves the others.
 2. An endpoint that fails requests one after the other is taken out at once, as long as at most half
    of the endpoints are out then: where more fail, the reason is likely none of theirs.
-3. An endpoint that joins others gets requests from its first good check on.  It starts slowly, as
+3. At the start those get requests that are known to be well, as soon as one is; an endpoint that
+   joins others from its first good check on.  It starts slowly, as
    one that returns does: its part grows with the time.
 4. Whoever has to know is told at once when the endpoints that are well are others.
 """
@@ -170,6 +171,10 @@ class UpstreamWatch:
         """Look from now on, and ask at once."""
         self._is_started = True
         self._looking.start()
+        if self._settings.upstream.health_check.interval_s is not None:
+            for watch in self.watches.values():
+                watch.endpoint.is_known = self.rules.is_alone or watch.is_well
+            self._pool.weigh()
         for watch in self.watches.values():
             watch.begin()
 
@@ -271,6 +276,11 @@ class UpstreamWatch:
             watch.eject()
         else:
             watch.doubt()
+
+    def on_known(self) -> None:
+        """Something is known of an endpoint, for the first time."""
+        self._pool.weigh()
+        self.judge()
 
     def on_state(self, watch: EndpointWatch) -> None:
         """The state of an endpoint has changed."""

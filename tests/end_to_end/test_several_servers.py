@@ -255,6 +255,22 @@ async def test_restart_between_two_checks(tmp_path: Path) -> None:
     assert [] == [each for each in scene.wrong if each != "502"]
 
 
+@on_uvloop
+async def test_start_beside_a_server_that_hangs(tmp_path: Path) -> None:
+    """Once another one is known to be well, requests do not wait for it to be known, too."""
+    check = HealthCheckSettings(interval_s=0.1, timeout_s=3600.0)
+    with Servers(tmp_path, 2) as servers:
+        servers.hang(0)
+        async with gateway(servers, clients=0, check=check) as scene:
+            await until(lambda: scene.states == ["unknown", "up"])
+            asking = asyncio.create_task(scene.ask())
+            await scene.serve()
+            asking.cancel()
+            states = scene.states
+
+    assert (["unknown", "up"], []) == (states, scene.wrong)
+
+
 @pytest.mark.parametrize(("manner", "state"), [("failing", "ejected"), ("unready", "failing")])
 @on_uvloop
 async def test_server_that_says_so(tmp_path: Path, manner: str, state: str) -> None:

@@ -53,7 +53,7 @@ class Server(EndpointLoad):
         self._pool = pool
         self.state: EndpointState = UP
         self.ramp = self.share = 1.0
-        self.is_drawn = True
+        self.is_drawn = self.is_known = True
         self.busy_count = 0
         self.idle: tuple[()] = ()
         self.open: tuple[()] = ()
