@@ -88,7 +88,7 @@ class Forwarding(ExchangeBase):
             client.hold(self.head.kept_bytes if self.head.size > LARGE_HEAD_BYTES else 0)
         if self._is_whole:
             return
-        self._request_bytes = self._waited_ns = 0
+        self._request_bytes = self._waited_ns = self._moved_bytes = 0
         if self.request.takes_seats:
             self._context.slow_readers.watched[self] = None
         if self._awaits_continue and not held:

@@ -307,3 +307,17 @@ def test_an_answer_that_stands_still_is_logged() -> None:
         (line,) = bench.log_lines
 
     assert "the answer stood still (downstream.requestTimeout)" == json.loads(line)["why"]
+
+
+def test_what_was_gathered_is_not_waited_for_again() -> None:
+    """An upload whose start came at once, and the rest just fast enough, has no limit either."""
+    with Bench(preset=HTTP_API, gathered_body_bytes=32768) as bench:
+        client = bench.ask(UPLOAD.replace(b"Transfer-Encoding: chunked", b"Content-Length: 90000"))
+        bench.send(client, b"x" * 32768)
+        flow(bench, client, b"x" * 300, times=190, every_s=1)
+        assert b"" == client.take()
+        bench.send(client, b"x" * (90000 - 32768 - 190 * 300))
+        bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+        assert b"200" == status(client.take())
+        bench.assert_at_rest()
