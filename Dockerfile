@@ -8,9 +8,15 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
     gcc libc6-dev libnghttp2-dev
 WORKDIR /source
 COPY . .
-RUN python -m venv /opt/apfproxy \
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# Each package is the one with the hash that the files have.
+RUN python -m venv /opt/build \
+    && /opt/build/bin/pip install --require-hashes -r .ci/requirements-build.txt \
     && HATCH_BUILD_HOOKS_ENABLE=1 \
-        /opt/apfproxy/bin/pip install --no-cache-dir --disable-pip-version-check '.[otel,redis]' \
+        /opt/build/bin/pip wheel --no-deps --no-build-isolation -w /opt/wheel . \
+    && python -m venv /opt/apfproxy \
+    && /opt/apfproxy/bin/pip install --require-hashes -r .ci/requirements-image.txt \
+    && /opt/apfproxy/bin/pip install --no-deps /opt/wheel/*.whl \
     && /opt/apfproxy/bin/apfproxy --version | grep 'compiled.*HTTP/2 by'
 
 FROM ${PYTHON}

@@ -38,14 +38,15 @@ WITHOUT_TESTS = {
 """Modules that need no tests of their own, with the reason."""
 
 WITHOUT_MODULE = {
-    "test_loadtest.py": "about the load tests",
-    "test_loadtest_http2.py": "about the load tests",
     "flowcontrol/test_allotted_seats.py": "about the controller, as a member of a fleet has it",
     "proxy/test_wrong_types.py": "about all that is compiled",
     "test_constructors.py": "about all modules",
     "test_imports.py": "about all modules",
     "test_layers.py": "about all modules",
+    "test_loadtest.py": "about the load tests",
+    "test_loadtest_http2.py": "about the load tests",
     "test_mirror.py": "about all modules",
+    "test_requirements.py": "about files of requirements",
 }
 """Tests that belong to no one module, with the reason."""
 

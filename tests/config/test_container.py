@@ -42,6 +42,8 @@ def test_image() -> None:
     assert "/source/config/container-health /usr/local/bin/container-health" in DOCKERFILE
     assert 'CMD ["container-health", "8081"]' in DOCKERFILE
     assert re.search(r"^ARG PYTHON=python:\d+\.\d+\.\d+-slim-\w+$", DOCKERFILE, re.MULTILINE)
+    for line in re.findall(r"pip install .*", DOCKERFILE):
+        assert "--require-hashes -r .ci/requirements-" in line or "--no-deps" in line
     assert {"FROM ${PYTHON} AS build", "FROM ${PYTHON}"} == set(
         re.findall(r"^FROM .*", DOCKERFILE, re.MULTILINE)
     )
