@@ -255,7 +255,9 @@ class World:
     async def _start(self, shared: ListenerContext) -> ProxyServer:
         server = ProxyServer(self.settings, shared, ClusterRouter(self.served.context))
         server.add(self.served)
-        await server.start([cast("Any", Mock(family=AF_INET))])
+        listener = Mock(family=AF_INET)
+        listener.accept.side_effect = BlockingIOError  # nobody has connected before
+        await server.start([cast("Any", listener)])
         return server
 
     def _watch_exchanges(self) -> None:
