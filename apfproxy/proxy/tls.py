@@ -143,8 +143,9 @@ class ServerTls:
             context.verify_flags = ssl.VerifyFlags(
                 context.verify_flags | NO_CHECK_TIME | ssl.VERIFY_X509_PARTIAL_CHAIN
             )
-            # A session that is taken up again has lost the certificates between the client's and
-            # its CA, without which the client's cannot be judged.
+            # A ticket has lost the certificates between the client's and its CA, without which the
+            # client's cannot be judged.  Sessions of TLS 1.2 that are taken up by their ids have
+            # them: OpenSSL keeps those in this context, and Python cannot tell it not to.
             context.options |= ssl.OP_NO_TICKET
             context.num_tickets = 0
         if self._choose is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.proxy.tls import (
     ClientTls,
     ServerTls,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOW = dt.datetime.now(dt.UTC)
-SERVERS, USERS = Authority("servers"), Authority("users")
+SERVERS, USERS, OTHERS = map(Authority, ("servers", "users", "others"))
 SERVER = SERVERS.issue("server", usage="server", not_after=NOW + 90 * DAY)
 
 
@@ -39,11 +40,17 @@ class Ends:
     """The two ends of a connection."""
 
     def __init__(
-        self, server: ssl.SSLContext, client: ssl.SSLContext, name: str = "localhost"
+        self,
+        server: ssl.SSLContext,
+        client: ssl.SSLContext,
+        name: str = "localhost",
+        session: ssl.SSLSession | None = None,
     ) -> None:
         self._to_server, self._to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.server = server.wrap_bio(self._to_server, self._to_client, server_side=True)
-        self.client = client.wrap_bio(self._to_client, self._to_server, server_hostname=name)
+        self.client = client.wrap_bio(
+            self._to_client, self._to_server, server_hostname=name, session=session
+        )
         left = [self.client, self.server]
         while left:
             for end in list(left):
@@ -240,6 +247,33 @@ def test_client_certificates(
     assert b"pong:ping" == ends.talk()
     found = certificates_of(ends.server)
     assert found == ((None, ()) if own is None else (own.der, (own.der, *own.chain_der)))
+
+
+def test_sessions_with_client_certificates(folder: Path) -> None:
+    """One of TLS 1.2, taken up by its id at another cluster's host, makes nobody a user there."""
+    OTHERS.write(folder, "others")
+    of_hosts = {
+        "a": server_tls(folder, client_ca="users.crt"),
+        "b": server_tls(folder, client_ca="others.crt"),
+    }
+    cas = [TlsFile("cas", str(folder / name)) for name in ("users.crt", "others.crt")]
+    own = ServerTls(of_hosts["a"].settings, cas, lambda name: (of_hosts[name].context, name))
+    own.load()
+    jane = USERS.below("middle").issue("jane")
+    client = client_tls(folder, jane).context
+    client.check_hostname = False
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    first = Ends(own.context, client, "a")
+    second = Ends(own.context, client, "b", first.client.session)
+
+    shown = certificates_of(second.server)
+    assert (False, True) == (first.server.session_reused, second.server.session_reused)
+    assert shown == certificates_of(first.server) == (jane.der, (jane.der, *jane.chain_der))
+    assert shown[0] is not None
+    found = [ClientCertificates(ca.pem, None).judge(shown[0], shown[1]) for ca in (USERS, OTHERS)]
+    assert ["jane", None] == [each.user and each.user.name for each in found]
+    assert found[1].problem
 
 
 def test_without_tls_there_are_no_certificates() -> None:
