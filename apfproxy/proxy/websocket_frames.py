@@ -52,30 +52,38 @@ class FramePosition:
             data: What comes.
             to_end: Whether to stop at the end of a frame; else all of it is followed.
         """
-        at, size, head = 0, len(data), self._head
+        at, size, left, head = 0, len(data), self._left, self._head
         while at < size:
-            if self._left:
-                step = min(self._left, size - at)
-                self._left -= step
+            if left:
+                step = min(left, size - at)
+                left -= step
                 at += step
+            elif not head and at + 2 <= size and data[at + 1] < _TWO_BYTES:
+                # Most frames of servers, without a call.
+                left = data[at + 1]
+                if data[at] & _OPCODE == _CLOSE:
+                    self.has_closed = True
+                at += 2
             else:
                 head.append(data[at])
                 at += 1
                 if len(head) > 1 and len(head) == _head_bytes(head[1]):
-                    self._take_head(head)
-            if to_end and self.is_between:
+                    left = self._take_head(head)
+            if to_end and not left and not head:
                 break
+        self._left = left
         return at
 
-    def _take_head(self, head: bytearray) -> None:
+    def _take_head(self, head: bytearray) -> int:
+        """Forget a head that is whole: the length of its frame."""
         length = head[1] & _LENGTH
         if length == _TWO_BYTES:
             length = int.from_bytes(head[2:4], "big")
         elif length == _EIGHT_BYTES:
             length = int.from_bytes(head[2:10], "big")
-        self._left = length
         self.has_closed = self.has_closed or head[0] & _OPCODE == _CLOSE
         head.clear()
+        return length
 
     def __repr__(self) -> str:
         return f"<FramePosition: {len(self._head)} bytes of a head, {self._left} left>"

@@ -304,11 +304,11 @@ def test_a_101_before_the_request_is_whole(bench: Bench) -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 61.0], ids=["client-leaves", "origin-is-silent"])
 def test_upgrades_that_come_to_nothing(bench: Bench, seconds: float) -> None:
-    """As with any request, the client may leave and the origin has its time."""
+    """The client may leave; until then the origin may take as long as it likes."""
     client, origin = asked(bench)
     if seconds:
         bench.wait(seconds)
-        assert b"504" == status(client.take())
+        assert b"" == client.take()
     bench.end(client)
 
     assert "abort" == origin.ended_by
