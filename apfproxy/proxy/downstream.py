@@ -17,7 +17,7 @@ from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.exchange_base import UNHELD
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.head_error import HeadError, UnheldError, head_too_long
-from apfproxy.proxy.holdings import LARGE_BYTES as LARGE_PART_BYTES
+from apfproxy.proxy.holdings import LARGE_PART_BYTES
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
 from apfproxy.proxy.read_buffer import (
     LARGE_BYTES,

@@ -24,7 +24,7 @@ from apfproxy.proxy.exchange_state import (
     TUNNELLING,
 )
 from apfproxy.proxy.guarded import guarded
-from apfproxy.proxy.holdings import LARGE_BYTES as LARGE_HEAD_BYTES
+from apfproxy.proxy.holdings import LARGE_HEAD_BYTES
 from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.response_head import ResponseError, ResponseHead, is_event_stream
 from apfproxy.proxy.tunnel import Tunnel

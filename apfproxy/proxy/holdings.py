@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from apfproxy.proxy.counters import ListenerCounters
     from apfproxy.settings import DownstreamSettings
 
-LARGE_BYTES: Final = 4096
-"""Heads, and parts of heads, up to this size are not counted by themselves: a head of a client with
-a token of a service account takes 2 KiB, and as much again for what is made of it."""
+LARGE_HEAD_BYTES: Final = 8192
+"""Heads up to this size are not counted once their requests go on: most clients' have 2 KiB, those
+with tokens of many groups 6."""
+LARGE_PART_BYTES: Final = 4096
+"""Parts of heads up to this size are not counted."""
 
 
 class Holding:
@@ -74,7 +76,7 @@ class Holdings:
     def __init__(self, settings: DownstreamSettings, counters: ListenerCounters) -> None:
         self.counters = counters
         self.by_address: dict[str, int] = {}
-        self.free_bytes = LARGE_BYTES
+        self.free_bytes = LARGE_HEAD_BYTES
         self._most = 0
         self._most_of_address: int | None = None
         self.most_of_connection = 0
@@ -95,7 +97,7 @@ class Holdings:
 
     def set_short(self, *, is_short: bool) -> None:
         """Say whether it is."""
-        self.free_bytes = -1 if is_short else LARGE_BYTES
+        self.free_bytes = -1 if is_short else LARGE_HEAD_BYTES
 
     def holding(self, address: str) -> Holding:
         """A connection of an address, which holds nothing yet."""

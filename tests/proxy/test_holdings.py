@@ -6,7 +6,7 @@ import pytest
 
 from apfproxy.proxy.client_limits import UNIX_PEER
 from apfproxy.proxy.counters import Bound, ListenerCounters
-from apfproxy.proxy.holdings import LARGE_BYTES, Holdings
+from apfproxy.proxy.holdings import LARGE_HEAD_BYTES, Holdings
 from apfproxy.settings import DownstreamSettings, LimitSettings
 
 MOST, MOST_OF_CONNECTION = 100, 40
@@ -75,11 +75,11 @@ def test_less() -> None:
 def test_short_memory() -> None:
     """Every request asks then, however small it is."""
     holdings = holdings_of()
-    assert LARGE_BYTES == holdings.free_bytes
+    assert LARGE_HEAD_BYTES == holdings.free_bytes
     holdings.set_short(is_short=True)
     assert 0 > holdings.free_bytes
     assert Bound.OVERLOAD is holdings.holding("a").change(1)
 
     holdings.set_short(is_short=False)
-    assert LARGE_BYTES == holdings.free_bytes
+    assert LARGE_HEAD_BYTES == holdings.free_bytes
     assert None is holdings.holding("a").change(1)

@@ -14,7 +14,7 @@ from apfproxy.faults import Part, report
 from apfproxy.proxy.counters import Bound, Flood, GoAway
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.head_error import HeadError, head_too_long
-from apfproxy.proxy.holdings import LARGE_BYTES as LARGE_PART_BYTES
+from apfproxy.proxy.holdings import LARGE_PART_BYTES
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection_base import ConnectionBase
 from apfproxy.proxy.http2.connection_state import LEAVING, OPEN
