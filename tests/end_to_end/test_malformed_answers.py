@@ -9,8 +9,8 @@ import pytest
 from tests.end_to_end.scene import GET, Setup, on_uvloop, over_both_protocols, running
 
 ANSWERS = {
-    "bare-lf": (b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", 'OK\\" ends in LF, not in CR LF'),
-    "bare-lf-later": (b"HTTP/1.1 200 OK\r\nDate: x\n\r\n", 'Date\\" ends in LF, not in CR LF'),
+    "bare-lf": (b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", 'OK" ends in LF, not in CR LF'),
+    "bare-lf-later": (b"HTTP/1.1 200 OK\r\nDate: x\n\r\n", 'Date" ends in LF, not in CR LF'),
     "two-lengths": (
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok",
         "it has two Content-Length fields, 2 and 2",
@@ -28,8 +28,6 @@ ANSWERS = {
 async def test_says_what_is_wrong(name: str, preset: str, caplog: pytest.LogCaptureFixture) -> None:
     """Though the server sends no more and keeps the connection; the log says it once."""
     answer, problem = ANSWERS[name]
-    if preset == "http":
-        problem = problem.replace("\\", "")
     caplog.set_level(logging.WARNING)
     async with running(Setup(preset=preset)) as scene:
         for _ in range(3):
@@ -41,4 +39,4 @@ async def test_says_what_is_wrong(name: str, preset: str, caplog: pytest.LogCapt
             assert problem in got.body.decode()
     lines = [each.getMessage() for each in caplog.records if "cannot be passed on" in each.msg]
     assert 1 == len(lines)
-    assert problem.replace("\\", "") in lines[0]
+    assert problem in lines[0]
