@@ -14,9 +14,10 @@ TOO_MANY_REQUESTS: Final = f"{TOO_MANY_REQUESTS_TEXT}\n".encode()
 
 RETRY_SOON: Final = b"Retry-After: 1\r\n"
 """For a request of which nothing was sent: Kubernetes' clients wait so long and ask again."""
-SHOWN_AS_TEXT: Final = frozenset({403, 500, 502, 503, 504})
+SHOWN_AS_TEXT: Final = frozenset({500, 502})
 """Codes whose text client-go shows where it reads no `Status`: of what is no resource, and of what
 is behind one (`proxy`), it gives callers the body as it came.  Of JSON it shows "unknown" then.
+For 503 and 504 it has words of its own, and kube-apiserver's 403 is no better.
 
 Source: kubernetes/client-go rest/request.go, `Result.Raw`, `DoRaw`, `isTextResponse`.
 """

@@ -113,6 +113,7 @@ async def test_hop_by_hop_fields_of_an_answer() -> None:
         assert {
             b"x-stays",
             b"content-length",
+            b"date",
             b"via",
             FLOW_SCHEMA_UID,
             PRIORITY_LEVEL_UID,

@@ -14,7 +14,6 @@ from tests.end_to_end.origin import Origin
 from tests.end_to_end.peer import Message, Peer, begin
 from tests.end_to_end.scene import (
     GATHERED_BYTES,
-    GET,
     NARROW,
     OK,
     Setup,
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 POST = b"POST /api/v1/pods HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"
+PATH = b"api/v1/namespaces/a/pods/b"
+GET = b"GET /%b HTTP/1.1\r\nHost: a.test\r\n\r\n" % PATH
 NO_ANSWER = "the origin did not answer"
 
 
@@ -63,7 +64,7 @@ async def test_connections_are_bounded() -> None:
         holds = [await scene.take_seat() for _ in range(2)]
         clients = []
         for number in range(3):
-            clients.append(await scene.ask(GET.replace(b"healthz", b"%d" % number)))
+            clients.append(await scene.ask(GET.replace(PATH, b"%d" % number)))
             waiting = number + 1
             await until(lambda: scene.process.cluster.served.pool.waiting_count == waiting)  # noqa: B023  run at once
         targets = []
@@ -408,9 +409,9 @@ async def test_a_queued_client_that_leaves_frees_its_place(leave: Callable[[Peer
     async with running(Setup(objects=NARROW, seats=1)) as scene:
         queue_set = scene.level().queue_set
         hold = await scene.take_seat()
-        gone = await scene.ask(GET.replace(b"healthz", b"gone"))
+        gone = await scene.ask(GET.replace(PATH, b"gone"))
         await until(lambda: queue_set.requests_waiting == 1)
-        following = await scene.ask(GET.replace(b"healthz", b"following"))
+        following = await scene.ask(GET.replace(PATH, b"following"))
         await until(lambda: queue_set.requests_waiting == 2)
         leave(gone)
         await until(lambda: queue_set.requests_waiting == 1)
