@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ADDED = {
     "connection",
     "content-length",  # without a body HTTP/2 needs none
+    "date",
     "keep-alive",
     "trailer",
     "transfer-encoding",
