@@ -106,7 +106,7 @@ def test_headers(fields: bytes, expected: dict[str, str]) -> None:
             "the proxy would answer 400: a request must have exactly one valid Host field",
             id="no-host",
         ),
-        pytest.param(START + b"a: b\r\n" * 200, "the proxy would answer 431", id="many-fields"),
+        pytest.param(START + b"a: b\r\n" * 256, "the proxy would answer 431", id="many-fields"),
         pytest.param(START + b"a: " + b"b" * 70_000, "longer than 65536 bytes", id="long"),
         pytest.param(
             b"GET /api/v1/namespaces/x/pods/y/exec HTTP/1.1\nHost: a\nConnection: Upgrade\n"
@@ -126,7 +126,7 @@ def test_refused(data: bytes, message: str) -> None:
     ("method", "target", "message"),
     [
         pytest.param("TRACE", b"/", "405: TRACE is not served", id="method"),
-        pytest.param("FETCH", b"/", "400: malformed request", id="no-method"),
+        pytest.param("FE(TCH", b"/", "400: malformed request", id="no-method"),
         pytest.param("GET", b"/%zz", "400: malformed request target: invalid percent", id="escape"),
         pytest.param("GET", b"/" + b"a" * 20_000, "414: the request target is longer", id="long"),
         pytest.param(

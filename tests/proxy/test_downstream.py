@@ -272,7 +272,7 @@ def test_empty_lines_before_a_request(bench: Bench, pieces: list[bytes]) -> None
         pytest.param(b"GET / HTTP/1.1\r\nA: b\nB", b"400", id="malformed-half-way"),
         pytest.param(b"GET /" + b"a" * 65536, b"431", id="endless-line"),
         pytest.param(GET[:-2] + b"A: " + b"b" * 65536 + b"\r\n\r\n", b"431", id="long-head"),
-        pytest.param(GET[:-2] + b"A: b\r\n" * 100 + b"\r\n", b"431", id="many-fields"),
+        pytest.param(GET[:-2] + b"A: b\r\n" * 256 + b"\r\n", b"431", id="many-fields"),
         pytest.param(b"GET /%b HTTP/1.1\r\nHost: h\r\n\r\n" % (b"a" * 16384), b"414", id="target"),
         pytest.param(POST + b"Expect: x\r\n\r\n", b"417", id="expectation"),
         pytest.param(b"CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n", b"405", id="connect"),
