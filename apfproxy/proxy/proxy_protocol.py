@@ -79,6 +79,8 @@ async def _take(loop: asyncio.AbstractEventLoop, connection: socket.socket, size
 async def _take_line(
     loop: asyncio.AbstractEventLoop, connection: socket.socket, start: bytes
 ) -> bytes:
+    if b"\r\n" in start:
+        raise ProxyHeaderError("its line is shorter than any")
     line = start
     while not line.endswith(b"\r\n"):
         if len(line) >= MAX_LINE_BYTES:

@@ -68,6 +68,8 @@ MALFORMED = {
     "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 20,
     "http2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "lower-case": b"proxy TCP4 192.0.2.7 10.0.0.1 1 2\r\n",
+    "too-short": b"PROXY A\r\nGET /a HTTP/1.1\r\n\r\n",
+    "nothing": b"PROXY \r\nGET /a HTTP/1.1\r\n\r\n",
     "too-long": LONGEST.replace(b"x", b"xx", 1),
     "never-ends": b"PROXY TCP4 " + b"1" * 200,
     "another-protocol": b"PROXY UDP4 192.0.2.7 10.0.0.1 1 2\r\n",
