@@ -236,8 +236,9 @@ class ProxyProcess:
             change.commit()
         self.server.configure(settings, self.tls.current)
         self._router.parser = plain_parser(settings)
-        if settings.downstream.http2 != self.settings.downstream.http2:
-            say_why_not(settings.downstream)
+        before, now = self.settings.downstream, settings.downstream
+        if (now.http2, now.max_head_bytes) != (before.http2, before.max_head_bytes):
+            say_why_not(now)
         self.settings = settings  # only now: what could not be put in force is tried again
         if self.clusters.only is None:
             await self.clusters.put(settings)

@@ -76,10 +76,10 @@ def _request_lines(explanation: Explanation) -> Iterator[str]:
         words += [request.name] if request.name else []
         yield _labelled("request", shown(f"{' '.join(words)} {_where(request)}"))
         yield _labelled("path", shown(request.path))
-        if request.path_prefix:
-            yield _labelled("below", shown(request.path_prefix))
     else:
         yield _labelled("request", shown(f"{request.verb} {request.path}, which is no resource"))
+    if request.path_prefix:
+        yield _labelled("below", shown(request.path_prefix))
     groups = ", ".join(user.groups) or "no group"
     yield _labelled("user", shown(f"{user.name} of {groups}"))
     if request.long_running:

@@ -13,6 +13,11 @@ TLS = DownstreamTlsSettings(certificate_file="a.crt", key_file="a.key")
 OFF = Http2Settings(is_enabled=False)
 CLEARTEXT = Http2Settings(is_cleartext=True)
 USELESS = Http2Settings(is_enabled=False, is_cleartext=True)
+LARGE = 65537
+LONG_FIELDS = (
+    "downstream.maxHeadBytes: over HTTP/2 one field has 64 KiB at most, and a longer one gets 431;"
+    " where clients send such fields, set downstream.http2.enabled to false"
+)
 NOT_BUILT = "this build has no HTTP/2; install it"
 
 
@@ -62,6 +67,33 @@ NOT_BUILT = "this build has no HTTP/2; install it"
             logging.WARNING,
             "downstream.http2.cleartext has no effect: downstream.http2.enabled is false",
             id="useless",
+        ),
+        pytest.param(
+            DownstreamSettings(tls=TLS, max_head_bytes=LARGE),
+            "",
+            " with TLS and HTTP/2",
+            logging.WARNING,
+            LONG_FIELDS,
+            id="long-fields",
+        ),
+        pytest.param(
+            DownstreamSettings(http2=CLEARTEXT, max_head_bytes=LARGE),
+            "",
+            ", with HTTP/2 by prior knowledge",
+            logging.WARNING,
+            LONG_FIELDS,
+            id="long-fields-cleartext",
+        ),
+        pytest.param(
+            DownstreamSettings(tls=TLS, http2=OFF, max_head_bytes=LARGE),
+            "",
+            " with TLS",
+            0,
+            "",
+            id="long-fields-off",
+        ),
+        pytest.param(
+            DownstreamSettings(max_head_bytes=LARGE), "", "", 0, "", id="long-fields-plain"
         ),
         pytest.param(DownstreamSettings(), NOT_BUILT, "", 0, "", id="not-built-plain"),
         pytest.param(

@@ -154,7 +154,9 @@ def test_other_requests() -> None:
     health = lines_of(explained(ANONYMOUS, b"/healthz"))
     log = lines_of(explained(EVIL, b"/apis/a.io/v1/namespaces/x/things/t/proxy"))
     options = lines_of(explained(EVIL, b"/api/v1/pods", "OPTIONS"))
-    below = lines_of(explained(EVIL, b"/y/api/v1/pods", rules=RequestRules(api_prefixes=["/{x}"])))
+    rules = RequestRules(api_prefixes=["/{x}"])
+    below = lines_of(explained(EVIL, b"/y/api/v1/pods", rules=rules))
+    health_below = lines_of(explained(EVIL, b"/y/healthz", rules=rules))
 
     assert health[3] == "request         get /healthz, which is no resource"
     assert log[3] == "request         get things.a.io/proxy t in namespace x"
@@ -165,6 +167,10 @@ def test_other_requests() -> None:
         "path            /y/api/v1/pods",
     ]
     assert below[5] == "below           /y"
+    assert health_below[3:5] == [
+        "request         get /y/healthz, which is no resource",
+        "below           /y",
+    ]
     assert options[3] == "request         (no verb) pods in no namespace"
 
 
