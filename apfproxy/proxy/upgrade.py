@@ -211,10 +211,15 @@ def honoured(
 
 
 def _is_upgraded(attributes: RequestAttributes, rules: UpgradeRules) -> bool:
-    """Whether such requests may be upgraded at all."""
-    if rules.denies(attributes.path):
+    """Whether such requests may be upgraded at all.
+
+    Patterns are of whole paths, and of what an API below a prefix has for its own.
+    """
+    prefix = attributes.path_prefix if attributes.is_resource_request else ""
+    paths = (attributes.path, attributes.path[len(prefix) :])
+    if any(map(rules.denies, paths)):
         return False
-    if attributes.is_plain or rules.allows(attributes.path):
+    if attributes.is_plain or any(map(rules.allows, paths)):
         return True
     return attributes.is_resource_request and (
         attributes.subresource in UPGRADED

@@ -79,7 +79,12 @@ class SettingsLines:
             return problem
         if (named := self.of_this_file(problem)) != problem:
             return named
+        begins = SETTING.match(problem)
+        is_named = begins is not None and "." in begins[0]
         for path in SETTING.findall(problem):
+            # Behind a setting, a word such as `request` is a word.
+            if is_named and "." not in path:
+                continue
             line = self._line_of(path)
             if line is not None:
                 return f"{self._path}:{line}: {problem}"

@@ -26,6 +26,7 @@ from apfproxy.proxy.upgrade import (
 )
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.plain_attributes import plain_attributes
+from apfproxy.request.rules import RequestRules
 
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
 POD = b"/api/v1/namespaces/a/pods/b"
@@ -162,6 +163,30 @@ RULES = UpgradeRules(
 def test_rules(target: bytes, *, is_kept: bool) -> None:
     """Settings say what else is upgraded, and what is not."""
     kept = honoured(WEBSOCKET, "GET", parse_attributes("GET", target), RULES)
+
+    assert is_kept == (kept is not None)
+
+
+@pytest.mark.parametrize(
+    ("target", "is_kept"),
+    [
+        pytest.param(b"/c/x" + POD + b"/exec", False, id="denied"),
+        pytest.param(b"/c/x" + POD + b"/attach", True, id="not-denied"),
+        pytest.param(b"/c/x/apis/metrics.k8s.io/v1/pods", False, id="denied-group"),
+        pytest.param(b"/c/x/api/v1/nodes/n/status", True, id="allowed"),
+        pytest.param(b"/c/x/api/v1/nodes/n", False, id="not-allowed"),
+        pytest.param(b"/c/x/socket", False, id="no-resource"),
+        pytest.param(b"/c/secret/apis/a.example/v1/things", False, id="denied-as-a-whole"),
+    ],
+)
+def test_rules_below_a_prefix(target: bytes, *, is_kept: bool) -> None:
+    """Patterns are of whole paths, and of what an API below a prefix has for its own."""
+    rules = UpgradeRules(
+        ("/socket", "/api/v1/*/*/status"),
+        ("/api/v1/namespaces/*/pods/*/exec", "/apis/metrics.k8s.io/*", "/c/secret/*"),
+    )
+    below = RequestRules(api_prefixes=["/c/{x}"], subresources=["exec", "attach"])
+    kept = honoured(WEBSOCKET, "GET", parse_attributes("GET", target, below), rules)
 
     assert is_kept == (kept is not None)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ("the file @/keys is", "~:4: authentication.jwt[0].keysFile: the file @/keys is"),
         ("@/keys:7: broken", "@/keys:7: broken"),
         ("give either admin or drain", "~:5: give either admin or drain"),
+        ("flowControl.seats: no admin", "~: flowControl.seats: no admin"),
         ("nothing known", "~: nothing known"),
     ],
 )
