@@ -132,6 +132,7 @@ class Endpoint(EndpointBase):
         self.renew()
 
     def on_failing(self) -> None:
+        self._idle_limit.gone(self._owner.now_ns())
         self._owner.on_failing(self)
 
     def forget(self, connection: UpstreamConnection) -> None:

@@ -8,7 +8,8 @@ setting of the proxy knows.  So each server teaches:
 2. Its `Keep-Alive: timeout=N` field.
 
 What was learned by 1. is forgotten slowly, since a server that restarts closes connections of any
-age.  Where two of very different ages end in one moment, that was it, and nothing is learned.
+age.  Where two of very different ages end in one moment, that was it, and nothing is learned; and
+what was learned right before a server was gone is taken back.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ MIN_AGE_NS: Final = 250_000_000
 """No server closes idle connections sooner; one that ends does."""
 MOMENT_NS: Final = 250_000_000
 """In which a server that ends closes its connections."""
+ENDING_NS: Final = 10_000_000_000
+"""What a server that is gone has done for so long before, it did since it was ending."""
 FORGOTTEN_NS: Final = 600_000_000_000
 """After this time connections are tried that are twice as old."""
 _MOST_DOUBLINGS: Final = 20
@@ -75,6 +78,11 @@ class IdleLimit:
         self._before_ns, self._limit_ns = before_ns, limit_ns
         self._age_ns, self._learned_ns = age_ns, now_ns
         return True
+
+    def gone(self, now_ns: int) -> None:
+        """The server is gone: it may have closed connections since it was ending."""
+        if self._age_ns and now_ns - self._learned_ns <= ENDING_NS:
+            self._limit_ns, self._age_ns = self._before_ns, 0
 
     def limit_ns(self, now_ns: int) -> int:
         """For how long a connection may be idle and still be used; 0 where nothing is known."""

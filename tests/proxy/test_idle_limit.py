@@ -58,6 +58,19 @@ def test_says_what_is_a_lesson() -> None:
     ]
 
 
+def test_a_server_that_is_gone_taught_nothing() -> None:
+    """It closed its connections since it was ending; what was known before is still known."""
+    limit = taught((9 * S, 2 * S), (5 * S, 90 * S))
+    limit.gone(95 * S)
+    assert 8100 * MS == limit.limit_ns(95 * S)
+    limit.gone(96 * S)
+    assert 8100 * MS == limit.limit_ns(96 * S)
+
+    assert limit.closed(5 * S, 100 * S)
+    limit.gone(120 * S)
+    assert 4500 * MS == limit.limit_ns(120 * S)
+
+
 def test_it_is_forgotten_slowly() -> None:
     """Each period doubles it, up to any time there is; then it is learned again."""
     limit = taught((2 * S, 9 * S))
