@@ -211,7 +211,9 @@ class DownstreamConnection(ClientConnection):
         elif self._is_lingering or self.is_idle or self.is_write_paused:
             self.abort_after_write()
         else:
-            self._refuse(HeadError(408, "the request did not arrive in time"))
+            setting = "idleTimeout" if self._discards_body else "headTimeout"
+            text = f"the request did not arrive in time (downstream.{setting})"
+            self._refuse(HeadError(408, text))
 
     @property
     def _is_reading_idly(self) -> bool:

@@ -362,8 +362,10 @@ def test_discarded_body_has_a_deadline(bench: Bench) -> None:
     client = bench.ask(b"POST /refusing HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n1234")
     client.take()
     bench.wait(90)
+    refusal = client.take()
 
-    assert b"408" == status(client.take())
+    assert b"408" == status(refusal)
+    assert b"(downstream.idleTimeout)" in refusal
     bench.end(holder)
     bench.assert_at_rest()
 
@@ -395,8 +397,10 @@ def test_slow_head_is_refused(bench: Bench) -> None:
         bench.wait(10)
         bench.send(client, b"/")
     bench.wait(2)
+    refusal = client.take()
 
-    assert b"408" == status(client.take())
+    assert b"408" == status(refusal)
+    assert b"(downstream.headTimeout)" in refusal
     assert {408: 1} == bench.counters.requests_by_status
     assert client.has_eof
 
