@@ -163,9 +163,14 @@ class UpgradeRules:
 
     def denies(self, path: str) -> bool:
         """Whether none are: also where a server might take the path for one that is denied."""
-        return self._denied is not None and (
-            not is_plain_path(path) or self._denied.fullmatch(path) is not None
-        )
+        denied = self._denied
+        if denied is None:
+            return False
+        if not is_plain_path(path) or denied.fullmatch(path) is not None:
+            return True
+        # Many servers merge slashes, and leave the last one out.
+        merged = "/" + "/".join(filter(None, path.split("/")))
+        return denied.fullmatch(merged) is not None
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str] | None:

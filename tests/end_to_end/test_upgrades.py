@@ -281,6 +281,7 @@ async def test_other_upgrades(request_: bytes, answer: bytes) -> None:
     [
         pytest.param(DENIED, id="denied"),
         pytest.param(DENIED.replace(b"/v1/", b"/v1/./"), id="perhaps-denied"),
+        pytest.param(DENIED.replace(b"/apis/", b"//apis/"), id="slashes"),
         pytest.param(EXEC.replace(b"/exec", b"/status"), id="own-group"),
     ],
 )

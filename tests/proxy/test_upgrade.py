@@ -158,6 +158,10 @@ RULES = UpgradeRules(
         pytest.param(b"/apis/metrics.k8s.io/v1/pods", False, id="denied-group"),
         pytest.param(VM + b"/vnc", True, id="another-group"),
         pytest.param(VM + b"/./vnc", False, id="perhaps-denied"),
+        pytest.param(b"//apis/metrics.k8s.io/v1/pods", False, id="denied-with-slashes"),
+        pytest.param(POD + b"/exec/", False, id="denied-with-a-slash-at-the-end"),
+        pytest.param(b"/sockets//secret", False, id="denied-though-allowed"),
+        pytest.param(b"/sockets//a/", True, id="allowed-with-slashes"),
     ],
 )
 def test_rules(target: bytes, *, is_kept: bool) -> None:
