@@ -132,13 +132,10 @@ OUTCOMES: dict[str, list[Served | int]] = {
 """What becomes of each request of a case: a code of the proxy's own, or who it is served as."""
 OF_ONE_WAY: dict[tuple[str, str], list[Served | int]] = {("ID-16", IMPERSONATE): [403]}
 """Where the way to tell the origin makes a difference: with the proxy's rights nobody borrows."""
-OVER_HTTP2: dict[str, tuple[str, list[Served | int]]] = {
-    "ID-23": ("reject-4xx-and-close", [400]),
-    "ID-24": ("close-without-response", []),
-}
+OVER_HTTP2: dict[str, tuple[str, list[Served | int]]] = {"ID-23": ("reject-4xx-and-close", [400])}
 """Where the protocol makes one: what is expected, and what becomes of the requests.
 
-It has no Upgrade, and no field whose value is over 64 KiB is decompressed.
+It has no Upgrade.
 """
 
 AGREED = (
