@@ -47,8 +47,11 @@ class ConnectTimeoutError(TimeoutError):
     """A step of connecting took too long: the `connection` itself, or the `TLS handshake`."""
 
     def __init__(self, step: str, limit_s: float) -> None:
-        preposition = "to" if step == CONNECTION else "with"
-        super().__init__(f"no {step} {preposition} the origin within {limit_s:g} s")
+        if step == CONNECTION:
+            preposition, setting = "to", "upstream.connectTimeout"
+        else:
+            preposition, setting = "with", "upstream.tls.handshakeTimeout"
+        super().__init__(f"no {step} {preposition} the origin within {limit_s:g} s ({setting})")
         self.step = step
         self.limit_s = limit_s
 

@@ -82,7 +82,7 @@ def not_tls(reason: str) -> ssl.SSLError:
         pytest.param(
             ConnectTimeoutError(CONNECTION, 5),
             (
-                *(LATE, 504, "no connection to the origin within 5 s"),
+                *(LATE, 504, "no connection to the origin within 5 s (upstream.connectTimeout)"),
                 "no connection within 5 s",
             ),
             id="stalls",
@@ -90,7 +90,11 @@ def not_tls(reason: str) -> ssl.SSLError:
         pytest.param(
             ConnectTimeoutError(TLS_HANDSHAKE, 0.5),
             (
-                *(LATE, 504, "no TLS handshake with the origin within 0.5 s"),
+                *(
+                    LATE,
+                    504,
+                    "no TLS handshake with the origin within 0.5 s (upstream.tls.handshakeTimeout)",
+                ),
                 "no TLS handshake within 0.5 s",
             ),
             id="handshake-stalls",
