@@ -353,7 +353,10 @@ async def test_handshake_that_stalls(tmp_path: Path) -> None:
         pool = Pool(UpstreamSettings(url=address), ProxyCounters(), tls=client_tls)
         answer = await Request(pool).start()
 
-    assert b"504 no TLS handshake with the origin within 0.001 s" == answer
+    assert (
+        b"504 no TLS handshake with the origin within 0.001 s (upstream.tls.handshakeTimeout)"
+        == answer
+    )
 
 
 @on_uvloop
