@@ -4,7 +4,7 @@ Pages are taken as lines: a line's series is what stands before its last space, 
 it has to be parsed, and a line of two workers takes 1 us.  Families keep the order of the first
 page that has them, and so do the series of a family: those of a histogram stay together.
 
-All pages are of one format, which is Prometheus' own text or OpenMetrics.
+All pages are in the text format of Prometheus.
 """
 
 from __future__ import annotations
