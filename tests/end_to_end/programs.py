@@ -41,6 +41,7 @@ http {{
         listen 127.0.0.1:{port};
         {server}
     }}
+    {beside}
 }}
 """
 
@@ -102,18 +103,18 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def nginx(directory: Path, server: str) -> Iterator[int]:
+def nginx(directory: Path, server: str, beside: str = "") -> Iterator[int]:
     """Run nginx; the port that it listens on.
 
     Args:
         directory: Empty, for all of its files.
-        server: Directives of its one server.
+        server: Directives of its server.
+        beside: What stands beside the server, such as another one.
     """
     port = free_port()
     configuration = directory / "nginx.conf"
-    configuration.write_text(
-        NGINX.format(directory=directory, port=port, server=server, user=getpass.getuser())
-    )
+    names = {"server": server, "beside": beside, "user": getpass.getuser()}
+    configuration.write_text(NGINX.format(directory=directory, port=port, **names))
     arguments = ["-c", str(configuration), "-e", f"{directory}/nginx.log"]
     with _daemon("nginx", arguments, directory / "nginx.pid"):
         yield port
@@ -131,7 +132,7 @@ def haproxy(directory: Path, upstream_port: int, source: str, header: str) -> It
     """
     port = free_port()
     text = HAPROXY.format(port=port, upstream_port=upstream_port, source=source, header=header)
-    with _haproxy(directory, text):
+    with haproxy_with(directory, text):
         yield port
 
 
@@ -146,12 +147,13 @@ def haproxy_of_tcp(directory: Path, upstream_port: int, options: str) -> Iterato
     """
     port = free_port()
     text = HAPROXY_OF_TCP.format(port=port, upstream_port=upstream_port, options=options)
-    with _haproxy(directory, text):
+    with haproxy_with(directory, text):
         yield port
 
 
 @contextlib.contextmanager
-def _haproxy(directory: Path, text: str) -> Iterator[None]:
+def haproxy_with(directory: Path, text: str) -> Iterator[None]:
+    """Run HAProxy with a whole configuration."""
     configuration = directory / "haproxy.cfg"
     configuration.write_text(text)
     pid_file = directory / "haproxy.pid"
