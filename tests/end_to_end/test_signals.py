@@ -77,8 +77,9 @@ class Site:
         seed: int = 1,
         drain: int = 30,
         level: str = "info",
+        breaking: Callable[[str], str] = str,
     ) -> None:
-        """Write the settings."""
+        """Put settings in place of those that are there, as a whole: the proxy watches the file."""
         text = SETTINGS.format(
             upstream=self._upstream,
             seats=seats,
@@ -87,7 +88,9 @@ class Site:
             drain=drain,
             level=level,
         )
-        self.path.write_text(text)
+        new = self.path.with_suffix(".new")
+        new.write_text(breaking(text))
+        new.replace(self.path)
 
 
 @pytest.fixture
@@ -182,8 +185,7 @@ def test_broken_settings(site: Site, breaking: Callable[[str], str], problem: st
     """They leave all as it was, with a line for what is wrong, until they are mended."""
     with command("serve", "--settings", str(site.path)) as served:
         admin_port = int(served.line(LISTENS)[2])
-        site.write(seats=77)
-        site.path.write_text(breaking(site.path.read_text()))
+        site.write(seats=77, breaking=breaking)
         served.send(signal.SIGHUP)
         served.line("the settings cannot be used, and stay as they were")
         lines = list(served.lines)
