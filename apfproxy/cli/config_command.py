@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import click
 
 from apfproxy.cli.errors import EXIT_CODES, OK
 from apfproxy.shipped_files import shipped
 
 FILES = {
-    "alerts": ("prometheus/apfproxy-alerts.yaml",),
+    "alerts": ("prometheus/prometheusrule.yaml",),
     "apfproxy.service": ("systemd/apfproxy.service",),
     "apfproxy.socket": ("systemd/apfproxy.socket",),
     "apfproxy-admin.socket": ("systemd/apfproxy-admin.socket",),
     "dashboard": ("grafana/apfproxy.json",),
     "http-objects": ("bootstrap/mandatory.yaml", "bootstrap/http.yaml"),
     "objects": ("bootstrap/mandatory.yaml", "bootstrap/suggested.yaml"),
+    "prometheusrule": ("prometheus/prometheusrule.yaml",),
     "settings": ("apfproxy.yaml",),
 }
 """Of each name the files; several are documents of one YAML file."""
@@ -39,15 +42,19 @@ def print_(name: str) -> int:
     """Print a file that comes with this version.
 
     \b
-    settings      every setting with its default and an explanation
-    objects       the built-in FlowSchemas and priority levels
-    http-objects  those of the preset http
-    dashboard     a dashboard for Grafana, to import
-    alerts        alerting rules for Prometheus
+    settings        every setting with its default and an explanation
+    objects         the built-in FlowSchemas and priority levels
+    http-objects    those of the preset http
+    dashboard       a dashboard for Grafana, to import
+    alerts          a file of rules for Prometheus
+    prometheusrule  the same rules for the Prometheus operator
 
     \b
     apfproxy.service, apfproxy.socket, apfproxy-admin.socket
                   units for systemd
     """  # noqa: D301 - click's mark
-    click.echo(b"---\n".join(shipped(path).read_bytes() for path in FILES[name]), nl=False)
+    content = b"---\n".join(shipped(path).read_bytes() for path in FILES[name])
+    if name == "alerts":  # what the PrometheusRule has below its spec
+        content = textwrap.dedent(content.decode().partition("\nspec:\n")[2]).encode()
+    click.echo(content, nl=False)
     return OK

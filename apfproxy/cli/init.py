@@ -9,6 +9,7 @@ import click
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.shipped_files import shipped
 
+MONITORING = ("kubernetes/monitoring", "prometheus", "grafana")
 KINDS = {
     "kube-apiserver": ("starters/kube-apiserver",),
     "gateway": (
@@ -17,8 +18,15 @@ KINDS = {
         "kubernetes/fleet",
         "kubernetes/rbac",
         "kubernetes/gateway",
+        *MONITORING,
     ),
-    "http": ("starters/http", "kubernetes/base", "kubernetes/rbac", "kubernetes/sidecar"),
+    "http": (
+        "starters/http",
+        "kubernetes/base",
+        "kubernetes/rbac",
+        "kubernetes/sidecar",
+        *MONITORING,
+    ),
 }
 """The uses, and the directories of `config/` whose files each gets."""
 

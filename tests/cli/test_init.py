@@ -19,7 +19,7 @@ from tests.config.manifests import problems_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-NO_MODEL = {"Kustomization", "ServiceMonitor", "Config"}
+NO_MODEL = {"Component", "Config", "Kustomization", "PrometheusRule", "ServiceMonitor"}
 """Kinds that the Kubernetes client for Python does not have."""
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 CONFIG = Path(__file__).parents[2] / "config"
 
@@ -24,6 +27,12 @@ class Selector:
 
     name: str
     matchers: tuple[tuple[str, str, str], ...]
+
+
+def alerting_rules() -> list[dict[str, Any]]:
+    """All alerts."""
+    spec = yaml.safe_load((CONFIG / "prometheus" / "prometheusrule.yaml").read_text())["spec"]
+    return [rule for group in spec["groups"] for rule in group["rules"]]
 
 
 def selectors(expression: str) -> list[Selector]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
 from apfproxy.sources.kubeconfig import SERVICE_ACCOUNT
 from loadtest.certificates import Authority
-from tests.config.expressions import CONFIG
+from tests.config.expressions import CONFIG, alerting_rules
 from tests.config.manifests import problems_of
 from tests.conformance.replaying import running
 from tests.end_to_end.kubectl import Kubectl, find_kubectl
@@ -27,13 +28,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 FOLDER = CONFIG / "kubernetes"
-SERVICE_MONITOR = {
-    "apiVersion": "monitoring.coreos.com/v1",
-    "fields": {"apiVersion", "kind", "metadata", "spec"},
-    "spec": {"selector", "endpoints"},
-    "endpoint": {"port", "path", "interval"},
-}
-"""What the Prometheus operator's type has, as far as it is used here."""
+MONITORED = """
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+namespace: apfproxy
+resources: [{folder}/{name}]
+components: [{folder}/monitoring]
+labels: [{{pairs: {{release: site}}}}]
+"""
+OPERATORS = ("monitoring.coreos.com/v1", {"apiVersion", "kind", "metadata", "spec"})
+"""The version of the Prometheus operator's types, and the fields that each has."""
 ADMIN = r"admin on 127\.0\.0\.1:(\d+)"
 
 Manifests = dict[tuple[str, str], dict[str, Any]]
@@ -49,8 +53,22 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def manifests(name: str) -> Manifests:
     """Kind and name to object, as kubectl would apply them."""
+    return built(FOLDER / name)
+
+
+@pytest.fixture(scope="module")
+def monitored(name: str, tmp_path_factory: pytest.TempPathFactory) -> Manifests:
+    """The same with the component for the Prometheus operator and Grafana."""
+    folder = tmp_path_factory.mktemp("monitored")
+    relative = os.path.relpath(FOLDER, folder.resolve())
+    (folder / "kustomization.yaml").write_text(MONITORED.format(folder=relative, name=name))
+    return built(folder)
+
+
+def built(folder: Path) -> Manifests:
+    """The objects of a kustomization."""
     done = subprocess.run(  # noqa: S603  kubectl
-        [find_kubectl(), "kustomize", str(FOLDER / name)], capture_output=True, check=True
+        [find_kubectl(), "kustomize", str(folder)], capture_output=True, check=True
     )
     objects = list(yaml.safe_load_all(done.stdout))
     found = {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects}
@@ -100,19 +118,39 @@ def test_kinds(manifests: Manifests) -> None:
 
     assert kinds == {
         *("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment"),
-        *("Service", "PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor"),
+        *("Service", "PodDisruptionBudget", "NetworkPolicy"),
     }
     assert {"apfproxy"} == namespaces
 
 
+def test_monitoring(manifests: Manifests, monitored: Manifests) -> None:
+    """What needs the operator is in the component only, with the dashboard as Grafana finds it."""
+    added = {key: monitored[key] for key in monitored.keys() - manifests.keys()}
+    dashboard = added["ConfigMap", "apfproxy-dashboard"]
+
+    assert added.keys() == {
+        ("ConfigMap", "apfproxy-dashboard"),
+        ("PrometheusRule", "apfproxy"),
+        ("ServiceMonitor", "apfproxy"),
+    }
+    for obj in added.values():
+        assert "apfproxy" == obj["metadata"]["namespace"]
+        assert "site" == obj["metadata"]["labels"]["release"]
+        if obj is not dashboard:
+            assert (obj["apiVersion"], set(obj)) == OPERATORS
+    assert [] == problems_of(dashboard)
+    assert "1" == dashboard["metadata"]["labels"]["grafana_dashboard"]
+    assert json.loads(dashboard["data"]["apfproxy.json"])["panels"]
+    assert alerting_rules() == [
+        rule
+        for group in added["PrometheusRule", "apfproxy"]["spec"]["groups"]
+        for rule in group["rules"]
+    ]
+
+
 def test_types(manifests: Manifests) -> None:
     """Every object has the fields of its type, and those that it must have."""
-    assert [] == [
-        problem
-        for (kind, _), obj in manifests.items()
-        if kind != "ServiceMonitor"
-        for problem in problems_of(obj)
-    ]
+    assert [] == [problem for obj in manifests.values() for problem in problems_of(obj)]
 
 
 def test_wrong_types_are_found(manifests: Manifests) -> None:
@@ -151,10 +189,9 @@ def test_api_server_takes_them(name: str, manifests: Manifests, tmp_path: Path) 
 
 
 def test_selectors(manifests: Manifests) -> None:
-    """Services, the budget, the policy and the spread select the pods; the monitor a Service."""
+    """Services, the budget, the policy and the spread select the pods."""
     pod = pod_of(manifests)
     services = [obj for (kind, _), obj in manifests.items() if kind == "Service"]
-    monitor = of_kind(manifests, "ServiceMonitor")["spec"]
 
     for labels in (
         *(service["spec"]["selector"] for service in services),
@@ -167,22 +204,6 @@ def test_selectors(manifests: Manifests) -> None:
         ),
     ):
         assert selects(labels, pod)
-    (watched,) = [each for each in services if selects(monitor["selector"]["matchLabels"], each)]
-    assert {endpoint["port"] for endpoint in monitor["endpoints"]} == {
-        port["name"] for port in watched["spec"]["ports"]
-    }
-
-
-def test_service_monitor(manifests: Manifests) -> None:
-    """It has the fields of the operator's type, and asks for what the admin listener has."""
-    monitor = of_kind(manifests, "ServiceMonitor")
-
-    assert SERVICE_MONITOR["apiVersion"] == monitor["apiVersion"]
-    assert SERVICE_MONITOR["fields"] == monitor.keys()
-    assert SERVICE_MONITOR["spec"] == monitor["spec"].keys()
-    for endpoint in monitor["spec"]["endpoints"]:
-        assert SERVICE_MONITOR["endpoint"] == endpoint.keys()
-        assert "/metrics" == endpoint["path"]
 
 
 def test_ports(manifests: Manifests) -> None:

@@ -8,7 +8,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import aiohttp
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.app.process import ProxyProcess
@@ -28,7 +27,7 @@ from apfproxy.settings import (
     TracingSettings,
 )
 from tests.app.test_process import settings_for
-from tests.config.expressions import CONFIG, grouping_labels, selectors
+from tests.config.expressions import CONFIG, alerting_rules, grouping_labels, selectors
 from tests.fleet.views import fleet
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.controller import Controller
 
-ADDED_BY_PROMETHEUS = {"job", "instance"}
+ADDED_BY_PROMETHEUS = {"job", "instance", "namespace"}
 
 OF_SEVERAL_CLUSTERS = {"cluster"}
 """Labels that there are only where there are several clusters."""
@@ -74,10 +73,8 @@ NEVER_ON_A_PAGE_AT_REST: dict[str, set[str]] = {
 
 def expressions() -> Iterator[tuple[str, str]]:
     """Every expression of the files, with where it is from."""
-    rules = yaml.safe_load((CONFIG / "prometheus" / "apfproxy-alerts.yaml").read_text())
-    for group in rules["groups"]:
-        for rule in group["rules"]:
-            yield rule["alert"], rule["expr"]
+    for rule in alerting_rules():
+        yield rule["alert"], rule["expr"]
     dashboard = json.loads((CONFIG / "grafana" / "apfproxy.json").read_text())
     for panel in dashboard["panels"]:
         for target in panel.get("targets", ()):

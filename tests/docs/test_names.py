@@ -25,6 +25,7 @@ from apfproxy.sources.cluster_settings import Section
 from apfproxy.sources.settings_file import parse_settings
 from apfproxy.sources.settings_reader import setting_key, setting_paths
 from tests.app.test_process import settings_for
+from tests.config.expressions import alerting_rules
 from tests.config.test_metric_names import metrics_page
 from tests.docs.pages import ROOT, SPAN, Page, page, pages, table
 
@@ -179,11 +180,9 @@ def name_starts(prefix: str, names: set[str]) -> bool:
 
 def test_alerts() -> None:
     """The table of alerts has those of the rules, with their severities."""
-    rules = yaml.safe_load((ROOT / "config" / "prometheus" / "apfproxy-alerts.yaml").read_text())
     expected = {
         (rule["alert"].removeprefix("Apfproxy"), rule["labels"]["severity"])
-        for group in rules["groups"]
-        for rule in group["rules"]
+        for rule in alerting_rules()
     }
     listed = {
         (name, severity)
