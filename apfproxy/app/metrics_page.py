@@ -92,8 +92,8 @@ def of_identities(cluster: Cluster) -> Iterator[Metric]:
 
 def of_access_log(parts: AdminParts) -> Iterator[Metric]:
     """Those of the access log in force, if there is one."""
-    access_log = parts.observation.access_log
-    return iter(()) if access_log is None else access_log_families(access_log)
+    access_log, left_out = parts.observation.access_log, parts.observation.log_budget.left_out
+    return iter(()) if access_log is None else access_log_families(access_log, left_out)
 
 
 def of_traces(parts: AdminParts) -> Iterator[Metric]:

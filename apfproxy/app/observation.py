@@ -11,6 +11,7 @@ from apfproxy.app.tracing import is_exported_alike, trace_queue, tracer_of, warn
 from apfproxy.observe.access_log import AccessLog
 from apfproxy.observe.health import READYZ
 from apfproxy.observe.top_flows import TopFlows
+from apfproxy.proxy.log_omissions import LogBudget
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.tasks import spawn
 
@@ -77,6 +78,7 @@ class Observation:
 
     Attributes:
         access_log: The file; None for none.
+        log_budget: What all lines of it have, and what was left out.
         traces: Those on their way to a collector; None for none.
 
     OperatorError if traces need what is not installed.
@@ -94,6 +96,9 @@ class Observation:
         self._shared = shared
         self._health = health
         self.access_log = self._log_of(settings.access_log)
+        self.log_budget = LogBudget(settings.access_log)
+        self._unrouted_log: RequestLog | None = None
+        """Of what is refused before it is any cluster's."""
         self.traces = trace_queue(settings.tracing, clock)
         self._seen: dict[Observed, Seen] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -164,6 +169,7 @@ class Observation:
         if access_log is not self.access_log:
             for seen in self._seen.values():
                 seen.end_log()
+            self._end_unrouted_log()
             self._end(self.access_log)
             self.access_log = access_log
             for seen in self._seen.values():
@@ -171,6 +177,7 @@ class Observation:
         if traces is not self.traces:
             self._end(self.traces)
             self.traces = traces
+        self.log_budget.configure(settings.access_log)
         for seen in self._seen.values():
             seen.tracer = tracer_of(settings.tracing, traces, seen.cluster)
             if seen.request_log is not None:
@@ -196,8 +203,9 @@ class Observation:
             self._health.add(
                 TRACING, pages=(READYZ,), is_blocking=False, look=lambda: traces.problem
             )
-        # Of what is refused before it is any cluster's nothing is gathered: each is a line at once.
-        self._shared.access_log = self._request_log_of(self._settings.access_log, "")
+        self._end_unrouted_log()
+        self._unrouted_log = self._request_log_of(self._settings.access_log, "")
+        self._shared.access_log = self._unrouted_log
         for seen in self._seen.values():
             seen.attach()
 
@@ -219,8 +227,14 @@ class Observation:
         top_flows = self.top_flows(served)
         return () if top_flows is None else top_flows.top()
 
+    def _end_unrouted_log(self) -> None:
+        """Write what there is of it, while the file is there."""
+        if self._unrouted_log is not None:
+            self._unrouted_log.close()
+
     async def close(self) -> None:
         """Write what is left of the log, and export what is left of the traces."""
+        self._end_unrouted_log()
         for seen in self._seen.values():
             seen.end_log()
             seen.end_flows()
@@ -245,7 +259,9 @@ class Observation:
 
     def _request_log_of(self, settings: AccessLogSettings, cluster: str) -> RequestLog | None:
         log = self.access_log
-        return None if log is None else RequestLog(settings, self._clock, log.write, cluster)
+        if log is None:
+            return None
+        return RequestLog(settings, self._clock, log.write, cluster, self.log_budget)
 
     def _top_flows_of(self, settings: Settings) -> TopFlows | None:
         if not settings.top_flows.is_enabled or settings.admin is None:

@@ -171,8 +171,13 @@ def _placed(settings: Settings, place: WorkerPlace) -> Settings:
         # Each worker is a member, however many there are: `auto` differs among machines.
         members = None if fleet.replicas is None else fleet.replicas * place.count
         fleet = dataclasses.replace(fleet, member=f"{member}-{place.member}", replicas=members)
+    access_log = dataclasses.replace(
+        settings.access_log,
+        max_bytes_per_second=part(settings.access_log.max_bytes_per_second),
+    )
     return dataclasses.replace(
         settings,
+        access_log=access_log,
         fleet=fleet,
         downstream=dataclasses.replace(downstream, limits=limits, overload=overload),
         upstream=dataclasses.replace(

@@ -294,6 +294,7 @@ def simulate(  # noqa: PLR0913  flags
             "skippedLines": source.skipped,
             "brokenLines": source.broken,
             "leftOutLines": source.left_out,
+            "unloggedRequests": source.unlogged,
             "problems": [{"line": line, "message": text} for line, text in source.problems],
             "guessedServiceTimes": source.guessed,
         }
@@ -525,6 +526,13 @@ def warn_of_records(path: str, records: Records) -> None:
     if records.left_out:
         lines = counted(records.left_out, "line")
         click.echo(f"{path}: {lines} of other programs left out", err=True)
+    if records.unlogged:
+        click.echo(
+            f"{path}: {counted(records.unlogged, 'request')} without a line, as the log says, and"
+            " not replayed: accessLog.refusedPerSecond and accessLog.maxBytesPerSecond left them"
+            " out",
+            err=True,
+        )
     if records.guessed:
         click.echo(
             f"{path}: {counted(records.guessed, 'request')} never executed; replayed with the mean"

@@ -71,8 +71,13 @@ class Upstream(Protocol):
         """`up`, `failing` or `unknown`."""
 
 
-def access_log_families(access_log: AccessLog) -> Iterator[Metric]:
-    """All families of the access log, as of now."""
+def access_log_families(access_log: AccessLog, left_out: Mapping[str, int]) -> Iterator[Metric]:
+    """All families of the access log, as of now; requests that were left out, by cause."""
+    yield counter(
+        f"{PREFIX}access_log_left_out_total",
+        "Requests without a line in the access log: refused ones beyond some, or for lack of bytes",
+        by_label("cause", left_out),
+    )
     yield counter(
         f"{PREFIX}access_log_lines_total",
         "Lines of the access log, by whether they are in the file or were dropped on their way",

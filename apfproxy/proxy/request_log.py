@@ -16,6 +16,7 @@ from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.faults import Part, report
+from apfproxy.proxy.log_omissions import MAX_FLOWS, SECOND_NS, LogBudget, Omissions
 from apfproxy.proxy.traces import MAX_AUDIT_ID, made_id, read_traces
 from apfproxy.settings import ERRORS
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from apfproxy.clock import Clock, Timer
     from apfproxy.flowcontrol.controller import Classification
+    from apfproxy.proxy.log_omissions import Key
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.request.attributes import RequestAttributes
@@ -90,6 +92,8 @@ Record = tuple[
 ]
 """A request that is over: what `RequestLog.take` gets, but of the request only what lasts longer
 than it, or is in the line.  A plain tuple, which takes a fifth of the time of an object."""
+_REASON: Final = 13
+"""The place of the reason in it."""
 
 
 class Failure(enum.StrEnum):
@@ -137,14 +141,23 @@ class RequestLog:
         clock: Clock,
         write: Callable[[bytes, int], None],
         cluster: str = "",
+        budget: LogBudget | None = None,
     ) -> None:
-        """`cluster` is the name that the lines begin with, where there are several."""
+        """Make it, for one of the clusters or for all.
+
+        `cluster` is the name that the lines begin with, where there are several; `budget` has the
+        bytes that this log has together with others.
+        """
         self._begin = f'{{"cluster":"{cluster}","time":"' if cluster else '{"time":"'
         self._sampled = sampled_part(settings)
         self._clock = clock
         self._records: list[Record] = []
         self._timer: Timer | None = None
         self._write = write
+        self._budget = budget or LogBudget(settings)
+        self._omissions = Omissions(settings, self._budget)
+        self._saying: Timer | None = None
+        """Until the next line that says what was left out."""
         self._second_ns = -_NS_PER_S
         """By the process's clock: the begin of the second that the text is of, "" for none yet."""
         self._second_text = ""
@@ -156,6 +169,7 @@ class RequestLog:
     def configure(self, settings: AccessLogSettings) -> None:
         """Want other requests from now on."""
         self._sampled = sampled_part(settings)
+        self._omissions.configure(settings)
 
     def take(  # noqa: PLR0913, PLR0917 - an object of them takes as long as half of the line
         self,
@@ -195,11 +209,12 @@ class RequestLog:
             members: Further ones, of `text_of_server` for the last one that it was sent to, and of
                 `text_of_trace`; "" for none.
         """
-        if (
-            self._sampled < 1
-            and not reason
-            and status < _FIRST_ERROR
-            and random.random() >= self._sampled  # noqa: S311 - a sample, not a secret
+        if reason:
+            if not sent_ns and not self._omissions.count_refused(found, reason, ended_ns):
+                self._say_soon()
+                return
+        elif (
+            self._sampled < 1 and status < _FIRST_ERROR and random.random() >= self._sampled  # noqa: S311 - a sample, not a secret
         ):
             return
         head = request.head
@@ -234,27 +249,61 @@ class RequestLog:
 
     def on_refused(self, address: str, status: int, body_bytes: int, reason: str, why: str) -> None:
         """Something was refused that is not even known to be a request."""
-        self.flush()
         now_ns = self._clock.now_ns()
-        self._find_second(now_ns)
-        line = (
-            f'{self._second_text}{(now_ns - self._second_ns) // 1000:06d}Z",'
-            f'{NOTHING_KNOWN},"seats":{waited_text(0, 0)}0.000000{answer_text(status, 0)}'
-            f'{body_bytes},"reason":"{reason}","why":{quoted(why)},"client":"{address}"}}\n'
+        if not self._omissions.count_refused(None, reason, now_ns):
+            self._say_soon()
+            return
+        self.flush()
+        if not self._budget.refill(now_ns):
+            self._omissions.count_over_bytes(reason)
+            self._say_soon()
+            return
+        self._put(
+            f'{self._text_of_time(now_ns)}{NOTHING_KNOWN},"seats":{waited_text(0, 0)}0.000000'
+            f'{answer_text(status, 0)}{body_bytes},"reason":"{reason}","why":{quoted(why)},'
+            f'"client":"{address}"}}\n'
         )
-        self._write(line.encode(), 1)
+
+    def _put(self, line: str) -> None:
+        """Hand on a line of its own."""
+        data = line.encode()
+        self._budget.spend(len(data))
+        self._write(data, 1)
 
     def flush(self) -> None:
-        """Hand on all lines that there are."""
+        """Hand on all lines that there are, if there are bytes for them."""
         records, self._records = self._records, []
         if not records:
+            return
+        if not self._budget.refill(self._clock.now_ns()):
+            for record in records:
+                self._omissions.count_over_bytes(record[_REASON])
+            self._say_soon()
             return
         try:
             lines = self._lines(records)
         except Exception:  # noqa: BLE001  one request must not cost the others their lines
             records = [record for record in records if self._can_be_told(record)]
             lines = self._lines(records)
+        self._budget.spend(len(lines))
         self._write(lines, len(records))
+
+    def _say_soon(self) -> None:
+        """Say in a second what was left out by then."""
+        if self._saying is None:
+            self._saying = self._clock.call_at(self._clock.now_ns() + SECOND_NS, self._on_saying)
+
+    def _on_saying(self) -> None:
+        self._saying = None
+        self.flush()
+        self._say_left_out()
+
+    def _say_left_out(self) -> None:
+        """Write a line about what was left out; it is there even if there are no bytes for it."""
+        if self._omissions.is_empty:
+            return
+        refused, over_bytes = self._omissions.take()
+        self._put(f"{self._text_of_time(self._clock.now_ns())}{left_out_text(refused, over_bytes)}")
 
     def _can_be_told(self, record: Record) -> bool:
         """Whether a line can be made of a record; else that is an error of the program."""
@@ -268,9 +317,11 @@ class RequestLog:
     def close(self) -> None:
         """Hand on all lines, for the last time."""
         self.flush()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._say_left_out()
+        for timer in (self._timer, self._saying):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._saying = None
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -345,6 +396,11 @@ class RequestLog:
                 classes.clear()
             classes[found] = text
         return text
+
+    def _text_of_time(self, now_ns: int) -> str:
+        """The begin of a line that is about no request, the comma after its time included."""
+        self._find_second(now_ns)
+        return f'{self._second_text}{(now_ns - self._second_ns) // 1000:06d}Z",'
 
     def _find_second(self, now_ns: int) -> None:
         """Find the second that a time is in, and its text as RFC 3339 has it, in UTC."""
@@ -465,6 +521,28 @@ def query_text(query: Mapping[str, tuple[str, ...]]) -> str:
         if most is not None:
             members += f',"{name}":{quoted(values[0], most)}'
     return f',"query":{{{members[1:]}}}' if members else ""
+
+
+def left_out_text(refused: Mapping[Key, int], over_bytes: Mapping[str, int]) -> str:
+    """The end of a line that says which requests have no line, after its time."""
+    reasons = dict(over_bytes)
+    for key, number in refused.items():
+        reasons[key[0]] = reasons.get(key[0], 0) + number
+    by_reason = ",".join(f'"{reason}":{number}' for reason, number in reasons.items())
+    most = sorted((each for each in refused.items() if each[0][1]), key=_number, reverse=True)
+    flows = ",".join(
+        f'{{"flowSchema":"{schema}","priorityLevel":"{level}","flow":{quoted(flow)},'
+        f'"reason":"{reason}","leftOut":{number}}}'
+        for (reason, schema, level, flow), number in most[:MAX_FLOWS]
+    )
+    return (
+        f'"leftOut":{sum(reasons.values())},"overBytes":{sum(over_bytes.values())},'
+        f'"reasons":{{{by_reason}}},"flows":[{flows}]}}\n'
+    )
+
+
+def _number(item: tuple[Key, int]) -> int:
+    return item[1]
 
 
 def text_of_server(address: str) -> str:

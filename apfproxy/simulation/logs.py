@@ -5,7 +5,8 @@ request took from `requestReceivedTimestamp` to `stageTimestamp`, less what it w
 server's own queues, if an annotation says so.  Who is impersonated asks.
 
 Access log.  A request took `executionSeconds`.  Of LISTs and WATCHes, `seats` are kept: what the
-proxy had learned of them by then.  Lines about what never came to flow control are skipped.
+proxy had learned of them by then.  Lines about what never came to flow control are skipped, as are
+those that say how many requests have no line.
 
 In either, what never executed (rejected by flow control, or given up in its queue) is replayed with
 the mean time of what is alike.
@@ -101,6 +102,16 @@ class AccessLine(msgspec.Struct, rename="camel"):
     wait_seconds: float = 0.0
     query: dict[str, str | bool] | None = None
     flow_schema: str | None = ""
+    left_out: int = 0
+
+
+NO_REQUEST: dict[str, Any] = {
+    **dict.fromkeys(("user", "groups", "method", "path", "verb")),
+    "executionSeconds": 0,
+    "seats": 0,
+    "reason": "",
+}
+"""What a line that says how many were left out lacks of an `AccessLine`."""
 
 
 def read_audit_log(lines: Iterable[bytes], max_broken: int, preset: Preset = KUBERNETES) -> Records:
@@ -130,7 +141,7 @@ def read_access_log(
         WrappedLines(
             AccessLine,
             "executionSeconds",
-            lambda value: value if {"executionSeconds", "time"} <= value.keys() else None,
+            _access_line_of,
             lambda line: _take_line(line, records),
             lambda number, message: _break(records, max_broken, number, message),
         ),
@@ -154,6 +165,13 @@ def _too_many(records: Records) -> str:
     allowed = records.broken - 1
     are = "line is" if allowed == 1 else "lines are"
     return f"{shown}\nmore than {allowed} {are} broken: is this the right file?"
+
+
+def _access_line_of(value: dict[str, Any]) -> dict[str, Any] | None:
+    """The line that an object is meant as; None if it is none."""
+    if {"leftOut", "time"} <= value.keys():
+        return {**NO_REQUEST, **value}
+    return value if {"executionSeconds", "time"} <= value.keys() else None
 
 
 def _event_of(value: dict[str, Any]) -> dict[str, Any] | None:
@@ -212,6 +230,7 @@ def _take_event(event: AuditEvent, records: Records) -> None:
 
 
 def _take_line(line: AccessLine, records: Records) -> None:
+    records.unlogged += max(line.left_out, 0)
     user, method, path = line.user, line.method, line.path
     if user is None or not method or not path or line.flow_schema is None:
         records.skipped += 1

@@ -36,6 +36,7 @@ class Records:
         early: Those of them that are of requests which had not ended.
         left_out: Parts of what the log is wrapped in that have no entry.
         foreign: Those of them that are of Google Cloud's own audit log.
+        unlogged: Requests that the log has no line of, as it says.
         broken: Lines that are not.
         problems: The first of those: line number, and what is wrong.
         guessed: Requests that never executed when they were logged, so that nobody knows how long
@@ -49,6 +50,7 @@ class Records:
         self.early = 0
         self.left_out = 0
         self.foreign = 0
+        self.unlogged = 0
         self.broken = 0
         self.problems: list[tuple[int, str]] = []
         self.guessed = 0

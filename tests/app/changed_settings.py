@@ -180,6 +180,8 @@ OTHERS: dict[str, Any] = {
     "accessLog.path": "log2",
     "accessLog.requests": "errors",
     "accessLog.sampledPercent": 29,
+    "accessLog.refusedPerSecond": 31,
+    "accessLog.maxBytesPerSecond": 5000,
     "accessLog.maxQueued": 30,
     "accessLog.auditIds": False,
     "tracing.endpoint": "http://127.0.0.1:10",

@@ -145,11 +145,35 @@ def test_audit_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "skippedLines": 0,
         "brokenLines": 1,
         "leftOutLines": 0,
+        "unloggedRequests": 0,
         "problems": [{"line": 3, "message": "Input data was truncated"}],
         "guessedServiceTimes": 1,
     } == json.loads(out)["input"]
     (warning,) = json.loads(out)["warnings"]
     assert warning.startswith("1 request waited or never executed in the log; arrivals are taken")
+
+
+def test_access_log_that_left_requests_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log says how many, and so does the command; its line is no broken one."""
+    line = {
+        **dict.fromkeys(("user", "method", "path", "verb"), "GET"),
+        "time": "2026-01-01T00:00:00.5Z",
+        "groups": [],
+        "path": "/a",
+        "executionSeconds": 0.1,
+        "seats": 1,
+        "reason": "",
+    }
+    says = {"time": "2026-01-01T00:00:01.5Z", "leftOut": 990, "overBytes": 0, "reasons": {}}
+    path = written(tmp_path / "access.log", [*lines_of(line, says)])
+
+    assert 0 == main(["simulate", "--access-log", path, "-o", "json"])
+    out, err = capsys.readouterr()
+    found = json.loads(out)["input"]
+    assert (1, 0, 990) == (found["requests"], found["brokenLines"], found["unloggedRequests"])
+    assert f"{path}: 990 requests without a line, as the log says, and not replayed" in err
 
 
 @pytest.mark.parametrize(

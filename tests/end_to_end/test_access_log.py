@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from apfproxy.settings import (
     TunnelSettings,
     WatchSettings,
 )
+from tests.end_to_end import served as whole
 from tests.end_to_end.scene import (
     GET,
     NARROW,
@@ -34,6 +36,7 @@ from tests.end_to_end.scene import (
     running,
     until,
 )
+from tests.end_to_end.test_additions import annotated
 from tests.end_to_end.test_upgrades import AGREED, EXEC
 
 Line = dict[str, Any]
@@ -498,3 +501,40 @@ async def test_top_flows() -> None:
         assert [True, True, True] == [
             float(flow[name]) > 0 for name in ("seatSeconds", "waitSeconds", "rejected")
         ]
+
+
+def test_flood_of_a_banned_client(tmp_path: Path) -> None:
+    """Its requests leave some lines a second, and the log and a metric say how many did not."""
+    banned = annotated(
+        "uid: 00000000-0000-0000-0000-00000000aaaa", 'apfproxy.io/ban: "true"', REJECTING
+    )
+    objects, log, number = tmp_path / "objects.yaml", tmp_path / "log", 2000
+    objects.write_text(banned.replace("Shares: 1000", "Shares: 0"))
+    with (
+        whole.origin() as upstream,
+        whole.command(
+            *("serve", "--upstream", upstream, "--objects", str(objects)),
+            *("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--access-log", str(log)),
+        ) as served,
+    ):
+        found = served.line(r"listens on 127\.0\.0\.1:(\d+), .* admin on 127\.0\.0\.1:(\d+)")
+        port, admin_port = int(found[1]), int(found[2])
+        request = b"GET /api/v1/pods HTTP/1.1\r\nHost: a\r\n\r\n"
+        statuses = set()
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            for _ in range(number):
+                client.sendall(request)
+                statuses.add(whole.answered(client))
+        metrics = whole.ask(admin_port, "/metrics")[1]
+        served.end()
+    lines = read(log)
+    says = [line for line in lines if "leftOut" in line]
+    left_out = sum(line["leftOut"] for line in says)
+    counted = re.search(r'access_log_left_out_total\{cause="refused"\} (\d+)', metrics)
+
+    assert {403} == statuses
+    assert number == len(lines) - len(says) + left_out
+    assert left_out > number / 2  # however slow the machine, in the time that a test has
+    assert {"everybody"} == {flow["flowSchema"] for line in says for flow in line["flows"]}
+    assert counted is not None
+    assert left_out == float(counted[1])

@@ -27,13 +27,14 @@ def test_access_log() -> None:
     log.write_errors = 3
 
     assert [
+        ("apfproxy_access_log_left_out_total", {"cause": "refused"}, 4),
         ("apfproxy_access_log_lines_total", {"result": "written"}, 0),
         ("apfproxy_access_log_lines_total", {"result": "dropped"}, 1),
         ("apfproxy_access_log_errors_total", {}, 3),
         ("apfproxy_access_log_queued_lines", {}, 1),
     ] == [
         (sample.name, sample.labels, sample.value)
-        for family in access_log_families(log)
+        for family in access_log_families(log, {"refused": 4})
         for sample in family.samples
     ]
 

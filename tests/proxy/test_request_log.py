@@ -16,6 +16,7 @@ from apfproxy.authn.authenticator import Identity
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.proxy import request_log
+from apfproxy.proxy.log_omissions import MAX_FLOWS, SECOND_NS
 from apfproxy.proxy.request import Request
 from apfproxy.proxy.request_fields import RequestFields
 from apfproxy.proxy.request_head import RequestHead
@@ -156,6 +157,108 @@ def test_sampling(settings: Line, share: float, monkeypatch: pytest.MonkeyPatch)
     recorder.log.flush()
 
     assert round(10 * share) + 2 == len(recorder.lines)
+
+
+def refuse(recorder: Recorder, number: int, found: Classification | None = None) -> None:
+    """Let requests end that were never sent."""
+    now_ns = recorder.clock.now_ns()
+    for _ in range(number):
+        recorder.log.take(
+            request_of(), found, "::1", 0, now_ns, 0, now_ns, 1, 403, 0, 9, "ban", why="banned"
+        )
+
+
+@pytest.mark.usefixtures("noon")
+def test_flood_of_refused_requests() -> None:
+    """However many there are, some lines a second are of them, and one says how many are not."""
+    recorder = Recorder(refused_per_second=10)
+    controller = Controller(recorder.clock, 600, 0)
+    controller.commit(controller.digest(bootstrap_objects()))
+    attributes = parse_attributes("GET", b"/api/v1/pods")
+    found = controller.classify(User("eve", ("system:authenticated",)), attributes)
+    for _ in range(3):
+        refuse(recorder, 1000, found)
+        give(recorder)
+        recorder.clock.run_until(recorder.clock.now_ns() + SECOND_NS)
+    lines = recorder.lines
+    says = [line for line in lines if "leftOut" in line]
+
+    assert 3 * (10 + 1) == len(lines) - len(says)
+    flow = {
+        "flowSchema": "global-default",
+        "priorityLevel": "global-default",
+        "flow": "eve",
+        "reason": "ban",
+        "leftOut": 990,
+    }
+    assert [{"leftOut": 990, "overBytes": 0, "reasons": {"ban": 990}, "flows": [flow]}] * 3 == [
+        {key: value for key, value in line.items() if key != "time"} for line in says
+    ]
+    assert sum(len(data) for data, _ in recorder.chunks) < 3 * 12 * 1024
+
+
+def test_failed_requests_are_all_logged() -> None:
+    """What was sent on has cost more than its line, and is what is looked for in the log."""
+    recorder = Recorder(refused_per_second=1)
+    give(recorder, status=502, reason=Failure.UPSTREAM, number=50)
+    recorder.log.close()
+
+    assert [Failure.UPSTREAM] * 50 == [line["reason"] for line in recorder.lines]
+
+
+def test_what_is_no_request_is_sampled_too() -> None:
+    """Nobody knows whose it is, so all of a reason count together; the end says what is left."""
+    recorder = Recorder(refused_per_second=2)
+    for number in range(9):
+        recorder.log.on_refused(f"192.0.2.{number}", 400, 3, Failure.MALFORMED, "not HTTP")
+    recorder.log.close()
+    *lines, last = recorder.lines
+
+    assert [f"192.0.2.{number}" for number in range(2)] == [line["client"] for line in lines]
+    assert (7, {"malformed": 7}, []) == (last["leftOut"], last["reasons"], last["flows"])
+
+
+@pytest.mark.parametrize("reason", ["", Failure.CANCELLED])
+def test_no_more_bytes_than_settings_allow(reason: str) -> None:
+    """In any number of seconds, but for those of one second, and of lines made together."""
+    most, seconds, number = 8192, 5, 64
+    recorder = Recorder(max_bytes_per_second=most)
+    for _ in range(10 * seconds):
+        give(recorder, reason=reason, number=number)
+        recorder.clock.run_until(recorder.clock.now_ns() + SECOND_NS // 10)
+    recorder.log.close()
+    lines = [line for line in recorder.lines if "leftOut" not in line]
+    says = [line for line in recorder.lines if "leftOut" in line]
+    together = max(len(data) for data, _ in recorder.chunks)
+
+    assert sum(len(data) for data, _ in recorder.chunks) <= most * (seconds + 1) + together
+    assert 10 * seconds * number == len(lines) + sum(line["leftOut"] for line in says)
+    assert all(line["leftOut"] == line["overBytes"] == line["reasons"][reason] for line in says)
+    assert 0 < len(says) <= seconds + 1
+
+
+def test_no_bytes_for_what_is_no_request() -> None:
+    """It is counted, as all else is."""
+    recorder = Recorder(max_bytes_per_second=4096)
+    give(recorder, number=MAX_RECORDS)
+    recorder.log.on_refused("::1", 400, 3, Failure.MALFORMED, "not HTTP")
+    recorder.log.close()
+
+    assert (1, {"malformed": 1}) == (
+        recorder.lines[-1]["overBytes"],
+        recorder.lines[-1]["reasons"],
+    )
+
+
+def test_flows_of_which_most_was_left_out() -> None:
+    """Those are named, whatever their number; their names are escaped."""
+    refused = {("ban", "s", "l", f'"{number}'): number for number in range(1, 20)}
+    line = json.loads("{" + request_log.left_out_text({**refused, ("x", "", "", ""): 99}, {}))
+
+    assert [f'"{number}' for number in range(19, 19 - MAX_FLOWS, -1)] == [
+        flow["flow"] for flow in line["flows"]
+    ]
+    assert {"ban": 190, "x": 99} == line["reasons"]
 
 
 def test_other_requests() -> None:

@@ -287,6 +287,14 @@ def test_lines_about_no_request_are_skipped(changes: dict[str, Any]) -> None:
     assert (0, 1) == (len(records), records.skipped)
 
 
+def test_lines_about_what_has_none() -> None:
+    """What the log has left out is counted, and nothing to replay."""
+    says = {"time": LINE["time"], "leftOut": 7, "overBytes": 0, "reasons": {"ban": 7}, "flows": []}
+    records = read_access_log(lines_of(LINE, says, says), 0)
+
+    assert (1, 2, 14) == (len(records), records.skipped, records.unlogged)
+
+
 def test_broken_access_lines() -> None:
     """No time runs backwards."""
     records = read_access_log(lines_of(LINE | {"executionSeconds": -1.0}), 1)
