@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.shipped_files import shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MONITORING = ("kubernetes/monitoring", "prometheus", "grafana")
 KINDS = {
@@ -22,16 +27,26 @@ KINDS = {
     ),
     "http": (
         "starters/http",
+        "kubernetes/sidecar-http",
         "kubernetes/base",
-        "kubernetes/rbac",
         "kubernetes/sidecar",
         *MONITORING,
     ),
 }
 """The uses, and the directories of `config/` whose files each gets."""
 
-STARTERS = "starters"
-"""The files of a directory of these are put at the top, those of others into a like directory."""
+AT_THE_TOP = ("starters/", "kubernetes/sidecar-http")
+"""The files of these are put at the top, those of others into a like directory."""
+
+IMAGE = re.compile(
+    r"^( +image: )apfproxy:[\d.]+ +# CHANGE:.*\n|^ +newName: apfproxy +# CHANGE:.*\n +newTag:.*\n",
+    re.MULTILINE,
+)
+"""The lines that name the image: of a pod, or of a kustomization.  Each use has them once."""
+NAME = re.compile(
+    r"(?P<name>[\w./:-]+?)(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+"""What an image is called: a port of its registry has a slash behind it."""
 
 EPILOG = f"""\b
 Kinds:
@@ -41,6 +56,7 @@ Kinds:
 \b
 Examples:
   apfproxy init http my-proxy
+  apfproxy init http my-proxy --image registry.example/apfproxy:0.1.0
   apfproxy init kube-apiserver /etc/kubernetes/apfproxy
 
 README.md in the directory has the steps.  A file that is there already is never changed.
@@ -51,36 +67,60 @@ README.md in the directory has the steps.  A file that is there already is never
 @click.command(epilog=EPILOG)
 @click.argument("kind", type=click.Choice(tuple(KINDS)))
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
-def init(kind: str, directory: Path) -> int:
+@click.option("--image", metavar="NAME", help="The image that you built, for pods.")
+def init(kind: str, directory: Path, image: str | None) -> int:
     """Write settings, manifests and the steps to try them."""
-    files = {directory / name: source for name, source in starter_files(kind).items()}
-    present = [path for path in files if path.exists()]
+    if image is not None and NAME.fullmatch(image) is None:
+        raise click.BadParameter(
+            f"{image!r} is not NAME, NAME:TAG or NAME@sha256:DIGEST", param_hint="'--image'"
+        )
+    texts = {directory / name: text for name, text in starter_files(kind).items()}
+    present = [path for path in texts if path.exists()]
     if present:
         names = ", ".join(str(path) for path in present)
         raise CommandError(f"there already: {names}; name another directory.  Nothing was written")
-    for path, source in files.items():
+    if image is not None:
+        texts = {path: IMAGE.sub(image_lines(image), text) for path, text in texts.items()}
+    for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as file:
-                file.write(source.read_bytes())
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror}") from error
         click.echo(f"wrote {path}")
     click.echo(f"\nThe steps are in {directory / 'README.md'}; lines with CHANGE wait for you:")
-    for path in files:
-        for number, line in enumerate(path.read_text().splitlines(), 1):
+    for path, text in texts.items():
+        for number, line in enumerate(text.splitlines(), 1):
             if "# CHANGE: " in line:
                 click.echo(f"  {path}:{number}: {line.rpartition('# CHANGE: ')[2]}")
     return OK
 
 
-def starter_files(kind: str) -> dict[str, Path]:
-    """The files of a use: where each comes from, by its path in the directory."""
+def image_lines(image: str) -> Callable[[re.Match[str]], str]:
+    """What takes the place of the lines of `IMAGE`."""
+    found = NAME.fullmatch(image)
+    assert found is not None
+    lines = [f"newName: {found['name']}"]
+    if found["tag"]:
+        lines.append(f'newTag: "{found["tag"]}"')
+    if found["digest"]:
+        lines.append(f"digest: {found['digest']}")
+    of_kustomization = "".join(f"  {line}\n" for line in lines)
+    return lambda match: f"{match[1]}{image}\n" if match[1] else of_kustomization
+
+
+def starter_files(kind: str) -> dict[str, str]:
+    """The files of a use: the text of each, by its path in the directory."""
     found = {}
     for name in KINDS[kind]:
         top = shipped(name)
-        prefix = Path() if name.startswith(STARTERS) else Path(name)
+        is_at_the_top = name.startswith(AT_THE_TOP)
+        prefix = Path() if is_at_the_top else Path(name)
         for source in sorted(top.rglob("*")):
             if source.is_file():
-                found[str(prefix / source.relative_to(top))] = source
+                text = source.read_text("utf-8")
+                if is_at_the_top and source.name == "kustomization.yaml":
+                    text = text.replace("../", "kubernetes/")
+                found[str(prefix / source.relative_to(top))] = text
     return found

@@ -48,17 +48,64 @@ def test_clusters(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_manifests(tmp_path: Path, kind: str) -> None:
-    """Kubernetes would take the manifests."""
+    """Kubernetes would take the manifests.  What kustomize makes of them has tests of its own."""
     assert 0 == main(["init", kind, str(tmp_path)])
     manifests = [
         manifest
         for path in tmp_path.rglob("*.yaml")
         for manifest in yaml.safe_load_all(path.read_text())
         if "kind" in manifest and manifest["kind"] not in NO_MODEL
+        if path.parent.name != "sidecar"  # patches
     ]
 
     assert manifests
     assert [] == [problem for manifest in manifests for problem in problems_of(manifest)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "image",
+    [
+        "registry.example/apfproxy:9",
+        "registry.example:5000/apfproxy",
+        f"apfproxy@sha256:{'0' * 64}",
+        f"apfproxy:9.1@sha256:{'0' * 64}",
+    ],
+)
+def test_image(tmp_path: Path, kind: str, image: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The image's name stands in one place, where a flag puts it, and where no change waits."""
+    assert 0 == main(["init", kind, str(tmp_path / "before")])
+    assert 1 == capsys.readouterr().out.count("the image that you built")
+    assert 0 == main(["init", kind, str(tmp_path / "after"), "--image", image])
+    assert "the image that you built" not in capsys.readouterr().out
+    (named,) = [
+        (before, after)
+        for path in (tmp_path / "before").rglob("*")
+        if path.is_file()
+        if (before := path.read_text())
+        != (after := (tmp_path / "after" / path.relative_to(tmp_path / "before")).read_text())
+    ]
+    name, _, digest = image.partition("@")
+    name, _, tag = name.partition(":9")
+
+    assert image_of(named[0]) in ("apfproxy:0.1.0", ("apfproxy", "0.1.0", ""))
+    assert image_of(named[1]) in (image, (name, f"9{tag}" if ":9" in image else "", digest))
+
+
+def image_of(manifest: str) -> object:
+    """The image of a pod, or name, tag and digest of a kustomization."""
+    found = yaml.safe_load(manifest)
+    if found["kind"] == "Pod":
+        return found["spec"]["containers"][0]["image"]
+    (image,) = found["images"]
+    return image["newName"], image.get("newTag", ""), image.get("digest", "")
+
+
+def test_no_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is no name of an image is wrong usage, and nothing is written."""
+    assert 2 == main(["init", "http", str(tmp_path), "--image", "a: b"])
+    assert "'a: b' is not NAME" in capsys.readouterr().err
+    assert [] == list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("kind", KINDS)

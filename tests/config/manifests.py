@@ -12,12 +12,13 @@ COLLECTION = re.compile(r"(list|dict)[\[(](?:str, )?(\w+)[\])]", re.IGNORECASE)
 """Such as `list[V1Container]` and `Dict[str, str]`, as releases of the client write them."""
 SCALARS: dict[str, tuple[type, ...]] = {
     "str": (str,),
+    "bytes": (str,),
     "int": (int,),
     "bool": (bool,),
     "object": (str, int),
     "float": (int, float),
 }
-"""`object` is what may be a number or a text, as a port."""
+"""`object` is what may be a number or a text, as a port; `bytes` are Base64."""
 
 
 def problems_of(manifest: dict[str, Any]) -> list[str]:

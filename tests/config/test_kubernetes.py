@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,12 +17,15 @@ from apfproxy.sources.kubeconfig import SERVICE_ACCOUNT
 from loadtest.certificates import Authority
 from tests.config.expressions import CONFIG, alerting_rules
 from tests.config.manifests import problems_of
+from tests.config.pods import PROXY, containers_of, of_kind, rendered, template_of
 from tests.conformance.replaying import running
 from tests.end_to_end.kubectl import Kubectl, find_kubectl
 from tests.end_to_end.served import ask, command
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.config.pods import Manifests
 
 pytestmark = pytest.mark.e2e
 
@@ -40,10 +42,8 @@ OPERATORS = ("monitoring.coreos.com/v1", {"apiVersion", "kind", "metadata", "spe
 """The version of the Prometheus operator's types, and the fields that each has."""
 ADMIN = r"admin on 127\.0\.0\.1:(\d+)"
 
-Manifests = dict[tuple[str, str], dict[str, Any]]
 
-
-@pytest.fixture(scope="module", params=["gateway", "sidecar"])
+@pytest.fixture(scope="module", params=["gateway", "sidecar-http", "sidecar-kubernetes"])
 def name(request: pytest.FixtureRequest) -> str:
     """What is deployed."""
     found: str = request.param
@@ -53,7 +53,7 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def manifests(name: str) -> Manifests:
     """Kind and name to object, as kubectl would apply them."""
-    return built(FOLDER / name)
+    return rendered(FOLDER / name)
 
 
 @pytest.fixture(scope="module")
@@ -62,38 +62,12 @@ def monitored(name: str, tmp_path_factory: pytest.TempPathFactory) -> Manifests:
     folder = tmp_path_factory.mktemp("monitored")
     relative = os.path.relpath(FOLDER, folder.resolve())
     (folder / "kustomization.yaml").write_text(MONITORED.format(folder=relative, name=name))
-    return built(folder)
-
-
-def built(folder: Path) -> Manifests:
-    """The objects of a kustomization."""
-    done = subprocess.run(  # noqa: S603  kubectl
-        [find_kubectl(), "kustomize", str(folder)], capture_output=True, check=True
-    )
-    objects = list(yaml.safe_load_all(done.stdout))
-    found = {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects}
-    assert len(found) == len(objects)
-    return found
-
-
-def of_kind(manifests: Manifests, kind: str) -> dict[str, Any]:
-    """The only object of a kind."""
-    (found,) = [obj for (other, _), obj in manifests.items() if other == kind]
-    return found
-
-
-def pod_of(manifests: Manifests) -> dict[str, Any]:
-    """The template of the pods."""
-    template: dict[str, Any] = of_kind(manifests, "Deployment")["spec"]["template"]
-    return template
+    return rendered(folder)
 
 
 def proxy_of(manifests: Manifests) -> dict[str, Any]:
     """The container of the proxy."""
-    containers = pod_of(manifests)["spec"]["containers"]
-    (found,) = [each for each in containers if each["name"] == "apfproxy"]
-    assert isinstance(found, dict)
-    return found
+    return containers_of(template_of(manifests))[PROXY]
 
 
 def settings_of(manifests: Manifests) -> str:
@@ -102,12 +76,22 @@ def settings_of(manifests: Manifests) -> str:
     return text
 
 
+def listeners_of(manifests: Manifests) -> dict[str, str]:
+    """Where the proxy listens for clients and for the admin listener: by flags, or by settings."""
+    flags = dict(re.findall(r"--(listen|admin)=(\S+)", " ".join(proxy_of(manifests)["args"])))
+    settings = yaml.safe_load(settings_of(manifests))
+    return {
+        "clients": flags.get("listen") or settings["downstream"]["listen"],
+        "admin": flags.get("admin") or settings["admin"],
+    }
+
+
 def selects(labels: dict[str, str], obj: dict[str, Any]) -> bool:
     """Whether an object has labels."""
     return bool(labels) and labels.items() <= obj["metadata"].get("labels", {}).items()
 
 
-def test_kinds(manifests: Manifests) -> None:
+def test_kinds(name: str, manifests: Manifests) -> None:
     """All that belongs to a deployment is there, in one namespace."""
     kinds = {kind for kind, _ in manifests}
     namespaces = {
@@ -116,8 +100,14 @@ def test_kinds(manifests: Manifests) -> None:
         if not kind.startswith("Cluster")
     }
 
+    # An HTTP API has keys; what follows a Kubernetes API needs an account.
+    own = (
+        ("Secret",)
+        if name == "sidecar-http"
+        else ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+    )
     assert kinds == {
-        *("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment"),
+        *("ConfigMap", "Deployment", *own),
         *("Service", "PodDisruptionBudget", "NetworkPolicy"),
     }
     assert {"apfproxy"} == namespaces
@@ -171,7 +161,7 @@ def test_wrong_types_are_found(manifests: Manifests) -> None:
 
 def test_api_server_takes_them(name: str, manifests: Manifests, tmp_path: Path) -> None:
     """Pods and the budget pass the validation of the API server, by a dry run of kubectl."""
-    template = pod_of(manifests)
+    template = template_of(manifests)
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -190,7 +180,7 @@ def test_api_server_takes_them(name: str, manifests: Manifests, tmp_path: Path) 
 
 def test_selectors(manifests: Manifests) -> None:
     """Services, the budget, the policy and the spread select the pods."""
-    pod = pod_of(manifests)
+    pod = template_of(manifests)
     services = [obj for (kind, _), obj in manifests.items() if kind == "Service"]
 
     for labels in (
@@ -206,18 +196,36 @@ def test_selectors(manifests: Manifests) -> None:
         assert selects(labels, pod)
 
 
+def test_image(manifests: Manifests) -> None:
+    """Both containers of a pod have the image that a kustomization names."""
+    containers = containers_of(template_of(manifests)).values()
+
+    assert {"apfproxy:0.1.0"} == {container["image"] for container in containers}
+
+
+def test_security(name: str, manifests: Manifests) -> None:
+    """The pods are within the restricted Pod Security Standard."""
+    spec = template_of(manifests)["spec"]
+    of_pod = spec.get("securityContext", {})
+    for container in containers_of(template_of(manifests)).values():
+        own = of_pod | container["securityContext"]
+
+        assert own["runAsNonRoot"] is True, name
+        assert own["allowPrivilegeEscalation"] is False
+        assert {"drop": ["ALL"]} == own["capabilities"]
+        assert {"type": "RuntimeDefault"} == own["seccompProfile"]
+
+
 def test_ports(manifests: Manifests) -> None:
     """Services, probes and the policy name ports of the proxy, which listens there."""
     proxy = proxy_of(manifests)
     ports = {port["name"]: port["containerPort"] for port in proxy["ports"]}
-    settings = yaml.safe_load(settings_of(manifests))
+    listens = listeners_of(manifests)
     services = [obj for (kind, _), obj in manifests.items() if kind == "Service"]
     rules = of_kind(manifests, "NetworkPolicy")["spec"]["ingress"]
 
-    assert {
-        "clients": int(settings["downstream"]["listen"].rpartition(":")[2]),
-        "admin": int(settings["admin"].rpartition(":")[2]),
-    } == ports
+    assert {each: int(address.rpartition(":")[2]) for each, address in listens.items()} == ports
+    assert {"0.0.0.0"} == {address.rpartition(":")[0] for address in listens.values()}  # noqa: S104
     assert ports.keys() == {
         port["targetPort"] for service in services for port in service["spec"]["ports"]
     }
@@ -228,38 +236,58 @@ def test_ports(manifests: Manifests) -> None:
 
 def test_volumes(manifests: Manifests) -> None:
     """The command reads the settings where they are mounted, and every volume has its source."""
-    pod, proxy = pod_of(manifests)["spec"], proxy_of(manifests)
+    pod, proxy = template_of(manifests)["spec"], proxy_of(manifests)
     mounts = {mount["name"]: mount["mountPath"] for mount in proxy["volumeMounts"]}
     paths = [mount["mountPath"] for mount in proxy["volumeMounts"]]
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     config_map = of_kind(manifests, "ConfigMap")["metadata"]["name"]
+    args = " ".join(proxy["args"]).replace("--settings=", "--settings ")
+    source = volumes["settings"]
+    (source, *_) = source.get("projected", {}).get("sources", [source])
 
-    assert ["serve", "--settings", f"{mounts['settings']}/apfproxy.yaml"] == proxy["args"]
+    assert args.startswith(f"serve --settings {mounts['settings']}/apfproxy.yaml")
     assert mounts.keys() == volumes.keys()
-    assert config_map == volumes["settings"]["configMap"]["name"]
-    assert SERVICE_ACCOUNT in paths
+    assert config_map == source["configMap"]["name"]
+    assert ("account" in mounts) == (SERVICE_ACCOUNT in paths)
     assert len(paths) == len(set(paths))
 
 
-def test_only_the_proxy_has_a_token(manifests: Manifests) -> None:
+def test_only_the_proxy_has_a_token(name: str, manifests: Manifests) -> None:
     """No other container of the pod gets one, and nothing is mounted unseen."""
-    pod = pod_of(manifests)["spec"]
+    pod = template_of(manifests)["spec"]
     having = [
         each["name"]
-        for each in pod["containers"]
+        for each in (*pod.get("initContainers", []), *pod["containers"])
         if any(mount["name"] == "account" for mount in each.get("volumeMounts", []))
     ]
 
     assert pod["automountServiceAccountToken"] is False
-    assert ["apfproxy"] == having
+    assert ([] if name == "sidecar-http" else ["apfproxy"]) == having
 
 
 def test_end_of_a_pod(manifests: Manifests) -> None:
-    """A pod has the time that its drain may take."""
+    """A pod has the time that its drain may take, and the server behind a sidecar outlives it."""
     drain = yaml.safe_load(settings_of(manifests))["drain"]
     seconds = sum(int(drain[key].removesuffix("s")) for key in ("shutdownDelay", "timeout"))
+    pod = template_of(manifests)
+    server = containers_of(pod).get("server")
+    if server is not None:
+        sleep = server["lifecycle"]["preStop"]["sleep"]["seconds"]
+        assert seconds < sleep
+        seconds = sleep
 
-    assert seconds < pod_of(manifests)["spec"]["terminationGracePeriodSeconds"]
+    assert seconds < pod["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_native_sidecars(name: str, manifests: Manifests) -> None:
+    """The proxy beside a server is a native sidecar: it starts first, and waits for no server."""
+    proxy = proxy_of(manifests)
+    is_sidecar = name.startswith("sidecar")
+
+    assert ("Always" if is_sidecar else None) == proxy.get("restartPolicy")
+    assert is_sidecar == (proxy in template_of(manifests)["spec"].get("initContainers", []))
+    if is_sidecar:
+        assert {"path": "/livez", "port": "admin"} == proxy["startupProbe"]["httpGet"]
 
 
 def test_settings_start_a_proxy(manifests: Manifests, tmp_path: Path) -> None:
@@ -271,6 +299,8 @@ def test_settings_start_a_proxy(manifests: Manifests, tmp_path: Path) -> None:
     authority.write(tmp_path / "account")
     (tmp_path / "account" / "token").write_text("token")
     settings = yaml.safe_load(settings_of(manifests))
+    if "kubernetes" not in settings["flowControl"]:
+        pytest.skip("tests/end_to_end/test_sidecar_pods.py starts its whole pod")
     if "service" in settings["upstream"]:  # of the pod's API, as the objects are
         settings["upstream"]["service"]["kubeconfig"] = str(tmp_path / "kubeconfig")
     (tmp_path / "settings" / "apfproxy.yaml").write_text(yaml.safe_dump(settings))
@@ -295,30 +325,35 @@ def test_settings_start_a_proxy(manifests: Manifests, tmp_path: Path) -> None:
     assert (True, set()) == (is_alive, set(re.findall(r"\[-\](\w+)", health)) - lacking)
 
 
+def account() -> tuple[str, str]:
+    """Name and namespace of the proxy's service account."""
+    found, *_ = yaml.safe_load_all((FOLDER / "rbac" / "reader.yaml").read_text())
+    assert "ServiceAccount" == found["kind"]
+    return found["metadata"]["name"], found["metadata"]["namespace"]
+
+
 def test_rights_to_follow_endpoints(manifests: Manifests) -> None:
     """Who follows the EndpointSlices of a Service may do so, by a file of its own."""
     settings = yaml.safe_load(settings_of(manifests))
     service = settings["upstream"].get("service")
     role, binding = yaml.safe_load_all((FOLDER / "rbac" / "endpoints.yaml").read_text())
-    account = of_kind(manifests, "ServiceAccount")["metadata"]
 
     assert [] == [*problems_of(role), *problems_of(binding)]
     assert service is None or service["namespace"] == role["metadata"]["namespace"]
-    assert [(account["name"], account["namespace"])] == [
+    assert [account()] == [
         (subject["name"], subject["namespace"]) for subject in binding["subjects"]
     ]
 
 
-def test_rights_of_a_fleet(manifests: Manifests) -> None:
+def test_rights_of_a_fleet() -> None:
     """The proxies may read and change the ConfigMap of their fleet, which is there, alone."""
     config_map, role, binding = yaml.safe_load_all((FOLDER / "rbac" / "fleet.yaml").read_text())
-    account = of_kind(manifests, "ServiceAccount")["metadata"]
     name = config_map["metadata"]["name"]
 
     assert [] == [*problems_of(config_map), *problems_of(role), *problems_of(binding)]
     assert [[name]] == [rule["resourceNames"] for rule in role["rules"]]
     assert 1 == len({each["metadata"]["namespace"] for each in (config_map, role, binding)})
-    assert [(account["name"], account["namespace"])] == [
+    assert [account()] == [
         (subject["name"], subject["namespace"]) for subject in binding["subjects"]
     ]
 

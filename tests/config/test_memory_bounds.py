@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 PODS = {
     "gateway": ("kubernetes/gateway/deployment.yaml", "kubernetes/gateway/settings/apfproxy.yaml"),
-    "sidecar": ("kubernetes/sidecar/deployment.yaml", "kubernetes/sidecar/settings/apfproxy.yaml"),
+    "sidecar-http": ("kubernetes/sidecar/proxy.yaml", "kubernetes/sidecar-http/apfproxy.yaml"),
+    "sidecar-kubernetes": (
+        "kubernetes/sidecar/proxy.yaml",
+        "kubernetes/sidecar-kubernetes/apfproxy.yaml",
+    ),
     "static-pod": (
         "starters/kube-apiserver/static-pod.yaml",
         "starters/kube-apiserver/apfproxy.yaml",
@@ -34,8 +38,9 @@ def limit_of(path: Path) -> int:
     """The memory that the proxy's container may use, in bytes."""
     manifest: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
     spec = manifest["spec"]
-    spec = spec if "containers" in spec else spec["template"]["spec"]
-    (found,) = [each for each in spec["containers"] if each["name"] == "apfproxy"]
+    spec = spec["template"]["spec"] if "template" in spec else spec
+    containers = (*spec.get("initContainers", ()), *spec.get("containers", ()))
+    (found,) = [each for each in containers if each["name"] == "apfproxy"]
     return parse_size(f"{found['resources']['limits']['memory']}B")
 
 

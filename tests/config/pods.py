@@ -1,0 +1,145 @@
+"""Pods of rendered manifests, whose containers run as processes of this machine.
+
+A process gets its container's command, its arguments and the files of its volumes.  Nothing is
+changed but what another machine has: the directory below which paths lie, the addresses to listen
+on, and the programs.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.end_to_end.kubectl import find_kubectl
+from tests.end_to_end.served import Served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+Manifests = dict[tuple[str, str], dict[str, Any]]
+
+PROXY = "apfproxy"
+"""The container of the proxy."""
+
+
+def rendered(directory: Path) -> Manifests:
+    """Kind and name to object, as `kubectl apply -k` would apply them."""
+    done = subprocess.run(  # noqa: S603  kubectl
+        [find_kubectl(), "kustomize", str(directory)], capture_output=True, check=True
+    )
+    objects = list(yaml.safe_load_all(done.stdout))
+    found = {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects}
+    assert len(found) == len(objects)
+    return found
+
+
+def of_kind(manifests: Manifests, kind: str) -> dict[str, Any]:
+    """The only object of a kind."""
+    (found,) = [obj for (other, _), obj in manifests.items() if other == kind]
+    return found
+
+
+def template_of(manifests: Manifests) -> dict[str, Any]:
+    """The template of the pods."""
+    template: dict[str, Any] = of_kind(manifests, "Deployment")["spec"]["template"]
+    return template
+
+
+def containers_of(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Name to container, in the order in which they start: sidecars first."""
+    sidecars = pod["spec"].get("initContainers", [])
+    return {each["name"]: each for each in (*sidecars, *pod["spec"]["containers"])}
+
+
+class Pod:
+    """A pod of the manifests, with its files below a directory.
+
+    Args:
+        addresses: What stands in arguments and text files for an address of the pod.
+        secrets: The files of those that are not among the manifests, by name.
+    """
+
+    def __init__(
+        self,
+        manifests: Manifests,
+        directory: Path,
+        addresses: Mapping[str, str],
+        secrets: Mapping[str, Mapping[str, bytes]] | None = None,
+    ) -> None:
+        self.template = template_of(manifests)
+        self.containers = containers_of(self.template)
+        self._manifests = manifests
+        self._directory = directory
+        self._addresses = addresses
+        self._secrets = secrets or {}
+        self._volumes = {each["name"]: each for each in self.template["spec"].get("volumes", [])}
+
+    def arguments(self, name: str) -> list[str]:
+        """The command line of a container, after its files were laid out."""
+        container = self.containers[name]
+        for mount in container.get("volumeMounts", []):
+            self._lay_out(mount)
+        program = container.get("command", [sys.executable, "-m", "apfproxy"])
+        words = [*program, *container.get("args", [])]
+        return [self._here(word) for word in words]
+
+    @contextlib.contextmanager
+    def running(self, name: str) -> Iterator[Served]:
+        """Run a container's process, and kill it at the end if it is still there."""
+        arguments = self.arguments(name)
+        if arguments[0].startswith("python"):
+            arguments[0] = sys.executable
+        with subprocess.Popen(  # noqa: S603 - what the manifests name
+            arguments,
+            cwd=self._directory,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield Served(process)
+            finally:
+                process.kill()
+
+    def stop_hook(self, name: str, served: Served) -> None:
+        """Run the command before a container's end; its process is the first of its container."""
+        command = self.containers[name]["lifecycle"]["preStop"]["exec"]["command"]
+        words = [re.sub(r"\b1\b", str(served.process.pid), word) for word in command]
+        subprocess.run(words, check=True)  # noqa: S603 - what the manifests name
+
+    def _here(self, text: str) -> str:
+        text = text.replace("=/etc/", f"={self._directory}/etc/")
+        for there, here in self._addresses.items():
+            text = text.replace(there, here)
+        return text
+
+    def _lay_out(self, mount: dict[str, Any]) -> None:
+        volume, path = self._volumes[mount["name"]], self._directory / mount["mountPath"][1:]
+        path.mkdir(parents=True, exist_ok=True)
+        sources = volume["projected"]["sources"] if "projected" in volume else [volume]
+        for source in sources:
+            for name, content in self._files(source).items():
+                assert not (path / name).exists(), f"two sources of {mount['name']} have {name}"
+                (path / name).write_bytes(self._here(content.decode()).encode())
+
+    def _files(self, source: dict[str, Any]) -> Mapping[str, bytes]:
+        if "configMap" in source:
+            name = source["configMap"]["name"]
+            data = self._manifests["ConfigMap", name]["data"]
+            return {key: text.encode() for key, text in data.items()}
+        secret = source["secret"]
+        name = secret.get("name") or secret["secretName"]
+        if name in self._secrets:
+            return self._secrets[name]
+        found = self._manifests.get(("Secret", name))
+        if found is None:
+            assert secret.get("optional"), f"there is no Secret {name}"
+            return {}
+        return {key: base64.b64decode(text) for key, text in found["data"].items()}

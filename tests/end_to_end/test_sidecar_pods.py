@@ -1,0 +1,155 @@
+"""A pod with the proxy as a sidecar, as `init http` writes it, run as a kubelet does."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from apfproxy.cli.main import main
+from tests.config.pods import PROXY, Pod, rendered
+from tests.end_to_end.programs import free_port
+from tests.end_to_end.served import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.end_to_end.served import Served
+
+pytestmark = pytest.mark.e2e
+
+LISTENS = r"listens on 127\.0\.0\.1:(\d+), .*admin on 127\.0\.0\.1:(\d+)"
+SERVER = "server"
+
+
+@pytest.fixture
+def server_port() -> int:
+    """Where the pod's server will listen."""
+    return free_port()
+
+
+@pytest.fixture
+def pod(tmp_path: Path, server_port: int) -> Pod:
+    """The pod of a new directory, to which nothing was changed but the image's name."""
+    starter = tmp_path / "starter"
+    assert 0 == main(["init", "http", str(starter), "--image", "registry.example/apfproxy:9"])
+    (tmp_path / "licence").mkdir()
+    (tmp_path / "licence" / "orders").write_text("orders")
+    addresses = {
+        "127.0.0.1:8000": f"127.0.0.1:{server_port}",
+        "8000": str(server_port),
+        "0.0.0.0:8080": "127.0.0.1:0",
+        "0.0.0.0:8081": "127.0.0.1:0",
+        "/usr/share/doc/apfproxy": str(tmp_path / "licence"),
+        # Endpoints change at once here.
+        "shutdownDelay: 5s": "shutdownDelay: 100ms",
+    }
+    (tmp_path / "pod").mkdir()
+    return Pod(rendered(starter), tmp_path / "pod", addresses)
+
+
+def probed(container: dict[str, Any], probe: str, admin_port: int) -> None:
+    """Ask as a kubelet does until a probe succeeds; the test's own time is the limit."""
+    get = container[probe]["httpGet"]
+    assert "admin" == get["port"]
+    while ask(admin_port, get["path"])[0] != 200:
+        time.sleep(0.02)  # it is asked, and tells nobody
+
+
+@contextlib.contextmanager
+def started(pod: Pod) -> Iterator[tuple[Served, Served, int, int]]:
+    """Both containers, and the ports of the proxy: for clients, and of its admin listener."""
+    assert [PROXY, SERVER] == list(pod.containers)
+    with contextlib.ExitStack() as stack:
+        proxy = stack.enter_context(pod.running(PROXY))
+        found = proxy.line(LISTENS)
+        port, admin_port = int(found[1]), int(found[2])
+        probed(pod.containers[PROXY], "startupProbe", admin_port)
+        proxy.line("the server behind, .*, fails: connection refused")
+        assert 200 != ask(admin_port, "/readyz")[0]
+        # The kubelet starts the server now, and not before.
+        server = stack.enter_context(pod.running(SERVER))
+        probed(pod.containers[PROXY], "readinessProbe", admin_port)
+        yield proxy, server, port, admin_port
+
+
+def flows(admin_port: int) -> set[tuple[str, str]]:
+    """Flow and level of all that was asked."""
+    _, body = ask(admin_port, "/debug/top_flows", head="Accept: application/json\r\n")
+    return {
+        (each["flow"].rpartition(":")[2], each["priorityLevel"])
+        for each in json.loads(body)["flows"]
+    }
+
+
+def test_keys_and_objects_are_in_the_pod(pod: Pod) -> None:
+    """The pod starts as it was written: its keys tell clients apart, and its objects count."""
+    with started(pod) as (_, _, port, admin_port):
+        answers = [
+            ask(port, "/orders", head="X-API-Key: shop-key\r\n"),
+            ask(port, "/orders", head="X-API-Key: reports-key\r\n"),
+            ask(port, "/exports/today"),
+            ask(port, "/orders"),
+        ]
+        found = flows(admin_port)
+
+    assert [200, 200, 404, 200] == [status for status, _ in answers]
+    assert ["orders"] * 3 == [body for status, body in answers if status == 200]
+    # By its key, by its key, by the object for its path, and by its address.
+    assert {
+        ("shop", "interactive"),
+        ("reports", "batch"),
+        ("127.0.0.1", "batch"),
+        ("127.0.0.1", "default"),
+    } == found
+
+
+def test_image_is_named_once(pod: Pod) -> None:
+    """Each container has the name that the command was given."""
+    images = {container["image"] for container in pod.containers.values()}
+
+    assert {"registry.example/apfproxy:9"} == images
+
+
+def test_end(pod: Pod) -> None:
+    """The proxy drains when the pod is deleted, with the server there to the end of the drain.
+
+    A client that stays connected is told to connect again, and no request of its fails.
+    """
+    with started(pod) as (proxy, server, port, _):
+        client = http.client.HTTPConnection("127.0.0.1", port)
+        statuses = []
+        pod.stop_hook(PROXY, proxy)
+        proxy.line("draining")
+        is_kept = True
+        while is_kept:
+            client.request("GET", "/orders")
+            response = client.getresponse()
+            response.read()
+            statuses.append(response.status)
+            is_kept = not response.will_close
+        client.close()
+        code, _ = proxy.rest()
+        is_server_there = server.process.poll() is None
+        # Only now has the server's own hook slept enough, and gets it its signal.
+        server.process.terminate()
+        server.process.wait()
+
+    assert {200} == set(statuses)
+    assert (0, True) == (code, is_server_there)
+
+
+def test_a_wrong_setting_is_the_pods(pod: Pod, tmp_path: Path) -> None:
+    """A file that is not in the pod ends the proxy with its name, before the server starts."""
+    arguments = pod.arguments(PROXY)
+    next((tmp_path / "pod").rglob("keys.csv")).unlink()
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)  # noqa: S603
+
+    assert 1 == done.returncode
+    assert "keys.csv" in done.stderr
