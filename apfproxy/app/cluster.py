@@ -34,10 +34,11 @@ from apfproxy.settings import OBSERVE, PROMPT, UNSAID
 from apfproxy.sources.servers_behind import ServersBehind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from apfproxy.api.decode import Problem
     from apfproxy.app.identities import Identities
+    from apfproxy.authn.token_lifetime import Lifetime
     from apfproxy.observe.configuration_events import ConfigurationEvents
     from apfproxy.observe.health import HealthChecks
     from apfproxy.proxy.listener_context import ListenerContext
@@ -162,6 +163,14 @@ class Cluster:
     def identities(self) -> Identities:
         """Those in force."""
         return self.identification.current
+
+    def own_tokens(self) -> Iterator[tuple[str, str, Lifetime]]:
+        """The proxy's own tokens that say for how long they are good: setting, file, lifetime."""
+        yield from self.identities.own_tokens()
+        if (kubernetes := self.objects.kubernetes) is not None:
+            path, lifetime = kubernetes.api.own_token
+            if lifetime is not None:
+                yield "flowControl.kubernetes.kubeconfig", path, lifetime
 
     def _choose(self, avoided: EndpointAddress | None) -> EndpointAddress | None:
         """The server for a question of the proxy's own; None if none is known."""

@@ -21,12 +21,13 @@ from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.credentials import BEARER_CHALLENGE, UNKNOWN_PEER, Peer
 from apfproxy.authn.impersonation import Impersonations
 from apfproxy.authn.static_tokens import StaticTokens
+from apfproxy.authn.token_lifetime import lifetime
 from apfproxy.errors import OperatorError
 from apfproxy.files import MAX_PEM_BYTES, read_file
 from apfproxy.proxy.http2.available import is_offered
 from apfproxy.proxy.identification import Identification
 from apfproxy.proxy.tls import ClientTls, ServerTls
-from apfproxy.proxy.tls_files import TlsError, TlsFile, certificates_in
+from apfproxy.proxy.tls_files import TlsError, TlsFile, certificates_in, token_expiries
 from apfproxy.request.user import AUTHENTICATED_GROUP, User
 from apfproxy.settings import ANONYMOUS, FRONT_PROXY
 from apfproxy.sources.file_changes import FileChanges
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.access_review import AccessReviews
     from apfproxy.authn.certificates import ClientCertificates
     from apfproxy.authn.json_web_tokens import JsonWebTokens
+    from apfproxy.authn.token_lifetime import Lifetime
     from apfproxy.authn.token_review import TokenReviews
     from apfproxy.authn.upstream_api import UpstreamApi
     from apfproxy.authn.verdict import TokenAuthenticator
@@ -97,6 +99,7 @@ class Identities:
         self.files = FileChanges()
         self._certificates: ClientCertificates | None = None
         self._own_token = b""
+        self._own_lifetime: Lifetime | None = None
         self._issuers: list[JsonWebTokens] = []
         self._reviews: list[TokenReviews | AccessReviews] = []
         self.review_apis: dict[str, UpstreamApi] = {}
@@ -147,12 +150,23 @@ class Identities:
                 problems.append(f"{kind} review: {api.problem}")
         now_unix_s = time.time()
         problems += filter(None, (each.problem(now_unix_s) for each in self.expiries()))
+        problems += filter(None, (self._token_problem(),))
         return "; ".join(problems) or None
 
     def expiries(self) -> list[Expiries]:
         """When the certificates expire that settings name, as their files were last loaded."""
         loaded = [tls.expiries for tls in (self.server_tls, self.client_tls) if tls is not None]
         return [each for expiries in (*loaded, self._authorities.values()) for each in expiries]
+
+    def own_tokens(self) -> list[tuple[str, str, Lifetime]]:
+        """The proxy's own token if it says for how long it is good: setting, file, lifetime."""
+        path, own = self._settings.upstream.token_file, self._own_lifetime
+        return [] if path is None or own is None else [("upstream.tokenFile", path, own)]
+
+    def _token_problem(self) -> str | None:
+        for setting, path, own in self.own_tokens():
+            return token_expiries(TlsFile(setting, path), own).problem(time.time())
+        return None
 
     async def close(self) -> None:
         """Ask nobody any more."""
@@ -171,6 +185,9 @@ class Identities:
 
             def take() -> None:
                 self._own_token = file.token()
+                self._own_lifetime = lifetime(self._own_token)
+                if (problem := self._token_problem()) is not None:
+                    logger.warning("%s", problem)
 
             def changed() -> None:
                 self._forget_clients()

@@ -19,6 +19,7 @@ from apfproxy.observe.process_metrics import (
     certificate_families,
     fault_families,
     health_families,
+    token_families,
     trace_families,
     upstream_families,
 )
@@ -62,6 +63,7 @@ def cluster_parts(cluster: Cluster) -> ClusterParts:
             partial(of_identities, cluster),
             partial(upstream_families, cluster.upstream),
             lambda: certificate_families(cluster.identities.expiries(), time.time()),
+            lambda: token_families(cluster.own_tokens()),
             *fleet_parts(cluster),
         ),
     )

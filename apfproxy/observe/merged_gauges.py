@@ -68,6 +68,8 @@ RULES: Final[dict[str, Rule]] = {
     f"{PREFIX}healthcheck": Rule.MIN,
     f"{PREFIX}config_last_success_timestamp_seconds": Rule.MIN,
     f"{PREFIX}certificate_expiry_timestamp_seconds": Rule.MIN,
+    f"{PREFIX}token_expiry_timestamp_seconds": Rule.MIN,
+    f"{PREFIX}token_issued_timestamp_seconds": Rule.MIN,
     # What is wrong where it is wrong in one.
     f"{PREFIX}overloaded": Rule.MAX,
     f"{PREFIX}loop_delay_seconds": Rule.MAX,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
+    from apfproxy.authn.token_lifetime import Lifetime
     from apfproxy.faults import Faults
     from apfproxy.observe.access_log import AccessLog
     from apfproxy.observe.health import HealthRegistry
@@ -155,6 +156,25 @@ def certificate_families(certificates: Iterable[Certificates], unix_s: float) ->
             for each in certificates
             for setting, path in (each.file,)
         ],
+    )
+
+
+def token_families(tokens: Iterable[tuple[str, str, Lifetime]]) -> Iterator[Metric]:
+    """When the proxy's own tokens expire: of each the setting, the file and its lifetime.
+
+    When it was issued says how long it lives, which tells one that is renewed each hour from one
+    that somebody has forgotten.
+    """
+    known = [({"setting": setting, "file": path}, lifetime) for setting, path, lifetime in tokens]
+    yield gauge(
+        f"{PREFIX}token_expiry_timestamp_seconds",
+        "When a token of the proxy's own expires that a setting names, in seconds since 1970",
+        [(labels, lifetime.until_unix_s) for labels, lifetime in known],
+    )
+    yield gauge(
+        f"{PREFIX}token_issued_timestamp_seconds",
+        "When a token of the proxy's own was issued that a setting names, in seconds since 1970",
+        [(labels, lifetime.since_unix_s) for labels, lifetime in known],
     )
 
 

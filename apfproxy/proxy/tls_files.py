@@ -1,4 +1,7 @@
-"""The files of TLS: certificates, keys and CAs that settings name, and when they expire."""
+"""The files of TLS: certificates, keys and CAs that settings name, and when they expire.
+
+The proxy's own tokens expire by the same rules.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,13 @@ if TYPE_CHECKING:
 
     from cryptography import x509
 
+    from apfproxy.authn.token_lifetime import Lifetime
+
 log = logging.getLogger(__name__)
 
 RENEW_BEFORE = dt.timedelta(days=7)
-"""A certificate that expires sooner than that is warned about; one that lives for less than ten
-times as long, in the last tenth of its life."""
+"""A certificate or token that expires sooner than that is warned about; one that lives for less
+than ten times as long, in the last tenth of its life."""
 
 
 class TlsFile(NamedTuple):
@@ -44,7 +49,7 @@ class TlsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Expiries:
-    """When the certificates in a file expire.
+    """When the certificates in a file expire, or the token.
 
     Attributes:
         file: The file.
@@ -58,6 +63,7 @@ class Expiries:
     unix_s: tuple[float, ...]
     renew_unix_s: tuple[float, ...]
     is_chain: bool
+    what: str = "certificate"
 
     def next_unix_s(self, now_unix_s: float) -> float:
         """The time that matters: the next; or the last one where all CAs have expired."""
@@ -78,7 +84,7 @@ class Expiries:
         until = min(due) if self.is_chain else max(due)
         verb = "expired" if until <= now_unix_s else "expires"
         at = dt.datetime.fromtimestamp(until, dt.UTC).isoformat()
-        return f"{self.file}: the certificate {verb} at {at}"
+        return f"{self.file}: the {self.what} {verb} at {at}"
 
 
 def read(file: TlsFile) -> bytes:
@@ -155,6 +161,13 @@ def renewal(certificate: x509.Certificate) -> dt.datetime:
     """From when on it has to be renewed."""
     until, since = certificate.not_valid_after_utc, certificate.not_valid_before_utc
     return until - min(RENEW_BEFORE, (until - since) / 10)
+
+
+def token_expiries(file: TlsFile, lifetime: Lifetime) -> Expiries:
+    """When a token expires, and from when on it has to be renewed."""
+    since, until = lifetime
+    renew_unix_s = until - min(RENEW_BEFORE.total_seconds(), (until - since) / 10)
+    return Expiries(file, (until,), (renew_unix_s,), is_chain=True, what="token")
 
 
 def warn_of_dates(file: TlsFile, certificate: x509.Certificate) -> None:

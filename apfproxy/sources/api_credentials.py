@@ -15,12 +15,14 @@ import os
 import ssl
 from typing import TYPE_CHECKING
 
+from apfproxy.authn.token_lifetime import lifetime
 from apfproxy.sources.exec_credential import Credential, ExecProgram
 from apfproxy.sources.file_changes import fingerprint
 from apfproxy.sources.kubeconfig import KubeconfigError, Pem, content
 from apfproxy.sources.token_file import TokenFile, TokenFileError
 
 if TYPE_CHECKING:
+    from apfproxy.authn.token_lifetime import Lifetime
     from apfproxy.sources.kubeconfig import ApiAccess
 
 logger = logging.getLogger(__name__)
@@ -44,6 +46,8 @@ class ApiCredentials:
             self._token_file = TokenFile(access.token_file, min_characters=1)
         self._program = None if access.program is None else ExecProgram(access.program)
         self._given = Credential()  # by the program
+        self._lifetime: tuple[bytes, Lifetime | None] = (b"", None)
+        """The token of the file that was read last, and for how long it is good."""
         self._lock = asyncio.Lock()
         self._fingerprint = fingerprint(access.paths)
         self.context: ssl.SSLContext | None = None
@@ -59,6 +63,15 @@ class ApiCredentials:
     def server_name(self) -> str | None:
         """The name in the server's certificate, if not that of the URL."""
         return self._access.server_name
+
+    @property
+    def own_token(self) -> tuple[str, Lifetime | None]:
+        """The file of the token, "" for one that is no file's, and for how long it is good.
+
+        A program renews what it gives by itself.
+        """
+        path = "" if self._token_file is None else str(self._token_file.path)
+        return path, self._lifetime[1]
 
     async def refresh(self) -> str | None:
         """Read changed files; the value of `Authorization`, if there is one.
@@ -109,10 +122,13 @@ class ApiCredentials:
         access = self._access
         if self._given.token:
             return f"Bearer {self._given.token}"
+        token = access.token and access.token.encode()
         if self._token_file is not None:
-            return f"Bearer {self._token_file.token().decode('ascii')}"
-        if access.token is not None:
-            return f"Bearer {access.token}"
+            token = self._token_file.token()
+        if token:
+            if token != self._lifetime[0]:
+                self._lifetime = (token, lifetime(token))
+            return f"Bearer {token.decode()}"
         if access.username:
             pair = f"{access.username}:{access.password}".encode()
             return f"Basic {base64.b64encode(pair).decode()}"

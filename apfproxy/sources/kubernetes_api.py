@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Mapping,
     )
 
+    from apfproxy.authn.token_lifetime import Lifetime
     from apfproxy.sources.api_credentials import ApiCredentials
 
 Json = dict[str, Any]
@@ -133,6 +134,11 @@ class KubernetesApi:
     def problem(self) -> str | None:
         """Why changed credentials are not in use."""
         return self._credentials.problem
+
+    @property
+    def own_token(self) -> tuple[str, Lifetime | None]:
+        """The file of the token that was used last, "" for none, and for how long it is good."""
+        return self._credentials.own_token
 
     async def close(self) -> None:
         """Drop all connections."""

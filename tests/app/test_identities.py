@@ -38,7 +38,7 @@ from apfproxy.settings import (
 from apfproxy.sources.file_changes import FileChanges
 from loadtest.certificates import Authority, Issued
 from tests.app.test_process import ANY_PORT, origin
-from tests.authn.signing import private_key, public_pem, signed
+from tests.authn.signing import private_key, public_pem, signed, unsigned
 from tests.authn.test_api_keys import sha256
 from tests.authn.test_unverified_names import basic
 from tests.end_to_end.scene import on_uvloop
@@ -252,6 +252,32 @@ def test_certificate_that_expires(folder: Folder) -> None:
             f"downstream.tls.certificateFile: {folder.of('proxy.crt')}:"
             f" the certificate expires at {until.isoformat()}"
         ) == identities.problem()
+
+
+def test_own_token_that_expires(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
+    """It is a problem in the last tenth of its life, from the start on; others say nothing."""
+    assert [] == made(folder.settings).own_tokens()
+    until = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(hours=1)
+    since = until - dt.timedelta(hours=10)
+    claims = {"iat": int(since.timestamp()), "exp": int(until.timestamp())}
+    folder.write("own-token", unsigned(claims))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time", (until - dt.timedelta(minutes=61)).timestamp)
+        early = made(folder.settings)
+        assert early.problem() is None
+        assert not caplog.messages
+        patch.setattr(time, "time", (until - dt.timedelta(minutes=59)).timestamp)
+        message = (
+            f"upstream.tokenFile: {folder.of('own-token')}:"
+            f" the token expires at {until.isoformat()}"
+        )
+        assert message == early.problem()
+        made(folder.settings)
+
+    assert [message] == caplog.messages
+    assert [
+        ("upstream.tokenFile", folder.of("own-token"), (since.timestamp(), until.timestamp()))
+    ] == early.own_tokens()
 
 
 def test_issuer_that_cannot_be_used() -> None:

@@ -67,6 +67,8 @@ NEVER_ON_A_PAGE_AT_REST: dict[str, set[str]] = {
     "apfproxy_endpoint_seats": {"endpoint"},
     "apfproxy_endpoint_up": {"endpoint"},
     "apfproxy_certificate_expiry_timestamp_seconds": {"setting", "file"},
+    "apfproxy_token_expiry_timestamp_seconds": {"setting", "file"},
+    "apfproxy_token_issued_timestamp_seconds": {"setting", "file"},
 }
 """Metrics whose series come with the first request, TLS or a second server, to their labels."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.authn.token_lifetime import Lifetime
 from apfproxy.faults import Faults, Part
 from apfproxy.observe.access_log import AccessLog
 from apfproxy.observe.health import READYZ, HealthRegistry
@@ -13,6 +14,7 @@ from apfproxy.observe.process_metrics import (
     certificate_families,
     fault_families,
     health_families,
+    token_families,
     trace_families,
     upstream_families,
 )
@@ -141,6 +143,17 @@ def test_certificates() -> None:
             4600,
         )
     ] == samples
+
+
+def test_tokens() -> None:
+    """When each was issued, and when it expires."""
+    tokens = [("upstream.tokenFile", "token", Lifetime(1000.0, 4600.0))]
+    labels = {"setting": "upstream.tokenFile", "file": "token"}
+
+    assert [
+        ("apfproxy_token_expiry_timestamp_seconds", labels, 4600),
+        ("apfproxy_token_issued_timestamp_seconds", labels, 1000),
+    ] == [sample[:3] for family in token_families(tokens) for sample in family.samples]
 
 
 class Upstream:

@@ -14,6 +14,7 @@ from apfproxy.sources.exec_credential import Credential, ExecCommand, ExecProgra
 from apfproxy.sources.kubeconfig import ApiAccess, KubeconfigError, Pem
 from apfproxy.sources.token_file import TokenFileError
 from loadtest.certificates import Authority
+from tests.authn.signing import unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +42,24 @@ async def test_authorization(access: ApiAccess, expected: str | None) -> None:
 
     assert expected == await credentials.refresh()
     assert credentials.context is None
+
+
+async def test_lifetime_of_the_token(tmp_path: Path) -> None:
+    """It is known of the token that was read last, with its file; of one in a kubeconfig, too."""
+    path = tmp_path / "token"
+    found = []
+    for issued in (100, 200):
+        path.write_bytes(unsigned({"iat": issued, "exp": 3700}))
+        credentials = ApiCredentials(ApiAccess(server="http://h", token_file=str(path)))
+        await credentials.refresh()
+        found.append(credentials.own_token)
+    inside = ApiCredentials(
+        ApiAccess(server="http://h", token=unsigned({"iat": 1, "exp": 2}).decode())
+    )
+
+    assert [(str(path), (100, 3700)), (str(path), (200, 3700))] == found
+    assert ("", (1, 2)) == inside.own_token
+    assert ("", None) == ApiCredentials(ApiAccess(server="http://h")).own_token
 
 
 async def test_token_file_is_read_again(tmp_path: Path) -> None:
