@@ -11,7 +11,7 @@ import msgspec
 
 from apfproxy.app.object_source import source_text
 from apfproxy.app.raw_request import request_of_line
-from apfproxy.app.settings_checks import verifies_users
+from apfproxy.app.settings_checks import one_flow, verifies_users
 from apfproxy.app.web_runner import WebRunner
 from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
@@ -94,7 +94,14 @@ def live_inputs(parts: AdminParts, cluster: Cluster, history: LiveHistory | None
         ),
         cluster=cluster.name,
         fleet=partial(fleet_of, cluster),
+        client_problems=partial(client_problems, cluster),
     )
+
+
+def client_problems(cluster: Cluster) -> Iterator[str]:
+    """Why the clients of a cluster are not told apart as they could be."""
+    names = cluster.identities.names
+    return filter(None, (one_flow(cluster.settings), names.problem() if names else ""))
 
 
 def fleet_of(cluster: Cluster) -> FleetView | None:

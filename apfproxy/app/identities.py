@@ -22,6 +22,7 @@ from apfproxy.authn.credentials import BEARER_CHALLENGE, UNKNOWN_PEER, Peer
 from apfproxy.authn.impersonation import Impersonations
 from apfproxy.authn.static_tokens import StaticTokens
 from apfproxy.authn.token_lifetime import lifetime
+from apfproxy.authn.unverified_names import NamesOfAddresses
 from apfproxy.errors import OperatorError
 from apfproxy.files import MAX_PEM_BYTES, read_file
 from apfproxy.proxy.http2.available import is_offered
@@ -73,6 +74,7 @@ class Identities:
         review_apis: The upstream's, by the kind of what it is asked, `token` or `access`.
         server_tls: TLS towards clients; None if they speak plain HTTP.
         client_tls: TLS towards the origin; None if it speaks plain HTTP.
+        names: Bounds the names that nobody verifies; None for no bound.
 
     `choose` says which server of the upstream to ask, as of `UpstreamApi`.
 
@@ -105,6 +107,7 @@ class Identities:
         self.review_apis: dict[str, UpstreamApi] = {}
         self.server_tls: ServerTls | None = None
         self.client_tls: ClientTls | None = None
+        self.names: NamesOfAddresses | None = None
         self._authorities: dict[TlsFile, Expiries] = {}
         """Of issuers of tokens."""
         self._problems: list[str] = []
@@ -245,6 +248,8 @@ class Identities:
             reviews = TokenReviews(api, authentication.token_review, self._now_s)
             self._reviews.append(reviews)
             tokens.append(reviews)
+        most = authentication.unverified.names_per_address
+        self.names = None if most is None else NamesOfAddresses(most, self._clock)
         return Authenticator(
             self._clock,
             Rules(
@@ -252,6 +257,7 @@ class Identities:
                 judges_certificates=authentication.client_ca_file is not None,
                 assertion=settings.upstream.identity,
                 challenges=challenges(authentication),
+                names=self.names,
             ),
             tokens,
             self._impersonations(),

@@ -24,7 +24,7 @@ from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
 from apfproxy.app.running import descriptor_limit
 from apfproxy.app.service import Service
 from apfproxy.app.service_manager import NO_SERVICE_MANAGER
-from apfproxy.app.settings_checks import knows_nobody
+from apfproxy.app.settings_checks import one_flow
 from apfproxy.duties import Supervised
 from apfproxy.errors import OperatorError
 from apfproxy.faults import Faults, Part
@@ -341,6 +341,10 @@ class ProxyProcess:
             self.server.max_connections or "any number of",
         )
         say_why_not(settings.downstream)
+        for cluster in self.clusters:
+            if problem := one_flow(cluster.settings):
+                named = f"cluster {cluster.name}: " if cluster.name else ""
+                logger.warning("%s%s", named, problem)
         if self.clusters.only is not None:
             self._log_only(settings, self.clusters.only, admin)
 
@@ -380,12 +384,6 @@ class ProxyProcess:
                 f"curl --unix-socket {admin.path} http://localhost/apis"
                 if admin.path
                 else f"kubectl --server http://{admin.from_here} get flowschemas",
-            )
-        if settings.authentication.anonymous and knows_nobody(settings):
-            logger.info(
-                "all clients are system:anonymous and share one flow: settings of authentication"
-                " tell who asks, and authentication.unverified.address tells clients apart by their"
-                " addresses (docs/identity.md)"
             )
 
 

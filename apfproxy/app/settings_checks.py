@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from apfproxy.app.fleet_checks import fleet_problems
@@ -12,6 +13,7 @@ from apfproxy.errors import OperatorError
 from apfproxy.proxy.request_fields import RESERVED_NAMES
 from apfproxy.settings import (
     FRONT_PROXY,
+    HTTP_API,
     IMPERSONATE,
     PASS_THROUGH,
     REFUSE,
@@ -33,6 +35,19 @@ if TYPE_CHECKING:
 
 AUTHORIZATION = "authorization"
 
+SECRETS_OF_PLAIN_APIS = ("Authorization", "X-API-Key", "Api-Key", "apikey", "X-Auth-Token")
+"""Fields by which clients of HTTP APIs say who they are, by the words of most such APIs."""
+NAMES_PER_ADDRESS = 16
+"""As many clients as share an address behind most routers; who makes names up has the part of all
+of them."""
+
+ONE_FLOW = (
+    "authentication says nothing of who clients are: all are system:anonymous and share one flow,"
+    " so a greedy one delays all others; name a method, such as tokenReview or unverified"
+    " (docs/identity.md)"
+)
+OR_PLAIN = ", or take preset http (--preset http) if the API behind is not Kubernetes"
+
 
 class ConflictError(OperatorError):
     """Two settings that flags can set do not go together."""
@@ -52,6 +67,29 @@ def contradictions(settings: Settings, *, is_cluster: bool = False) -> list[str]
         except OperatorError as error:
             problems += str(error).splitlines()
     return problems
+
+
+def as_preset(settings: Settings) -> Settings:
+    """The settings with what they leave to the preset.
+
+    Where nobody says who asks, clients of plain APIs are told apart by their secrets, within the
+    bounds of their addresses, and by these.  A setting that says who clients are leaves addresses.
+    """
+    authentication = settings.authentication
+    unverified = authentication.unverified
+    if settings.preset != HTTP_API or not authentication.anonymous:
+        return settings
+    is_said = verifies_users(settings) or unverified.is_by_basic or unverified.headers
+    if unverified.is_by_address is None:
+        unverified = dataclasses.replace(unverified, is_by_address=True)
+    if unverified.secret_headers is None and unverified.is_by_address and not is_said:
+        unverified = dataclasses.replace(
+            unverified,
+            secret_headers=SECRETS_OF_PLAIN_APIS,
+            names_per_address=unverified.names_per_address or NAMES_PER_ADDRESS,
+        )
+    authentication = dataclasses.replace(authentication, unverified=unverified)
+    return dataclasses.replace(settings, authentication=authentication)
 
 
 def lacks_server(settings: Settings) -> bool:
@@ -218,7 +256,7 @@ def _identity_problems(settings: Settings) -> list[str]:
         )
     problems += _name_problems(authentication.front_proxy)
     problems += _key_problems(authentication)
-    problems += _unverified_problems(authentication)
+    problems += _unverified_problems(as_preset(settings).authentication)
     for index, jwt in enumerate(authentication.jwt):
         from apfproxy.authn import json_web_tokens  # noqa: PLC0415 - imports cryptography
 
@@ -293,8 +331,13 @@ def _unverified_problems(authentication: AuthenticationSettings) -> list[str]:
         problems.append(
             f"{section}: needs authentication.anonymous; whoever names only themselves is anonymous"
         )
-    keys = authentication.api_keys
-    secret = {AUTHORIZATION, "x-api-key", *(name.lower() for name in unverified.secret_headers)}
+    if unverified.names_per_address is not None and not unverified.is_by_address:
+        problems.append(
+            f"{section}.namesPerAddress: needs address, by which clients of an address that shows"
+            " more names count"
+        )
+    keys, secret_headers = authentication.api_keys, unverified.secret_headers or ()
+    secret = {AUTHORIZATION, "x-api-key", *(name.lower() for name in secret_headers)}
     if keys.file is not None and keys.header is not None:
         secret.add(keys.header.lower())
     problems += [
@@ -303,7 +346,7 @@ def _unverified_problems(authentication: AuthenticationSettings) -> list[str]:
         if name.lower() in secret
     ]
     plain = tuple(name for name in unverified.headers if name.lower() not in secret)
-    secrets = tuple(name for name in unverified.secret_headers if name.lower() != AUTHORIZATION)
+    secrets = tuple(name for name in secret_headers if name.lower() != AUTHORIZATION)
     problems += _naming_problems(f"{section}.headers", plain, authentication)
     problems += _naming_problems(f"{section}.secretHeaders", secrets, authentication)
     return problems
@@ -350,6 +393,13 @@ def verifies_users(settings: Settings) -> bool:
 def knows_nobody(settings: Settings) -> bool:
     """Whether nothing tells clients apart, so that all share one flow of each FlowSchema."""
     return not (verifies_users(settings) or tells_apart(settings.authentication.unverified))
+
+
+def one_flow(settings: Settings) -> str:
+    """What it means that all clients are one flow; "" if they are not."""
+    if not settings.authentication.anonymous or not knows_nobody(settings):
+        return ""
+    return ONE_FLOW if settings.preset == HTTP_API else ONE_FLOW + OR_PLAIN
 
 
 def warnings(settings: Settings) -> list[str]:

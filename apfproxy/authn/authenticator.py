@@ -26,6 +26,7 @@ from apfproxy.authn.assertion import (
 )
 from apfproxy.authn.credentials import BEARER_CHALLENGE
 from apfproxy.authn.impersonation import accesses, effective, forbidden_message
+from apfproxy.authn.unverified_names import LEASE_NS
 from apfproxy.authn.verdict import Verdict
 from apfproxy.request.user import ANONYMOUS, User, authenticated
 from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.api_keys import ApiKeys, BasicKeys
     from apfproxy.authn.credentials import Credentials, Peer
     from apfproxy.authn.impersonation import Impersonations
+    from apfproxy.authn.unverified_names import NamesOfAddresses
     from apfproxy.authn.verdict import TokenAuthenticator
     from apfproxy.clock import Clock
 
@@ -81,6 +83,7 @@ class AuthenticationCounters:
 
     anonymous: int = 0
     unverified: int = 0  # anonymous, but told apart
+    crowded: int = 0  # anonymous, and told apart by the address alone: it shows too many names
     authenticated: int = 0
     refused: int = 0
     unavailable: int = 0  # another server did not answer
@@ -94,12 +97,14 @@ class Rules:
         judges_certificates: Whether client certificates name users; others are bad credentials.
         assertion: How the origin learns who asks: `upstream.identity` of the settings.
         challenges: Header lines of an answer 401, each with its CRLF.
+        names: Bounds the names that nobody verifies; None for no bound.
     """
 
     allows_anonymous: bool = True
     judges_certificates: bool = False
     assertion: str = PASS_THROUGH
     challenges: bytes = BEARER_CHALLENGE
+    names: NamesOfAddresses | None = None
 
 
 DEFAULT_RULES = Rules()
@@ -267,10 +272,20 @@ class Authenticator:
         except AssertionRefusedError as error:
             return self._refused(Refusal(401, UNAUTHORIZED, str(error)))
         # Only now: the origin and whoever judges impersonation know nothing of such names.
-        alias = credentials.alias or peer.alias
+        source = credentials.source or peer.alias
+        alias = credentials.alias or source
         if classified is ANONYMOUS and alias is not None:
-            classified = alias
-            self.counters.unverified += 1
+            has_place = True
+            if rules.names is not None and alias is not source:
+                lifetime_s = min(lifetime_s, LEASE_NS / 1e9)
+                address = "" if source is None else source.name
+                has_place = rules.names.admit(alias.name, address)
+            if has_place:
+                classified = alias
+                self.counters.unverified += 1
+            else:
+                classified = source or ANONYMOUS
+                self.counters.crowded += 1
         elif user.is_anonymous:
             self.counters.anonymous += 1
         else:

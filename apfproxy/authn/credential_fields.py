@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.credentials import NO_CREDENTIALS, Credentials
-from apfproxy.authn.unverified_names import UnverifiedError, UnverifiedRules
+from apfproxy.authn.unverified_names import UnverifiedError, UnverifiedRules, alias_of_address
 from apfproxy.request.target import unescaped
 from apfproxy.request.user import User
 
@@ -147,15 +147,16 @@ def read_credentials(
     key = _first(named, (rules.key_name,)) if named else ""
     unverified = rules.unverified
     alias = None
-    if basic or address or named or (authorization and unverified.is_by_authorization):
+    if basic or named or (authorization and unverified.is_by_authorization):
         values = {name: value for name in named if (value := _first(named, (name,)))}
         try:
-            alias = unverified.alias(basic, authorization, values, address)
+            alias = unverified.alias(basic, authorization, values)
         except UnverifiedError as error:
             raise CredentialsError(str(error)) from error
-    if not (token or key or basic) and claimed is impersonated is alias is None:
+    source = alias_of_address(address) if address and unverified.is_by_address else None
+    if not (token or key or basic) and claimed is impersonated is alias is source is None:
         return NO_CREDENTIALS
-    return Credentials(token, claimed, impersonated, key, basic, alias)
+    return Credentials(token, claimed, impersonated, key, basic, alias, source)
 
 
 def _bearer_token(value: bytes) -> str:

@@ -23,6 +23,7 @@ class Credentials:
         key: The API key in its own field; "" if none.
         basic: User name and password of Basic, still in Base64; "" if none.
         alias: The user that an anonymous client counts as in flow control, and nowhere else.
+        source: The same by the address that a proxy names which is believed; None if none does.
     """
 
     token: str = field(default="", repr=False)
@@ -31,6 +32,7 @@ class Credentials:
     key: str = field(default="", repr=False)
     basic: str = field(default="", repr=False)
     alias: User | None = None
+    source: User | None = None
 
 
 NO_CREDENTIALS = Credentials()

@@ -11,17 +11,20 @@ from __future__ import annotations
 import functools
 import hashlib
 import ipaddress
+import logging
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.basic_password import BasicError, user_and_password
 from apfproxy.authn.fair_line import V6_NETWORK_BITS, share_of
+from apfproxy.rare_log import RareLog
 from apfproxy.request.user import BY_ADDRESS, BY_BASIC, BY_HEADER, BY_KEY, unverified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from apfproxy.clock import Clock
     from apfproxy.request.user import User
     from apfproxy.settings import UnverifiedSettings
 
@@ -30,6 +33,13 @@ MAX_NAME_BYTES = 256
 HASH_DIGITS = 16
 """Of the SHA-256 of a secret: 64 bits tell all secrets apart."""
 AUTHORIZATION = b"authorization"
+NS_PER_S = 1_000_000_000
+LEASE_NS = 30 * NS_PER_S
+"""For which a name keeps its place after it was seen: clients that are there ask more often."""
+MAX_PLACES = 8192
+"""Of all addresses: 1.6 MB, and some milliseconds to free when all end at once."""
+
+logger = logging.getLogger(__name__)
 
 _CREDENTIAL = re.compile(rb"(?!basic )[a-z]+ +([^ ,]+)", re.IGNORECASE)
 
@@ -63,21 +73,18 @@ class UnverifiedRules:
         """The rules by the settings."""
         return cls(
             settings.is_by_basic,
-            tuple(name.lower().encode() for name in settings.secret_headers),
+            tuple(name.lower().encode() for name in settings.secret_headers or ()),
             tuple(name.lower().encode() for name in settings.headers),
             settings.is_by_address is True,
         )
 
-    def alias(
-        self, basic: str, authorization: bytes, values: Mapping[bytes, str], address: str
-    ) -> User | None:
-        """The user that the client of a request counts as, if it is anonymous.
+    def alias(self, basic: str, authorization: bytes, values: Mapping[bytes, str]) -> User | None:
+        """The user that a request names if its client is anonymous; None if it names none.
 
         Args:
             basic: User name and password of Basic in Base64; "" for none.
             authorization: The value of Authorization; b"" for none.
             values: Of the fields that have one, by their names.
-            address: The client's, if a proxy names it that is believed; "" for none.
 
         UnverifiedError if what counts is too long, or cannot be printed.
         """
@@ -92,7 +99,77 @@ class UnverifiedRules:
         for header in self.headers:
             if value := values.get(header):
                 return unverified(BY_HEADER, _checked(value, header.decode()))
-        return alias_of_address(address) if self.is_by_address else None
+        return None
+
+
+class NamesOfAddresses:
+    """Bounds how many flows one address can have by names that nobody verifies.
+
+    Whoever shows a new name with each request would else have the part of as many clients.  A name
+    holds its place for `LEASE_NS` after it was admitted last; what an address shows beyond its
+    places is no name, so an address has one flow more than places at most.  All places together are
+    bounded, too: they keep hashes, 200 bytes each.
+
+    Args:
+        most: Places of one address, >= 1.
+        most_of_all: Places of all.
+    """
+
+    def __init__(self, most: int, clock: Clock, most_of_all: int = MAX_PLACES) -> None:
+        self._most = most
+        self._most_of_all = most_of_all
+        self._clock = clock
+        # By hashes of address and name, in the order in which they end: when that is, and the
+        # address.  Two with one hash, which Python seeds, would have one place.
+        self._places: dict[int, tuple[int, str]] = {}
+        self._of_address: dict[str, int] = {}
+        self._crowded = "", 0
+        self._log = RareLog(logger, clock.now_ns)
+
+    def admit(self, name: str, address: str) -> bool:
+        """Give a name a place of its address for a time, or anew; whether it has one."""
+        now_ns = self._clock.now_ns()
+        self._free_places(now_ns)
+        key = hash((name, address))
+        if self._places.pop(key, None) is None:
+            held = self._of_address.get(address, 0)
+            if held >= self._most or len(self._places) >= self._most_of_all:
+                self._note(address, now_ns)
+                return False
+            self._of_address[address] = held + 1
+        self._places[key] = now_ns + LEASE_NS, address
+        return True
+
+    def problem(self) -> str:
+        """What it means that a name got no place lately; "" if all had one."""
+        address, until_ns = self._crowded
+        if until_ns <= self._clock.now_ns():
+            return ""
+        named = address.removeprefix(BY_ADDRESS) or "a Unix socket"
+        return (
+            f"{named} shows more than {self._most} API keys, tokens or names in"
+            f" {LEASE_NS // NS_PER_S} s: requests with others are one flow, that of the address; if"
+            " it is a proxy, name it in downstream.trustedProxies; if not, and it means well, raise"
+            " authentication.unverified.namesPerAddress"
+        )
+
+    def _free_places(self, now_ns: int) -> None:
+        while self._places:
+            key = next(iter(self._places))
+            until_ns, address = self._places[key]
+            if until_ns > now_ns:
+                return
+            del self._places[key]
+            self._of_address[address] -= 1
+            if not self._of_address[address]:
+                del self._of_address[address]
+
+    def _note(self, address: str, now_ns: int) -> None:
+        self._crowded = address, now_ns + LEASE_NS
+        self._log.log(logging.WARNING, "crowded", "%s", self.problem())
+
+    def __repr__(self) -> str:
+        return f"<NamesOfAddresses: {len(self._places)} of {len(self._of_address)} addresses>"
 
 
 def name_of_secret(secret: bytes) -> str:

@@ -17,7 +17,7 @@ from apfproxy.app.fleet_checks import fleet_warnings
 from apfproxy.app.http2_offer import warning as http2_warning
 from apfproxy.app.log import CONTROLS, escaped
 from apfproxy.app.named_files import problems_of
-from apfproxy.app.settings_checks import contradictions, verifies_users
+from apfproxy.app.settings_checks import as_preset, contradictions, one_flow, verifies_users
 from apfproxy.app.tracing import warning as tracing_warning
 from apfproxy.cli.errors import FAILED, OK, USAGE
 from apfproxy.cli.offline import offline_controller
@@ -114,6 +114,7 @@ def whole_proxy(settings: Settings) -> Settings:
 
 def look_at(settings: Settings) -> Findings:
     """Look at what the settings name, and at what may be meant otherwise."""
+    settings = as_preset(settings)
     warnings, root = Warnings(), logging.getLogger()
     root.addHandler(warnings)
     try:
@@ -121,7 +122,7 @@ def look_at(settings: Settings) -> Findings:
     finally:
         root.removeHandler(warnings)
     if not problems:
-        warnings.texts += of_objects(settings)
+        warnings.texts += (*filter(None, (one_flow(settings),)), *of_objects(settings))
     return Findings(unusable=problems, warnings=warnings.texts)
 
 

@@ -22,6 +22,7 @@ from apfproxy.app.server_checks import WITHOUT_UPSTREAM
 from apfproxy.app.service_manager import ServiceManager
 from apfproxy.app.settings_checks import (
     ConflictError,
+    as_preset,
     check_combination,
     check_identities,
     lacks_server,
@@ -50,7 +51,6 @@ from apfproxy.errors import OperatorError
 from apfproxy.settings import (
     ENFORCE,
     FULL,
-    HTTP_API,
     LEAN,
     LOG_FORMATS,
     LOG_LEVELS,
@@ -379,24 +379,6 @@ def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
             problems = (problem for each in settings.clusters for problem in each.problems)
             raise SettingsError(tuple(problems))
     return as_preset(settings)
-
-
-def as_preset(settings: Settings) -> Settings:
-    """The settings with what they leave to the preset.
-
-    Where nobody says who asks, clients of plain APIs are told apart by their addresses.
-    """
-    unverified = settings.authentication.unverified
-    if unverified.is_by_address is not None:
-        return settings
-    by_address = settings.preset == HTTP_API and settings.authentication.anonymous
-    return dataclasses.replace(
-        settings,
-        authentication=dataclasses.replace(
-            settings.authentication,
-            unverified=dataclasses.replace(unverified, is_by_address=by_address or None),
-        ),
-    )
 
 
 def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from apfproxy.observe.families import Series
 
 PREFIX = "apfproxy_"
-RESULTS = ("authenticated", "anonymous", "unverified", "refused", "unavailable")
+RESULTS = ("authenticated", "anonymous", "unverified", "crowded", "refused", "unavailable")
 """Attributes of the counters, and values of the label."""
 
 REVIEW_COUNTERS: Series = {

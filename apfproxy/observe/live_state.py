@@ -53,6 +53,7 @@ class LiveInputs:
         upstream: How the server behind is, as the page's JSON has it; None if there is none.
         cluster: Whose page it is; "" where there are not several.
         fleet: Who shares the seats; None if nobody does.
+        client_problems: Why clients are not told apart as they could be, a text for each reason.
     """
 
     enforcement: Callable[[], str] = lambda: ENFORCE
@@ -66,6 +67,7 @@ class LiveInputs:
     upstream: Callable[[], State] | None = None
     cluster: str = ""
     fleet: Callable[[], FleetView | None] = lambda: None
+    client_problems: Callable[[], Iterable[str]] = tuple
 
 
 NO_RECENT = Recent()
@@ -91,6 +93,7 @@ def live_state(controller: Controller, inputs: LiveInputs, recent: Recent = NO_R
         "proxy": {**_proxy(inputs), "refusedPerSecond": recent.refusals},
         "cluster": inputs.cluster,
         "problems": problems(inputs.health, inputs.cluster),
+        "clientProblems": list(inputs.client_problems()),
         "levels": [
             {**_level(level), **recent.levels.get(level.name, NEW_LEVEL)}
             for level in levels_by_name(controller)

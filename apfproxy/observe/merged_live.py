@@ -73,6 +73,9 @@ def merged_state(
         "seatFairFrac": min(state["seatFairFrac"] for state in found),
         "proxy": _proxy([state["proxy"] for state in found]),
         "problems": _problems(states, silent, own_problems),
+        "clientProblems": list(
+            dict.fromkeys(text for state in found for text in state.get("clientProblems", ()))
+        ),
         "levels": levels,
         "flowSchemas": _flow_schemas([state["flowSchemas"] for state in found]),
         "flowSchemaCount": max(state["flowSchemaCount"] for state in found),

@@ -225,6 +225,12 @@ def problems(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
         yield (ERROR if is_error else WARNING), start + cut(each["problem"])
 
 
+def client_problems(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """Clients are not told apart as they could be."""
+    for text in state.get("clientProblems", ()):
+        yield WARNING, text
+
+
 def overload(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     """The proxy itself has too much to do."""
     proxy = state["proxy"]
@@ -257,6 +263,7 @@ RULES: Sequence[Callable[[Mapping[str, Any], float], Iterator[Finding]]] = (
     server_silent,
     waits,
     departures,
+    client_problems,
     server_errors,
     client_errors,
     kept_seats,

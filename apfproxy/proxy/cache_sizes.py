@@ -41,7 +41,8 @@ def _of_fields(fields: RequestFields) -> int:
     if not fields.is_verbatim:
         size += getsizeof(fields.forward)
     size += _of_texts((credentials.token, credentials.key, credentials.basic, fields.address))
-    size += sum(map(_of_user, (credentials.claimed, credentials.impersonated, credentials.alias)))
+    users = credentials.claimed, credentials.impersonated, credentials.alias, credentials.source
+    size += sum(map(_of_user, users))
     if offer is not None:
         listed = chain(offer.protocols, offer.keys, offer.versions, offer.subprotocols)
         size += STRUCTURE + _of_texts(listed)

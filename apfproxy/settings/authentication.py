@@ -87,13 +87,14 @@ class UnverifiedSettings:
     """What tells anonymous clients apart, though nobody has verified it; the first that is there.
 
     In the order of these fields: the user name of Basic, the hash of a secret, a field's value, the
-    address.
+    address.  None is left to the preset, and for the last one no limit without it.
     """
 
     is_by_basic: bool = field(default=False, metadata={"key": "basic"})
-    secret_headers: tuple[str, ...] = header_names()
+    secret_headers: tuple[str, ...] | None = field(default=None, metadata={"form": "header"})
     headers: tuple[str, ...] = header_names()
     is_by_address: bool | None = field(default=None, metadata={"key": "address"})
+    names_per_address: int | None = bounded(None, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

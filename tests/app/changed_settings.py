@@ -132,6 +132,7 @@ OTHERS: dict[str, Any] = {
     "authentication.unverified.secretHeaders": ["X-S"],
     "authentication.unverified.headers": ["X-H"],
     "authentication.unverified.address": True,
+    "authentication.unverified.namesPerAddress": 7,
     "authentication.anonymous": False,
     "authentication.impersonation.users": ["a"],
     "authentication.impersonation.groups": ["b"],
@@ -221,6 +222,7 @@ WITH = {
     "flowControl.kubernetes.writeStatus": "flowControl.kubernetes.enabled",
     "flowControl.kubernetes.context": "flowControl.kubernetes.kubeconfig",
     "adminTokenFile": "flowControl.store",
+    "authentication.unverified.namesPerAddress": "authentication.unverified.address",
 }
 """Settings that need another one."""
 

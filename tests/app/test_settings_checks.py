@@ -10,17 +10,22 @@ from typing import Any
 import pytest
 
 from apfproxy.app.settings_checks import (
+    NAMES_PER_ADDRESS,
+    SECRETS_OF_PLAIN_APIS,
     ConflictError,
+    as_preset,
     check_combination,
     check_identities,
     contradictions,
     knows_nobody,
+    one_flow,
     warnings,
 )
 from apfproxy.errors import OperatorError
 from apfproxy.settings import (
     ANONYMOUS,
     FRONT_PROXY,
+    HTTP_API,
     Address,
     ApiKeySettings,
     AuthenticationSettings,
@@ -350,6 +355,11 @@ def keys(**settings: Any) -> ApiKeySettings:  # noqa: ANN401 - as the settings a
             "authentication.unverified.headers: X-a has a secret, and names are in logs",
             id="secret-and-name",
         ),
+        pytest.param(
+            authenticated(unverified=UnverifiedSettings(names_per_address=9)),
+            "authentication.unverified.namesPerAddress: needs address",
+            id="names-without-addresses",
+        ),
     ],
 )
 def test_naming_that_does_not_go_together(settings: Settings, problem: str) -> None:
@@ -413,6 +423,93 @@ def test_who_is_known(settings: Settings, is_nobody_known: bool) -> None:
     assert is_nobody_known == knows_nobody(settings)
     if not settings.authentication.jwt:
         check_identities(settings)
+
+
+PRESET = UnverifiedSettings(
+    secret_headers=SECRETS_OF_PLAIN_APIS, is_by_address=True, names_per_address=NAMES_PER_ADDRESS
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param({}, PRESET, id="nothing"),
+        pytest.param(
+            {"unverified": UnverifiedSettings(names_per_address=9)},
+            dataclasses.replace(PRESET, names_per_address=9),
+            id="more-or-fewer-names",
+        ),
+        pytest.param(
+            {"unverified": UnverifiedSettings(is_by_address=True)}, PRESET, id="address-said"
+        ),
+        pytest.param(
+            {"unverified": UnverifiedSettings(is_by_address=False)},
+            UnverifiedSettings(is_by_address=False),
+            id="no-address",
+        ),
+        pytest.param(
+            {"unverified": UnverifiedSettings(secret_headers=())},
+            UnverifiedSettings(secret_headers=(), is_by_address=True),
+            id="no-secrets",
+        ),
+        pytest.param(
+            {"unverified": UnverifiedSettings(secret_headers=("X-K",))},
+            UnverifiedSettings(secret_headers=("X-K",), is_by_address=True),
+            id="own-secrets",
+        ),
+        pytest.param(
+            {"unverified": UnverifiedSettings(headers=("X-Client-Id",))},
+            UnverifiedSettings(headers=("X-Client-Id",), is_by_address=True),
+            id="own-names",
+        ),
+        pytest.param(
+            {"unverified": UnverifiedSettings(is_by_basic=True)},
+            UnverifiedSettings(is_by_basic=True, is_by_address=True),
+            id="basic",
+        ),
+        pytest.param(
+            {"api_keys": keys(unknown=ANONYMOUS)},
+            UnverifiedSettings(is_by_address=True),
+            id="verified-keys",
+        ),
+        pytest.param(
+            {**TOKENS, "anonymous": False}, UnverifiedSettings(), id="nobody-is-anonymous"
+        ),
+    ],
+)
+def test_what_is_left_to_the_preset(given: dict[str, Any], expected: UnverifiedSettings) -> None:
+    """With the preset http, what tells clients apart; with that of Kubernetes, nothing."""
+    plain = dataclasses.replace(authenticated(**given), preset=HTTP_API)
+    kubernetes = authenticated(**given)
+
+    assert expected == as_preset(plain).authentication.unverified
+    assert as_preset(plain) == as_preset(as_preset(plain))
+    assert kubernetes == as_preset(kubernetes)
+    check_identities(plain)
+
+
+@pytest.mark.parametrize(
+    ("settings", "ends"),
+    [
+        pytest.param(Settings(), "if the API behind is not Kubernetes", id="kubernetes"),
+        pytest.param(as_preset(Settings(preset=HTTP_API)), "", id="http"),
+        pytest.param(
+            dataclasses.replace(
+                authenticated(unverified=UnverifiedSettings(is_by_address=False)), preset=HTTP_API
+            ),
+            "(docs/identity.md)",
+            id="http-without-addresses",
+        ),
+        pytest.param(authenticated(anonymous=False), "", id="nobody-is-anonymous"),
+        pytest.param(authenticated(**TOKENS), "", id="tokens"),
+    ],
+)
+def test_all_clients_as_one_flow(settings: Settings, ends: str) -> None:
+    """It says where to change that, and how."""
+    text = one_flow(settings)
+
+    assert bool(ends) == text.startswith("authentication says nothing of who clients are: ")
+    assert text.endswith(ends)
 
 
 def test_warning_of_reviews_without_credentials() -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import sys
 from base64 import b64encode
 
 import pytest
 
 from apfproxy.authn.unverified_names import (
+    LEASE_NS,
     MAX_NAME_BYTES,
+    MAX_PLACES,
+    NamesOfAddresses,
     UnverifiedError,
     UnverifiedRules,
     alias_of_address,
 )
 from apfproxy.request.user import User
 from apfproxy.settings import UnverifiedSettings
+from tests.virtual_clock import VirtualClock
 
 ALL = UnverifiedRules.of(
     UnverifiedSettings(
@@ -43,7 +49,6 @@ def name(
     *,
     basic: str = "",
     authorization: bytes = b"",
-    address: str = "",
     **values: str,
 ) -> str | None:
     """The name of the alias, which must be in one group only."""
@@ -51,7 +56,6 @@ def name(
         basic,
         authorization,
         {key.replace("_", "-").encode(): value for key, value in values.items()},
-        address,
     )
     assert found is None or found == User(found.name, ("system:unauthenticated",))
     return None if found is None else found.name
@@ -79,14 +83,12 @@ def name(
         pytest.param({"x_other": "t"}, None, id="another-header"),
         pytest.param({"x_client": "a" * MAX_NAME_BYTES}, "header:" + "a" * 256, id="longest"),
         pytest.param({"x_client": "\u00e9, b"}, "header:\u00e9, b", id="text"),
-        pytest.param({"address": "192.0.2.7"}, "address:192.0.2.7", id="address"),
         pytest.param(
-            {"basic": basic(b"a:b"), "x_key": "k", "x_client": "c", "address": "::1"},
+            {"basic": basic(b"a:b"), "x_key": "k", "x_client": "c"},
             "basic:a",
             id="basic-first",
         ),
-        pytest.param({"x_key": "k", "x_client": "c", "address": "::1"}, digest("k"), id="then-key"),
-        pytest.param({"x_client": "c", "address": "::1"}, "header:c", id="address-last"),
+        pytest.param({"x_key": "k", "x_client": "c"}, digest("k"), id="then-key"),
     ],
 )
 def test_alias(given: dict[str, str], expected: str | None) -> None:
@@ -131,7 +133,6 @@ def test_addresses(address: str, expected: str | None) -> None:
     found = alias_of_address(address)
 
     assert expected == (None if found is None else found.name)
-    assert expected == name(ADDRESS_ONLY, address=address)
 
 
 def test_names_of_fields() -> None:
@@ -139,3 +140,59 @@ def test_names_of_fields() -> None:
     assert frozenset((b"x-key", b"x-client", b"x-team")) == ALL.names
     assert ALL.is_by_authorization
     assert not ADDRESS_ONLY.is_by_authorization
+
+
+def test_places_of_all_addresses_are_bounded() -> None:
+    """Whatever comes from however many addresses, there are so many places, of bounded size."""
+    clock = VirtualClock()
+    names = NamesOfAddresses(2, clock, most_of_all=10)
+    found = [names.admit("x" * 300, f"address:192.0.2.{number}") for number in range(99)]
+
+    assert [True] * 10 + [False] * 89 == found
+    assert "<NamesOfAddresses: 10 of 10 addresses>" == repr(names)
+    clock.run_until(LEASE_NS)
+    assert names.admit("y", "address:192.0.2.98")
+    assert "<NamesOfAddresses: 1 of 1 addresses>" == repr(names)
+
+
+def test_places_take_few_bytes() -> None:
+    """All of them together have some 2 MB, however long the names are."""
+    names = NamesOfAddresses(1, VirtualClock())
+    for number in range(MAX_PLACES + 1):
+        names.admit("x" * 300, f"address:2001:db8:{number:x}::/64")
+    places, of_address = names._places, names._of_address  # noqa: SLF001 - their size is the test
+    held = sys.getsizeof(places) + sys.getsizeof(of_address)
+    held += sum(
+        sum(map(sys.getsizeof, (key, place, *place))) + sys.getsizeof(0)
+        for key, place in places.items()
+    )
+
+    assert MAX_PLACES == len(places)
+    assert held <= 300 * MAX_PLACES
+
+
+def test_an_address_that_shows_too_many_names(caplog: pytest.LogCaptureFixture) -> None:
+    """The log and the page say which one it is and what to do, without any name."""
+    clock = VirtualClock()
+    names = NamesOfAddresses(1, clock)
+    names.admit("key:1", "address:192.0.2.7")
+    assert "" == names.problem()
+    with caplog.at_level(logging.WARNING):
+        for number in range(3):
+            assert not names.admit(f"key:0a{number}", "address:192.0.2.7")
+
+    (record,) = caplog.records
+    assert record.getMessage() == names.problem()
+    assert names.problem().startswith("192.0.2.7 shows more than 1 API keys, tokens or names in 30")
+    assert "0a" not in names.problem()
+    clock.run_until(LEASE_NS)
+    assert "" == names.problem()
+
+
+def test_places_without_an_address() -> None:
+    """Clients of a Unix socket share the places of one."""
+    names = NamesOfAddresses(1, VirtualClock())
+
+    assert names.admit("a", "")
+    assert not names.admit("b", "")
+    assert names.problem().startswith("a Unix socket shows ")

@@ -10,7 +10,7 @@ import pytest
 from apfproxy.cli.main import main
 from loadtest.certificates import Authority
 
-GOOD = """
+GOOD = """preset: http
 upstream: {url: "https://127.0.0.1:9", tls: {caFile: ca.crt}}
 downstream:
   tls:

@@ -538,7 +538,7 @@ async def test_signal_drains(caplog: pytest.LogCaptureFixture) -> None:
     assert code == 0
     messages = [record.getMessage() for record in caplog.records]
     assert messages[0].startswith("apfproxy ")
-    assert messages[1].startswith("all clients are system:anonymous and share one flow: ")
+    assert messages[1].startswith("authentication says nothing of who clients are: all are ")
     assert messages[2:] == ["draining; another signal stops at once", "stopped"]
     assert started[0].health.problem("shutdown") == "the process is shutting down"
 
@@ -550,7 +550,7 @@ async def test_observing_is_said_at_the_start(caplog: pytest.LogCaptureFixture) 
         code = await run(settings, lambda _: os.kill(os.getpid(), signal.SIGTERM))
 
     assert code == 0
-    assert caplog.records[1].getMessage() == (
+    assert caplog.records[2].getMessage() == (
         "flow control only observes: no request is rejected or delayed;"
         " apiserver_flowcontrol_* metrics tell what would have happened"
     )

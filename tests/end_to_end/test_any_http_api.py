@@ -14,6 +14,7 @@ import pytest
 from loadtest.nginx_origin import start_nginx_origin
 from loadtest.processes import ROOT, Process, free_ports, python_module
 from loadtest.site import Site
+from tests.authn.test_unverified_names import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,7 @@ DISPATCHED = re.compile(
     r'apiserver_flowcontrol_dispatched_requests_total\{flow_schema="([\w-]+)",'
     r'priority_level="([\w-]+)"\} ([\d.]+)'
 )
+COMMAND = re.compile(r"^\$ apfproxy serve (.*) &$", re.MULTILINE)
 FILE = re.compile(r"`([\w./]+)`:\n\n```(?:python|yaml)\n(.*?)```", re.DOTALL)
 
 
@@ -74,11 +76,13 @@ async def test_the_page(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text.replace("8000", str(port)).replace("timeout=5", "timeout=3"))
         names.add(name)
-    assert {"app.py", "client.py", "apfproxy.yaml", "objects/levels.yaml"} == names
+    assert {"app.py", "client.py", "objects/levels.yaml"} == names
+    command = COMMAND.search(PAGE)
+    assert command is not None
     client = str(tmp_path / "client.py")
     app = Process("app", [sys.executable, str(tmp_path / "app.py")], port=port, directory=tmp_path)
-    settings = ["--settings", str(tmp_path / "apfproxy.yaml")]
-    with app, proxy(tmp_path, [*settings, "--objects", str(tmp_path / "objects")]) as (at, admin):
+    flags = [*command[1].replace("8000", str(port)).split(), "--objects", str(tmp_path / "objects")]
+    with app, proxy(tmp_path, flags) as (at, admin):
         asked = (
             ("greedy", "60", f"http://127.0.0.1:{at}/reports"),
             ("modest", "2", f"http://127.0.0.1:{at}/orders"),
@@ -89,7 +93,7 @@ async def test_the_page(tmp_path: Path) -> None:
         found = await asyncio.gather(*(run(sys.executable, client, *each) for each in asked))
         explained = await run(
             *python_module("apfproxy"),
-            *("explain", "--admin", f"127.0.0.1:{admin}", "--as", "header:modest"),
+            *("explain", "--admin", f"127.0.0.1:{admin}", "--as", digest("modest")),
             *("--verb", "POST", "--path", "/orders", "--header", "X-Shop: 7"),
         )
 
@@ -99,7 +103,8 @@ async def test_the_page(tmp_path: Path) -> None:
             ("batch-by-header", "batch"),
             ("searches", "batch"),
         } == await dispatched(admin)
-        assert "in level interactive, as flow header:modest of FlowSchema new-orders" in explained
+        flow = f"flow {digest('modest')} of FlowSchema new-orders"
+        assert f"in level interactive, as {flow}" in explained
 
 
 async def test_before_nginx(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def registry_of(reviews: dict[str, UpstreamApi]) -> CollectorRegistry:
     """The families, of one client that was known, two anonymous, and so on."""
     counters = AuthenticationCounters()
     counters.authenticated, counters.anonymous, counters.refused = 1, 2, 3
-    counters.unavailable, counters.unverified = 4, 5
+    counters.unavailable, counters.unverified, counters.crowded = 4, 5, 6
     registry = CollectorRegistry()
     registry.register(Collected(lambda: authentication_families(counters, reviews)))
     return registry
@@ -48,6 +48,7 @@ def registry_of(reviews: dict[str, UpstreamApi]) -> CollectorRegistry:
         pytest.param("refused", 3, id="refused"),
         pytest.param("unavailable", 4, id="unavailable"),
         pytest.param("unverified", 5, id="unverified"),
+        pytest.param("crowded", 6, id="crowded"),
     ],
 )
 def test_authentications(result: str, count: int) -> None:

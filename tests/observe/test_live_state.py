@@ -111,6 +111,7 @@ def test_the_whole(scene: Scene) -> None:
         started_s=2.0,
         source=lambda: "files",
         upstream=lambda: {"state": "up"},
+        client_problems=lambda: iter(("all are one",)),
     )
     found = Recent(flow_schemas=[{"name": "all"}], top_flows=[{"flow": "ann"}])
     state = live_state(scene.controller, inputs, found)
@@ -128,6 +129,7 @@ def test_the_whole(scene: Scene) -> None:
         },
         "cluster": "",
         "problems": [],
+        "clientProblems": ["all are one"],
         "flowSchemas": [{"name": "all"}],
         "flowSchemaCount": 3,
         "topFlows": [{"flow": "ann"}],

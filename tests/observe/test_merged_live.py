@@ -110,6 +110,16 @@ def test_problems() -> None:
     assert merged["workers"][2] == {"name": "3", "problem": "no answer"}
 
 
+def test_clients_that_are_not_told_apart() -> None:
+    """What workers say of it comes once; one of an older version says nothing."""
+    older = {key: value for key, value in state().items() if key != "clientProblems"}
+    first, second = ({**state(), "clientProblems": [*each]} for each in ("ab", "bc"))
+
+    assert ["a", "b", "c"] == merged_state([("1", first), ("2", second), ("3", older)], {})[
+        "clientProblems"
+    ]
+
+
 def test_shutdown() -> None:
     """A worker that makes room for another one is no problem; it is if all end."""
     ending, going_on = HealthRegistry(), HealthRegistry()

@@ -252,6 +252,12 @@ def test_all_is_well(judged: dict[str, Any], expected: str) -> None:
             id="stale-duty-that-blocks",
         ),
         pytest.param(
+            state(clientProblems=["authentication says nothing"]),
+            "warning",
+            "authentication says nothing",
+            id="clients-not-told-apart",
+        ),
+        pytest.param(
             state(problems=[problem("limits", "x" * (MAX_PROBLEM + 1))]),
             "warning",
             f"health check limits fails: {'x' * (MAX_PROBLEM - 1)}…",

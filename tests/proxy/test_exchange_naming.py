@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from apfproxy.authn.api_keys import ApiKeys, BasicKeys
 from apfproxy.authn.authenticator import Authenticator, Rules
+from apfproxy.authn.unverified_names import LEASE_NS, NamesOfAddresses
 from apfproxy.proxy import client_kinds as client_kinds_module
 from apfproxy.proxy.identification import Identification
 from apfproxy.proxy.request_log import RequestLog
@@ -58,7 +59,7 @@ class Naming(Bench):
         records: Lines of the access log.
     """
 
-    def __init__(self, assertion: str = PASS_THROUGH) -> None:
+    def __init__(self, assertion: str = PASS_THROUGH, names_per_address: int = 0) -> None:
         self.keys = ApiKeys("k.csv")
         self.keys.take(KEYS.encode())
         self.authenticated = 0
@@ -67,7 +68,13 @@ class Naming(Bench):
             return Identification(
                 Authenticator(
                     clock,
-                    Rules(assertion=assertion, challenges=CHALLENGE),
+                    Rules(
+                        assertion=assertion,
+                        challenges=CHALLENGE,
+                        names=NamesOfAddresses(names_per_address, clock)
+                        if names_per_address
+                        else None,
+                    ),
                     keys=self.keys,
                     passwords=BasicKeys(self.keys),
                 )
@@ -215,6 +222,55 @@ def test_addresses_share_nothing(bench: Naming) -> None:
     assert "address:2001:db8::/64" == bench.user_of(again, get())
     assert 6 == bench.authentications
     for client in (*clients, again):
+        bench.end(client)
+
+
+def test_names_that_are_made_up() -> None:
+    """10 000 secrets from an address are as many flows as it has places, and its own."""
+    with Naming(names_per_address=16) as bench:
+        client = bench.client((CLIENT, 1))
+        found = [bench.user_of(client, get(f"X-Secret: {number}")) for number in range(10_000)]
+
+        assert [*(digest(str(number)) for number in range(16)), f"address:{CLIENT}"] == (
+            list(dict.fromkeys(found))
+        )
+        assert digest("0") == bench.user_of(client, get("X-Secret: 0"))
+        assert "alice" == bench.user_of(client, get("X-API-Key: k1"))
+        assert 10_000 - 16 == bench.context.authenticator.counters.crowded
+        bench.end(client)
+
+
+def test_places_of_an_address_are_its_own() -> None:
+    """What one address shows takes no place of another, also behind a proxy that is believed."""
+    with Naming(names_per_address=1) as bench:
+        client, proxy = bench.client((CLIENT, 1)), bench.client((PROXY, 1))
+
+        for secret, user in (("a", digest("a")), ("b", f"address:{CLIENT}")):
+            assert user == bench.user_of(client, get(f"X-Secret: {secret}"))
+        for hop, secret, user in (
+            (OTHER, "b", digest("b")),
+            (OTHER, "a", f"address:{OTHER}"),
+            (CLIENT, "b", f"address:{CLIENT}"),
+            (CLIENT, "a", digest("a")),
+        ):
+            asked = get(f"X-Secret: {secret}", f"X-Forwarded-For: {hop}")
+            assert user == bench.user_of(proxy, asked)
+        for each in (client, proxy):
+            bench.end(each)
+
+
+def test_a_place_is_kept_while_it_is_used() -> None:
+    """The place of a name that is gone for long is another's; one that comes again keeps it."""
+    with Naming(names_per_address=1) as bench:
+        client = bench.client((CLIENT, 1))
+        for _ in range(4):
+            assert digest("a") == bench.user_of(client, get("X-Secret: a"))
+            assert f"address:{CLIENT}" == bench.user_of(client, get("X-Secret: b"))
+            bench.clock.run_until(bench.clock.now_ns() + LEASE_NS - 1)
+        bench.clock.run_until(bench.clock.now_ns() + LEASE_NS)
+
+        assert digest("b") == bench.user_of(client, get("X-Secret: b"))
+        assert f"address:{CLIENT}" == bench.user_of(client, get("X-Secret: a"))
         bench.end(client)
 
 
