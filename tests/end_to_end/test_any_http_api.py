@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from loadtest.nginx_origin import start_nginx_origin
 from loadtest.processes import ROOT, Process, free_ports, python_module
@@ -17,7 +19,7 @@ from loadtest.site import Site
 from tests.authn.test_unverified_names import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.e2e
@@ -76,7 +78,8 @@ async def test_the_page(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text.replace("8000", str(port)).replace("timeout=5", "timeout=3"))
         names.add(name)
-    assert {"app.py", "client.py", "objects/levels.yaml"} == names
+    objects = {"objects/levels.yaml", "objects/lasting.yaml"}
+    assert {"app.py", "client.py"} | objects == names
     command = COMMAND.search(PAGE)
     assert command is not None
     client = str(tmp_path / "client.py")
@@ -105,6 +108,113 @@ async def test_the_page(tmp_path: Path) -> None:
         } == await dispatched(admin)
         flow = f"flow {digest('modest')} of FlowSchema new-orders"
         assert f"in level interactive, as {flow}" in explained
+
+
+SETTINGS = """
+preset: http
+request: {longRunning: {pathPrefixes: [/named]}}
+flowControl: {serverConcurrencyLimit: 20}
+"""
+
+
+class Holding:
+    """A server that answers orders at once, and all else once it is let go.
+
+    Attributes:
+        port: Of its listener.
+        held: The requests that wait for that, now.
+    """
+
+    def __init__(self) -> None:
+        self._go = asyncio.Event()
+        self.port, self.held = 0, 0
+
+    def let_go(self) -> None:
+        """Answer what is held."""
+        self._go.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve."""
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        server = TestServer(app)
+        await server.start_server()
+        self.port = server.port or 0
+        yield
+        self.let_go()
+        await server.close()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        if "/orders" != request.path:
+            self.held += 1
+            await self._go.wait()
+            self.held -= 1
+        return web.Response(text="ok")
+
+
+async def ask(session: aiohttp.ClientSession, method: str, path: str) -> int:
+    """The status of an answer."""
+    async with session.request(method, path) as answer:
+        await answer.read()
+        return answer.status
+
+
+async def live(admin: int, level: str) -> dict[str, int]:
+    """A level as the admin listener shows it."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{admin}/debug/live") as answer,
+    ):
+        found = await answer.json()
+    return next(each for each in found["levels"] if level == each["name"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "level"),
+    [
+        pytest.param("GET", "/poll", "lasting", id="long-polls"),
+        pytest.param("PUT", "/uploads/a", "lasting", id="uploads"),
+        pytest.param("GET", "/named/a", None, id="long-running"),
+    ],
+)
+async def test_what_lasts_leaves_others_alone(
+    method: str, path: str, level: str | None, tmp_path: Path
+) -> None:
+    """Requests that last take the seats of their level, or none, and others are answered."""
+    (objects,) = (text for name, text in FILE.findall(PAGE) if "objects/lasting.yaml" == name)
+    (tmp_path / "lasting.yaml").write_text(objects)
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(SETTINGS)
+    holding, asked = Holding(), 40
+
+    async def is_full() -> bool:
+        """Whether the server has as many as it may, and the others wait."""
+        waiting = 0 if level is None else (await live(admin, level))["waiting"]
+        return asked == holding.held + waiting
+
+    async with holding.running():
+        arguments = ["--settings", str(settings), "--objects", str(tmp_path / "lasting.yaml")]
+        arguments += ["--upstream", f"http://127.0.0.1:{holding.port}"]
+        connections = aiohttp.TCPConnector(limit=0)
+        with proxy(tmp_path, arguments) as (port, admin):
+            url = f"http://127.0.0.1:{port}"
+            async with (
+                aiohttp.ClientSession(url, connector=connections) as session,
+                asyncio.TaskGroup() as tasks,
+            ):
+                for _ in range(asked):
+                    tasks.create_task(ask(session, method, path))
+                while not await is_full():  # noqa: ASYNC110 - no event of another process
+                    await asyncio.sleep(0.02)
+
+                others = await asyncio.gather(*(ask(session, "GET", "/orders") for _ in range(10)))
+
+                assert [200] * 10 == others
+                assert holding.held == (
+                    asked if level is None else (await live(admin, level))["nominal"]
+                )
+                holding.let_go()
 
 
 async def test_before_nginx(tmp_path: Path) -> None:
