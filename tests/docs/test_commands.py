@@ -12,6 +12,7 @@ from tests.docs.pages import ROOT, Page, page, pages
 
 FLAGS_OF_OTHERS = {
     "--advertise-address": "kube-apiserver",
+    "--audit-log-path": "kube-apiserver",
     "--bind-address": "kube-apiserver",
     "--disable-admission-plugins": "kube-apiserver",
     "--enable-priority-and-fairness": "kube-apiserver",
