@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.config.expressions import CONFIG
 from tests.end_to_end.kubectl import find_kubectl
 from tests.end_to_end.served import Served
 
@@ -25,6 +27,15 @@ if TYPE_CHECKING:
 
 Manifests = dict[tuple[str, str], dict[str, Any]]
 
+FOLDER = CONFIG / "kubernetes"
+MONITORED = """
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+namespace: apfproxy
+resources: [{folder}/{name}]
+components: [{folder}/monitoring]
+labels: [{{pairs: {{release: site}}}}]
+"""
 PROXY = "apfproxy"
 """The container of the proxy."""
 
@@ -38,6 +49,18 @@ def rendered(directory: Path) -> Manifests:
     found = {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects}
     assert len(found) == len(objects)
     return found
+
+
+def with_monitoring(name: str, directory: Path) -> Manifests:
+    """Those of a deployment and of the component for the Prometheus operator.
+
+    Args:
+        name: Of the deployment's directory.
+        directory: Empty, for a kustomization that names both.
+    """
+    relative = os.path.relpath(FOLDER, directory.resolve())
+    (directory / "kustomization.yaml").write_text(MONITORED.format(folder=relative, name=name))
+    return rendered(directory)
 
 
 def of_kind(manifests: Manifests, kind: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,17 @@ from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
 from apfproxy.sources.kubeconfig import SERVICE_ACCOUNT
 from loadtest.certificates import Authority
-from tests.config.expressions import CONFIG, alerting_rules
+from tests.config.expressions import alerting_rules
 from tests.config.manifests import problems_of
-from tests.config.pods import PROXY, containers_of, of_kind, rendered, template_of
+from tests.config.pods import (
+    FOLDER,
+    PROXY,
+    containers_of,
+    of_kind,
+    rendered,
+    template_of,
+    with_monitoring,
+)
 from tests.conformance.replaying import running
 from tests.end_to_end.kubectl import Kubectl, find_kubectl
 from tests.end_to_end.served import ask, command
@@ -29,15 +36,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-FOLDER = CONFIG / "kubernetes"
-MONITORED = """
-apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-namespace: apfproxy
-resources: [{folder}/{name}]
-components: [{folder}/monitoring]
-labels: [{{pairs: {{release: site}}}}]
-"""
 OPERATORS = ("monitoring.coreos.com/v1", {"apiVersion", "kind", "metadata", "spec"})
 """The version of the Prometheus operator's types, and the fields that each has."""
 ADMIN = r"admin on 127\.0\.0\.1:(\d+)"
@@ -59,10 +57,7 @@ def manifests(name: str) -> Manifests:
 @pytest.fixture(scope="module")
 def monitored(name: str, tmp_path_factory: pytest.TempPathFactory) -> Manifests:
     """The same with the component for the Prometheus operator and Grafana."""
-    folder = tmp_path_factory.mktemp("monitored")
-    relative = os.path.relpath(FOLDER, folder.resolve())
-    (folder / "kustomization.yaml").write_text(MONITORED.format(folder=relative, name=name))
-    return rendered(folder)
+    return with_monitoring(name, tmp_path_factory.mktemp("monitored"))
 
 
 def proxy_of(manifests: Manifests) -> dict[str, Any]:

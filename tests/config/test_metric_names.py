@@ -52,6 +52,7 @@ LATER_VALUES = {
     ("state", "active"),
     ("name", "fleet"),
     ("name", "servers"),
+    ("name", "workers"),
 }
 """Values that are not on the page before they are needed."""
 

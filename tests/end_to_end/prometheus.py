@@ -1,0 +1,300 @@
+"""A real Prometheus that scrapes proxies as its operator would have it, and promtool's clock.
+
+The series of a proxy are what that Prometheus has scraped.  `promtool` runs the rules on them by
+its own clock, in which a scrape is a minute after the one before: what was scraped last goes on for
+as long as an alert waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import subprocess
+import threading
+import time
+import urllib.parse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.config.expressions import CONFIG, alerting_rules, selectors
+from tests.config.pods import with_monitoring
+from tests.end_to_end.programs import free_port, installed
+from tests.end_to_end.served import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+Labels = tuple[tuple[str, str], ...]
+Series = dict[Labels, float]
+"""What a scrape has brought, by all labels and `__name__`."""
+
+RULES = CONFIG / "prometheus" / "prometheusrule.yaml"
+READ = {each.name for rule in alerting_rules() for each in selectors(rule["expr"])}
+"""Metrics that alerts read."""
+
+FOR_S = {"m": 60, "h": 3600, "d": 86400}
+MINUTE = 60
+COUNTERS = ("_total", "_bucket")
+FIRING = 'max by (alertname) (ALERTS{alertstate="firing"})'
+LOOK_EVERY_S = 0.1
+SCRAPED_EVERY = "500ms"
+
+
+class Prometheus:
+    """A running one.
+
+    Args:
+        port: Where it listens.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def query(self, expression: str, **parameters: float) -> list[dict[str, Any]]:
+        """The result of an instant query."""
+        asked = urllib.parse.urlencode({"query": expression, **parameters})
+        found: list[dict[str, Any]] = self._data(f"query?{asked}")["result"]
+        return found
+
+    def scraped(self, port: int, metric: str) -> Series:
+        """The series of an admin listener, by a scrape from now on that has brought a metric.
+
+        Times are as if it had been at 0.
+        """
+        instance, begin = f'instance="127.0.0.1:{port}"', time.time()
+        at_s = 0.0
+        while at_s < begin:
+            at_s = max(
+                (
+                    float(each["value"][1])
+                    for each in self.query(f"timestamp({metric}{{{instance}}})")
+                ),
+                default=0.0,
+            )
+            threading.Event().wait(LOOK_EVERY_S)
+        found: Series = {}
+        for each in self.query(f"{{{instance}}}", time=at_s):
+            name, value = each["metric"]["__name__"], float(each["value"][1])
+            is_time = name.endswith("_timestamp_seconds")
+            found[tuple(sorted(each["metric"].items()))] = value - at_s if is_time else value
+        return found
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """What fires."""
+        return [each for each in self._data("alerts")["alerts"] if each["state"] == "firing"]
+
+    def _data(self, target: str) -> Any:  # noqa: ANN401 - any JSON
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self._port)) as client:
+            client.request("GET", f"/api/v1/{target}")
+            answer = json.load(client.getresponse())
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
+
+def operators_scrapes(folder: Path, ports: Sequence[int]) -> dict[str, Any]:
+    """The job that the operator makes of the ServiceMonitor, whose targets are these.
+
+    Source: prometheus-operator, `pkg/prometheus/promcfg.go`: the labels of the Service and the port
+    select targets, the job is the Service's name, or its label that `jobLabel` names; what the
+    monitor relabels comes last.
+    """
+    objects = with_monitoring("gateway", folder)
+    monitor = objects["ServiceMonitor", "apfproxy"]["spec"]
+    service = objects["Service", "apfproxy-admin"]
+    [endpoint] = monitor["endpoints"]
+    [port] = [each for each in service["spec"]["ports"] if each["name"] == endpoint["port"]]
+    meta, of_service = "__meta_kubernetes_", "__meta_kubernetes_service_label_"
+
+    def sanitized(label: str) -> str:
+        return of_service + re.sub(r"\W", "_", label)
+
+    labels = {
+        f"{meta}namespace": service["metadata"]["namespace"],
+        f"{meta}service_name": service["metadata"]["name"],
+        f"{meta}endpoint_port_name": port["name"],
+        f"{meta}pod_name": "apfproxy-0",
+        f"{meta}pod_container_name": "apfproxy",
+        **{sanitized(key): value for key, value in service["metadata"]["labels"].items()},
+    }
+    kept = {sanitized(key): value for key, value in monitor["selector"]["matchLabels"].items()}
+    kept[f"{meta}endpoint_port_name"] = endpoint["port"]
+    taken = {
+        "namespace": f"{meta}namespace",
+        "service": f"{meta}service_name",
+        "pod": f"{meta}pod_name",
+        "container": f"{meta}pod_container_name",
+        "job": f"{meta}service_name",
+    }
+    return {
+        "job_name": "serviceMonitor/apfproxy/apfproxy/0",
+        "metrics_path": endpoint["path"],
+        "scrape_interval": SCRAPED_EVERY,
+        "scrape_timeout": SCRAPED_EVERY,
+        "static_configs": [{"targets": [f"127.0.0.1:{each}" for each in ports], "labels": labels}],
+        "relabel_configs": [
+            *({"source_labels": [k], "regex": v, "action": "keep"} for k, v in kept.items()),
+            *({"source_labels": [v], "target_label": k} for k, v in taken.items()),
+            {
+                "source_labels": [sanitized(monitor["jobLabel"])],
+                "regex": "(.+)",
+                "target_label": "job",
+            },
+            {"target_label": "endpoint", "replacement": endpoint["port"]},
+            *(
+                {re.sub("[A-Z]", lambda m: f"_{m[0].lower()}", k): v for k, v in each.items()}
+                for each in endpoint["relabelings"]
+            ),
+        ],
+    }
+
+
+@contextlib.contextmanager
+def prometheus(folder: Path, ports: Sequence[int]) -> Iterator[Prometheus]:
+    """Run one, in which alerts fire as soon as their expressions have results.
+
+    Args:
+        folder: Empty, for its files.
+        ports: Admin listeners that are there, or will be.
+    """
+    rules = yaml.safe_load(RULES.read_text())["spec"]
+    for rule in (rule for group in rules["groups"] for rule in group["rules"]):
+        del rule["for"]
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rules))
+    (folder / "monitored").mkdir()
+    settings = {
+        "global": {"evaluation_interval": SCRAPED_EVERY},
+        "rule_files": ["rules.yaml"],
+        "scrape_configs": [operators_scrapes(folder / "monitored", ports)],
+    }
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump(settings))
+    listens = free_port()
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(  # noqa: S603 - a program of the system, on files of the test
+            [
+                installed("prometheus"),
+                f"--config.file={folder}/prometheus.yaml",
+                f"--storage.tsdb.path={folder}/data",
+                f"--web.listen-address=127.0.0.1:{listens}",
+            ],
+            stderr=log,
+        )
+    try:
+        while True:
+            with contextlib.suppress(ConnectionRefusedError):
+                if ask(listens, "/-/ready")[0] == 200:
+                    break
+            assert process.poll() is None, (folder / "log").read_text()
+            threading.Event().wait(LOOK_EVERY_S)
+        yield Prometheus(listens)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What fires at a minute of promtool's clock, and nothing else.
+
+    Attributes:
+        minute: When.
+        alerts: Their names.
+        of: Of which alerts, if not of all.
+    """
+
+    minute: int
+    alerts: frozenset[str]
+    of: str = ""
+
+
+def minutes(duration: str) -> int:
+    """Of a duration as rules have it."""
+    return int(duration[:-1]) * FOR_S[duration[-1]] // MINUTE
+
+
+def _values(scrapes: Sequence[Series], key: Labels, first: int, total: int) -> Iterator[str]:
+    """A value for each step: the first scrape until `first`, then the others; the last goes on."""
+    name = dict(key)["__name__"]
+    was_there = False
+    last = scrapes[-1].get(key)
+    before = scrapes[-2].get(key, 0.0) if len(scrapes) > 1 else last
+    grows = name.endswith(COUNTERS) and last is not None and before is not None
+    for step in range(total + 1):
+        index = min(max(0, step - first), len(scrapes) - 1)
+        value = scrapes[index].get(key)
+        if value is None:
+            yield "stale" if was_there else "_"
+        else:
+            if name.endswith("_timestamp_seconds"):
+                value += MINUTE * (first + index)
+            beyond = step - first - len(scrapes) + 1
+            if grows and beyond > 0:
+                assert last is not None
+                assert before is not None
+                value += beyond * (last - before)
+            yield f"{value:.17g}"
+        was_there = value is not None
+
+
+def promtool(
+    folder: Path,
+    proxies: Mapping[str, Sequence[Series]],
+    first: int,
+    expected: Sequence[Expected],
+    *,
+    step: int = 1,
+) -> None:
+    """Let promtool run the rules as they are on the series of proxies.
+
+    Args:
+        folder: For its files.
+        proxies: What was scraped of each, by any name.
+        first: The minute of the second scrape less one.
+        expected: In any order.
+        step: Minutes from one sample to the next.
+    """
+    total = max(each.minute for each in expected) // step
+    series = [
+        {
+            "series": "{%s}" % ", ".join(f"{k}={json.dumps(v)}" for k, v in key),  # noqa: UP031 - braces
+            "values": " ".join(_values(scrapes, key, first // step, total)),
+        }
+        for scrapes in proxies.values()
+        for key in sorted(set().union(*scrapes))
+        if dict(key)["__name__"] in READ
+    ]
+    tests = {
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": f"{step}m",
+        "tests": [
+            {
+                "interval": f"{step}m",
+                "input_series": series,
+                "promql_expr_test": [
+                    {
+                        "expr": FIRING.replace("{", f'{{alertname=~"{each.of or ".+"}", '),
+                        "eval_time": f"{each.minute}m",
+                        "exp_samples": [
+                            {"labels": f'{{alertname="{name}"}}', "value": 1}
+                            for name in sorted(each.alerts)
+                        ],
+                    }
+                    for each in expected
+                ],
+            }
+        ],
+    }
+    (folder / "rules.yaml").write_text(yaml.safe_dump(yaml.safe_load(RULES.read_text())["spec"]))
+    (folder / "tests.json").write_text(json.dumps(tests))  # JSON is YAML
+    done = subprocess.run(  # noqa: S603 - a program that we name
+        [installed("promtool"), "test", "rules", "tests.json"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,697 @@
+"""Each alert fires for a real proxy in that state, and none for one that is busy and healthy."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from apfproxy.proxy import server as server_module
+from apfproxy.settings import Address
+from loadtest.certificates import DAY, Authority
+from tests.authn.signing import unsigned
+from tests.config.expressions import alerting_rules
+from tests.end_to_end.http2.frames import PREFACE, ping
+from tests.end_to_end.http2.frames import settings as settings_frame
+from tests.end_to_end.programs import free_port, installed
+from tests.end_to_end.prometheus import (
+    Expected,
+    Labels,
+    Prometheus,
+    Series,
+    minutes,
+    prometheus,
+    promtool,
+)
+from tests.end_to_end.scene import NARROW, Setup, on_uvloop, running
+from tests.end_to_end.served import (
+    WITHIN_S,
+    Answer,
+    Origin,
+    Served,
+    answered,
+    ask,
+    children,
+    command,
+    connections,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+IN_A_YEAR = datetime.now(UTC) + 365 * DAY
+WAITS = {rule["alert"]: minutes(rule["for"]) for rule in alerting_rules()}
+"""Of each alert the minutes for which its expression has to hold."""
+WINDOW = 15
+"""Minutes: the longest range that an expression looks back, or more."""
+LONG = 60
+"""Minutes from which on promtool looks every 15 minutes only."""
+QUIET = 30
+"""Minutes for which a proxy is well before it comes into a state."""
+LISTENS = r"listens on 127\.0\.0\.1:(\d+)"
+HOLD = b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n"
+MASTER = HOLD.replace(
+    b"\r\n\r\n", b"\r\nX-Remote-User: a\r\nX-Remote-Group: system:masters\r\n\r\n"
+)
+DANGLING = (
+    NARROW.rpartition("---")[2].replace(": narrow", ": missing").replace(": everybody", ": b")
+)
+WRONG_ADDITION = NARROW.replace(
+    "{name: everybody,", '{name: everybody, annotations: {"apfproxy.io/a": b},'
+)
+REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+LOOK_EVERY_S = 0.1
+LATE_S = 6.0
+"""For a request that has to wait longer than five seconds, which is a bound of a histogram."""
+CLIENTS, REQUESTS, SCRAPES = 6, 30, 6
+FLOOD = PREFACE + settings_frame() + ping() * 10_000
+
+
+class Behind(Answer):
+    """The server behind: some paths are answered late, or badly."""
+
+    released: threading.Event
+
+    def do_GET(self) -> None:  # noqa: N802 - its name there
+        """Answer by the path."""
+        if self.path == "/hold":
+            self.released.wait(WITHIN_S)
+        elif self.path == "/late":
+            self.released.wait(LATE_S)
+        elif self.path == "/broken":
+            self.close_connection = True
+            return
+        super().do_GET()
+
+    def do_POST(self) -> None:  # noqa: N802 - its name there
+        """Answer no review, and each of them badly once it is released."""
+        self.released.wait(WITHIN_S)
+        self.send_response(500)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+@contextlib.contextmanager
+def behind(released: threading.Event | None = None) -> Iterator[str]:
+    """Such a server; requests that it holds are answered at its end, or once they are released."""
+    end = released or threading.Event()
+    server = Origin(("127.0.0.1", 0), type("Mine", (Behind,), {"released": end}))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        end.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@dataclass
+class Stage:
+    """Where a proxy is brought to a state.
+
+    Attributes:
+        folder: For its files.
+        admin: The port of its admin listener.
+        prometheus: What scrapes that.
+        scrapes: Those that tell of the state, the first of them from before.
+        stack: What ends with it.
+    """
+
+    folder: Path
+    admin: int
+    prometheus: Prometheus
+    stack: contextlib.ExitStack
+    scrapes: list[Series] = field(default_factory=list)
+
+    def mark(self, of: str = "apfproxy_build_info") -> None:
+        """Take the series of the next scrape that has brought a metric."""
+        self.scrapes.append(self.prometheus.scraped(self.admin, of))
+
+    def behind(self) -> str:
+        """A server behind."""
+        return self.stack.enter_context(behind())
+
+    def serve(
+        self,
+        upstream: str | dict[str, Any],
+        *,
+        admin: int = 0,
+        descriptors: int | None = None,
+        downstream: dict[str, Any] | None = None,
+        **settings: Any,  # noqa: ANN401 - as YAML has them
+    ) -> tuple[Served, int]:
+        """A proxy, and where its clients connect."""
+        admin = admin or self.admin
+        upstream = {"url": upstream} if isinstance(upstream, str) else upstream
+        path = self.folder / f"settings-{admin}.yaml"
+        path.write_text(
+            yaml.safe_dump(
+                {
+                    "downstream": {
+                        "listen": "127.0.0.1:0",
+                        # Where other processes hold it up, that is not what is looked for.
+                        "overload": {"loopDelay": None},
+                        **(downstream or {}),
+                    },
+                    "upstream": upstream,
+                    "admin": f"127.0.0.1:{admin}",
+                    **settings,
+                }
+            )
+        )
+        served = self.stack.enter_context(
+            command("serve", "--settings", str(path), descriptors=descriptors)
+        )
+        return served, int(served.line(LISTENS)[1])
+
+    def page(self) -> str:
+        """The proxy's metrics."""
+        return ask(self.admin, "/metrics")[1]
+
+    def until(self, *patterns: str) -> None:
+        """Wait until lines of the metrics match."""
+        while not all(re.search(f"(?m)^{each}", self.page()) for each in patterns):
+            threading.Event().wait(LOOK_EVERY_S)
+
+    def objects(self, name: str, text: str) -> str:
+        """The folder of objects, to which a file is added."""
+        folder = self.folder / "objects"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+        return str(folder)
+
+
+Function = Callable[[Stage], None]
+STATES: list[Any] = []
+"""Of each a function, what fires then, and what has fired before."""
+
+
+def raises(*alerts: str, before: tuple[str, ...] = ()) -> Callable[[Function], Function]:
+    """Register a state by all alerts that it raises, without `Apfproxy`.
+
+    Args:
+        alerts: Those of the last scrape.
+        before: Those of the first one, if there are two.
+    """
+
+    def register(function: Function) -> Function:
+        firing, earlier = (
+            frozenset(f"Apfproxy{each}" for each in some) for some in (alerts, before)
+        )
+        STATES.append(pytest.param(function, firing, earlier, id=function.__name__))
+        return function
+
+    return register
+
+
+@raises("Down")
+def killed(stage: Stage) -> None:
+    """The process is gone."""
+    served, _ = stage.serve(stage.behind())
+    stage.mark()
+    served.process.kill()
+    served.process.wait()
+    stage.mark("up")
+
+
+@raises("SeatsExhausted")
+def full(stage: Stage) -> None:
+    """Of 145 requests 125 wait, of a level that has borrowed what it can; nothing is rejected."""
+    _, port = stage.serve(stage.behind(), flowControl={"serverConcurrencyLimit": 20})
+    stage.mark()
+    stage.stack.enter_context(connections(port, 145, HOLD))
+    stage.until(r"apiserver_flowcontrol_current_inqueue_requests\{.*\} 1[2-4]\d")
+    stage.mark()
+
+
+@raises("RequestsRejected", "SeatsExhausted", "ExemptLevelGrows", before=("SeatsExhausted",))
+def rejecting(stage: Stage) -> None:
+    """Two requests execute, two wait, others are rejected, and exempt ones take seats beyond."""
+    flow_control = {"serverConcurrencyLimit": 2, "objects": [stage.objects("a.yaml", NARROW)]}
+    _, port = stage.serve(
+        stage.behind(),
+        downstream={"identityHeadersFrom": ["127.0.0.1"]},
+        flowControl=flow_control,
+    )
+    rejected = r"apiserver_flowcontrol_rejected_requests_total\{.*\"queue-full\"\} "
+    stage.stack.enter_context(connections(port, 10, HOLD))
+    stage.until(rejected + "6")
+    stage.mark()
+    stage.stack.enter_context(connections(port, 10, HOLD))
+    stage.stack.enter_context(connections(port, 3, MASTER))
+    exempt = r'apiserver_flowcontrol_current_executing_seats\{.*"exempt"\} 3'
+    stage.until(rejected + "16", exempt)
+    stage.mark()
+
+
+@raises("WaitsLong")
+def waiting(stage: Stage) -> None:
+    """Half of the requests wait for more than five seconds."""
+    flow_control = {"serverConcurrencyLimit": 1, "objects": [stage.objects("a.yaml", NARROW)]}
+    _, port = stage.serve(stage.behind(), flowControl=flow_control)
+    assert ask(port, "/")[0] == 200
+    stage.mark()
+    with connections(port, 1, HOLD.replace(b"/hold", b"/late")) as [first]:
+        stage.until(r'apiserver_flowcontrol_current_executing_requests\{.*"narrow"\} 1')
+        assert ask(port, "/")[0] == answered(first) == 200
+    stage.mark()
+
+
+@raises("ObservesOnly")
+def observing(stage: Stage) -> None:
+    """It is told to observe."""
+    served, _ = stage.serve(stage.behind(), flowControl={"enforcement": "enforce"})
+    stage.mark()
+    settings = stage.folder / f"settings-{stage.admin}.yaml"
+    settings.write_text(
+        settings.read_text().replace("enforcement: enforce", "enforcement: observe")
+    )
+    served.send(signal.SIGHUP)
+    stage.until(r'apfproxy_enforcement\{mode="observe"\} 1')
+    stage.mark()
+
+
+@raises(*("ConfigurationNotInForce", "DanglingFlowSchemas", "AdditionsUnused"), "HealthCheckFails")
+def misconfigured(stage: Stage) -> None:
+    """Files that change while it runs have mistakes."""
+    flow_control = {"objects": [stage.objects("good.yaml", NARROW)]}
+    served, _ = stage.serve(stage.behind(), flowControl=flow_control)
+    stage.mark()
+    stage.objects("dangling.yaml", DANGLING)
+    stage.objects("good.yaml", WRONG_ADDITION)
+    stage.until("apfproxy_dangling_flow_schemas 1", "apfproxy_unused_additions 1")
+    stage.objects("bad.yaml", "kind: FlowSchema")
+    (stage.folder / f"settings-{stage.admin}.yaml").write_text("downstream: 1")
+    served.send(signal.SIGHUP)
+    stage.until("apfproxy_config_problems [1-9]", r'apfproxy_healthcheck\{name="settings"\} 0')
+    stage.mark()
+
+
+@raises("UpstreamDown")
+def alone(stage: Stage) -> None:
+    """Nobody listens where the server behind should."""
+    stage.serve(f"http://127.0.0.1:{free_port()}")
+    stage.until("apfproxy_upstream_up 0")
+    stage.mark()
+
+
+@raises("EndpointDown", "UpstreamFails", before=("EndpointDown",))
+def broken(stage: Stage) -> None:
+    """Of two servers one is away, and the other breaks connections now and then."""
+    urls = [stage.behind(), f"http://127.0.0.1:{free_port()}"]
+    health = {"path": "/readyz", "interval": "200ms"}
+    upstream = {"endpoints": [{"url": each} for each in urls], "healthCheck": health}
+    _, port = stage.serve(upstream)
+    stage.until(r"apfproxy_endpoint_up\{.*\} 0", r"apfproxy_endpoint_up\{.*\} 1")
+    assert ask(port, "/")[0] == 200
+    stage.mark()
+    assert [ask(port, path)[0] for path in ("/", "/broken", "/")] == [200, 502, 200]
+    stage.mark()
+
+
+@contextlib.contextmanager
+def redis(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A store on a Unix socket."""
+    path = folder / "redis.sock"
+    process = subprocess.Popen(  # noqa: S603 - a program of the system, on files of the test
+        [installed("redis-server"), "--port", "0", "--unixsocket", str(path), "--save", ""],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        yield f"redis+unix:{path}", process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def member(stage: Stage, store: str, admin: int, seats: int) -> tuple[Served, int]:
+    """A proxy of a fleet."""
+    fleet = {"store": store, "member": str(admin), "refreshInterval": "300ms", "lease": "3s"}
+    flow_control = {"serverConcurrencyLimit": seats}
+    return stage.serve(stage.behind(), admin=admin, fleet=fleet, flowControl=flow_control)
+
+
+@raises("FleetMembersUnlike", "FleetClaimsAboveLimit")
+def unlike(stage: Stage) -> None:
+    """A member with a smaller limit joins while the other one uses all of its seats."""
+    store, _ = stage.stack.enter_context(redis(stage.folder))
+    _, port = member(stage, store, stage.admin, 20)
+    stage.stack.enter_context(connections(port, 10, HOLD))
+    stage.until("apfproxy_fleet_used_seats 10")
+    stage.mark()
+    member(stage, store, free_port(), 5)
+    stage.until("apfproxy_fleet_unlike_members 1", "apfproxy_fleet_limit_seats 5")
+    stage.mark()
+
+
+@raises("FleetMemberLost", "FleetLedgerAway")
+def lost(stage: Stage) -> None:
+    """A member is killed, then the store."""
+    store, server = stage.stack.enter_context(redis(stage.folder))
+    member(stage, store, stage.admin, 20)
+    other, _ = member(stage, store, free_port(), 20)
+    stage.until("apfproxy_fleet_members 2", r'apfproxy_fleet_state\{state="holding"\} 1')
+    stage.mark()
+    other.process.kill()
+    stage.until("apfproxy_fleet_lost_members_total 1")
+    server.kill()
+    stage.until(r'apfproxy_fleet_state\{state="(lapsed|alone)"\} 1')
+    stage.mark()
+
+
+@raises("NoWorker", "WorkerSilent", "WorkersRestart")
+def without_workers(stage: Stage) -> None:
+    """Both workers are killed, and their successors cannot start without the certificate."""
+    certificate, key = (
+        Authority("site").issue("a", usage="server", not_after=IN_A_YEAR).write(stage.folder, "tls")
+    )
+    served, _ = stage.serve(
+        stage.behind(),
+        downstream={"tls": {"certificateFile": certificate, "keyFile": key}},
+        workers=2,
+    )
+    stage.until(r'apfproxy_workers\{state="serving"\} 2')
+    stage.mark()
+    (stage.folder / "tls.crt").unlink()
+    for pid in children(served):
+        subprocess.run(["kill", "-9", str(pid)], check=True)  # noqa: S603, S607
+    stage.until(
+        r'apfproxy_workers\{state="serving"\} 0', "apfproxy_worker_restarts_total ([3-9]|1\\d)"
+    )
+    stage.mark("apfproxy_workers")
+
+
+@raises("Overloaded")
+def overloaded(stage: Stage) -> None:
+    """It has less memory than it needs."""
+    stage.serve(stage.behind(), downstream={"overload": {"memoryBytes": "1MiB"}})
+    stage.until(r'apfproxy_overloaded\{reason="memory"\} 1')
+    stage.mark()
+
+
+@raises("ConnectionsRefused", "DescriptorsRunOut")
+def crowded(stage: Stage) -> None:
+    """Clients take all connections, and with those to the server nearly all descriptors."""
+    _, port = stage.serve(stage.behind(), descriptors=64)
+    stage.mark()
+    stage.stack.enter_context(connections(port, 40, HOLD))
+    stage.stack.enter_context(connections(stage.admin, 8))
+    stage.until(
+        r'apfproxy_connections_refused_total\{reason="connections"\} [1-9]',
+        r"process_open_fds (5[89]|6\d)",
+    )
+    stage.mark()
+
+
+@raises("TokenExpires", "HealthCheckFails")
+def expiring(stage: Stage) -> None:
+    """The proxy's own token, of a year, has an hour left."""
+    now = datetime.now(UTC)
+    begin, end = ((now + each).timestamp() for each in (-365 * DAY, DAY / 24))
+    token = stage.folder / "token"
+    token.write_bytes(unsigned({"iat": int(now.timestamp()), "exp": int(IN_A_YEAR.timestamp())}))
+    stage.serve({"url": stage.behind(), "tokenFile": "token"})
+    stage.mark()
+    issued = one(stage.page(), "apfproxy_token_issued_timestamp_seconds")
+    token.write_bytes(unsigned({"iat": int(begin), "exp": int(end)}))
+    stage.until(f"(?!{re.escape(issued)})apfproxy_token_issued_timestamp_seconds")
+    stage.mark()
+
+
+@raises("TlsHandshakesFail", "CertificateExpires", "Floods")
+def hostile(stage: Stage) -> None:
+    """Clients do not trust the certificate, which is about to expire, and one floods."""
+    authority = Authority("site")
+    certificate, key = authority.issue("a", usage="server", not_after=IN_A_YEAR).write(
+        stage.folder, "tls"
+    )
+    tls = {"certificateFile": certificate, "keyFile": key}
+    _, port = stage.serve(stage.behind(), downstream={"tls": tls})
+    stage.mark()
+    before = stage.page()
+    authority.issue("a", usage="server", not_after=datetime.now(UTC) + DAY).write(
+        stage.folder, "tls"
+    )
+    expiry = "apfproxy_certificate_expiry_timestamp_seconds"
+    stage.until(f"(?!{re.escape(one(before, expiry))}){expiry}")
+    for _ in range(3):
+        with pytest.raises(ssl.SSLCertVerificationError):
+            handshake(port, ssl.create_default_context())
+    context = ssl.create_default_context(cadata=authority.pem.decode())
+    context.set_alpn_protocols(["h2"])
+    with handshake(port, context) as client, contextlib.suppress(OSError):
+        client.sendall(FLOOD)
+        while client.recv(65536):
+            pass
+    stage.until(
+        r"apfproxy_http2_floods_total\{.*\} [1-9]", r"apfproxy_tls_handshake_failures_total\{.*\} 3"
+    )
+    stage.mark()
+
+
+@raises("AuthenticationFails")
+def refusing(stage: Stage) -> None:
+    """Half of the clients have tokens that nobody knows."""
+    (stage.folder / "tokens.csv").write_text("good,alice,1\n")
+    _, port = stage.serve(stage.behind(), authentication={"tokenFile": "tokens.csv"})
+    assert token_statuses(port, "good") == [200]
+    stage.mark()
+    assert token_statuses(port, "good", "a", "b", "good") == [200, 401, 401, 200]
+    stage.mark()
+
+
+@raises("ReviewsFail", "ReviewsLeftOut", "HealthCheckFails")
+def unreviewed(stage: Stage) -> None:
+    """More unknown tokens come than may wait for a review, and no review succeeds."""
+    review = {"enabled": True, "maxConcurrent": 1}
+    (stage.folder / "token").write_text("own")
+    released = threading.Event()
+    _, port = stage.serve(
+        {"url": stage.stack.enter_context(behind(released)), "tokenFile": "token"},
+        authentication={"tokenReview": review},
+    )
+    stage.mark()
+    with contextlib.ExitStack() as clients:
+        for each in range(40):
+            request = HOLD.replace(b"Host:", b"Authorization: Bearer %d\r\nHost:" % each)
+            clients.enter_context(connections(port, 1, request))
+        stage.until(r'apfproxy_reviews_refused_total\{.*"queue-full"\} [1-9]')
+        released.set()
+        stage.until(r"apfproxy_review_failures_total\{.*\} [1-9]")
+    stage.mark()
+
+
+@raises("AccessLogIncomplete")
+def unlogged(stage: Stage) -> None:
+    """The disk of the access log is full."""
+    _, port = stage.serve(stage.behind(), accessLog={"path": "/dev/full"})
+    stage.mark()
+    assert ask(port, "/")[0] == 200
+    stage.until("apfproxy_access_log_errors_total [1-9]")
+    stage.mark()
+
+
+@raises("NoDeadlines", "InternalErrors")
+def failing(stage: Stage) -> None:
+    """What looks at deadlines has an error, which a test has put into the program."""
+
+    @on_uvloop
+    async def fail() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
+            patch.setattr(server_module, "STALE_SWEEP_S", 0.02)
+            async with running(Setup(admin=Address(host="127.0.0.1", port=stage.admin))) as scene:
+                scene.expects_errors = True
+                await asyncio.to_thread(stage.mark)
+                patch.setattr(scene.process.server, "_shared", None)
+                await asyncio.to_thread(
+                    stage.until,
+                    r'apfproxy_healthcheck\{name="sweep"\} 0',
+                    r"apfproxy_internal_errors_total\{.*\} [1-9]",
+                )
+                await asyncio.to_thread(stage.mark)
+                patch.undo()
+
+    fail()
+
+
+def one(page: str, name: str) -> str:
+    """The only sample of a metric."""
+    [found] = re.findall(rf"(?m)^{name}.*$", page)
+    return str(found)
+
+
+def handshake(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
+    """A client's connection with TLS."""
+    with socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S) as plain:
+        return context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+def token_statuses(port: int, *tokens: str) -> list[int]:
+    """The statuses of requests with tokens."""
+    return [ask(port, "/", head=f"Authorization: Bearer {each}\r\n")[0] for each in tokens]
+
+
+@pytest.fixture(scope="module")
+def admins() -> dict[str, int]:
+    """The port of the admin listener of each state, and of the healthy proxy."""
+    return {name: free_port() for name in ["healthy", *(each.id for each in STATES)]}
+
+
+@pytest.fixture(scope="module")
+def scraping(
+    admins: dict[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Prometheus]:
+    """What scrapes all of them."""
+    with prometheus(tmp_path_factory.mktemp("prometheus"), list(admins.values())) as running_one:
+        yield running_one
+
+
+@pytest.fixture(scope="module")
+def healthy(
+    admins: dict[str, int], scraping: Prometheus, tmp_path_factory: pytest.TempPathFactory
+) -> list[Series]:
+    """Scrapes of a busy proxy, one of whose clients has a bad token, and one does not trust it."""
+    folder = tmp_path_factory.mktemp("healthy")
+    authority = Authority("site")
+    certificate, key = authority.issue("a", usage="server", not_after=IN_A_YEAR).write(
+        folder, "tls"
+    )
+    (folder / "tokens.csv").write_text("".join(f"good-{n},user-{n},{n}\n" for n in range(CLIENTS)))
+    context = ssl.create_default_context(cadata=authority.pem.decode())
+    with contextlib.ExitStack() as stack:
+        stage = Stage(folder, admins["healthy"], scraping, stack)
+        _, port = stage.serve(
+            {"endpoints": [{"url": stage.behind()} for _ in range(2)]},
+            downstream={"tls": {"certificateFile": certificate, "keyFile": key}},
+            authentication={"tokenFile": "tokens.csv"},
+            flowControl={"serverConcurrencyLimit": 20},
+            accessLog={"path": "access.log"},
+        )
+        done = threading.Event()
+        pause = threading.Barrier(CLIENTS + 1)
+
+        def ask_on(number: int) -> None:
+            client = http.client.HTTPSConnection("127.0.0.1", port, context=context)
+            with contextlib.closing(client), contextlib.suppress(threading.BrokenBarrierError):
+                while not done.is_set():
+                    for _ in range(REQUESTS):
+                        client.request(
+                            "GET", "/", headers={"Authorization": f"Bearer good-{number}"}
+                        )
+                        assert client.getresponse().read() == b"ok"
+                    pause.wait(WITHIN_S)
+
+        threads = [threading.Thread(target=ask_on, args=(n,)) for n in range(CLIENTS)]
+        for each in threads:
+            each.start()
+        for _ in range(SCRAPES):
+            with contextlib.closing(handshake(port, context)) as client:
+                client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bad\r\n\r\n")
+                assert answered(client) == 401
+            with pytest.raises(ssl.SSLCertVerificationError):
+                handshake(port, ssl.create_default_context())
+            stage.mark()
+            pause.wait(WITHIN_S)
+        done.set()
+        pause.abort()
+        for each in threads:
+            each.join()
+    return stage.scrapes
+
+
+def test_busy_and_healthy(healthy: list[Series], tmp_path: Path) -> None:
+    """Nothing fires for 20 minutes, nor later."""
+    expected = [Expected(minute, frozenset()) for minute in (1, 2, 5, 10, 15, 20, 40, 60)]
+
+    promtool(tmp_path, {"healthy": healthy}, 0, expected)
+
+
+@pytest.mark.parametrize(("bring_about", "alerts", "before"), STATES)
+def test_state(
+    bring_about: Function,
+    alerts: frozenset[str],
+    before: frozenset[str],
+    admins: dict[str, int],
+    scraping: Prometheus,
+    healthy: list[Series],
+    tmp_path: Path,
+) -> None:
+    """Its alerts fire, whatever the job's name, once they have waited; no other one does."""
+    admin = admins[bring_about.__name__]
+    fired: dict[str, dict[str, Any]] = {}
+    with contextlib.ExitStack() as stack:
+        stage = Stage(tmp_path, admin, scraping, stack)
+        bring_about(stage)
+        while not alerts <= fired.keys():
+            found = scraping.alerts()
+            fired |= {each["labels"]["alertname"]: each for each in found if is_of(admin, each)}
+    for name in alerts:
+        alert = fired[name]
+        assert alert["labels"]["job"] == "apfproxy"
+        assert "<error" not in str(alert["annotations"])
+
+    last = max(WAITS[each] for each in alerts)
+    step = 15 if last > LONG else 1
+    first = QUIET if len(stage.scrapes) > 1 else 0
+    expected = [Expected(first + last + WINDOW, alerts)]
+    if first:
+        expected.append(Expected(first - step, before))
+    expected += [
+        Expected(first + WAITS[each] - step, frozenset(), of=each)
+        for each in alerts - before
+        if WAITS[each] > step
+    ]
+    renamed = [
+        {key_of_job(key, "another"): value for key, value in series.items()}
+        for series in stage.scrapes
+    ]
+    promtool(tmp_path, {"healthy": healthy, "other": renamed}, first, expected, step=step)
+
+
+def key_of_job(labels: Labels, job: str) -> Labels:
+    """The labels of a series of another job."""
+    return tuple(sorted((dict(labels) | {"job": job}).items()))
+
+
+def is_of(admin: int, alert: dict[str, Any]) -> bool:
+    """Whether an alert is of a proxy, or of its fleet, which there is only one of."""
+    return str(alert["labels"].get("instance", admin)).endswith(str(admin))
+
+
+def test_absent(tmp_path: Path) -> None:
+    """A Prometheus without a proxy says so, as no series of a proxy is there."""
+    with prometheus(tmp_path, []) as idle:
+        while not idle.alerts():
+            pass
+        fired = [each["labels"]["alertname"] for each in idle.alerts()]
+    expected = [Expected(minute, frozenset()) for minute in (1, WAITS["ApfproxyAbsent"] - 1)]
+    later = Expected(WAITS["ApfproxyAbsent"] + 1, frozenset({"ApfproxyAbsent"}))
+
+    assert fired == ["ApfproxyAbsent"]
+    promtool(tmp_path, {}, 0, [*expected, later])
+
+
+def test_every_alert_has_its_state() -> None:
+    """Each alert of the file is raised by a state above, or is that of no proxy at all."""
+    raised = {"ApfproxyAbsent"}.union(*(each.values[1] for each in STATES))
+
+    assert raised == WAITS.keys()
