@@ -11,19 +11,20 @@ import msgspec
 
 from apfproxy.app.object_source import source_text
 from apfproxy.app.raw_request import request_of_line
-from apfproxy.app.settings_checks import one_flow, verifies_users
+from apfproxy.app.settings_checks import one_flow, tells_apart, verifies_users
 from apfproxy.app.web_runner import WebRunner
 from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.observe.admin import build_admin_app, build_clusters_app, cluster_routes
 from apfproxy.observe.endpoint_state import endpoint_views
-from apfproxy.observe.explain_page import NOT_ENFORCED, explain_route
+from apfproxy.observe.explain_page import NOT_ENFORCED, TOLD_APART, explain_route
 from apfproxy.observe.live_page import LivePage
 from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.overview import Overview, Place
 from apfproxy.observe.several_clusters import Pages, SeveralClusters
 from apfproxy.observe.upstream_state import upstream_state
 from apfproxy.proxy.targets import preset_of
+from apfproxy.request.user import ANONYMOUS
 from apfproxy.settings import OBSERVE
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from apfproxy.observe.live_history import LiveHistory
     from apfproxy.observe.metrics import MetricsPage
     from apfproxy.proxy.upstream_watch import UpstreamWatch
+    from apfproxy.request.user import User
 
 SHUTDOWN_S = 1.0
 """For a scrape that is under way; the listener closes last, when there is nothing more to see."""
@@ -125,13 +127,21 @@ def summary_of(cluster: Cluster) -> LevelsSummary:
     )
 
 
+def explain_notes(cluster: Cluster, user: User) -> Iterator[str]:
+    """What is to be known of a cluster beside what becomes of a user's request."""
+    if cluster.settings.flow_control.enforcement == OBSERVE:
+        yield NOT_ENFORCED
+    if user is ANONYMOUS and tells_apart(cluster.settings.authentication.unverified):
+        yield TOLD_APART
+
+
 def explain_page_of(cluster: Cluster) -> web.RouteDef:
     """What would happen to a request of a cluster."""
     return explain_route(
         cluster.controller,
         cluster.costs,
         lambda method, target: request_of_line(method, target, cluster.settings),
-        lambda: (NOT_ENFORCED,) if cluster.settings.flow_control.enforcement == OBSERVE else (),
+        lambda user: tuple(explain_notes(cluster, user)),
         lambda: preset_of(cluster.settings),
     )
 

@@ -29,7 +29,13 @@ from apfproxy.flowcontrol.added_distinguisher import LONGEST_VALUE
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.observe.explain_page import PATH, explanation_json, header_in, parse_header
+from apfproxy.observe.explain_page import (
+    PATH,
+    TOLD_APART,
+    explanation_json,
+    header_in,
+    parse_header,
+)
 from apfproxy.proxy.targets import preset_of
 from apfproxy.request.kubectl_phrases import (
     PhraseError,
@@ -232,9 +238,12 @@ def explained_offline(
     found = explained(
         controller, costs, asked.user, attributes, lambda name: header_in(asked.headers, name)
     )
-    if hash_seed is not None:
-        return found
-    return msgspec.structs.replace(found, notes=(*found.notes, EXAMPLE_NOTE))
+    notes = found.notes
+    if preset.is_plain and asked.user is ANONYMOUS:
+        notes += (TOLD_APART,)
+    if hash_seed is None:
+        notes += (EXAMPLE_NOTE,)
+    return msgspec.structs.replace(found, notes=notes)
 
 
 def explained_by(admin: Address, cluster: str | None, asked: RawRequest) -> Explanation:

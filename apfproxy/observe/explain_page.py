@@ -38,6 +38,10 @@ EXPLAIN_INDEX = {PATH: "what would happen to a request; without parameters it sa
 NOT_ENFORCED = (
     "this proxy only observes: whatever is said here to wait or to be rejected executes at once"
 )
+TOLD_APART = (
+    "clients whom nobody verifies are told apart: --as key:HASH or --as address:192.0.2.7 explains"
+    " the flow of one, by its name in apfproxy top"
+)
 PARAMETERS = ("method", "target", "user", "group", "header")
 CLUSTER = "cluster"
 """The parameter of all pages that names one of several clusters."""
@@ -61,10 +65,10 @@ def explain_route(
     controller: Controller,
     costs: Costs,
     judge: Callable[[str, bytes], object],
-    notes: Callable[[], tuple[str, ...]] = tuple,
+    notes: Callable[[User], tuple[str, ...]] = lambda _: (),
     preset: Callable[[], Preset] = lambda: KUBERNETES,
 ) -> web.RouteDef:
-    """The page with its path; the notes are lines about this proxy now.
+    """The page with its path; the notes are lines about this proxy now, for a user.
 
     `judge` raises ValueError for a method and a target that the proxy would refuse.
     """
@@ -78,7 +82,7 @@ def explain_route(
         except ValueError as error:
             return web.Response(text=f"{error}\n", status=400)
         answer = explain(controller, costs, user, attributes, lambda name: header_in(headers, name))
-        answer = msgspec.structs.replace(answer, notes=answer.notes + notes())
+        answer = msgspec.structs.replace(answer, notes=answer.notes + notes(user))
         return await page_response(
             request, explanation_json(answer).encode(), "application/json; charset=utf-8"
         )

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main
-from apfproxy.observe.explain_page import PATH
+from apfproxy.observe.explain_page import PATH, TOLD_APART
 from tests.app.test_process import settings_for
 from tests.sources.test_object_files import level
 
@@ -77,6 +77,21 @@ def test_unverified_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"name": "header:al", "groups": ["system:unauthenticated"]} == found
     found = explained("list pods --as header:al --as-group dev --offline", capsys)["user"]
     assert ["dev", "system:authenticated"] == found["groups"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "notes"),
+    [
+        pytest.param("--preset http", [TOLD_APART], id="nobody"),
+        pytest.param("--preset http --as key:0a", [], id="somebody"),
+        pytest.param("--preset kubernetes", [], id="where-all-are-one"),
+    ],
+)
+def test_clients_that_are_told_apart(
+    flags: str, notes: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whose flow is asked about has to be said, where clients have flows of their own."""
+    assert notes == explained(f"--path /x --hash-seed 7 {flags}", capsys)["notes"]
 
 
 @pytest.mark.parametrize("who", ["", " --as alice"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import shlex
 from collections import deque
@@ -18,6 +19,9 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
+from apfproxy.app.settings_checks import one_flow
+from apfproxy.observe.explain_page import TOLD_APART
+from apfproxy.settings import Settings
 from loadtest.processes import ROOT, Process, free_ports, python_module
 
 if TYPE_CHECKING:
@@ -83,9 +87,14 @@ class Server:
 
 
 class Run:
-    """Clients that have a number of requests in flight until the end."""
+    """Clients that have a number of requests in flight until the end.
 
-    def __init__(self, server: Server, port: int, admin: int | None) -> None:
+    Attributes:
+        directory: Has the proxy's log.
+    """
+
+    def __init__(self, directory: Path, server: Server, port: int, admin: int | None) -> None:
+        self.directory = directory
         self._server = server
         self._port = port
         self._admin = admin
@@ -130,11 +139,25 @@ class Run:
     async def _waiting(self) -> int:
         if self._admin is None:
             return len(self._server.waiting)
+        return sum(map(int, WAITING.findall(await self.page("/metrics"))))
+
+    async def page(self, path: str) -> str:
+        """A page of the proxy's admin listener."""
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"http://127.0.0.1:{self._admin}/metrics") as answer,
+            session.get(f"http://127.0.0.1:{self._admin}{path}") as answer,
         ):
-            return sum(map(int, WAITING.findall(await answer.text())))
+            return await answer.text()
+
+    async def warnings(self) -> list[str]:
+        """What the live page and `apfproxy top` warn of, if the log does, too."""
+        log = (self.directory / "apfproxy.log").read_text()
+        verdict = json.loads(await self.page("/debug/live"))["verdict"]
+        return [
+            each["text"]
+            for each in verdict
+            if each["severity"] == "warning" and each["text"] in log
+        ]
 
     async def end(self) -> None:
         """Disconnect all clients."""
@@ -156,7 +179,7 @@ async def running(
             if command
             else contextlib.nullcontext((port, None)) as ports
         ):
-            run = Run(server, *ports)
+            run = Run(directory, server, *ports)
             try:
                 yield run
             finally:
@@ -202,22 +225,17 @@ async def test_it_isolates(tmp_path: Path, greedy: str, modest: str, address: st
         run.start("/greedy", GREEDY, always(greedy), "127.0.0.1")
         run.start("/modest", MODEST, always(modest), address)
         part = await run.modest_part(STEPS)
+        warnings = await run.warnings()
+        explained = await run.page("/debug/explain?target=/x")
 
     assert FAIR <= part
+    assert [] == warnings
+    assert TOLD_APART in explained
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param(None, id="no-proxy"),
-        pytest.param(lambda text: text.replace(*KUBERNETES), id="preset-kubernetes"),
-    ],
-)
-async def test_what_it_is_compared_with(
-    tmp_path: Path, command: Callable[[str], str] | None
-) -> None:
-    """Without a proxy, or with one that knows nobody, the modest client waits for the greedy."""
-    async with running(tmp_path, command) as run:
+async def test_without_a_proxy(tmp_path: Path) -> None:
+    """What it is compared with: the modest client waits for all that the greedy one has sent."""
+    async with running(tmp_path, None) as run:
         run.start("/greedy", GREEDY, always("X-API-Key: g"), "127.0.0.1")
         run.start("/modest", MODEST, always("X-API-Key: m"), "127.0.0.1")
         part = await run.modest_part(STEPS)
@@ -225,13 +243,29 @@ async def test_what_it_is_compared_with(
     assert part <= ALONE
 
 
+async def test_preset_kubernetes(tmp_path: Path) -> None:
+    """One that knows nobody isolates nobody, and says so: in the log, on the page, in `top`."""
+    async with running(tmp_path, lambda text: text.replace(*KUBERNETES)) as run:
+        run.start("/greedy", GREEDY, always("X-API-Key: g"), "127.0.0.1")
+        run.start("/modest", MODEST, always("X-API-Key: m"), "127.0.0.2")
+        part = await run.modest_part(STEPS)
+        warnings = await run.warnings()
+
+    assert part <= ALONE
+    assert [one_flow(Settings())] == warnings
+
+
 async def test_names_that_are_made_up(tmp_path: Path) -> None:
-    """A new token with each request makes nobody many clients."""
+    """A new token with each request makes nobody many clients, and the operator hears of it."""
     async with running(tmp_path) as run:
-        tokens = (f"Authorization: Bearer {number}" for number in count())
+        tokens = (f"Authorization: Bearer secret{number}" for number in count())
         run.start("/greedy", GREEDY, tokens, "127.0.0.1")
         run.start("/modest", MODEST, always("Accept: */*"), "127.0.0.2")
         await run.modest_part(STEPS)
         part = await run.modest_part(STEPS)
+        (warning,) = await run.warnings()
+        shown = await run.page("/debug/top_flows") + await run.page("/metrics")
 
     assert FAIR <= part
+    assert warning.startswith("127.0.0.1 shows more than 16 API keys, tokens or names in 30 s: ")
+    assert "secret" not in shown + (tmp_path / "apfproxy.log").read_text()

@@ -102,7 +102,7 @@ async def test_observing(scene: Scene) -> None:
         scene.metrics,
         HealthRegistry(),
         lambda: WALL_OFFSET_NS,
-        explain_page=explain_route(scene.controller, COSTS, judge, lambda: (NOT_ENFORCED,)),
+        explain_page=explain_route(scene.controller, COSTS, judge, lambda _: (NOT_ENFORCED,)),
     )
     async with TestClient(TestServer(app)) as client:
         found = await (await client.get(f"{PATH}?target=/")).json()
