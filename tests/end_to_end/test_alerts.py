@@ -92,6 +92,9 @@ class Behind(Answer):
             self.released.wait(WITHIN_S)
         elif self.path == "/late":
             self.released.wait(LATE_S)
+        elif self.path == "/bad":
+            self.send_error(500)
+            return
         elif self.path == "/broken":
             self.close_connection = True
             return

@@ -1,0 +1,86 @@
+"""Every panel of the dashboard shows something of real proxies that a real Prometheus scrapes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from typing import TYPE_CHECKING
+
+from loadtest.certificates import Authority
+from tests.config.expressions import CONFIG
+from tests.end_to_end.programs import free_port
+from tests.end_to_end.prometheus import prometheus
+from tests.end_to_end.scene import NARROW
+from tests.end_to_end.served import ask, connections
+from tests.end_to_end.test_alerts import HOLD, IN_A_YEAR, Stage, redis
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VALUES = {"job": "apfproxy", "__rate_interval": "1m"}
+"""Of the dashboard's variables; of all others every value is chosen, as Grafana does by itself."""
+ABOVE_ZERO = re.compile(r" > 0(\)?)$")
+"""Hides what does not happen, at the end of an expression."""
+
+
+def expressions() -> dict[str, str]:
+    """The queries of all panels, and of what marks the time line, by their titles."""
+    dashboard = json.loads((CONFIG / "grafana" / "apfproxy.json").read_text())
+    shown = [
+        (f"{panel['title']}, {target['legendFormat'] or target['refId']}", target["expr"])
+        for panel in dashboard["panels"]
+        for target in panel.get("targets", ())
+    ]
+    shown += [(each["name"], each["expr"]) for each in dashboard["annotations"]["list"]]
+    found = {
+        title: ABOVE_ZERO.sub(
+            r"\1", re.sub(r"\$\{?(\w+)\}?", lambda name: VALUES.get(name[1], ".*"), expression)
+        )
+        for title, expression in shown
+    }
+    assert len(found) == len(shown)
+    return found
+
+
+def test_panels(tmp_path: Path) -> None:
+    """Each query has a result, as series keep their own labels beside those of the operator."""
+    issued = Authority("a").issue("a", usage="server", not_after=IN_A_YEAR)
+    certificate, key = issued.write(tmp_path, "tls")
+    (tmp_path / "token").write_text("own")
+    (tmp_path / "prometheus").mkdir()
+    admins = [free_port(), free_port()]
+    with contextlib.ExitStack() as stack:
+        scraping = stack.enter_context(prometheus(tmp_path / "prometheus", admins))
+        stage = Stage(tmp_path, admins[0], scraping, stack)
+        stage.serve(
+            stage.behind(),
+            admin=admins[1],
+            downstream={"tls": {"certificateFile": certificate, "keyFile": key}},
+        )
+        store, _ = stack.enter_context(redis(tmp_path))
+        urls = [stage.behind(), stage.behind()]
+        _, port = stage.serve(
+            {
+                "endpoints": [{"url": each} for each in urls],
+                "tokenFile": "token",
+            },
+            authentication={"tokenReview": {"enabled": True}},
+            flowControl={
+                "serverConcurrencyLimit": 2,
+                "objects": [stage.objects("a.yaml", NARROW)],
+            },
+            fleet={"store": store},
+            accessLog={"path": "access.log"},
+            tracing={"endpoint": "http://127.0.0.1:9", "samplingRatePerMillion": 1000000},
+        )
+        assert [ask(port, path)[0] for path in ("/", "/broken", "/bad")] == [200, 502, 500]
+        stack.enter_context(connections(port, 10, HOLD))
+        stage.until(r"apiserver_flowcontrol_rejected_requests_total\{.* [1-9]")
+        for _ in range(2):
+            stage.mark()
+        found = {title: scraping.query(each) for title, each in expressions().items()}
+        endpoints = scraping.query("apfproxy_endpoint_up")
+
+    assert [] == [title for title, result in found.items() if not result]
+    assert set(urls) == {each["metric"]["endpoint"] for each in endpoints}
