@@ -212,6 +212,8 @@ def _start_apfproxy(name: str, site: Site, upstream_port: int) -> Process:
                 "endpoint": f"http://127.0.0.1:{upstream_port}",
                 "samplingRatePerMillion": TRACED_PER_MILLION[feature],
             }
+    if name == WITH and "access-log" in features:
+        settings["accessLog"] = {"maxBytesPerSecond": None}  # a line of each request is measured
     protocol = "h2" if site.http2 else "h1"
     config = site.directory / f"{name}-{protocol}-{upstream_port}.yaml"
     config.write_text(json.dumps(settings))

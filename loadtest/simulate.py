@@ -220,7 +220,9 @@ async def through_proxy(mix: Mix, objects: Path, log: Path) -> None:
                 hash_seed=HASH_SEED,
                 suggested_objects=False,
             ),
-            access_log=AccessLogSettings(path=str(log)),
+            access_log=AccessLogSettings(
+                path=str(log), refused_per_second=None, max_bytes_per_second=None
+            ),
             admin=None,
         )
     )
