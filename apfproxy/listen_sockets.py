@@ -14,18 +14,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import math
 import os
 import socket
 import stat
 from typing import TYPE_CHECKING
 
+from apfproxy.rare_log import RareLog
 from apfproxy.settings import UNIX_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from apfproxy.settings import Address
+
+log = logging.getLogger(__name__)
 
 EVERYWHERE = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"))  # noqa: S104 - asked for
 WITHOUT_IPV6 = frozenset((errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL))
@@ -36,6 +40,10 @@ PROBES = 4
 """Without an answer, spread over the time after which a client is gone."""
 IN_USE = "a running process listens there"
 NO_SOCKET = "there is a file that is no socket"
+MAX_ACCEPTED_AT_ONCE = 256
+PAUSE_S = 0.1
+"""Before accepting is tried again, when the system has nothing left for it."""
+EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
 async def listening_sockets(
@@ -220,6 +228,74 @@ async def serve_on(
         create = loop.create_unix_server if is_unix(listener) else loop.create_server
         servers.append(await create(make, sock=listener, backlog=backlog))
     return servers
+
+
+class Acceptor:
+    """Accepts what comes to listening sockets, for who is to see connections before the loop does.
+
+    Args:
+        loop: That of the connections.
+        take: Gets each connection, which it closes in the end; it raises nothing.
+        now_ns: The time by which the log is written rarely.
+        at_once: Connections that are taken before those that there are get their turn again.
+
+    Attributes:
+        sockets: That are listened on.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        take: Callable[[socket.socket], None],
+        now_ns: Callable[[], int],
+        at_once: int = MAX_ACCEPTED_AT_ONCE,
+    ) -> None:
+        self._loop = loop
+        self._take = take
+        self._at_once = at_once
+        self._log = RareLog(log, now_ns)
+        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
+        self.sockets: list[socket.socket] = []
+
+    def listen(self, listeners: Iterable[socket.socket]) -> None:
+        """Accept what comes to listening sockets, which `stop` returns."""
+        self.sockets.extend(listeners)
+        for listener in self.sockets:
+            self._loop.add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(self._at_once):
+            try:
+                client, _ = listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in EXHAUSTED:
+                    self._log.log(
+                        logging.WARNING,
+                        "none left",
+                        "no connection can be accepted: %s",
+                        error.strerror,
+                    )
+                    self._loop.remove_reader(listener)
+                    self._pauses[listener] = self._loop.call_later(PAUSE_S, self._go_on, listener)
+                    return
+                continue  # that one connection is gone already
+            self._take(client)
+
+    def _go_on(self, listener: socket.socket) -> None:
+        del self._pauses[listener]
+        self._loop.add_reader(listener, self._accept, listener)
+
+    def stop(self) -> list[socket.socket]:
+        """Accept no more: the sockets, for whoever takes what waits in them, and closes them."""
+        for listener in self.sockets:
+            self._loop.remove_reader(listener)
+        for pause in self._pauses.values():
+            pause.cancel()
+        self._pauses.clear()
+        listeners, self.sockets = self.sockets, []
+        return listeners
 
 
 def is_unix(listener: socket.socket) -> bool:

@@ -34,7 +34,7 @@ ARROWS: dict[str, frozenset[str]] = {
     "loopback": frozenset(),
     "transitions": frozenset(),
     "files": frozenset(),
-    "listen_sockets": frozenset({"settings"}),
+    "listen_sockets": frozenset({"rare_log", "settings"}),
     "rare_log": frozenset(),
     "settings": frozenset(),
     "shipped_files": frozenset(),

@@ -72,7 +72,7 @@ def admin_runner(
             lambda: endpoint_views(only.upstream, only.served.pool),
             partial(fleet_of, only),
         )
-    return WebRunner(app, places, shutdown_s=SHUTDOWN_S)
+    return WebRunner(app, places, parts.access, shutdown_s=SHUTDOWN_S)
 
 
 def wall_offset_ns(parts: AdminParts) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from apfproxy.app.admin_access import AdminAccess
     from apfproxy.app.clusters import Clusters
     from apfproxy.app.descriptors import DescriptorWatch
     from apfproxy.app.observation import Observation
@@ -46,6 +47,7 @@ class AdminParts:
     """
 
     settings: Callable[[], Settings]
+    access: AdminAccess
     clock: Clock
     clusters: Clusters
     counters: ListenerCounters
@@ -72,8 +74,9 @@ class AdminListener:
         )
         loop = asyncio.get_running_loop()
         self._sampling = Recurring(Part.LIVE_PAGE, loop, SAMPLE_S, math.inf, self._sample)
-        probes = Probes(places, parts.health, self._metrics_page, self._start_others)
-        self._listener = Listener(probes.connection, places)
+        access = parts.access
+        probes = Probes(places, parts.health, self._metrics_page, self._start_others, access)
+        self._listener = Listener(probes.connection, places, lambda: access.context)
         self._metrics: MetricsPage | None = None
         self._runner: WebRunner | None = None
 

@@ -42,7 +42,7 @@ def metrics_page(parts: AdminParts, places: Places) -> MetricsPage:
     """Put the page together."""
     return MetricsPage(
         lambda: {each.name: cluster_parts(each) for each in parts.clusters},
-        (*_families(parts), partial(admin_families, places)),
+        (*_families(parts), partial(admin_families, places, parts.access.refused)),
         is_full=lambda: parts.settings().metrics == FULL,
     )
 

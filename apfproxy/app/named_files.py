@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import parts_of
+from apfproxy.app.admin_access import Credentials
 from apfproxy.app.flow_control_api import usable_token
 from apfproxy.app.identities import Identities
 from apfproxy.app.tracing import trace_queue
@@ -40,7 +41,7 @@ async def problems_of(settings: Settings) -> list[str]:
     """
     problems: list[str] = []
     looks = (_identities, _kubeconfig, _service, _objects, _admin_token, _store, _access_log)
-    for look in (*looks, _tracing, _fleet):
+    for look in (*looks, _admin_access, _tracing, _fleet):
         try:
             await asyncio.to_thread(look, settings, asyncio.get_running_loop())
         except OperatorError as error:
@@ -79,6 +80,10 @@ def _objects(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
 
 def _admin_token(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
     usable_token(settings.admin_token_file)
+
+
+def _admin_access(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
+    Credentials(settings)
 
 
 def _store(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:

@@ -21,6 +21,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy import build
+from apfproxy.app.admin_access import ADMIN_ACCESS, AdminAccess
+from apfproxy.app.admin_checks import access_warning
 from apfproxy.app.given_sockets import GivenSockets
 from apfproxy.app.own_addresses import OwnAddresses
 from apfproxy.app.parent_admin import ParentAdmin
@@ -112,11 +114,13 @@ class Parent:
         self._file = file or SettingsFile(None, lambda: self.settings)
         self._given = given or GivenSockets()
         self._addresses = OwnAddresses(self._given)
+        self.access = AdminAccess(settings)
         self.admin = ParentAdmin(
             self._addresses,
             lambda: self.slots,
             lambda: sum(slot.restarts for slot in self.slots),
             self.health,
+            self.access,
         )
         self._command = list(command) or command_of_workers()
         seed = settings.flow_control.hash_seed
@@ -127,6 +131,7 @@ class Parent:
         self._rolling: asyncio.Task[None] | None = None
         self._replaced_s = -math.inf  # when workers without sockets were, or were to be
         self.health.add(SETTINGS, pages=(READYZ,), is_blocking=False)
+        self.health.add(ADMIN_ACCESS, pages=(READYZ,), is_blocking=False, look=self.access.problem)
         self.health.add(WORKERS, pages=(READYZ,), look=self._problem_of_workers)
         self.health.add(SHUTDOWN, pages=(READYZ,))
 
@@ -169,6 +174,7 @@ class Parent:
         except BaseException:
             await self.stop()
             raise
+        self.access.start()
         self._addresses.serve()
 
     async def _open_store(self, path: str) -> None:
@@ -204,6 +210,8 @@ class Parent:
             os.getpid(),
             self.admin.written,
         )
+        if text := access_warning(self.settings, is_here=self.admin.is_local()):
+            log.warning("%s", text)
         signals.on_rotation(self._rotate)
         signals.on_succession(self._replace)
         self.service.show(self._is_well)
@@ -225,14 +233,18 @@ class Parent:
     async def renew(self, settings: Settings) -> None:
         """Take other settings: those of the parent itself; workers read theirs.
 
-        OperatorError if the token of writers cannot be used.
+        OperatorError if the token of writers, or what gives access to the admin listener, cannot be
+        used.
         """
+        access = await self.access.prepare(settings)
         if self._store is not None:
             self._store.prepare_token(settings)()
+        access.commit()
         self.settings = settings
 
     async def read_again(self) -> None:
         """Have the workers read their settings and files again, and wait until they have."""
+        await self.access.read_again()
         processes = self.processes
         for each in processes:
             each.read_again()
@@ -378,6 +390,7 @@ class Parent:
 
     async def _close(self) -> None:
         """Close what the workers used, once there are none."""
+        self.access.stop()
         await self.admin.close()
         if self._store is not None:
             await self._store.close()

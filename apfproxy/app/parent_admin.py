@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from apfproxy.app.admin_access import AdminAccess
     from apfproxy.app.own_addresses import OwnAddresses
     from apfproxy.app.workers_admin import WorkersAdmin
     from apfproxy.observe.health import HealthRegistry
@@ -79,6 +80,7 @@ class ParentAdmin:
         slots: Those of all workers.
         restarts: How many were started again since they had ended by themselves.
         health: The checks of the parent itself.
+        access: Who may read.
     """
 
     def __init__(
@@ -87,7 +89,9 @@ class ParentAdmin:
         slots: Callable[[], Sequence[Slot]],
         restarts: Callable[[], int],
         health: HealthRegistry,
+        access: AdminAccess,
     ) -> None:
+        self._access = access
         self._addresses = addresses
         self._slots = slots
         self._restarts = restarts
@@ -138,6 +142,7 @@ class ParentAdmin:
         self._listener = module.WorkersAdmin(
             self.workers,
             self._health,
+            self._access,
             api_routes,
             has_several=lambda: bool(settings().clusters),
             restarts=self._restarts,

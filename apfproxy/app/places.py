@@ -7,7 +7,8 @@
 2. Answers that last, such as watches, keep their places, but never have all of them.
 3. A connection whose first head does not come within `HEAD_NS`, or whose answer is not taken within
    `ANSWER_NS`, is cut.
-4. All of this is counted, and logged once a minute.
+4. A TLS handshake has a place, too, from the moment its connection is accepted.
+5. All of this is counted, and logged once a minute.
 """
 
 from __future__ import annotations
@@ -51,11 +52,14 @@ class Ending(enum.StrEnum):
     """Its request did not come in time, or its answer was not taken in time."""
     LONG_LIVED = "long-lived"
     """As many answers that last were there as may be; it was answered with 503."""
+    HANDSHAKE = "handshake"
+    """Its TLS handshake failed."""
 
 
 WHAT_ENDED = {
     Ending.REPLACED: "all are taken, and one made way for another",
     Ending.LATE: "cut one whose request did not come, or whose answer was not taken, in time",
+    Ending.HANDSHAKE: "a TLS handshake failed",
     Ending.LONG_LIVED: "refused a watch or an event stream, since as many are open as may be",
 }
 """What the log says of each."""
@@ -77,6 +81,9 @@ class Place(asyncio.Protocol):
         self._places = places
         self._inner = inner
         self._transport: asyncio.Transport | None = None
+        self._cancel: Callable[[], object] | None = None
+        """Ends the handshake; None if there was none."""
+        self._is_served = False
         self.address = ""
         self.is_handling = False
         self.is_lasting = False
@@ -89,24 +96,41 @@ class Place(asyncio.Protocol):
         return f"<Place of {self.address or 'nobody'}, {state}>"
 
     @property
-    def transport(self) -> asyncio.Transport:
-        """Of the connection, once there is one."""
-        assert self._transport is not None, "the connection is made"
+    def transport(self) -> asyncio.Transport | None:
+        """Of the connection; None during its handshake."""
         return self._transport
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is under way: no handler, and no answer that is not taken yet."""
-        return not self.is_handling and not self.transport.get_write_buffer_size()
+        transport = self._transport
+        return not self.is_handling and (transport is None or not transport.get_write_buffer_size())
+
+    def await_handshake(self, address: str, cancel: Callable[[], object]) -> None:
+        """Take a place before the connection is made; `cancel` ends its handshake."""
+        self.address, self._cancel = address, cancel
+        self._places.take(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a place."""
+        """Take a place, unless the handshake had one."""
         # Those of uvloop are transports by what they do, not by their class.
         self._transport = cast("asyncio.Transport", transport)
-        peer = transport.get_extra_info("peername")
-        self.address = str(peer[0]) if isinstance(peer, tuple) else ""
-        self._places.take(self)
+        if self._cancel is None:
+            peer = transport.get_extra_info("peername")
+            self.address = str(peer[0]) if isinstance(peer, tuple) else ""
+            self._places.take(self)
+        elif not self._places.meet(self):
+            transport.abort()  # type: ignore[attr-defined]  # it made way when it was through
+            return
+        self._is_served = True
         self._inner.connection_made(transport)
+
+    def abort(self) -> None:
+        """Cut the connection, or end its handshake."""
+        if self._transport is not None:
+            self._transport.abort()
+        elif self._cancel is not None:
+            self._cancel()
 
     def data_received(self, data: bytes) -> None:
         """Pass it on."""
@@ -127,7 +151,8 @@ class Place(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the place back."""
         self._places.give_back(self)
-        self._inner.connection_lost(exc)
+        if self._is_served:
+            self._inner.connection_lost(exc)
 
 
 class Places:
@@ -144,7 +169,8 @@ class Places:
         self.limit = max(limit, MIN_PLACES)
         self.lasting_limit = self.limit - min(KEPT_PLACES, self.limit // 4)
         self._now_ns = now_ns
-        self._open: dict[asyncio.BaseTransport, Place] = {}
+        self._open: dict[Place, None] = {}
+        self._by_transport: dict[asyncio.BaseTransport, Place] = {}
         self._by_address: dict[str, int] = {}
         self._lasting = 0
         self.ended: dict[str, int] = dict.fromkeys(Ending, 0)
@@ -154,7 +180,7 @@ class Places:
         return f"<Places of {self._name}: {len(self)} of {self.limit} taken>"
 
     def __iter__(self) -> Iterator[Place]:
-        return iter(self._open.values())
+        return iter(self._open)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -164,13 +190,25 @@ class Places:
         now_ns = place.began_ns = place.idle_ns = self._now_ns()
         if len(self._open) >= self.limit:
             self._end(self._victim(now_ns), Ending.REPLACED)
-        self._open[place.transport] = place
+        self._open[place] = None
+        self.meet(place)
         self._by_address[place.address] = self._by_address.get(place.address, 0) + 1
+
+    def meet(self, place: Place) -> bool:
+        """Know a place by its transport from now on; False if the place is lost."""
+        if place not in self._open:
+            return False
+        if place.transport is not None:
+            self._by_transport[place.transport] = place
+        return True
 
     def give_back(self, place: Place) -> None:
         """A connection is gone; harmless if it has lost its place already."""
-        if self._open.pop(place.transport, None) is None:
+        if place not in self._open:
             return
+        del self._open[place]
+        if place.transport is not None:
+            del self._by_transport[place.transport]
         left = self._by_address[place.address] - 1
         if left:
             self._by_address[place.address] = left
@@ -179,7 +217,7 @@ class Places:
 
     def of(self, transport: asyncio.BaseTransport | None) -> Place | None:
         """The place of a connection; None if it has none any more."""
-        return None if transport is None else self._open.get(transport)
+        return None if transport is None else self._by_transport.get(transport)
 
     @property
     def has_room_for_lasting(self) -> bool:
@@ -189,6 +227,12 @@ class Places:
     def refuse_lasting(self) -> None:
         """Count a request that was refused since there is no room."""
         self._count(Ending.LONG_LIVED)
+
+    def end_handshake(self, place: Place) -> None:
+        """Give the place of a handshake back that failed."""
+        if place in self._open:
+            self.give_back(place)
+            self._count(Ending.HANDSHAKE)
 
     @contextlib.contextmanager
     def handling(self, place: Place, *, is_lasting: bool) -> Iterator[None]:
@@ -207,7 +251,7 @@ class Places:
     def sweep(self) -> None:
         """Cut the connections whose time is over."""
         now_ns = self._now_ns()
-        for place in list(self._open.values()):
+        for place in list(self._open):
             if place.is_idle:
                 is_late = not place.has_asked and now_ns - place.began_ns > HEAD_NS
             else:
@@ -223,11 +267,11 @@ class Places:
             age_ns = now_ns - (place.idle_ns if is_idle else place.began_ns)
             return self._by_address[place.address], is_idle and age_ns >= IDLE_NS, age_ns
 
-        return max((place for place in self._open.values() if not place.is_lasting), key=rank)
+        return max((place for place in self._open if not place.is_lasting), key=rank)
 
     def _end(self, place: Place, ending: Ending) -> None:
         self.give_back(place)
-        place.transport.abort()
+        place.abort()
         self._count(ending)
 
     def _count(self, ending: Ending) -> None:

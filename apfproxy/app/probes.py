@@ -24,6 +24,7 @@ from apfproxy.tasks import spawn
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from apfproxy.app.admin_access import AdminAccess
     from apfproxy.app.places import Place, Places
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.metrics import ScrapedPage
@@ -60,8 +61,11 @@ class Probes:
         health: HealthRegistry,
         metrics: Callable[[], Awaitable[ScrapedPage]],
         others: Callable[[], Awaitable[Make]],
+        access: AdminAccess | None = None,
     ) -> None:
+        """`access` says who may read more than health; None for everybody."""
         self.places = places
+        self.access = access
         self.health = health
         self.metrics = metrics
         self._start_others = others
@@ -194,6 +198,7 @@ class ProbeConnection(asyncio.Protocol):
             or connection not in CONNECTION
             or not UNUSUAL.isdisjoint(fields)
             or not self._is_own_name(fields.get("host", ","))
+            or not self._may_read(page, fields.get("authorization"))
         ):
             return False
         self._buffer = self._buffer[head.end() :]
@@ -216,6 +221,12 @@ class ProbeConnection(asyncio.Protocol):
             )
             self._end(b"" if is_head else body, is_last=is_last)
         return True
+
+    def _may_read(self, page: str, shown: str | None) -> bool:
+        """As all pages have it; aiohttp answers who may not."""
+        access = self._probes.access
+        values = [] if shown is None else [shown]
+        return access is None or access.may_read(f"/{page}", values, self._transport)
 
     def _is_own_name(self, host: str) -> bool:
         """As `own_names_only` has it for all pages, which answers if it is none."""

@@ -9,6 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from apfproxy import build
+from apfproxy.app.admin_access import ADMIN_ACCESS, AdminAccess
+from apfproxy.app.admin_checks import access_warning
 from apfproxy.app.admin_listener import AdminListener, AdminParts
 from apfproxy.app.change import prepare_all
 from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
@@ -124,6 +126,8 @@ class ProxyProcess:
         self._watching_descriptors = Supervised(
             Part.ADMIN, "looking for a descriptor", lambda _beat: descriptors.run()
         )
+        self.access = AdminAccess(settings)
+        self.health.add(ADMIN_ACCESS, pages=(READYZ,), is_blocking=False, look=self.access.problem)
         self._started_s = time.time()
         self._admin: AdminListener | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -162,6 +166,7 @@ class ProxyProcess:
             raise
         self.clusters.begin()
         self.tls.start()
+        self.access.start()
         self._tasks.append(self._watching_descriptors.start())
 
     def _is_admin_local(self) -> bool:
@@ -186,6 +191,7 @@ class ProxyProcess:
         api = None if only is None else only.objects.api
         parts = AdminParts(
             settings=lambda: self.settings,
+            access=self.access,
             clock=self.clock,
             clusters=self.clusters,
             counters=self.counters,
@@ -223,9 +229,9 @@ class ProxyProcess:
             OperatorError: Something cannot be used, and nothing has changed.
         """
         changes: list[Change] = []
-        parts: tuple[Changeable, ...] = (self.tls, self.observation)
+        parts: tuple[Changeable, ...] = (self.tls, self.access, self.observation)
         if self.clusters.only is not None:
-            parts = (self.clusters.only, self.tls, self.observation)
+            parts = (self.clusters.only, self.tls, self.access, self.observation)
         try:
             await prepare_all(parts, settings, changes)
         except BaseException:
@@ -247,6 +253,7 @@ class ProxyProcess:
         """Take what has changed of all files, as is done when they change by themselves."""
         self.observation.reopen()
         await self.tls.read_again()
+        await self.access.read_again()
         await self.clusters.read_again()
 
     def _rotate(self) -> None:
@@ -306,6 +313,7 @@ class ProxyProcess:
         self.service.stop()
         self.clusters.stop()
         self.tls.stop()
+        self.access.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -345,6 +353,8 @@ class ProxyProcess:
             if problem := one_flow(cluster.settings):
                 named = f"cluster {cluster.name}: " if cluster.name else ""
                 logger.warning("%s%s", named, problem)
+        if text := access_warning(settings, is_here=self._is_admin_local()):
+            logger.warning("%s", text)
         if self.clusters.only is not None:
             self._log_only(settings, self.clusters.only, admin)
 

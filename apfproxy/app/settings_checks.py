@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from apfproxy.app.admin_checks import access_problems
 from apfproxy.app.fleet_checks import fleet_problems
 from apfproxy.app.request_checks import request_problems, request_warnings
 from apfproxy.app.server_checks import WITHOUT_UPSTREAM, server_problems, ways_to_servers
@@ -106,6 +107,7 @@ def check_combination(settings: Settings) -> None:
     if not settings.clusters:
         check_api(settings)
     problems = [
+        *access_problems(settings),
         *fleet_problems(settings.fleet),
         *_held_problems(settings.downstream),
         *_proxy_problems(settings.downstream),

@@ -8,6 +8,7 @@ from aiohttp import web, web_response
 
 from apfproxy.app.places import IDLE_S, LASTING_TEXT, RETRY_S
 from apfproxy.observe.live_page import EVENTS_PATH
+from apfproxy.observe.slices import SAFETY
 from apfproxy.request.attributes import AttributesError, parse_attributes
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
+    from apfproxy.app.admin_access import AdminAccess
     from apfproxy.app.places import Places
 
 
@@ -34,10 +36,19 @@ class WebRunner:
 
     Bodies stay as they are encoded: Kubernetes decodes none, and a small one may unfold to any
     size.  Answers that are under way at its end have `shutdown_s`; then connections are cut.
+    `access` says who may read; None for everybody.
     """
 
-    def __init__(self, app: web.Application, places: Places, *, shutdown_s: float) -> None:
+    def __init__(
+        self,
+        app: web.Application,
+        places: Places,
+        access: AdminAccess | None = None,
+        *,
+        shutdown_s: float,
+    ) -> None:
         self._places = places
+        self._access = access
         app.middlewares.insert(0, self.handle)
         # A runner logs each request by default, and takes signals that are the command's.  Watches
         # must notice that their clients are gone, which aiohttp tells only by cancelling.
@@ -74,12 +85,32 @@ class WebRunner:
         place = self._places.of(request.transport)
         if place is None:
             return await handler(request)  # its client is gone
+        if self._access is not None:
+            shown = request.headers.getall("Authorization", [])
+            if not self._access.may_read(request.path, shown, request.transport):
+                has_credentials = bool(shown) or self._access.has_certificate(request.transport)
+                self._access.refuse(place.address, has_credentials=has_credentials)
+                return unauthorized(asks_for_tokens=self._access.asks_for_tokens)
         is_lasting = lasts(request)
         if is_lasting and not self._places.has_room_for_lasting:
             self._places.refuse_lasting()
             return web.Response(text=LASTING_TEXT, status=503, headers={"Retry-After": RETRY_S})
         with self._places.handling(place, is_lasting=is_lasting):
             return await handler(request)
+
+
+def unauthorized(*, asks_for_tokens: bool) -> web.Response:
+    """401, with which a browser asks for a password where there are tokens."""
+    wanted = "a token of adminReadTokenFile, as bearer token or as password" * asks_for_tokens
+    response = web.Response(
+        text=f"401: {wanted or 'a client certificate'} is needed to read this listener\n",
+        status=401,
+        headers=SAFETY,
+    )
+    response.headers.add("WWW-Authenticate", 'Bearer realm="apfproxy"')
+    if asks_for_tokens:
+        response.headers.add("WWW-Authenticate", 'Basic realm="apfproxy", charset="UTF-8"')
+    return response
 
 
 def lasts(request: web.Request) -> bool:

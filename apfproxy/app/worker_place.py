@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.errors import OperatorError
 from apfproxy.proxy.available_memory import default_bytes, overload_bytes
-from apfproxy.settings import Address, LimitSettings, with_each_cluster
+from apfproxy.settings import Address, AdminTlsSettings, LimitSettings, with_each_cluster
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -187,4 +187,7 @@ def _placed(settings: Settings, place: WorkerPlace) -> Settings:
         ),
         flow_control=flow_control,
         admin=Address.unix(place.admin),
+        # Its parent says who may read.
+        admin_tls=AdminTlsSettings(),
+        admin_read_token_file=None,
     )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
+    from apfproxy.app.admin_access import AdminAccess
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.worker_answers import WorkerAdmin
 
@@ -48,6 +49,7 @@ class WorkersAdmin:
     Args:
         workers: Those that there are now.
         own_health: The checks of the process that they belong to.
+        access: Who may read.
         api_routes: Of the objects that it keeps for all of them.
         has_several: Whether the settings have several clusters.
         restarts: How many workers were started again since they had ended by themselves.
@@ -58,6 +60,7 @@ class WorkersAdmin:
         self,
         workers: WorkerAdmins,
         own_health: HealthRegistry,
+        access: AdminAccess,
         api_routes: Sequence[web.RouteDef] = (),
         *,
         has_several: Callable[[], bool] = lambda: False,
@@ -71,7 +74,7 @@ class WorkersAdmin:
             client.ask_all,
             workers,
             restarts,
-            (partial(admin_families, places), partial(health_families, own_health)),
+            (partial(admin_families, places, access.refused), partial(health_families, own_health)),
         )
         feeds = WorkerFeeds(workers, client.events, own_health)
         pages = WorkerPages(
@@ -90,8 +93,8 @@ class WorkersAdmin:
         app.add_routes([web.get(METRICS, show_metrics), *feeds.routes(), *api_routes])
         app.add_routes(pages.routes())
         app.on_shutdown.append(feeds.close)
-        self._runner = WebRunner(app, places, shutdown_s=SHUTDOWN_S)
-        self._listener = Listener(self._runner.protocol, places)
+        self._runner = WebRunner(app, places, access, shutdown_s=SHUTDOWN_S)
+        self._listener = Listener(self._runner.protocol, places, lambda: access.context)
 
     def __repr__(self) -> str:
         return f"<WorkersAdmin: {self._places}>"

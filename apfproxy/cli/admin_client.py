@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import ssl
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -12,7 +13,10 @@ from urllib.parse import quote
 import msgspec
 
 from apfproxy.cli.errors import CommandError
+from apfproxy.cli.parameters import AdminAddress
 from apfproxy.cli.terminal_text import shown
+from apfproxy.errors import OperatorError
+from apfproxy.sources.token_file import TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +45,7 @@ def fetch_json(address: Address, target: str, remedy: str = REMEDY) -> Any:  # n
     """
     url, connection = address.url, connection_to(address)
     try:
-        connection.request("GET", target, headers={"Accept": "application/json"})
+        connection.request("GET", target, headers=headers_for(address))
         response = connection.getresponse()
         body = whole(response)
     except (OSError, http.client.HTTPException) as error:
@@ -90,8 +94,45 @@ def connection_to(address: Address) -> http.client.HTTPConnection:
     """A connection that is made with its first request."""
     if address.path:
         return UnixConnection(address.path)
-    kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
-    return kind(address.host, address.port, timeout=TIMEOUT_S)
+    context = context_for(address)
+    if context is None:
+        return http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT_S)
+    return http.client.HTTPSConnection(
+        address.host, address.port, timeout=TIMEOUT_S, context=context
+    )
+
+
+def headers_for(address: Address) -> dict[str, str]:
+    """The fields of a question; CommandError if there is no token where there should be."""
+    headers = {"Accept": "application/json"}
+    if isinstance(address, AdminAddress) and address.token_file is not None:
+        try:
+            headers["Authorization"] = f"Bearer {TokenFile(address.token_file).token().decode()}"
+        except OperatorError as error:
+            raise CommandError(f"--admin-token-file: {error}") from error
+    return headers
+
+
+def context_for(address: Address) -> ssl.SSLContext | None:
+    """What TLS is spoken with; None for plain text.  CommandError if a file cannot be used."""
+    if not address.is_tls:
+        return None
+    files = address if isinstance(address, AdminAddress) else None
+    try:
+        context = ssl.create_default_context(cafile=None if files is None else files.ca_file)
+    except OSError as error:
+        raise CommandError(f"--admin-ca-file: {_problem_of(error)}") from error
+    if files is not None and files.cert_file is not None:
+        try:
+            context.load_cert_chain(files.cert_file, files.key_file, password="")
+        except OSError as error:
+            raise CommandError(f"--admin-cert-file: {_problem_of(error)}") from error
+    return context
+
+
+def _problem_of(error: OSError) -> str:
+    """What is wrong with a file, in a few words."""
+    return getattr(error, "reason", None) or error.strerror or str(error)
 
 
 def answer_json(url: str, status: int, body: bytes) -> Any:  # noqa: ANN401 - any JSON
@@ -101,6 +142,11 @@ def answer_json(url: str, status: int, body: bytes) -> Any:  # noqa: ANN401 - an
         said = "".join(letter if letter.isprintable() else "?" for letter in text)
         if said.startswith("cluster: "):
             raise CommandError(f"{url}: {said}")
+        if status == http.client.UNAUTHORIZED:
+            raise CommandError(
+                f"{url} answers 401: it needs other credentials; give --admin-token-file, or"
+                " --admin-cert-file and --admin-key-file"
+            )
         if status == http.client.NOT_FOUND:
             said = "it has no such page; is that the admin listener of a proxy of this version?"
         raise CommandError(f"{url} answers {status}: {said}")

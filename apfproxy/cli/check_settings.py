@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from apfproxy.api.flowcontrol.additions import DISTINGUISHER, DistinguisherKind
+from apfproxy.app.admin_checks import access_warning
 from apfproxy.app.cluster_checks import begins_with_setting, checked_clusters, path_in
 from apfproxy.app.fleet_checks import fleet_warnings
 from apfproxy.app.http2_offer import warning as http2_warning
@@ -83,7 +84,11 @@ def findings_of(path: Path) -> Findings:
     unusable, warnings = Texts(lines), Texts(lines)
     whole = look_at(whole_proxy(settings) if settings.clusters else settings)
     unusable.add("", whole.unusable)
-    of_parts = (http2_warning(settings.downstream), tracing_warning(settings.tracing))
+    of_parts = (
+        http2_warning(settings.downstream),
+        tracing_warning(settings.tracing),
+        access_warning(settings),
+    )
     warnings.add("", [text for text in of_parts if text])
     if not settings.clusters:
         warnings.add("", whole.warnings)

@@ -8,7 +8,14 @@ import aiohttp
 import msgspec
 
 from apfproxy.authn.api_exchange import connect_failure
-from apfproxy.cli.admin_client import LARGEST_ANSWER_BYTES, Shape, answer_json, of_cluster
+from apfproxy.cli.admin_client import (
+    LARGEST_ANSWER_BYTES,
+    Shape,
+    answer_json,
+    context_for,
+    headers_for,
+    of_cluster,
+)
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.terminal_text import shown
 
@@ -238,8 +245,15 @@ class LiveClient:
         self.url = address.url
         self._path = of_cluster(cluster, PATH)
         self._base_url = f"{'https' if address.is_tls else 'http'}://{address.authority}"
+        self._address = address
+        context = context_for(address)
+        connector: aiohttp.BaseConnector | None = None
+        if address.path:
+            connector = aiohttp.UnixConnector(address.path)
+        elif context is not None:
+            connector = aiohttp.TCPConnector(ssl=context)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.UnixConnector(address.path) if address.path else None,
+            connector=connector,
             timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
         )
 
@@ -257,7 +271,7 @@ class LiveClient:
         try:
             async with self._session.get(
                 self._base_url + self._path,
-                headers={"Accept": "application/json"},
+                headers=headers_for(self._address),
                 allow_redirects=False,
             ) as response:
                 body = bytearray()

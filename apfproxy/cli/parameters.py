@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from apfproxy.settings import HTTP_API, KUBERNETES_API
+from apfproxy.settings import HTTP_API, KUBERNETES_API, Address
 from apfproxy.sources.setting_values import (
     parse_address,
     parse_api_prefix,
@@ -23,12 +25,12 @@ from apfproxy.sources.store_address import parse_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.settings import Address
-
     ParamType = click.ParamType[Any]
 else:
     # Generic since click 8.4 only.
     ParamType = click.ParamType
+
+Command = TypeVar("Command", bound="Callable[..., Any]")
 
 NOWHERE = "none"
 """Stands for an address where nothing is to listen."""
@@ -36,6 +38,16 @@ NOWHERE = "none"
 LOCALHOST = "127.0.0.1"
 DEFAULT_ADMIN = "http://127.0.0.1:8081"
 """Where a proxy has its admin listener unless it is told otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminAddress(Address):
+    """Where an admin listener is, and the files of what gives access to it."""
+
+    token_file: str | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
 
 
 class Parsed(ParamType):
@@ -91,15 +103,56 @@ output_option = click.option(
     show_default=True,
     help="Text for people, or one JSON document.",
 )
-admin_option = click.option(
-    "--admin",
-    type=Parsed("address", parse_admin),
-    metavar="ADDRESS",
-    default=DEFAULT_ADMIN,
-    show_default=True,
-    help="The admin listener of a running proxy: a URL, HOST:PORT, :PORT of this machine, or"
-    " unix:/PATH.",
+_ADMIN_OPTIONS = (
+    click.option(
+        "--admin",
+        type=Parsed("address", parse_admin),
+        metavar="ADDRESS",
+        default=DEFAULT_ADMIN,
+        show_default=True,
+        help="The admin listener of a running proxy: a URL, HOST:PORT, :PORT of this machine, or"
+        " unix:/PATH.",
+    ),
+    *(
+        click.option(
+            f"--admin-{name}-file",
+            type=click.Path(dir_okay=False),
+            metavar="FILE",
+            help=what,
+        )
+        for name, what in (
+            ("token", "The bearer token for it."),
+            ("ca", "The CAs of its certificate, for https://. [default: those of the system]"),
+            ("cert", "A client certificate for it, for https://."),
+            ("key", "The key of that certificate."),
+        )
+    ),
 )
+
+
+def admin_option(command: Command) -> Command:
+    """Add the flags that say where a running proxy is asked, as one parameter `admin`."""
+
+    @functools.wraps(command)
+    def run(*, admin: Address, **others: Any) -> Any:  # noqa: ANN401 - as click gives them
+        names = ("token_file", "ca_file", "cert_file", "key_file")
+        files = {name: others.pop(f"admin_{name}") for name in names}
+        if any(files[name] for name in names[1:]) and not admin.is_tls:
+            raise click.UsageError(
+                "--admin-ca-file, --admin-cert-file and --admin-key-file go with --admin https://..."
+            )
+        if bool(files["cert_file"]) != bool(files["key_file"]):
+            raise click.UsageError("--admin-cert-file and --admin-key-file go together")
+        address = AdminAddress(
+            host=admin.host, port=admin.port, is_tls=admin.is_tls, path=admin.path, **files
+        )
+        return command(admin=address, **others)
+
+    for option in reversed(_ADMIN_OPTIONS):
+        run = option(run)
+    return run  # type: ignore[return-value]  # it takes the flags for what the command takes
+
+
 cluster_option = click.option(
     "--cluster",
     metavar="NAME",

@@ -114,8 +114,13 @@ def trace_families(traces: Traces) -> Iterator[Metric]:
     )
 
 
-def admin_families(connections: Connections) -> Iterator[Metric]:
-    """All families of the admin listener, as of now."""
+def admin_families(connections: Connections, refused: Mapping[str, int]) -> Iterator[Metric]:
+    """All families of the admin listener, as of now; requests that were refused, by reason."""
+    yield counter(
+        f"{PREFIX}admin_refused_requests_total",
+        "Requests of the admin listener that got 401, by what was wrong with their credentials",
+        by_label("reason", refused),
+    )
     yield gauge(
         f"{PREFIX}admin_connections",
         "Connections of the admin listener",
@@ -123,7 +128,7 @@ def admin_families(connections: Connections) -> Iterator[Metric]:
     )
     yield counter(
         f"{PREFIX}admin_connections_ended_total",
-        "Connections of the admin listener that made way, were late, or were a watch too many",
+        "Connections of the admin listener that made way, were late, failed, or were too many",
         by_label("reason", connections.ended),
     )
 

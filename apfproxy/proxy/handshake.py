@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import errno
 import logging
 import ssl
 from typing import TYPE_CHECKING, Any, cast
 
 from apfproxy.faults import Part, report
+from apfproxy.listen_sockets import Acceptor
 from apfproxy.proxy.client_address import address_from, is_among
 from apfproxy.proxy.client_limits import UNIX_PEER, folded, reset_socket
 from apfproxy.proxy.counters import HandshakeFailure, ProxyHeaderFailure, Refusal
@@ -42,23 +42,14 @@ log = logging.getLogger(__name__)
 
 SHUTDOWN_TIMEOUT_S = 30.0
 """For the client to take what is left, and to say that it saw the end; the loop's own default."""
-MAX_ACCEPTED_AT_ONCE = 256
-"""Before the connections that there are get their turn again."""
-PAUSE_S = 0.1
-"""Before accepting is tried again, when the system has nothing left for it."""
 TLS_BUFFER_BYTES = 256 * 1024
 """What uvloop allocates for each connection with TLS; a request fills the first page or so."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """What glibc's <malloc.h> calls them."""
-EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
 class HandshakeListener:
-    """Accepts connections, and shakes hands with those that are within the limits.
-
-    Attributes:
-        sockets: That are listened on.
-    """
+    """Accepts connections, and shakes hands with those that are within the limits."""
 
     def __init__(
         self,
@@ -75,9 +66,8 @@ class HandshakeListener:
         self._proxies = settings.downstream.trusted_proxies
         self._loop = shared.loop
         self._handshakes: set[asyncio.Task[None]] = set()
-        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
         self._log = RareLog(log, shared.clock.now_ns)
-        self.sockets: list[socket.socket] = []
+        self._acceptor = Acceptor(self._loop, self.take, shared.clock.now_ns)
 
     def configure(self, settings: Settings, server_tls: ServerTls | None) -> None:
         """Shake hands by other settings, and with another certificate, from now on."""
@@ -89,36 +79,15 @@ class HandshakeListener:
         """Handshakes under way."""
         return len(self._handshakes)
 
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """Those that are listened on."""
+        return self._acceptor.sockets
+
     def listen(self, listeners: Iterable[socket.socket]) -> None:
         """Accept what comes to listening sockets, which are closed at the end."""
         map_tls_buffers()
-        self.sockets.extend(listeners)
-        for listener in self.sockets:
-            self._loop.add_reader(listener, self._accept, listener)
-
-    def _accept(self, listener: socket.socket) -> None:
-        for _ in range(MAX_ACCEPTED_AT_ONCE):
-            try:
-                client, _ = listener.accept()
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError as error:
-                if error.errno in EXHAUSTED:
-                    self._log.log(
-                        logging.WARNING,
-                        "none left",
-                        "no connection can be accepted: %s",
-                        error.strerror,
-                    )
-                    self._loop.remove_reader(listener)
-                    self._pauses[listener] = self._loop.call_later(PAUSE_S, self._go_on, listener)
-                    return
-                continue  # that one connection is gone already
-            self.take(client)
-
-    def _go_on(self, listener: socket.socket) -> None:
-        del self._pauses[listener]
-        self._loop.add_reader(listener, self._accept, listener)
+        self._acceptor.listen(listeners)
 
     def take(self, client: socket.socket) -> None:
         """Shake hands on a connection that was accepted, if it is within the limits."""
@@ -249,13 +218,7 @@ class HandshakeListener:
 
     def stop_accepting(self) -> list[socket.socket]:
         """Leave the sockets to whoever takes what waits in them, and closes them."""
-        for listener in self.sockets:
-            self._loop.remove_reader(listener)
-        for pause in self._pauses.values():
-            pause.cancel()
-        self._pauses.clear()
-        listeners, self.sockets = self.sockets, []
-        return listeners
+        return self._acceptor.stop()
 
     def close(self) -> None:
         """Accept no more, and end the handshakes."""

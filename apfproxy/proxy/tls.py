@@ -69,6 +69,7 @@ class ServerTls:
         client_cas: PEM files of the CAs of clients' certificates, of users and of front proxies;
             without any no client is asked for a certificate.
         offers_http2: Whether clients may choose HTTP/2.
+        section: Of the settings, for messages.
         choose: Says, by the host that a client names in its handshake, with which context that
             goes on, and for which clusters; None for this one's, and for all.  With it the CAs are
             those of several clusters, and what was in a file of no use stays in force.
@@ -86,12 +87,13 @@ class ServerTls:
         choose: Choose | None = None,
         *,
         offers_http2: bool = False,
+        section: str = "downstream.tls",
     ) -> None:
         self.settings = settings
         self._offers_http2 = offers_http2
         self._choose = choose
         self._own = _files(
-            "downstream.tls",
+            section,
             certificateFile=settings.certificate_file,
             keyFile=settings.key_file,
         )

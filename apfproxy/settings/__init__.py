@@ -58,6 +58,7 @@ from apfproxy.settings.observability import (
     LOG_LEVELS,
     TEXT,
     AccessLogSettings,
+    AdminTlsSettings,
     TopFlowsSettings,
     TracingSettings,
 )
@@ -122,6 +123,7 @@ __all__ = [
     "UNSAID",
     "AccessLogSettings",
     "Address",
+    "AdminTlsSettings",
     "ApiKeySettings",
     "AudienceSettings",
     "AuthenticationSettings",
@@ -195,6 +197,8 @@ class Settings:
     workers: int = field(default=1, metadata={"form": "workers"})
     admin: Address | None = Address(host="127.0.0.1", port=8081)  # noqa: RUF009 - is frozen
     admin_socket_mode: int = socket_mode()
+    admin_tls: AdminTlsSettings = field(default_factory=AdminTlsSettings)
+    admin_read_token_file: str | None = path_setting()
     admin_token_file: str | None = path_setting()
     metrics: str = field(default=LEAN, metadata={"choices": (LEAN, FULL)})
     log_level: str = field(default="info", metadata={"choices": LOG_LEVELS})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from apfproxy.settings.authentication import AudienceSettings
-from apfproxy.settings.setting_fields import bounded
+from apfproxy.settings.setting_fields import bounded, path_setting
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -49,6 +49,15 @@ class TracingSettings:
     parents_from: AudienceSettings = field(default_factory=privileged)
     service_name: str = "apfproxy"
     max_queued: int = bounded(2048, 1, 1 << 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminTlsSettings:
+    """TLS of the admin listener: on with a certificate."""
+
+    certificate_file: str | None = path_setting()
+    key_file: str | None = path_setting()
+    client_ca_file: str | None = path_setting()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A file with one bearer token, which is read for each use, and in no message or repr."""
+"""Files with bearer tokens, which are in no message or repr."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TokenFileError(OperatorError):
 
 
 class TokenFile:
-    """The file; tokens of fewer than `min_characters` are refused."""
+    """A file with one token, read for each use; one of fewer than `min_characters` is refused."""
 
     def __init__(self, path: str, min_characters: int = MIN_CHARACTERS) -> None:
         self.path = Path(path)
@@ -29,13 +29,26 @@ class TokenFile:
 
     def token(self) -> bytes:
         """The current token, or TokenFileError; blocks on the file system for a moment."""
-        try:
-            data = read_file(self.path, MAX_BYTES)
-        except OSError as error:
-            raise TokenFileError(
-                f"the token file {self.path} cannot be read: {error.strerror or error}"
-            ) from error
-        return checked(self.path, data, self._min_characters)
+        return checked(self.path, _read(self.path), self._min_characters)
+
+
+def tokens_in(path: str) -> tuple[bytes, ...]:
+    """The tokens in a file, one a line, or TokenFileError; blocks on the file system.
+
+    Empty lines, and those that begin with `#`, are no tokens.
+    """
+    lines = [line.strip() for line in _read(Path(path)).splitlines()]
+    found = [line for line in lines if line and not line.startswith(b"#")] or [b""]
+    return tuple(checked(Path(path), line) for line in found)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_file(path, MAX_BYTES)
+    except OSError as error:
+        raise TokenFileError(
+            f"the token file {path} cannot be read: {error.strerror or error}"
+        ) from error
 
 
 def checked(path: Path, data: bytes, min_characters: int = MIN_CHARACTERS) -> bytes:

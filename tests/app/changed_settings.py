@@ -196,6 +196,10 @@ OTHERS: dict[str, Any] = {
     "workers": 2,
     "admin": None,
     "adminSocketMode": "0600",
+    "adminTls.certificateFile": "b.crt",
+    "adminTls.keyFile": "b.key",
+    "adminTls.clientCaFile": "ca2.crt",
+    "adminReadTokenFile": "token2",
     "adminTokenFile": "token2",
     "metrics": "full",
     "logLevel": "error",
@@ -223,6 +227,9 @@ WITH = {
     "flowControl.kubernetes.context": "flowControl.kubernetes.kubeconfig",
     "adminTokenFile": "flowControl.store",
     "authentication.unverified.namesPerAddress": "authentication.unverified.address",
+    "adminTls.certificateFile": "adminTls.keyFile",
+    "adminTls.keyFile": "adminTls.certificateFile",
+    "adminTls.clientCaFile": "adminTls.certificateFile",
 }
 """Settings that need another one."""
 
@@ -237,7 +244,6 @@ WITHOUT = {
 UNSEEN = {
     *("drain.shutdownDelay", "drain.idleGrace", "drain.timeout"),  # read when it is time
     *("metrics", "logLevel", "logFormat"),  # of the process, not of the proxy; see below
-    "adminTokenFile",  # the API's; see there
     "tracing.serviceName",  # in an object of OpenTelemetry's; see there
 }
 """Settings that change nothing that the parts of a proxy keep."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
+from apfproxy.app.admin_access import AdminAccess
 from apfproxy.app.given_sockets import GivenSockets
 from apfproxy.app.own_addresses import OwnAddresses
 from apfproxy.app.parent_admin import ParentAdmin, workers_of
@@ -64,8 +65,8 @@ async def parent() -> AsyncIterator[ParentAdmin]:
         async with contextlib.AsyncExitStack() as stack:
             for worker, told in zip(machine.workers, machine.admins, strict=True):
                 await stack.enter_async_context(served(worker.app(), told.path))
-            addresses = OwnAddresses(GivenSockets())
-            admin = ParentAdmin(addresses, lambda: slots, lambda: 3, HealthRegistry())
+            addresses, access = OwnAddresses(GivenSockets()), AdminAccess(Settings())
+            admin = ParentAdmin(addresses, lambda: slots, lambda: 3, HealthRegistry(), access)
             stack.callback(addresses.give_up)
             stack.push_async_callback(admin.close)
             yield admin

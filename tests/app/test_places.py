@@ -287,6 +287,51 @@ async def test_late(begin: Callable[[Client], object], cut_after_ns: int | None)
     assert int(cut_after_ns is not None) == site.places.ended[Ending.LATE]
 
 
+def test_handshakes() -> None:
+    """One has a place from its beginning, makes way as others do, and is cut if it takes long."""
+    site = Site(connections=2)
+    ended: list[str] = []
+    stalled, late = (Place(site.places, Inner()) for _ in range(2))
+    stalled.await_handshake("192.0.2.9", lambda: ended.append("stalled"))
+    site.now_ns += 1
+    late.await_handshake("192.0.2.9", lambda: ended.append("late"))
+    client = site.connect()
+    assert ["stalled"] == ended
+    # It came to its end nevertheless, in the same moment.
+    transport = Transport("192.0.2.9")
+    stalled.connection_made(transport)
+    stalled.connection_lost(None)
+    assert transport.is_cut
+    site.now_ns += HEAD_NS + 1
+    client.place.connection_lost(None)
+    site.places.sweep()
+
+    assert ["stalled", "late"] == ended
+    assert 0 == len(site.places)
+    assert {Ending.REPLACED: 1, Ending.LATE: 1, Ending.HANDSHAKE: 0, Ending.LONG_LIVED: 0} == (
+        site.places.ended
+    )
+
+
+def test_handshake_that_fails() -> None:
+    """It gives its place back, and is counted; one that is through is a connection like others."""
+    site, inner = Site(), Inner()
+    failed, good = Place(site.places, Inner()), Place(site.places, inner)
+    for place in (failed, good):
+        place.await_handshake("192.0.2.9", lambda: None)
+    site.places.end_handshake(failed)
+    site.places.end_handshake(failed)
+    transport = Transport("192.0.2.9")
+    good.connection_made(transport)
+    found = site.places.of(transport)
+    good.connection_lost(None)
+
+    assert 1 == site.places.ended[Ending.HANDSHAKE]
+    assert good is found
+    assert ["made", "lost"] == inner.heard
+    assert 0 == len(site.places)
+
+
 def test_log(caplog: pytest.LogCaptureFixture) -> None:
     """What ends is said once a minute, with how many they were."""
     site = Site(connections=1)

@@ -100,7 +100,7 @@ async def test_forwards_and_shows_itself() -> None:
     assert forwarded == (200, "/api/v1/pods?limit=1")
     checks = (
         *("ping", "sweep", "upstream", "limits", "configuration", "settings"),
-        *("shutdown", "objects"),
+        *("shutdown", "admin-access", "objects"),
     )
     assert ready == (200, "".join(f"[+]{name} ok\n" for name in checks) + "readyz check passed\n")
     assert "\napfproxy_config_" in metrics
@@ -123,7 +123,7 @@ async def test_observing_shows() -> None:
         "[+]limits ok\n[+]configuration ok\n"
         "[-]enforcement failed: flow control only observes:"
         " no request is rejected or delayed (flowControl.enforcement)\n"
-        "[+]settings ok\n[+]shutdown ok\n[+]objects ok\nreadyz check passed\n"
+        "[+]settings ok\n[+]shutdown ok\n[+]admin-access ok\n[+]objects ok\nreadyz check passed\n"
     )
     assert ready == (200, expected)
     assert '\napfproxy_enforcement{mode="enforce"} 0.0\n' in metrics

@@ -130,6 +130,7 @@ def state_of(process: ProxyProcess) -> dict[str, object]:
     }
     found |= state(process.server, "server")
     found |= state(process.observation, "observation")
+    found |= state(process.access, "access")
     for name in ("served", "identities", "counts"):
         found |= state(getattr(process.cluster, name), name)
     found |= state(process.cluster.served.context, "requests")

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import aiohttp
 from aiohttp import web
 
+from apfproxy.app.admin_access import AdminAccess
 from apfproxy.app.workers_admin import WorkersAdmin
 from apfproxy.observe.health import HealthRegistry
+from apfproxy.settings import Settings
 from tests.observe.several_workers import Machine, served
 
 if TYPE_CHECKING:
@@ -32,7 +34,10 @@ async def listening() -> AsyncIterator[tuple[WorkersAdmin, str]]:
             for worker, admin in zip(machine.workers, machine.admins, strict=True):
                 await stack.enter_async_context(served(worker.app(), admin.path))
             listener = WorkersAdmin(
-                lambda: machine.admins, HealthRegistry(), [web.get("/apis", apis)]
+                lambda: machine.admins,
+                HealthRegistry(),
+                AdminAccess(Settings()),
+                [web.get("/apis", apis)],
             )
             await listener.start([socket.create_server(("127.0.0.1", 0))])
             stack.push_async_callback(listener.close)

@@ -13,7 +13,8 @@ from aiohttp.test_utils import TestServer
 
 from apfproxy.cli.admin_client import TIMEOUT_S, fetch_json, whole
 from apfproxy.cli.errors import CommandError
-from apfproxy.settings import Address
+from apfproxy.cli.parameters import AdminAddress
+from apfproxy.settings import Address, with_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,3 +104,24 @@ async def test_garbage() -> None:
             await asyncio.to_thread(fetch_json, address, "/")
 
     assert "\\x1b[2Jgarbage" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        ("token_file", "--admin-token-file: the token file /nowhere cannot be read"),
+        ("ca_file", "--admin-ca-file: No such file"),
+        ("cert_file", "--admin-cert-file: No such file"),
+    ],
+)
+def test_files_of_no_use(file: str, problem: str) -> None:
+    """A flag's file that cannot be used is named."""
+    address = with_values(AdminAddress(host="127.0.0.1", port=9, is_tls=True), {file: "/nowhere"})
+    with pytest.raises(CommandError, match=problem):
+        fetch_json(address, "/a")
+
+
+async def test_other_credentials_needed() -> None:
+    """The flags that give access are named."""
+    with pytest.raises(CommandError, match="401: it needs other credentials; give --admin-token"):
+        await ask(lambda: web.Response(status=401))

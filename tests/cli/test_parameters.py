@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from apfproxy.cli.parameters import ADDRESS, LISTEN_ADDRESS_OR_NONE, NOWHERE, parse_admin
+from apfproxy.cli.parameters import (
+    ADDRESS,
+    LISTEN_ADDRESS_OR_NONE,
+    NOWHERE,
+    AdminAddress,
+    admin_option,
+    cluster_option,
+    parse_admin,
+)
 from apfproxy.settings import Address
 
 
@@ -54,3 +63,40 @@ def test_no_admin(text: str) -> None:
     """A text that names none is told the three forms."""
     with pytest.raises(ValueError, match=r"expected .*, HOST:PORT, :PORT or unix:/PATH, not"):
         parse_admin(text)
+
+
+@click.command
+@admin_option
+@cluster_option
+def show(admin: AdminAddress, cluster: str | None) -> None:
+    """Show what the flags say."""
+    files = admin.token_file, admin.ca_file, admin.cert_file, admin.key_file
+    click.echo(f"{admin.url} {files} {cluster}")
+
+
+def test_admin_with_credentials() -> None:
+    """Flags and variables say what gives access; a flag wins."""
+    files = {"X_ADMIN_CA_FILE": "ca", "X_ADMIN_CERT_FILE": "c", "X_ADMIN_KEY_FILE": "k"}
+    variables = {"X_ADMIN": "https://a", **files}
+    plain = CliRunner().invoke(show, ["--admin-token-file", "t", "--cluster", "x"])
+    found = CliRunner().invoke(
+        show, ["--admin-ca-file", "other"], env=variables, auto_envvar_prefix="X"
+    )
+
+    assert "http://127.0.0.1:8081 ('t', None, None, None) x\n" == plain.output
+    assert "https://a:443 (None, 'other', 'c', 'k') None\n" == found.output
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--admin-ca-file", "a"), "go with --admin https://"),
+        (("--admin", "https://a", "--admin-cert-file", "a"), "go together"),
+    ],
+)
+def test_credentials_of_no_use(flags: tuple[str, ...], problem: str) -> None:
+    """Files of TLS are wrong usage without it, as is one of two that belong together."""
+    result = CliRunner().invoke(show, flags)
+
+    assert 2 == result.exit_code
+    assert problem in result.output

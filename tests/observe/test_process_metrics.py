@@ -53,9 +53,14 @@ class Connections:
 
 def test_admin_connections() -> None:
     """What is open, and what ended, by reason."""
-    samples = [sample[:3] for family in admin_families(Connections()) for sample in family.samples]
+    samples = [
+        sample[:3]
+        for family in admin_families(Connections(), {"no-credentials": 4})
+        for sample in family.samples
+    ]
 
     assert [
+        ("apfproxy_admin_refused_requests_total", {"reason": "no-credentials"}, 4),
         ("apfproxy_admin_connections", {}, 3),
         ("apfproxy_admin_connections_ended_total", {"reason": "replaced"}, 2),
         ("apfproxy_admin_connections_ended_total", {"reason": "late"}, 0),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy import listen_sockets
 from apfproxy.faults import Part
 from apfproxy.proxy import handshake as handshake_module
 from apfproxy.proxy.counters import Handshake, HandshakeFailure, Refusal
@@ -389,7 +390,7 @@ async def test_no_descriptor_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Accepting pauses, since the connection would be offered again and again; said once."""
-    monkeypatch.setattr(handshake_module, "PAUSE_S", 0.01)
+    monkeypatch.setattr(listen_sockets, "PAUSE_S", 0.01)
     full = OSError(errno.EMFILE, "Too many open files")
     errors = [full, full, OSError(errno.ECONNABORTED, "gone")]
     accept = socket.socket.accept

@@ -110,8 +110,8 @@ upstream:
             "head_timeout: 1s",
             "f:1: head_timeout: unknown key; known at the top: preset, request, downstream,"
             " upstream, authentication, tunnel, watch, drain, flowControl, fleet, accessLog,"
-            " tracing, topFlows, workers, admin, adminSocketMode, adminTokenFile, metrics,"
-            " logLevel, logFormat, clusters",
+            " tracing, topFlows, workers, admin, adminSocketMode, adminTls, adminReadTokenFile,"
+            " adminTokenFile, metrics, logLevel, logFormat, clusters",
             id="nothing-like-it",
         ),
         pytest.param(
@@ -140,8 +140,8 @@ upstream:
             "? [a]\n: 1",
             "f:1: ?: unknown key; known at the top: preset, request, downstream, upstream,"
             " authentication, tunnel, watch, drain, flowControl, fleet, accessLog, tracing,"
-            " topFlows, workers, admin, adminSocketMode, adminTokenFile, metrics, logLevel,"
-            " logFormat, clusters",
+            " topFlows, workers, admin, adminSocketMode, adminTls, adminReadTokenFile,"
+            " adminTokenFile, metrics, logLevel, logFormat, clusters",
             id="key-is-a-list",
         ),
         pytest.param(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.sources.token_file import MAX_BYTES, TokenFile, TokenFileError
+from apfproxy.sources.token_file import MAX_BYTES, TokenFile, TokenFileError, tokens_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,3 +64,29 @@ def test_pipe(tmp_path: Path) -> None:
 
     with pytest.raises(TokenFileError, match="a pipe, not a regular file"):
         TokenFile(str(tmp_path / "pipe")).token()
+
+
+def test_several_tokens(tmp_path: Path) -> None:
+    """Each has a line; others are comments, or empty."""
+    path = tmp_path / "tokens"
+    path.write_bytes(b"# mine\n" + TOKEN + b"\r\n\n  # old\n " + TOKEN[::-1])
+
+    assert (TOKEN, TOKEN[::-1]) == tokens_in(str(path))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"# none\n\n", "is empty"),
+        (TOKEN + b"\nshort\n", "shorter than 16 characters"),
+        (TOKEN + b" " + TOKEN, "something else than one token"),
+    ],
+)
+def test_no_tokens(tmp_path: Path, data: bytes, message: str) -> None:
+    """If one of them is none, none counts, with a reason that does not show it."""
+    path = tmp_path / "tokens"
+    path.write_bytes(data)
+
+    with pytest.raises(TokenFileError, match=message) as caught:
+        tokens_in(str(path))
+    assert TOKEN.decode() not in str(caught.value)

@@ -1,0 +1,267 @@
+"""Who may read the admin listener: its certificate, tokens, and the CAs of clients' certificates.
+
+1. Without a file of tokens and without a CA everybody may who reaches it.
+2. Else a request needs one of the tokens, as a bearer token or as the password of HTTP's basic
+   authentication, which browsers ask for; or its connection a certificate of one of the CAs.
+3. A Unix socket has neither TLS nor asks for anything: its mode says who may connect.
+4. The health pages are open to all, since probes have no credentials, and they name no client.
+5. The token of writers may read, too; what else a write needs is said in `write_guard`.
+
+Files are read again when they change; connections keep the certificate that they began with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import enum
+import hmac
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from apfproxy.app.admin_checks import TLS
+from apfproxy.app.change import NO_CHANGE, Change
+from apfproxy.app.object_source import STALE_FILES_S
+from apfproxy.duties import Supervised
+from apfproxy.errors import OperatorError
+from apfproxy.faults import Part
+from apfproxy.files import MAX_PEM_BYTES, read_file
+from apfproxy.observe.health import PAGES
+from apfproxy.proxy.tls import ServerTls, peer_certificates
+from apfproxy.proxy.tls_files import TlsError, TlsFile
+from apfproxy.rare_log import RareLog
+from apfproxy.settings import DownstreamTlsSettings
+from apfproxy.sources.file_changes import FileChanges
+from apfproxy.sources.token_file import tokens_in
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Sequence
+
+    from apfproxy.authn.certificates import ClientCertificates
+    from apfproxy.settings import Settings
+
+ADMIN_ACCESS = "admin-access"
+"""The health check."""
+OPEN: Final = tuple(f"/{page}" for page in PAGES)
+
+log = logging.getLogger(__name__)
+
+
+class Refusal(enum.StrEnum):
+    """Why a request may not read; the label `reason` of the metric."""
+
+    NO_CREDENTIALS = "no-credentials"
+    WRONG_CREDENTIALS = "wrong-credentials"
+
+
+class Credentials:
+    """What some settings ask for, as the files have it.
+
+    OperatorError if one of them cannot be used.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        files, tls = FileChanges(), settings.admin_tls
+        self.files = files
+        self.tokens: tuple[bytes, ...] = ()
+        self.tls: ServerTls | None = None
+        self.certificates: ClientCertificates | None = None
+        self.asks_for_tokens = settings.admin_read_token_file is not None
+        paths = [settings.admin_read_token_file, settings.admin_token_file]
+        self._token_files = tuple(each for each in paths if each is not None)
+        self._client_ca = tls.client_ca_file
+        if tls.certificate_file is not None:
+            cas = (
+                ()
+                if self._client_ca is None
+                else (TlsFile(f"{TLS}.clientCaFile", self._client_ca),)
+            )
+            self.tls = ServerTls(
+                DownstreamTlsSettings(certificate_file=tls.certificate_file, key_file=tls.key_file),
+                cas,
+                section=TLS,
+            )
+        try:
+            if self.tls is not None:
+                files.add(self.tls.paths, self._load_tls)
+            if self.asks_for_tokens:
+                files.add(self._token_files, self._load_tokens)
+        except OSError as error:
+            raise OperatorError(f"{error.filename}: cannot be read: {error.strerror}") from error
+        except TlsError as tls_error:
+            raise OperatorError(str(tls_error)) from tls_error
+
+    def _load_tls(self) -> None:
+        assert self.tls is not None, "there is a certificate"
+        self.tls.load()
+        if self._client_ca is not None:
+            from apfproxy.authn.certificates import ClientCertificates  # noqa: PLC0415 - as in TLS
+
+            self.certificates = ClientCertificates(read_file(self._client_ca, MAX_PEM_BYTES), None)
+
+    def _load_tokens(self) -> None:
+        self.tokens = tuple(token for path in self._token_files for token in tokens_in(path))
+
+    @property
+    def are_asked_for(self) -> bool:
+        """Whether not everybody may read."""
+        return self.asks_for_tokens or self.certificates is not None
+
+    def have(self, token: bytes) -> bool:
+        """Whether a token is one of them; compared with all, each in constant time."""
+        return True in [hmac.compare_digest(token, each) for each in self.tokens]
+
+    def accept_certificate(self, transport: asyncio.BaseTransport | None) -> bool:
+        """Whether the client of a connection shows a certificate of one of the CAs, valid now."""
+        if self.certificates is None or transport is None:
+            return False
+        leaf, chain = peer_certificates(transport)
+        return leaf is not None and self.certificates.judge(leaf, chain).user is not None
+
+
+class AdminAccess:
+    """Who may read the listener, by the settings in force.
+
+    Attributes:
+        refused: Requests that might not, by `Refusal`.
+
+    OperatorError if a file that the settings name cannot be used.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._credentials = Credentials(settings)
+        self._watching: asyncio.Task[None] | None = None
+        self._is_started = False
+        self._log = RareLog(log, time.monotonic_ns)
+        self.refused: dict[str, int] = dict.fromkeys(Refusal, 0)
+
+    def __repr__(self) -> str:
+        asks = "asks for credentials" if self._credentials.are_asked_for else "open"
+        return f"<AdminAccess: {asks}>"
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """That of TLS for new connections; None for plain text."""
+        tls = self._credentials.tls
+        return None if tls is None else tls.context
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether a token is among what gives access."""
+        return self._credentials.asks_for_tokens
+
+    def may_read(
+        self, path: str, shown: Sequence[str], transport: asyncio.BaseTransport | None
+    ) -> bool:
+        """Whether a request may.
+
+        Args:
+            path: What it asks for.
+            shown: The values of its fields `Authorization`.
+            transport: Of its connection; None if that is gone.
+        """
+        credentials = self._credentials
+        if not credentials.are_asked_for or is_open(path) or is_over_unix(transport):
+            return True
+        token = token_of(shown)
+        if token is not None and credentials.have(token):
+            return True
+        return credentials.accept_certificate(transport)
+
+    @staticmethod
+    def has_certificate(transport: asyncio.BaseTransport | None) -> bool:
+        """Whether the client of a connection shows a certificate, of use or not."""
+        return transport is not None and peer_certificates(transport)[0] is not None
+
+    def refuse(self, address: str, *, has_credentials: bool) -> None:
+        """Count a request that may not read, and log it now and then."""
+        reason = Refusal.WRONG_CREDENTIALS if has_credentials else Refusal.NO_CREDENTIALS
+        self.refused[reason] += 1
+        self._log.log(
+            logging.WARNING,
+            reason,
+            "the admin listener refused a request of %s: %s",
+            address or "this machine",
+            "wrong credentials" if has_credentials else "no credentials",
+        )
+
+    def problem(self) -> str | None:
+        """Why changed files are not in force, or which certificate expires; None if all is well."""
+        credentials, now_s = self._credentials, time.time()
+        problems = credentials.files.problems
+        expiries = () if credentials.tls is None else credentials.tls.expiries
+        problems += [text for each in expiries if (text := each.problem(now_s)) is not None]
+        return "; ".join(problems) or None
+
+    def start(self) -> None:
+        """Watch the files."""
+        self._is_started = True
+        if self._credentials.files.has_groups:
+            self._watching = Supervised(
+                Part.IDENTITY_FILES,
+                "watching the admin listener's files",
+                self._credentials.files.watch,
+                stale_after_s=STALE_FILES_S,
+            ).start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    async def read_again(self) -> None:
+        """Take what has changed of the files."""
+        await self._credentials.files.check()
+
+    async def prepare(self, settings: Settings) -> Change:
+        """Load what other settings name.
+
+        Raises:
+            OperatorError: It cannot be used.
+        """
+        if parts_of(settings) == parts_of(self._settings):
+            return NO_CHANGE
+        made = await asyncio.to_thread(Credentials, settings)
+        return Change(lambda: self._put(settings, made))
+
+    def _put(self, settings: Settings, made: Credentials) -> None:
+        self._settings, self._credentials = settings, made
+        self.stop()
+        if self._is_started:
+            self.start()
+
+
+def parts_of(settings: Settings) -> object:
+    """All settings that decide who may read."""
+    return settings.admin_tls, settings.admin_read_token_file, settings.admin_token_file
+
+
+def is_open(path: str) -> bool:
+    """Whether a path is that of a health page, or of one of its checks."""
+    return any(path == page or path.startswith(f"{page}/") for page in OPEN)
+
+
+def is_over_unix(transport: asyncio.BaseTransport | None) -> bool:
+    """Whether a connection came over a Unix socket."""
+    return transport is not None and not isinstance(transport.get_extra_info("sockname"), tuple)
+
+
+def token_of(shown: Sequence[str]) -> bytes | None:
+    """The token that a request shows, by its fields `Authorization`; None for none, or several."""
+    if len(shown) != 1:
+        return None
+    scheme, _, text = shown[0].strip().partition(" ")
+    data = text.strip().encode("utf-8", "surrogateescape")
+    if scheme.lower() == "bearer":
+        return data
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(data, validate=True).partition(b":")[2]
+    except binascii.Error:
+        return None

@@ -1,0 +1,156 @@
+"""Who may read the admin listener; processes are in `tests/end_to_end/test_admin_access.py`."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.app.admin_access import AdminAccess, Refusal, token_of
+from apfproxy.errors import OperatorError
+from apfproxy.settings import AdminTlsSettings, Settings
+from loadtest.certificates import Authority
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN, WRITERS = "token-of-32-characters-and-so-on", "writers-token-of-32-characters-x"
+NOWHERE = "/nowhere"
+TCP, UNIX = ("127.0.0.1", 1), "/run/socket"
+
+
+def transport(own_address: object = TCP) -> asyncio.Transport:
+    """A connection without TLS."""
+    return asyncio.Transport({"sockname": own_address})
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A file of readers' tokens, and one of writers."""
+    (tmp_path / "readers").write_text(f"# a\n{TOKEN}\n")
+    (tmp_path / "writers").write_text(WRITERS)
+    return Settings(
+        admin_read_token_file=str(tmp_path / "readers"), admin_token_file=str(tmp_path / "writers")
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "shown", "may"),
+    [
+        pytest.param("/metrics", [], False, id="nothing"),
+        pytest.param("/metrics", [f"Bearer {TOKEN}"], True, id="token"),
+        pytest.param("/metrics", [f"Bearer {WRITERS}"], True, id="writers-token"),
+        pytest.param("/metrics", [f"Bearer {TOKEN}"] * 2, False, id="twice"),
+        pytest.param("/metrics", [f"Digest {TOKEN}"], False, id="another-scheme"),
+        pytest.param("/metrics", [f"Bearer {TOKEN[:-1]}"], False, id="cut"),
+        pytest.param("/livez", [], True, id="health"),
+        pytest.param("/readyz/ping", [], True, id="a-check"),
+        pytest.param("/livezx", [], False, id="like-health"),
+        pytest.param("/clusters/a/livez", [], False, id="within"),
+    ],
+)
+def test_tokens(settings: Settings, path: str, shown: list[str], may: bool) -> None:
+    """One of them opens all pages; health is open."""
+    access = AdminAccess(settings)
+
+    assert may == access.may_read(path, shown, transport())
+    assert TOKEN not in repr(access)
+
+
+def test_unix_socket_and_nothing_asked_for(settings: Settings) -> None:
+    """Its mode says who may connect; and without tokens and CAs all may read."""
+    assert AdminAccess(settings).may_read("/metrics", [], transport(UNIX))
+    assert not AdminAccess(settings).may_read("/metrics", [], None)
+    assert AdminAccess(Settings()).may_read("/metrics", [], transport())
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (["bearer  a "], b"a"),
+        (["Basic dTphOmI="], b"a:b"),
+        (["Basic dQ=="], b""),
+        (["Basic d"], None),
+        (["Basic \udcff"], None),
+        ([""], None),
+    ],
+)
+def test_token_of(shown: list[str], expected: bytes | None) -> None:
+    """The password is what comes behind the first colon."""
+    assert expected == token_of(shown)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        pytest.param({"admin_read_token_file": "/nowhere"}, "nowhere", id="no-file"),
+        pytest.param({"admin_read_token_file": __file__}, "something else", id="no-tokens"),
+        pytest.param(
+            {"admin_tls": AdminTlsSettings(certificate_file="/nowhere", key_file="/nowhere")},
+            "nowhere: cannot be read",
+            id="no-certificate",
+        ),
+        pytest.param(
+            {"admin_tls": AdminTlsSettings(certificate_file=__file__, key_file=__file__)},
+            "adminTls.certificateFile: .* has no certificate",
+            id="broken-certificate",
+        ),
+    ],
+)
+def test_files_of_no_use(changes: dict[str, object], message: str) -> None:
+    """A start with them fails, and says which."""
+    with pytest.raises(OperatorError, match=message):
+        AdminAccess(Settings(**changes))  # type: ignore[arg-type]  # by their names
+
+
+async def test_other_settings(settings: Settings, tmp_path: Path) -> None:
+    """They count once they are committed; those of no use change nothing."""
+    access = AdminAccess(settings)
+    access.start()
+    with pytest.raises(OperatorError):
+        await access.prepare(replace(settings, admin_read_token_file=NOWHERE))
+    same = await access.prepare(settings)
+    other = await access.prepare(Settings())
+    same.commit()
+    before = access.may_read("/", [], transport())
+    other.commit()
+    after = access.may_read("/", [], transport())
+    authority = Authority("a")
+    certificate, key = authority.issue("s", usage="server").write(tmp_path, "s")
+    tls = AdminTlsSettings(
+        certificate_file=certificate, key_file=key, client_ca_file=authority.write(tmp_path)
+    )
+    (await access.prepare(Settings(admin_tls=tls))).commit()
+    by_certificate = access.may_read("/", [], transport()), access.context is not None
+    access.stop()
+
+    assert (False, True, (False, True)) == (before, after, by_certificate)
+
+
+async def test_problems(settings: Settings, tmp_path: Path) -> None:
+    """What is wrong with a changed file, and a certificate that expires soon, can be seen."""
+    certificate, key = Authority("a").issue("s", usage="server").write(tmp_path, "s")
+    tls = AdminTlsSettings(certificate_file=certificate, key_file=key)
+    tokens = AdminAccess(settings)
+    well = tokens.problem()
+    (tmp_path / "readers").write_text("short")
+    await tokens.read_again()
+
+    assert well is None
+    assert "shorter than 16 characters" in (tokens.problem() or "")
+    assert AdminAccess(Settings(admin_tls=tls)).problem() is None
+
+
+def test_refusals(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    """They are counted, and logged once a minute of each kind."""
+    access = AdminAccess(settings)
+    for has_credentials in (False, True, True, True):
+        access.refuse("192.0.2.1", has_credentials=has_credentials)
+
+    assert {Refusal.NO_CREDENTIALS: 1, Refusal.WRONG_CREDENTIALS: 3} == access.refused
+    assert [
+        f"the admin listener refused a request of 192.0.2.1: {what} credentials"
+        for what in ("no", "wrong")
+    ] == caplog.messages
