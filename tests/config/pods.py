@@ -86,7 +86,7 @@ class Pod:
 
     Args:
         addresses: What stands in arguments and text files for an address of the pod.
-        secrets: The files of those that are not among the manifests, by name.
+        others: The files of Secrets and ConfigMaps that are not among the manifests, by name.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class Pod:
         manifests: Manifests,
         directory: Path,
         addresses: Mapping[str, str],
-        secrets: Mapping[str, Mapping[str, bytes]] | None = None,
+        others: Mapping[str, Mapping[str, bytes]] | None = None,
     ) -> None:
         self.template = template_of(manifests)
         self.containers = containers_of(self.template)
         self._manifests = manifests
         self._directory = directory
         self._addresses = addresses
-        self._secrets = secrets or {}
+        self._others = others or {}
         self._volumes = {each["name"]: each for each in self.template["spec"].get("volumes", [])}
 
     def arguments(self, name: str) -> list[str]:
@@ -138,7 +138,7 @@ class Pod:
         subprocess.run(words, check=True)  # noqa: S603 - what the manifests name
 
     def _here(self, text: str) -> str:
-        text = text.replace("=/etc/", f"={self._directory}/etc/")
+        text = re.sub("(^|=)/etc/", rf"\1{self._directory}/etc/", text)
         for there, here in self._addresses.items():
             text = text.replace(there, here)
         return text
@@ -153,16 +153,17 @@ class Pod:
                 (path / name).write_bytes(self._here(content.decode()).encode())
 
     def _files(self, source: dict[str, Any]) -> Mapping[str, bytes]:
-        if "configMap" in source:
-            name = source["configMap"]["name"]
-            data = self._manifests["ConfigMap", name]["data"]
-            return {key: text.encode() for key, text in data.items()}
-        secret = source["secret"]
-        name = secret.get("name") or secret["secretName"]
-        if name in self._secrets:
-            return self._secrets[name]
-        found = self._manifests.get(("Secret", name))
+        if "serviceAccountToken" in source:
+            return {source["serviceAccountToken"]["path"]: b"token"}
+        kind = "configMap" if "configMap" in source else "secret"
+        named = source[kind]
+        name = named.get("name") or named["secretName"]
+        if name in self._others:
+            return self._others[name]
+        found = self._manifests.get((f"{kind[0].upper()}{kind[1:]}", name))
         if found is None:
-            assert secret.get("optional"), f"there is no Secret {name}"
+            assert named.get("optional"), f"there is no {kind} {name}"
             return {}
+        if kind == "configMap":
+            return {key: text.encode() for key, text in found["data"].items()}
         return {key: base64.b64decode(text) for key, text in found["data"].items()}

@@ -13,7 +13,6 @@ from apfproxy.cli.offline import offline_controller
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
 from apfproxy.sources.kubeconfig import SERVICE_ACCOUNT
-from loadtest.certificates import Authority
 from tests.config.expressions import alerting_rules
 from tests.config.manifests import problems_of
 from tests.config.pods import (
@@ -27,7 +26,6 @@ from tests.config.pods import (
 )
 from tests.conformance.replaying import running
 from tests.end_to_end.kubectl import Kubectl, find_kubectl
-from tests.end_to_end.served import ask, command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -283,41 +281,6 @@ def test_native_sidecars(name: str, manifests: Manifests) -> None:
     assert is_sidecar == (proxy in template_of(manifests)["spec"].get("initContainers", []))
     if is_sidecar:
         assert {"path": "/livez", "port": "admin"} == proxy["startupProbe"]["httpGet"]
-
-
-def test_settings_start_a_proxy(manifests: Manifests, tmp_path: Path) -> None:
-    """A proxy starts with the settings, where the files lie as they are mounted."""
-    authority = Authority("site")
-    for folder in ("settings", "tls", "account"):
-        (tmp_path / folder).mkdir()
-    authority.issue("server", usage="server").write(tmp_path / "tls", "tls")
-    authority.write(tmp_path / "account")
-    (tmp_path / "account" / "token").write_text("token")
-    settings = yaml.safe_load(settings_of(manifests))
-    if "kubernetes" not in settings["flowControl"]:
-        pytest.skip("tests/end_to_end/test_sidecar_pods.py starts its whole pod")
-    if "service" in settings["upstream"]:  # of the pod's API, as the objects are
-        settings["upstream"]["service"]["kubeconfig"] = str(tmp_path / "kubeconfig")
-    (tmp_path / "settings" / "apfproxy.yaml").write_text(yaml.safe_dump(settings))
-    with running("apiserver", "--listen", "127.0.0.1:0") as port:
-        (tmp_path / "kubeconfig").write_text(
-            "{current-context: a, contexts: [{name: a, context: {cluster: a, user: ''}}],"
-            f" clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]}}"
-        )
-        with command(
-            *("serve", "--settings", str(tmp_path / "settings" / "apfproxy.yaml")),
-            *("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"),
-            *("--kubeconfig", str(tmp_path / "kubeconfig")),
-        ) as served:
-            admin_port = int(served.line(ADMIN)[1])
-            is_alive = ask(admin_port, "/livez")[0] == 200
-            _, health = ask(admin_port, "/readyz?verbose")
-
-    # There is no server behind, and the API has no EndpointSlices, for which the start waits.
-    lacking = {"upstream"} | (
-        {"start", "endpoints"} if "service" in settings["upstream"] else set()
-    )
-    assert (True, set()) == (is_alive, set(re.findall(r"\[-\](\w+)", health)) - lacking)
 
 
 def account() -> tuple[str, str]:

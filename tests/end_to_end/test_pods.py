@@ -1,30 +1,35 @@
-"""A pod with the proxy as a sidecar, as `init http` writes it, run as a kubelet does."""
+"""Pods of the manifests, whose containers start and end as a kubelet has them do."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
 import json
+import re
+import ssl
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from apfproxy.cli.main import main
+from loadtest.certificates import Authority
+from tests.config.expressions import CONFIG
 from tests.config.pods import PROXY, Pod, rendered
+from tests.conformance.replaying import running
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.served import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.end_to_end.served import Served
 
 pytestmark = pytest.mark.e2e
 
-LISTENS = r"listens on 127\.0\.0\.1:(\d+), .*admin on 127\.0\.0\.1:(\d+)"
+LISTENS = r"listens on 127\.0\.0\.1:(\d+)[ ,].*admin on 127\.0\.0\.1:(\d+)"
 SERVER = "server"
 
 
@@ -153,3 +158,79 @@ def test_a_wrong_setting_is_the_pods(pod: Pod, tmp_path: Path) -> None:
 
     assert 1 == done.returncode
     assert "keys.csv" in done.stderr
+
+
+def api_of_the_pod(folder: Path, port: int) -> dict[str, str]:
+    """What stands for the API that a pod finds by its environment, in the settings."""
+    path = folder / "kubeconfig"
+    path.write_text(
+        "{current-context: a, contexts: [{name: a, context: {cluster: a, user: ''}}],"
+        f" clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]}}"
+    )
+    return {
+        "kubernetes:\n    enabled: true": f"kubernetes: {{enabled: true, kubeconfig: {path}}}",
+        "port: https}": f"port: https, kubeconfig: {path}}}",
+    }
+
+
+def test_kubernetes_api(tmp_path: Path, server_port: int) -> None:
+    """Before a Kubernetes API the users whom the front proxy names have flows of their own.
+
+    Nobody else can name one.
+    """
+    fronts, site = Authority("fronts"), Authority("site")
+    certificate, key = site.issue("localhost", usage="server").write(tmp_path, "tls")
+    tls = {"tls.crt": Path(certificate).read_bytes(), "tls.key": Path(key).read_bytes()}
+    shown = fronts.issue("front-proxy-client", usage="client").write(tmp_path, "front")
+    others = {
+        "apfproxy-tls": tls,
+        "apfproxy-front-proxy": {"ca.crt": fronts.pem},
+        "kube-root-ca.crt": {"ca.crt": site.pem},
+    }
+    addresses = {
+        "127.0.0.1:8000": f"127.0.0.1:{server_port}",
+        "0.0.0.0:8080": "127.0.0.1:0",
+        "0.0.0.0:8081": "127.0.0.1:0",
+        **api_of_the_pod(tmp_path, server_port),
+    }
+    manifests = rendered(CONFIG / "kubernetes" / "sidecar-kubernetes")
+    pod = Pod(manifests, tmp_path / "pod", addresses, others)
+    anybody, front = (ssl.create_default_context(cadata=site.pem.decode()) for _ in range(2))
+    front.load_cert_chain(*shown)
+    with started(pod) as (_, _, port, admin_port):
+        for user in ("alice", "bob"):
+            named = {"X-Remote-User": user, "X-Remote-Group": "site"}
+            for context in (anybody, front):
+                client = http.client.HTTPSConnection("localhost", port, context=context)
+                client.request("GET", "/api/v1/namespaces/default/pods", headers=named)
+                response = client.getresponse()
+                response.read()
+                client.close()
+                assert 200 == response.status
+        found = {flow for flow, _ in flows(admin_port)}
+
+    assert {"alice", "bob", "anonymous"} <= found
+
+
+def test_gateway(tmp_path: Path) -> None:
+    """The proxy of the gateway starts with the settings and files of its pod."""
+    site = Authority("site")
+    certificate, key = site.issue("gateway", usage="server").write(tmp_path, "tls")
+    tls = {"tls.crt": Path(certificate).read_bytes(), "tls.key": Path(key).read_bytes()}
+    others = {"apfproxy-tls": tls, "kube-root-ca.crt": {"ca.crt": site.pem}}
+    with running("apiserver", "--listen", "127.0.0.1:0") as port:
+        addresses = {
+            "0.0.0.0:8443": "127.0.0.1:0",
+            "0.0.0.0:8081": "127.0.0.1:0",
+            **api_of_the_pod(tmp_path, port),
+        }
+        manifests = rendered(CONFIG / "kubernetes" / "gateway")
+        pod = Pod(manifests, tmp_path / "pod", addresses, others)
+        with pod.running(PROXY) as proxy:
+            admin_port = int(proxy.line(LISTENS)[2])
+            probed(pod.containers[PROXY], "livenessProbe", admin_port)
+            _, health = ask(admin_port, "/readyz?verbose")
+
+    # That API has no EndpointSlices, for which the start waits.
+    lacking = {"upstream", "start", "endpoints"}
+    assert set() == set(re.findall(r"\[-\](\w+)", health)) - lacking
