@@ -16,6 +16,7 @@ from apfproxy.authn.authenticator import (
 )
 from apfproxy.authn.credentials import NO_CREDENTIALS, UNKNOWN_PEER, Credentials, Peer
 from apfproxy.authn.impersonation import Impersonations, effective
+from apfproxy.authn.unverified_names import LEASE_NS, NamesOfAddresses
 from apfproxy.authn.verdict import Verdict
 from apfproxy.request.user import ANONYMOUS, User, unverified
 from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH, ImpersonationSettings
@@ -613,6 +614,25 @@ async def test_origin_hears_of_no_unverified_name(assertion: str, lines: bytes) 
         subject.counters.authenticated,
         subject.counters.unverified,
     )
+
+
+@pytest.mark.parametrize(
+    ("peer", "who"),
+    [
+        pytest.param(AT, OF_ADDRESS, id="address"),
+        pytest.param(UNKNOWN_PEER, ANONYMOUS, id="unix-socket"),
+    ],
+)
+async def test_unverified_name_without_a_place(peer: Peer, who: User) -> None:
+    """The address stands in for it, if there is one; the name is tried again later."""
+    names = NamesOfAddresses(1, VirtualClock())
+    names.admit("header:another", OF_ADDRESS.name if peer is AT else "")
+    subject = authenticator(Rules(names=names))
+    identity = await found(subject, peer, NAMED)
+
+    assert isinstance(identity, Identity)
+    assert (who, S + LEASE_NS) == (identity.user, identity.valid_until_ns)
+    assert (0, 2) == (subject.counters.unverified, subject.counters.crowded)
 
 
 async def test_unverified_name_may_not_impersonate() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from apfproxy.app.settings_checks import one_flow
 from apfproxy.cli.main import main
+from apfproxy.settings import Settings
 from loadtest.certificates import Authority
 
 GOOD = """preset: http
@@ -129,6 +131,14 @@ def test_warnings(fail_on: str, code: int, capsys: pytest.CaptureFixture[str]) -
     assert warning.startswith("f.yaml:7: authentication.tokenReview without upstream.tokenFile")
     assert warning.endswith(" (warning)")
     assert ok == "f.yaml: ok"
+
+
+def test_clients_that_are_all_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing tells clients of the preset kubernetes apart unless a setting does."""
+    assert 0 == check(GOOD.replace("preset: http", "preset: kubernetes"))
+    assert f"f.yaml:1: {one_flow(Settings())} (warning)" in capsys.readouterr().out.splitlines()
+    assert 0 == check(GOOD)
+    assert "f.yaml: ok\n" == capsys.readouterr().out
 
 
 def test_http2_that_is_off(capsys: pytest.CaptureFixture[str]) -> None:
