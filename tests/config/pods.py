@@ -15,10 +15,11 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import yaml
 
 from tests.config.expressions import CONFIG
-from tests.end_to_end.kubectl import find_kubectl
+from tests.end_to_end.kubectl import find_kubectl, minor_version
 from tests.end_to_end.served import Served
 
 if TYPE_CHECKING:
@@ -36,14 +37,19 @@ resources: [{folder}/{name}]
 components: [{folder}/monitoring]
 labels: [{{pairs: {{release: site}}}}]
 """
+OLDEST = 27
+"""From this minor version on kubectl has kustomize 5."""
 PROXY = "apfproxy"
 """The container of the proxy."""
 
 
 def rendered(directory: Path) -> Manifests:
-    """Kind and name to object, as `kubectl apply -k` would apply them."""
+    """Kind and name to object, as `kubectl apply -k` applies them; skips with an old kubectl."""
+    kubectl = find_kubectl()
+    if minor_version(kubectl, directory) < OLDEST:
+        pytest.skip(f"the manifests are for kubectl 1.{OLDEST} and later")
     done = subprocess.run(  # noqa: S603  kubectl
-        [find_kubectl(), "kustomize", str(directory)], capture_output=True, check=True
+        [kubectl, "kustomize", str(directory)], capture_output=True, check=True
     )
     objects = list(yaml.safe_load_all(done.stdout))
     found = {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects}
@@ -122,6 +128,7 @@ class Pod:
         with subprocess.Popen(  # noqa: S603 - what the manifests name
             arguments,
             cwd=self._directory,
+            env=os.environ | self._variables(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -136,6 +143,20 @@ class Pod:
         command = self.containers[name]["lifecycle"]["preStop"]["exec"]["command"]
         words = [re.sub(r"\b1\b", str(served.process.pid), word) for word in command]
         subprocess.run(words, check=True)  # noqa: S603 - what the manifests name
+
+    def _variables(self) -> dict[str, str]:
+        """Those that Services of the namespace have, as a kubelet gives them to each container."""
+        found = {}
+        for (kind, name), service in self._manifests.items():
+            if kind == "Service" and service["spec"].get("clusterIP") != "None":
+                prefix = name.upper().replace("-", "_")
+                for port in service["spec"]["ports"]:
+                    found[f"{prefix}_SERVICE_HOST"] = "10.96.0.7"
+                    found[f"{prefix}_SERVICE_PORT"] = str(port["port"])
+                    found[f"{prefix}_SERVICE_PORT_{port['name'].upper()}"] = str(port["port"])
+                    found[f"{prefix}_PORT"] = f"tcp://10.96.0.7:{port['port']}"
+                    found[f"{prefix}_PORT_{port['port']}_TCP_ADDR"] = "10.96.0.7"
+        return found
 
     def _here(self, text: str) -> str:
         text = re.sub("(^|=)/etc/", rf"\1{self._directory}/etc/", text)

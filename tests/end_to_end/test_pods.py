@@ -95,7 +95,7 @@ def flows(admin_port: int) -> set[tuple[str, str]]:
 
 def test_keys_and_objects_are_in_the_pod(pod: Pod) -> None:
     """The pod starts as it was written: its keys tell clients apart, and its objects count."""
-    with started(pod) as (_, _, port, admin_port):
+    with started(pod) as (proxy, _, port, admin_port):
         answers = [
             ask(port, "/orders", head="X-API-Key: shop-key\r\n"),
             ask(port, "/orders", head="X-API-Key: reports-key\r\n"),
@@ -104,6 +104,8 @@ def test_keys_and_objects_are_in_the_pod(pod: Pod) -> None:
         ]
         found = flows(admin_port)
 
+    # The variables of its own Service are none of its flags.
+    assert [] == [line for line in proxy.lines if "APFPROXY_" in line]
     assert [200, 200, 404, 200] == [status for status, _ in answers]
     assert ["orders"] * 3 == [body for status, body in answers if status == 200]
     # By its key, by its key, by the object for its path, and by its address.
