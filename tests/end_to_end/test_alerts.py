@@ -628,6 +628,21 @@ def test_busy_and_healthy(healthy: list[Series], tmp_path: Path) -> None:
     promtool(tmp_path, {"healthy": healthy}, 0, expected)
 
 
+def test_series_of_others(healthy: list[Series], tmp_path: Path) -> None:
+    """A kube-apiserver has series of the same names, however bad they are, and is no proxy."""
+    theirs = [
+        {
+            relabelled(key, instance="10.0.0.1:6443"): value
+            for key in healthy[0]
+            if dict(key)["__name__"].startswith(("apiserver_", "process_"))
+        }
+        for value in (0.0, 1e6)
+    ]
+    assert any(("priority_level", "exempt") in each for each in theirs[0])
+
+    promtool(tmp_path, {"healthy": healthy, "other": theirs}, 1, [Expected(60, frozenset())])
+
+
 @pytest.mark.parametrize(("bring_about", "alerts", "before"), STATES)
 def test_state(
     bring_about: Function,
@@ -664,15 +679,15 @@ def test_state(
         if WAITS[each] > step
     ]
     renamed = [
-        {key_of_job(key, "another"): value for key, value in series.items()}
+        {relabelled(key, job="another"): value for key, value in series.items()}
         for series in stage.scrapes
     ]
     promtool(tmp_path, {"healthy": healthy, "other": renamed}, first, expected, step=step)
 
 
-def key_of_job(labels: Labels, job: str) -> Labels:
-    """The labels of a series of another job."""
-    return tuple(sorted((dict(labels) | {"job": job}).items()))
+def relabelled(key: Labels, **labels: str) -> Labels:
+    """The labels of a series, some of which are others."""
+    return tuple(sorted((dict(key) | labels).items()))
 
 
 def is_of(admin: int, alert: dict[str, Any]) -> bool:
