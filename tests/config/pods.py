@@ -76,7 +76,9 @@ def of_kind(manifests: Manifests, kind: str) -> dict[str, Any]:
 
 
 def template_of(manifests: Manifests) -> dict[str, Any]:
-    """The template of the pods."""
+    """The template of the pods; a pod is its own."""
+    if any(kind == "Pod" for kind, _ in manifests):
+        return of_kind(manifests, "Pod")
     template: dict[str, Any] = of_kind(manifests, "Deployment")["spec"]["template"]
     return template
 
@@ -92,7 +94,8 @@ class Pod:
 
     Args:
         addresses: What stands in arguments and text files for an address of the pod.
-        others: The files of Secrets and ConfigMaps that are not among the manifests, by name.
+        others: The files of Secrets and ConfigMaps that are not among the manifests, by name; and
+            those of the machine, by path, a file as one in itself.
     """
 
     def __init__(
@@ -166,6 +169,8 @@ class Pod:
 
     def _lay_out(self, mount: dict[str, Any]) -> None:
         volume, path = self._volumes[mount["name"]], self._directory / mount["mountPath"][1:]
+        if volume.get("hostPath", {}).get("type") == "File":
+            path = path.parent
         path.mkdir(parents=True, exist_ok=True)
         sources = volume["projected"]["sources"] if "projected" in volume else [volume]
         for source in sources:
@@ -176,6 +181,8 @@ class Pod:
     def _files(self, source: dict[str, Any]) -> Mapping[str, bytes]:
         if "serviceAccountToken" in source:
             return {source["serviceAccountToken"]["path"]: b"token"}
+        if "hostPath" in source:
+            return self._others[source["hostPath"]["path"]]
         kind = "configMap" if "configMap" in source else "secret"
         named = source[kind]
         name = named.get("name") or named["secretName"]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from apfproxy.cli.main import main
 from loadtest.certificates import Authority
@@ -235,4 +236,41 @@ def test_gateway(tmp_path: Path) -> None:
 
     # That API has no EndpointSlices, for which the start waits.
     lacking = {"upstream", "start", "endpoints"}
+    assert set() == set(re.findall(r"\[-\](\w+)", health)) - lacking
+
+
+def test_static_pod(tmp_path: Path) -> None:
+    """The proxy before kube-apiserver starts with the files that its pod has of the machine.
+
+    The server comes up after it.
+    """
+    starter, pki = tmp_path / "starter", "/etc/kubernetes/pki"
+    assert 0 == main(["init", "kube-apiserver", str(starter)])
+    (starter / "token").write_bytes(b"token")
+    authority = Authority("cluster")
+    for name in ("apiserver", "front-proxy-client"):
+        authority.issue(name, usage="both").write(tmp_path, name)
+    authority.write(tmp_path)
+    names = ("ca.crt", "apiserver.crt", "apiserver.key")
+    others: dict[str, dict[str, bytes]] = {
+        f"{pki}/{name}": {name: (tmp_path / name).read_bytes()}
+        for name in (*names, "front-proxy-client.crt", "front-proxy-client.key")
+    }
+    others["/etc/kubernetes/apfproxy"] = {
+        path.name: path.read_bytes() for path in starter.iterdir() if path.is_file()
+    }
+    static = yaml.safe_load((starter / "static-pod.yaml").read_text())
+    addresses = {
+        pki: f"{tmp_path / 'pod'}{pki}",
+        '"10.0.0.10:6443"': '"127.0.0.1:0"',
+        '"127.0.0.1:8081"': '"127.0.0.1:0"',
+        "https://127.0.0.1:6443": f"https://127.0.0.1:{free_port()}",
+    }
+    pod = Pod({("Pod", "apfproxy"): static}, tmp_path / "pod", addresses, others)
+    with pod.running(PROXY) as proxy:
+        admin_port = int(proxy.line(LISTENS)[2])
+        _, health = ask(admin_port, "/readyz?verbose")
+
+    # The server is away, which has the objects for the start, too; flow control only observes.
+    lacking = {"start", "upstream", "kubernetes", "enforcement"}
     assert set() == set(re.findall(r"\[-\](\w+)", health)) - lacking
