@@ -43,11 +43,10 @@ NAMES_PER_ADDRESS = 16
 of them."""
 
 ONE_FLOW = (
-    "authentication says nothing of who clients are: all are system:anonymous and share one flow,"
-    " so a greedy one delays all others; name a method, such as tokenReview or unverified"
-    " (docs/identity.md)"
+    "authentication: all clients are one flow (system:anonymous), so a greedy one delays the rest;"
+    " set how they are told apart, such as by tokenReview or unverified (docs/identity.md)"
 )
-OR_PLAIN = ", or take preset http (--preset http) if the API behind is not Kubernetes"
+OR_PLAIN = ", or preset http (--preset http) if the API behind is not Kubernetes"
 
 
 class ConflictError(OperatorError):

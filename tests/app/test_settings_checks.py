@@ -508,7 +508,7 @@ def test_all_clients_as_one_flow(settings: Settings, ends: str) -> None:
     """It says where to change that, and how."""
     text = one_flow(settings)
 
-    assert bool(ends) == text.startswith("authentication says nothing of who clients are: ")
+    assert bool(ends) == text.startswith("authentication: all clients are one flow ")
     assert text.endswith(ends)
 
 

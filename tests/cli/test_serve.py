@@ -538,7 +538,7 @@ async def test_signal_drains(caplog: pytest.LogCaptureFixture) -> None:
     assert code == 0
     messages = [record.getMessage() for record in caplog.records]
     assert messages[0].startswith("apfproxy ")
-    assert messages[1].startswith("authentication says nothing of who clients are: all are ")
+    assert messages[1].startswith("authentication: all clients are one flow ")
     assert messages[2:] == ["draining; another signal stops at once", "stopped"]
     assert started[0].health.problem("shutdown") == "the process is shutting down"
 
