@@ -110,8 +110,7 @@ class Listener:
     def _take(self, client: socket.socket) -> None:
         """Begin with a connection that was accepted."""
         place = Place(self.places, self._make())
-        name = "beginning on the admin listener"
-        task = spawn(self._begin(client, place), name=name)
+        task = spawn(self._begin(client, place), name="beginning a connection")
         try:
             peer = client.getpeername()
         except OSError:

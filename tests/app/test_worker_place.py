@@ -13,7 +13,9 @@ from apfproxy.app.worker_place import WORKER, WorkerPlace, part_of, placed, work
 from apfproxy.errors import OperatorError
 from apfproxy.proxy.available_memory import default_bytes
 from apfproxy.settings import (
+    AccessLogSettings,
     Address,
+    AdminTlsSettings,
     ClusterSettings,
     DownstreamSettings,
     FleetSettings,
@@ -102,6 +104,8 @@ def test_no_worker() -> None:
 def test_placed() -> None:
     """Limits are divided, and addresses and names are a worker's own."""
     settings = Settings(
+        access_log=AccessLogSettings(refused_per_second=3, max_bytes_per_second=9000),
+        admin_tls=AdminTlsSettings(certificate_file="a", key_file="b", client_ca_file="c"),
         downstream=DownstreamSettings(
             limits=LimitSettings(max_connections=101),
             overload=OverloadSettings(memory_bytes=1 << 22),
@@ -120,7 +124,9 @@ def test_placed() -> None:
         found.downstream.overload.memory_bytes,
     )
     assert (25, 2) == (found.upstream.max_connections, found.upstream.max_requests_per_endpoint)
+    assert AccessLogSettings(refused_per_second=3, max_bytes_per_second=4500) == found.access_log
     assert Address.unix("/run/a/admin") == found.admin
+    assert (AdminTlsSettings(), None) == (found.admin_tls, found.admin_read_token_file)
     assert ("parent:/run/a/ledger", "worker-1", 2) == (
         found.fleet.store,
         found.fleet.member,

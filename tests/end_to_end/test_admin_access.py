@@ -19,7 +19,9 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from apfproxy.cli.commands import cli
+from loadtest.browser import UNTIL, chromium
 from loadtest.certificates import Authority
+from tests.end_to_end.programs import installed
 from tests.end_to_end.served import WITHIN_S, Served, ask, command, connections, origin
 
 if TYPE_CHECKING:
@@ -33,6 +35,12 @@ LATER = "another-token-of-32-characters-x"
 PAGES = ("/", "/metrics", "/debug/limits", "/debug/live", "/events", "/nothing")
 HEALTH = ("/livez", "/readyz", "/healthz", "/readyz/ping")
 BEGUN = re.compile(r"listens on 127\.0\.0\.1:(\d+), .* admin on 127\.0\.0\.1:(\d+)")
+ASK = """
+const done = arguments[0];
+import("/page/ask.js").then(({ ask }) => ask("debug/limits", "")).then(
+  (answer) => done(typeof answer), (error) => done(String(error)));
+"""
+"""Have a page ask as its parts do."""
 
 Own = tuple[str, str]
 
@@ -205,6 +213,24 @@ def _metrics(site: Site) -> dict[str, float]:
     page = _metrics_page(site)
     pattern = r'(?m)^apfproxy_admin_refused_requests_total\{reason="(.*)"\} (.*)$'
     return {reason: float(number) for reason, number in re.findall(pattern, page)}
+
+
+@pytest.mark.parametrize("workers", [1, 2], ids=["alone", "workers"])
+def test_browser(tmp_path: Path, workers: int) -> None:
+    """The page is live, and asks what it asks, once the browser knows the token as a password."""
+    installed("chromium")
+    installed("chromedriver")
+    site, profile = Site(tmp_path), tmp_path / "profile"
+    profile.mkdir()
+    asked: list[str] = []
+    live = "document.getElementById('connection').dataset.state === 'live'"
+    with serving(site, workers), chromium(profile, is_trusting=True) as driver:
+        for user in (f"anybody:{OPERATORS}@", ""):
+            driver.get(f"https://{user}127.0.0.1:{site.admin}/")
+            driver.execute_async_script(UNTIL % live)
+            asked.append(driver.execute_async_script(ASK))
+
+    assert ["object", "object"] == asked
 
 
 @pytest.mark.parametrize("workers", [1, 2], ids=["alone", "workers"])

@@ -2,9 +2,11 @@
 
 /** The JSON at an address; throws an error that says in words why there is none. */
 export async function ask(address, query) {
+  // Of a page whose own address has a password, a relative one would have it, too, and be refused.
+  const url = new URL(`${address}?${query}`, location.origin + location.pathname);
   let answer;
   try {
-    answer = await fetch(`${address}?${query}`, { headers: { Accept: "application/json" } });
+    answer = await fetch(url, { headers: { Accept: "application/json" } });
   } catch {
     throw new Error("The proxy cannot be reached.");
   }
