@@ -17,6 +17,7 @@ import pytest
 from apfproxy.app.observation import ACCESS_LOG, TRACING, Observation
 from apfproxy.observe.access_log import AccessLogError
 from apfproxy.observe.health import HealthRegistry
+from apfproxy.proxy.log_omissions import Omission
 from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings, TracingSettings
 from tests.virtual_clock import VirtualClock
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from apfproxy.proxy.listener_context import ListenerContext
+    from apfproxy.proxy.request_log import RequestLog
 
 WAIT_S = 30.0
 
@@ -78,6 +80,28 @@ async def test_another_log(tmp_path: Path) -> None:
     assert first != second
     assert ["old\n", "new\n"] == [(tmp_path / name).read_text() for name in "ab"]
     assert [ACCESS_LOG] == [check.name for check in health if check.name != "ping"]
+
+
+async def test_floods_of_what_is_no_request(tmp_path: Path) -> None:
+    """Some have a line each second, and each log says how many have none, before it is closed."""
+    shared = SimpleNamespace(access_log=None)
+    settings = [logging_to(tmp_path / name, refused_per_second=2) for name in "ab"]
+    observation = Observation(
+        settings[0], VirtualClock(), cast("ListenerContext", shared), HealthRegistry()
+    )
+    observation.open()
+    shown = []
+    for number in (5, 9):
+        for _ in range(number):
+            cast("RequestLog", shared.access_log).on_refused("::1", 400, 0, "malformed", "x")
+        (await observation.prepare(settings[1])).commit()
+    await observation.close()
+    for name in "ab":
+        lines = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+        shown.append([line.get("leftOut", 0) for line in lines])
+
+    assert [[0, 0, 3], [0, 0, 7]] == shown
+    assert 10 == observation.log_budget.left_out[Omission.REFUSED]
 
 
 async def test_change_that_is_given_up(tmp_path: Path) -> None:
