@@ -42,6 +42,8 @@ COLUMNS = (
     "CURRENT",
     "IN USE",
 )
+PRIORITY = "PRIORITY"
+"""A column where some level has one."""
 NO_LIMIT = "any"
 
 EPILOG = f"""\b
@@ -82,11 +84,11 @@ def limits(
     A running proxy is asked for its levels.  With --offline, --objects or another flag about the
     configuration no proxy is asked: these are then the limits of an idle one.
 
-    For each level: its shares, what it may lend and borrow in percent, the nominal limit that its
-    shares buy, how many seats it can lend and borrow, the least and the most that its limit can be,
-    its current limit, and its seats in use.  The lines below the table name levels for which the
-    server has too few seats, and how many are enough.  A member of a fleet shows its own part of
-    the seats.
+    For each level: its priority, if levels have one, its shares, what it may lend and borrow in
+    percent, the nominal limit that its shares buy, how many seats it can lend and borrow, the least
+    and the most that its limit can be, its current limit, and its seats in use.  The lines below
+    the table name levels for which the server has too few seats, or too few to tell them apart, and
+    how many are enough.  A member of a fleet shows its own part of the seats.
 
     With --fleet: each member's claim, which is the most that it may use, its part of the server's
     limit, the seats that its requests hold, those that they hold and wait for, and when its last
@@ -157,6 +159,7 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
     """
     sums = summary.sums
     rows = [_row(level) for level in summary.levels]
+    columns: tuple[str, ...] = COLUMNS
     rows.append(
         [
             "sum of all",
@@ -172,7 +175,12 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
             str(sums.seats_in_use),
         ]
     )
-    header, *lines, last = aligned(COLUMNS, rows, frozenset(range(1, len(COLUMNS))))
+    if any(level.priority is not None for level in summary.levels):
+        columns = (COLUMNS[0], PRIORITY, *COLUMNS[1:])
+        priorities = [str(level.priority or "-") for level in summary.levels]
+        for row, priority in zip(rows, [*priorities, ""], strict=True):
+            row.insert(1, priority)
+    header, *lines, last = aligned(columns, rows, frozenset(range(1, len(columns))))
     shared = summary.shared_limit
     whole = "in all"
     if shared is not None:

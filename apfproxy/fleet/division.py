@@ -45,6 +45,7 @@ class LevelRules:
     lendable_percent: int
     borrowing_percent: int | None
     is_exempt: bool
+    priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,8 @@ def divide_among_levels(
             demand.get(name, 0),
             float(demand.get(name, 0)),
             bounds[name].nominal,
+            levels[name].priority,
+            levels[name].shares,
         )
         for name in names
     ]

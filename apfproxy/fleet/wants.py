@@ -66,7 +66,11 @@ class Wants:
     def _levels(self) -> Mapping[str, LevelRules]:
         """The rules of the levels; their digest is made when they change."""
         levels = {
-            name: LevelRules(*level_shares(level.configuration), is_exempt=level.is_exempt)
+            name: LevelRules(
+                *level_shares(level.configuration),
+                is_exempt=level.is_exempt,
+                priority=level.additions.priority,
+            )
             for name, level in self._controller.levels.items()
         }
         if levels != self._rules:

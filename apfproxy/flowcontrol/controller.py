@@ -51,7 +51,8 @@ from apfproxy.flowcontrol.limits import (
 )
 from apfproxy.flowcontrol.priority_level import PriorityLevel, level_shares, queue_set_config
 from apfproxy.flowcontrol.prompt_limits import FIRST_PAUSES_S, PromptLimits, divide
-from apfproxy.flowcontrol.queue_set import QueueSet
+from apfproxy.flowcontrol.queue_set import UNLIMITED, QueueSet
+from apfproxy.flowcontrol.seat_pool import PoolMember, SeatPool
 from apfproxy.flowcontrol.ticket import Flow
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ class Controller:
         in_force: What was committed last.
         generation: How many configurations there have been; the mandatory objects were the first.
         seat_fair_frac: Seats per seat of target at the last adjustment, see `limits.Adjustment`.
+        pool: The seats of the levels with a priority.
     """
 
     def __init__(
@@ -183,6 +185,7 @@ class Controller:
         self._on_short = on_short
         self._allotted: Mapping[str, LevelLimits] | None = None
         self._are_limits_cut = False
+        self.pool = SeatPool()
         self._prompt_limits = self._new_prompt_limits() if is_prompt else None
 
         self.levels: dict[str, PriorityLevel] = {}
@@ -423,9 +426,14 @@ class Controller:
         queue_set = level.queue_set
         limit = queue_set.seat_limit
         fits = not queue_set.requests_waiting and queue_set.seats_in_use + seats <= limit
-        if fits or self._prompt_limits is None:
+        if fits:
             return limit
-        return max(limit, self._prompt_limits.foreseen_limit(level, seats))
+        limits = {name: each.current_limit for name, each in self.levels.items()}
+        if self._prompt_limits is not None:
+            limits = self._prompt_limits.foreseen_limits(level, seats)
+        if queue_set.share_out is None:
+            return max(limit, limits[level.name])
+        return self.pool.foreseen_limit(queue_set, limits)
 
     def flow_schemas(self) -> list[FlowSchema]:
         """The FlowSchemas in force, in the order in which they are tried."""
@@ -535,6 +543,22 @@ class Controller:
             level.upper_limit = limits.upper
             hand_size = queue_set_config(level.configuration).hand_size
             level.max_seats = max_seats(limits.nominal, hand_size) if hand_size else 0
+        self._set_pool()
+
+    def _set_pool(self) -> None:
+        """Have one pool of the levels with a priority."""
+        members = []
+        for level in self.levels.values():
+            priority = level.additions.priority
+            if priority is not None:
+                shares, _, borrowing_percent = level_shares(level.configuration)
+                member = PoolMember(level.queue_set, priority, shares)
+                member.lower = level.lower_limit
+                # What a member of a fleet may borrow is a part, even if it may borrow all.
+                member.upper = UNLIMITED if borrowing_percent is None else level.upper_limit
+                members.append(member)
+        if members or self.pool.members:
+            self.pool.replace(members)
 
     def _adjust(self, now_ns: int) -> None:
         """End a period of demand, and set the current limits by it."""
@@ -552,37 +576,58 @@ class Controller:
     def _impose(self, levels: Sequence[PriorityLevel], adjustment: Adjustment) -> None:
         """Put current limits in force, and whatever else the queues should know."""
         self.seat_fair_frac = adjustment.fair_proportion
-        limits = adjustment.current if self._allotted is None else self._cut(levels, adjustment)
+        pooled = {
+            level.name: current
+            for level, current in zip(levels, adjustment.current, strict=True)
+            if level.queue_set.share_out is not None
+        }
+        limits, pool_size = adjustment.current, sum(pooled.values())
+        if self._allotted is not None:
+            limits, pool_size = self._cut(levels, adjustment, pool_size)
         for level, current, target in zip(levels, limits, adjustment.targets, strict=True):
             level.current_limit = current
             level.target = target
         # Only now, with all set: a queue set that gets more seats dispatches, and who is
         # dispatched may come back here for anything.
-        for level in levels:
+        if pooled:
+            self.pool.resize(pool_size, pooled, self._clock.now_ns())
+        for level, limit in zip(levels, limits, strict=True):
             queue_set = level.queue_set
             config = self._queue_set_config(level.configuration)
             # A level without seats is measured against a tenth of the server's.
             queue_set.set_seats_denominator(
-                level.current_limit or max(1, round_half_up(self.server_concurrency_limit / 10))
+                limit or max(1, round_half_up(self.server_concurrency_limit / 10))
             )
             if queue_set.config != config:
-                queue_set.reconfigure(config, level.current_limit)
-            elif queue_set.concurrency_limit != level.current_limit:
-                queue_set.set_concurrency_limit(level.current_limit)
+                queue_set.reconfigure(config, limit)
+            elif queue_set.concurrency_limit != limit:
+                queue_set.set_concurrency_limit(limit)
 
-    def _cut(self, levels: Sequence[PriorityLevel], adjustment: Adjustment) -> tuple[int, ...]:
-        """The current limits of an adjustment, by which the seats that are allotted are enough."""
+    def _cut(
+        self, levels: Sequence[PriorityLevel], adjustment: Adjustment, pool_size: int
+    ) -> tuple[tuple[int, ...], int]:
+        """The current limits of an adjustment, by which the seats that are allotted are enough.
+
+        Also the seats of the pool, of which the limits of its levels are only what to expect.
+        """
         found = list(adjustment.current)
-        limited = [index for index, level in enumerate(levels) if not level.is_exempt]
-        cut = within(
-            [found[index] for index in limited],
-            [levels[index].queue_set.seats_in_use for index in limited],
+        limited = [
+            index
+            for index, level in enumerate(levels)
+            if not level.is_exempt and level.queue_set.share_out is None
+        ]
+        *cut, pool_cut = within(
+            [*(found[index] for index in limited), pool_size],
+            [
+                *(levels[index].queue_set.seats_in_use for index in limited),
+                sum(member.queue_set.seats_in_use for member in self.pool.members),
+            ],
             self.server_concurrency_limit,
         )
         for index, limit in zip(limited, cut, strict=True):
             found[index] = limit
-        self._are_limits_cut = tuple(found) != adjustment.current
-        return tuple(found)
+        self._are_limits_cut = tuple(found) != adjustment.current or pool_cut != pool_size
+        return tuple(found), pool_cut
 
     def _route(self, schema: FlowSchema, checked: Checked) -> Route:
         """Where a FlowSchema leads, with the counters that it has had there before, if any."""

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.api.field_errors import counted
+from apfproxy.api.flowcontrol.additions import PRIORITY
 from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
-from apfproxy.flowcontrol.limits import enough_for_a_seat
+from apfproxy.flowcontrol.limits import enough_for_a_seat, levelled
 from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.flowcontrol.reachable_levels import reachable_levels
 
@@ -31,6 +33,7 @@ class LevelSummary(Model, frozen=True):
         lendable, borrowing: What it can lend, and borrow, at most; None where nothing limits it.
         minimum, maximum: Between them the current limit moves.
         current: The limit until the next adjustment.
+        priority: As its annotation says; None without one.
     """
 
     name: str
@@ -47,6 +50,7 @@ class LevelSummary(Model, frozen=True):
     current: int
     seats_in_use: int
     is_reachable: bool = True
+    priority: int | None = None
 
 
 class Sums(Model, frozen=True):
@@ -122,7 +126,11 @@ def kept_for_nobody(summary: LevelsSummary) -> str | None:
 def shortfalls(summary: LevelsSummary) -> list[str]:
     """What the server's seats are too few for, a sentence each, with the number that is enough."""
     server, total = summary.server_concurrency_limit, summary.sums.shares
-    levels = [level for level in summary.levels if level.type == "Limited" and level.shares]
+    levels = [
+        level
+        for level in summary.levels
+        if level.type == "Limited" and level.shares and level.priority is None
+    ]
     lent = {
         level.name: enough
         for level in levels
@@ -146,6 +154,13 @@ def shortfalls(summary: LevelsSummary) -> list[str]:
             f"{too_few} for {', '.join(rounded)}: the shares buy less than one"
             f" seat, which is rounded up; {max(rounded.values())} are enough"
         )
+    shares = {level.name: level.shares for level in summary.levels}
+    compared = {level.name for level in levels} - set(PRIORITY_LEVELS)
+    found += [
+        f"{too_few} to tell {', '.join(names)} apart: their shares differ, and each has"
+        f" {counted(seats, 'seat')}; {enough} are enough, or give them an {PRIORITY}"
+        for names, seats, enough in levelled(server, shares, compared)
+    ]
     return found
 
 
@@ -167,4 +182,5 @@ def _summary(level: PriorityLevel, *, is_reachable: bool) -> LevelSummary:
         current=level.current_limit,
         seats_in_use=level.queue_set.seats_in_use,
         is_reachable=is_reachable,
+        priority=level.additions.priority,
     )

@@ -12,6 +12,7 @@ Source: KEP-1040, "Dispatching"; kubernetes/apiserver pkg/util/flowcontrol/apf_c
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,10 +20,13 @@ from typing import TYPE_CHECKING
 from apfproxy.flowcontrol.allocation import InfeasibleError, Item, allocate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 ADJUSTMENT_PERIOD_S = 10
 """How often current limits follow demand, as Kubernetes has it."""
+
+NEARLY = 1e-6
+"""Amounts of seats that differ by no more are equal."""
 
 MAX_SEATS_FRACTION = 0.15
 """The part of a level's nominal limit that one work estimate may ask for; Kubernetes' own."""
@@ -48,6 +52,33 @@ def nominal_limits(server_limit: int, shares: Mapping[str, int]) -> dict[str, in
     if total == 0:
         return dict.fromkeys(shares, 0)
     return {name: -(-server_limit * share // total) for name, share in shares.items()}
+
+
+def levelled(
+    server_limit: int, shares: Mapping[str, int], compared: Collection[str]
+) -> Iterator[tuple[tuple[str, ...], int, int]]:
+    """Levels that have the same nominal limit though their shares differ.
+
+    Args:
+        server_limit: Seats of the server.
+        shares: Of all levels.
+        compared: Those that may be meant to differ.
+
+    Yields:
+        Their names, the most shares first; their nominal limit, which is not 0; and the least
+        server limit from which on all of them differ whose shares do.
+    """
+    total = sum(shares.values())
+    alike: dict[int, list[str]] = {}
+    for name, seats in nominal_limits(server_limit, shares).items():
+        if name in compared:
+            alike.setdefault(seats, []).append(name)
+    for seats, names in sorted(alike.items()):
+        distinct = sorted({shares[name] for name in names}, reverse=True)
+        if seats and len(distinct) > 1:
+            least = min(more - less for more, less in itertools.pairwise(distinct))
+            ordered = sorted(names, key=lambda name: (-shares[name], name))
+            yield tuple(ordered), seats, -(-total // least)
 
 
 def enough_for_a_seat(shares: int, total_shares: int, lendable_percent: int = 0) -> int | None:
@@ -100,6 +131,8 @@ class LevelDemand:
         high_watermark: The largest seat demand of the period.
         smoothed: The smoothed envelope of seat demand.
         current: The current limit so far, kept where no division is possible.
+        priority: Of levels that have one the greatest gets first what they have together.
+        shares: What such a level is sure of, as a part of all shares of theirs.
     """
 
     limits: LevelLimits
@@ -107,6 +140,8 @@ class LevelDemand:
     high_watermark: int
     smoothed: float
     current: int
+    priority: int | None = None
+    shares: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +172,8 @@ def adjust(levels: Sequence[LevelDemand], seats: int | None = None) -> Adjustmen
        guarantee and upper limit.  (They are not reduced by what exempt levels use; so Kubernetes
        has it.)
     5. If no division within the bounds exists, all keep their current limits.
+    6. What levels with a priority have by this together they divide anew, see `by_priority`: more
+       or less by what rounded limits lack of the sum.  Kubernetes has no priorities.
     """
     guarantees = [_guarantee(level) for level in levels]
     targets = tuple(
@@ -176,11 +213,81 @@ def adjust(levels: Sequence[LevelDemand], seats: int | None = None) -> Adjustmen
             for index, amount in zip(limited, allocation.amounts, strict=True):
                 divided[index] = round_half_up(amount)
 
+    prior = [index for index, level in enumerate(levels) if level.priority is not None]
+    if prior:
+        limited_sum = sum(
+            seats for level, seats in zip(levels, divided, strict=True) if not level.is_exempt
+        )
+        excess = limited_sum - (total if remaining > guaranteed_sum else max(remaining, lower_sum))
+        together = sum(divided[index] for index in prior) - excess
+        parts = by_priority([levels[index] for index in prior], together)
+        for index, part in zip(prior, parts, strict=True):
+            divided[index] = part
     current = tuple(
         guarantee if level.is_exempt else seats
         for level, guarantee, seats in zip(levels, guarantees, divided, strict=True)
     )
     return Adjustment(current, targets, fair_proportion)
+
+
+def by_priority(levels: Sequence[LevelDemand], seats: int) -> tuple[int, ...]:
+    """Divide seats among levels that all have a priority.
+
+    1. A level has its lower limit, and is sure of what its shares are of all shares, as far as it
+       wants that.
+    2. What is left goes to the greatest priority as far as it wants it, then to the next one.
+       Levels of the same priority divide it in proportion to their shares.
+    3. What nobody wants is divided in proportion to shares, too.
+
+    Returns:
+        Limits between lower and upper ones.  They sum up to `seats` if these allow it.
+    """
+    uppers = [float(level.limits.upper) for level in levels]
+    wanted = [
+        min(max(level.high_watermark, level.smoothed), upper)
+        for level, upper in zip(levels, uppers, strict=True)
+    ]
+    total = sum(level.shares for level in levels) or 1
+    amounts = [float(level.limits.lower) for level in levels]
+    sure = [
+        min(want, seats * level.shares / total) for level, want in zip(levels, wanted, strict=True)
+    ]
+    everybody = list(range(len(levels)))
+    left = _fill(amounts, seats - sum(amounts), levels, everybody, sure)
+    for priority in sorted({level.priority or 0 for level in levels}, reverse=True):
+        equals = [index for index in everybody if levels[index].priority == priority]
+        left = _fill(amounts, left, levels, equals, wanted)
+    _fill(amounts, left, levels, everybody, uppers)
+    whole = [int(amount + NEARLY) for amount in amounts]
+    first = sorted(
+        everybody,
+        key=lambda index: (round(whole[index] - amounts[index], 6), -(levels[index].priority or 0)),
+    )
+    for index in first[: round(sum(amounts)) - sum(whole)]:
+        whole[index] += 1
+    return tuple(whole)
+
+
+def _fill(
+    amounts: list[float],
+    left: float,
+    levels: Sequence[LevelDemand],
+    indices: list[int],
+    bounds: Sequence[float],
+) -> float:
+    """Raise some amounts to their bounds in proportion to shares; what is left of `left`."""
+    rising = [index for index in indices if amounts[index] < bounds[index]]
+    while rising and left > NEARLY:
+        unit = left / sum(max(levels[index].shares, NEARLY) for index in rising)
+        more = {
+            index: min(unit * max(levels[index].shares, NEARLY), bounds[index] - amounts[index])
+            for index in rising
+        }
+        for index, amount in more.items():
+            amounts[index] += amount
+        left -= sum(more.values())
+        rising = [index for index in rising if bounds[index] - amounts[index] > NEARLY]
+    return left
 
 
 def within(current: Sequence[int], used: Sequence[int], seats: int) -> tuple[int, ...]:

@@ -80,7 +80,6 @@ class PriorityLevel:
         nominal_limit: Seats that its shares buy it.
         lower_limit: Seats that it never lends; <= `nominal_limit`.
         upper_limit: Seats that it can have at most, borrowed ones included.
-        current_limit: Seats that it has until the next adjustment.
         max_seats: Seats that a work estimate may ask for; 0 where it sets no bound of its own.
         target: Seats that it was to have at the last adjustment, before others were considered.
         failed_total: Requests that had seats but that the server failed; counted by whoever
@@ -102,10 +101,20 @@ class PriorityLevel:
         self.nominal_limit = 0
         self.lower_limit = 0
         self.upper_limit = 0
-        self.current_limit = 0
+        self._current_limit = 0
         self.max_seats = 0
         self.target = 0.0
         self.failed_total = 0
+
+    @property
+    def current_limit(self) -> int:
+        """Seats that it has until the next adjustment; of a pool, those that it has now."""
+        queue_set = self.queue_set
+        return self._current_limit if queue_set.share_out is None else queue_set.seat_limit
+
+    @current_limit.setter
+    def current_limit(self, seats: int) -> None:
+        self._current_limit = seats
 
     def configure(self, configuration: PriorityLevelConfiguration) -> None:
         """Put a configuration in force, but for limits and queues, which the controller sets."""
@@ -122,6 +131,8 @@ class PriorityLevel:
             high_watermark,
             smoothed,
             self.current_limit,
+            self.additions.priority,
+            level_shares(self.configuration)[0],
         )
 
     def longest_wait_ns(self, timeout_ns: int) -> int:

@@ -99,18 +99,19 @@ class PromptLimits:
             for level in levels:
                 level.demand.mark()
 
-    def foreseen_limit(self, level: PriorityLevel, seats: int) -> int:
-        """The current limit that the level would have if an arrival of so many seats had to wait.
+    def foreseen_limits(self, level: PriorityLevel, seats: int) -> dict[str, int]:
+        """The current limits by level if an arrival of so many seats had to wait at one of them.
 
         Changes nothing.
         """
-        if self._timer is not None or self._clock.now_ns() < self._due_ns:
-            return level.current_limit
         levels = self._levels()
-        adjustment = adjustment_for_waiting(levels, {level.name: seats}, self._server_limit())
-        if adjustment is None:
-            return level.current_limit
-        return adjustment.current[levels.index(level)]
+        limits = {each.name: each.current_limit for each in levels}
+        if self._timer is None and self._clock.now_ns() >= self._due_ns:
+            arriving = {level.name: seats}
+            adjustment = adjustment_for_waiting(levels, arriving, self._server_limit())
+            if adjustment is not None:
+                limits = dict(zip(limits, adjustment.current, strict=True))
+        return limits
 
     def close(self) -> None:
         """Look no more."""

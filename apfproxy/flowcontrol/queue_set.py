@@ -116,7 +116,10 @@ class QueueSet:
     Raises:
         ValueError: The dealer cannot deal such hands from so many queues.
 
-    Attributes (to read only, but for `on_wait` and `on_rejection`, see above):
+    Attributes (to read only, but for `on_wait` and `on_rejection`, see above, and the next two):
+        share_out: In place of what dispatches by itself, where levels have a pool of seats; see
+            `seat_pool`.  Called after a change, and settled; it tells who was dispatched.
+        is_contended: Whether something waits at any level of the pool.
         requests_waiting, seats_waiting: What waits, and its max seats.
         requests_executing, seats_in_use: What executes, and its seats and those of what lingers.
         executing: The tickets that execute, in the order of dispatch; the values say nothing.
@@ -151,6 +154,7 @@ class QueueSet:
         "dispatched_total",
         "enqueues",
         "executing",
+        "is_contended",
         "latest_s",
         "meter",
         "name",
@@ -164,6 +168,7 @@ class QueueSet:
         "seat_limit",
         "seats_in_use",
         "seats_waiting",
+        "share_out",
         "timed_out_total",
     )
 
@@ -184,6 +189,8 @@ class QueueSet:
         self._demand = demand
         self.on_wait = on_wait
         self.on_rejection = on_rejection
+        self.share_out: Callable[[int], None] | None = None
+        self.is_contended = False
         self._time_at = self.meter.time_at
 
         self.config = config
@@ -338,9 +345,10 @@ class QueueSet:
         else:
             self._release_seats(ticket)
         # Also if it lingers: a request wider than the limit waits only for what executes.
-        if self.requests_waiting:
-            self._dispatch(now_ns)
-        self._settle(now_ns)
+        if self.requests_waiting or self.is_contended:
+            self._go_on(now_ns)
+        else:
+            self._settle(now_ns)
 
     def withdraw(self, ticket: Ticket, reason: RejectReason | None) -> None:
         """Take a request out of its queue; one that executes already is finished instead.
@@ -398,9 +406,37 @@ class QueueSet:
         self.concurrency_limit = concurrency_limit
         config = self.config
         least = UNLIMITED if config.kind is QueueSetKind.EXEMPT else config.least_seats
-        self.seat_limit = max(concurrency_limit, least)
-        self._dispatch(now_ns)
+        if self.share_out is None:
+            self.seat_limit = max(concurrency_limit, least)
+        self._go_on(now_ns)
+
+    def leave_pool(self) -> None:
+        """Dispatch by itself again, once the concurrency limit is set."""
+        self.share_out = None
+        self.is_contended = False
+        self.concurrency_limit = -1  # whatever it is next, it is another one
+
+    def set_seat_limit(self, seats: int, now_ns: int) -> None:
+        """Let requests use that many seats of the pool; dispatches nothing."""
+        self._advance(now_ns)
+        self.seat_limit = seats
+
+    def next_seats(self) -> int:
+        """The seats that the next request wants; something must be waiting."""
+        ticket = self.robin.next().oldest
+        assert ticket is not None
+        return ticket.estimate.max_seats
+
+    def dispatch_next(self, widest: int, now_ns: int) -> None:
+        """Dispatch the next request, which fits, or is wider than `widest` and alone."""
+        self._advance(now_ns)
+        self._dispatch_from(self.robin.next(), widest, now_ns)
         self._settle(now_ns)
+
+    def tell(self) -> None:
+        """Tell who was dispatched of a pool."""
+        if self._ready and not self._is_notifying:
+            self._notify()
 
     def set_seats_denominator(self, seats: int) -> None:
         """Measure what executes, and seat demand, as parts of so many seats from now on; >= 1.
@@ -477,8 +513,17 @@ class QueueSet:
         else:
             self._state = self.requests_executing | seats << SEATS_SHIFT
         self._demand.update(now_ns, seats)
-        if self._ready and not self._is_notifying:
+        if self._ready and self.share_out is None and not self._is_notifying:
             self._notify()
+
+    def _go_on(self, now_ns: int) -> None:
+        """Dispatch what fits, settle, and tell; with a pool others may go first."""
+        if self.share_out is None:
+            self._dispatch(now_ns)
+            self._settle(now_ns)
+        else:
+            self._settle(now_ns)  # first, so that whoever is told finds everything settled
+            self.share_out(now_ns)
 
     def _notify(self) -> None:
         """Tell who was dispatched; whoever is dispatched by what they do is told from here too.
@@ -537,8 +582,7 @@ class QueueSet:
         self._advance(now_ns)
         ticket.state = DONE
         self._release_seats(ticket)
-        self._dispatch(now_ns)
-        self._settle(now_ns)
+        self._go_on(now_ns)
 
     # Queues
 
@@ -601,8 +645,7 @@ class QueueSet:
         counters.inqueue_requests += 1
         counters.inqueue_seats += seats
         counters.lengths_met.observe(queue.requests_waiting)
-        self._dispatch(now_ns)
-        self._settle(now_ns)
+        self._go_on(now_ns)
         if ticket.state == WAITING and self.on_wait is not None:
             try:
                 self.on_wait()
@@ -630,21 +673,27 @@ class QueueSet:
             queue = robin.next()
             ticket = queue.oldest
             assert ticket is not None
-            estimate = ticket.estimate
-            if not self._fits(estimate.max_seats):
+            if not self._fits(ticket.estimate.max_seats):
                 ticket.flow.counters.no_accommodation += 1
                 robin.went_around()
                 return
-            robin.last_index = queue.index
-            self.dispatch_r = self.current_r
-            self.latest_s = queue.next_dispatch_r
-            self._leave_queue(ticket, queue)
-            if estimate.final_seats > self.seat_limit:
-                ticket.estimate = estimate.cut(self.seat_limit)
-                self._seats_requested += ticket.estimate.max_seats - estimate.max_seats
-            self._take_seats(ticket, now_ns)
-            queue.requests_executing += 1
-            queue.seats_in_use += ticket.estimate.max_seats
-            queue.next_dispatch_r += estimate.work
-            robin.oldest_changed(queue)
-            self._ready.append(ticket)
+            self._dispatch_from(queue, self.seat_limit, now_ns)
+
+    def _dispatch_from(self, queue: Queue, seat_limit: int, now_ns: int) -> None:
+        """Dispatch the oldest request of a queue, with no more final seats than the limit."""
+        ticket = queue.oldest
+        assert ticket is not None
+        estimate = ticket.estimate
+        self.robin.last_index = queue.index
+        self.dispatch_r = self.current_r
+        self.latest_s = queue.next_dispatch_r
+        self._leave_queue(ticket, queue)
+        if estimate.final_seats > seat_limit:
+            ticket.estimate = estimate.cut(seat_limit)
+            self._seats_requested += ticket.estimate.max_seats - estimate.max_seats
+        self._take_seats(ticket, now_ns)
+        queue.requests_executing += 1
+        queue.seats_in_use += ticket.estimate.max_seats
+        queue.next_dispatch_r += estimate.work
+        self.robin.oldest_changed(queue)
+        self._ready.append(ticket)

@@ -255,6 +255,15 @@ KEPT_FOR_NOBODY = _warning(
     " to 100.",
 )
 
+SAME_SEATS = _warning(
+    "APF212 levels that are alike by rounding",
+    "The shares of these levels differ, but at this server concurrency limit they have the same"
+    " seats: none of them is served more than another one.",
+    "Raise the server concurrency limit to the number in the message, make the shares differ more,"
+    " or give the levels the annotation apfproxy.io/priority: then they are served in that order,"
+    " and in turns where shares are less than a seat.",
+)
+
 CROWDED_LEASE = _warning(
     "APF301 lease that others crowd out",
     "Renewals of the leases that keep a controller elected, or a node healthy, come to a level"

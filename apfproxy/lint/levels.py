@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from apfproxy.api.field_errors import counted
 from apfproxy.api.flowcontrol.additions import MOST_WAIT_NS, level_additions
 from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
-from apfproxy.flowcontrol.limits import enough_for_a_seat, level_limits, nominal_limits
+from apfproxy.flowcontrol.limits import (
+    enough_for_a_seat,
+    level_limits,
+    levelled,
+    nominal_limits,
+)
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.lint.findings import (
@@ -17,6 +22,7 @@ from apfproxy.lint.findings import (
     ONE_QUEUE,
     REJECTS_ALL,
     ROUNDED_UP,
+    SAME_SEATS,
     TOO_FEW_SEATS,
     UNUSED,
     WHOLE_HAND,
@@ -57,6 +63,19 @@ def level_findings(
     total = sum(shares.values())
     nominal = nominal_limits(server_concurrency_limit, shares)
     all_seats = counted(server_concurrency_limit, "seat")
+    additions_of = {name: level_additions(level) for name, level in levels.items()}
+    compared = {
+        name
+        for name, level in levels.items()
+        if level.spec.limited and name not in PRIORITY_LEVELS and not additions_of[name].priority
+    }
+    for names, same, apart in levelled(server_concurrency_limit, shares, compared):
+        message = (
+            f"{', '.join(names)} have {counted(same, 'seat')} each of {all_seats}, though their"
+            f" shares differ ({', '.join(str(shares[name]) for name in names)}); {apart} seats of"
+            " the server are enough to tell them apart"
+        )
+        yield Finding(SAME_SEATS, KIND, names[0], SHARES, message)
     for name, level in levels.items():
         if name not in used and name not in PRIORITY_LEVELS:
             message = f"no FlowSchema uses it, and it has {nominal[name]} of {all_seats}"
@@ -66,11 +85,11 @@ def level_findings(
             continue
         seats = nominal[name]
         queuing = limited.limit_response.queuing
-        additions = level_additions(level)
+        additions = additions_of[name]
         if not seats:
             if not additions.is_ban:
                 yield without_seats(name, limited, server_concurrency_limit)
-        elif server_concurrency_limit * shares[name] < total and name not in PRIORITY_LEVELS:
+        elif server_concurrency_limit * shares[name] < total and name in compared:
             exact = server_concurrency_limit * shares[name] / total
             message = (
                 f"{shares[name]} of {total} shares buy {exact:.2g} of {all_seats}, which are"
@@ -80,7 +99,7 @@ def level_findings(
         _, lendable, borrowing = level_shares(level)
         bounds = level_limits(seats, server_concurrency_limit, lendable, borrowing)
         enough = enough_for_a_seat(shares[name], total, lendable) if seats else None
-        if not bounds.lower and enough is not None:
+        if not bounds.lower and enough is not None and additions.priority is None:
             lent = "it" if seats == 1 else "all of them"
             message = (
                 f"of {all_seats} of the server it has {seats}, and may lend {lent};"

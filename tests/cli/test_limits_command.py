@@ -155,9 +155,22 @@ def test_shared_limit() -> None:
 def test_too_few_seats(capsys: pytest.CaptureFixture[str]) -> None:
     """Below the table stands which levels have too few, and how many are enough."""
     assert main(["limits", "--server-concurrency-limit", "12"]) == 0
-    *_, empty, lent, rounded = capsys.readouterr().out.splitlines()
+    *_, empty, lent, rounded, alike, _ = capsys.readouterr().out.splitlines()
 
     assert empty == ""
     assert lent.startswith("12 seats are too few for global-default, workload-low: ")
     assert lent.endswith("; 13 are enough")
     assert rounded.startswith("12 seats are too few for global-default, leader-election")
+    assert alike.startswith("12 seats are too few to tell global-default, leader-election apart")
+
+
+def test_priorities(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where levels have one it has a column."""
+    assert main(["limits", "--preset", "http", "--server-concurrency-limit", "20"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+
+    assert ["LEVEL", "PRIORITY", "SHARES"] == lines[0][:3]
+    assert {"background": "50", "batch": "100", "catch-all": "-", "default": "200"}.items() <= {
+        line[0]: line[1] for line in lines
+    }.items()
+    assert ["sum", "of", "all", "10000"] == lines[-1][:4]

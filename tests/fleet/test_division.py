@@ -77,6 +77,18 @@ def test_the_idle_pay_for_the_rounding() -> None:
     assert {"a": 3, "b": 3, "c": 3, "d": 1} == seats(10, levels, {"a": 9, "b": 9, "c": 9})
 
 
+def test_priorities() -> None:
+    """Across members, too, the greatest has what it wants, and the others what they are sure of."""
+    levels = {
+        name: LevelRules(shares, 100, None, is_exempt=False, priority=priority)
+        for name, shares, priority in (("a", 80, 3), ("b", 12, 2), ("c", 8, 1))
+    }
+
+    assert {"a": 2, "b": 16, "c": 2} == seats(20, levels, {"a": 2, "b": 99, "c": 99})
+    assert {"a": 16, "b": 2, "c": 2} == seats(20, levels, dict.fromkeys("abc", 99))
+    assert {"a": 0, "b": 0, "c": 20} == seats(20, levels, {"c": 99})
+
+
 def test_fewer_seats_than_levels() -> None:
     """Whoever has been hungry for longest is first."""
     levels = dict.fromkeys("ab", LIMITED)

@@ -14,6 +14,7 @@ from apfproxy.flowcontrol.level_summary import (
     shortfalls,
     summarize_levels,
 )
+from apfproxy.flowcontrol.preset import HTTP
 from loadtest.objects import priority_level
 from tests.virtual_clock import VirtualClock
 
@@ -22,6 +23,14 @@ ALL_SMALL = "global-default, leader-election, node-high, system, workload-high, 
 ALL_LENT = "global-default, workload-high, workload-low"
 LENT = "by rounding all may be lent, so that the limit is 0 while the level is idle"
 ROUNDED = "the shares buy less than one seat, which is rounded up; 25 are enough"
+BY_SHARES = "workload-low, node-high, workload-high, system, global-default, leader-election"
+SMALLER = "system, global-default, leader-election"
+OF_TWO_SEATS = (
+    "their shares differ, and each has 2 seats; 25 are enough, or give them an apfproxy.io/priority"
+)
+ALIKE = (
+    "their shares differ, and each has 1 seat; 25 are enough, or give them an apfproxy.io/priority"
+)
 QUEUING = QueuingConfiguration(queues=4, hand_size=2, queue_length_limit=5)
 
 
@@ -72,6 +81,7 @@ def test_levels_and_sums() -> None:
             [
                 f"1 seat is too few for {ALL_LENT}: {LENT}; 13 are enough",
                 f"1 seat is too few for {ALL_SMALL}: {ROUNDED}",
+                f"1 seat is too few to tell {BY_SHARES} apart: {ALIKE}",
             ],
             id="one",
         ),
@@ -80,12 +90,16 @@ def test_levels_and_sums() -> None:
             [
                 f"8 seats are too few for global-default, workload-low: {LENT}; 13 are enough",
                 f"8 seats are too few for {SMALL}: {ROUNDED}",
+                f"8 seats are too few to tell {SMALLER} apart: {ALIKE}",
             ],
             id="far-too-few",
         ),
         pytest.param(
             13,
-            [f"13 seats are too few for leader-election: {ROUNDED}"],
+            [
+                f"13 seats are too few for leader-election: {ROUNDED}",
+                f"13 seats are too few to tell system, global-default apart: {OF_TWO_SEATS}",
+            ],
             id="too-few-for-small-levels",
         ),
         pytest.param(25, [], id="enough"),
@@ -97,6 +111,18 @@ def test_shortfalls(seats: int, expected: list[str]) -> None:
     controller.commit(controller.digest(bootstrap_objects()))
 
     assert expected == shortfalls(summarize_levels(controller))
+
+
+def test_levels_with_a_priority_are_not_alike() -> None:
+    """What is less than a seat they have in turns, and in order."""
+    controller = Controller(VirtualClock(), 4, 0)
+    controller.commit(controller.digest(HTTP.objects()))
+    summary = summarize_levels(controller)
+
+    assert {"interactive": 300, "default": 200, "batch": 100, "background": 50} == {
+        level.name: level.priority for level in summary.levels if level.priority is not None
+    }
+    assert [f"4 seats are too few for health: {ROUNDED.replace('25', '20')}"] == shortfalls(summary)
 
 
 @pytest.mark.parametrize(

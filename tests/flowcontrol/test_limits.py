@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,9 @@ from apfproxy.flowcontrol.limits import (
     LevelDemand,
     LevelLimits,
     adjust,
+    by_priority,
     level_limits,
+    levelled,
     max_seats,
     nominal_limits,
     round_half_up,
@@ -157,6 +161,77 @@ def test_adjust_keeps_every_bound(levels: list[LevelDemand], exempt_seats: int) 
         assert abs(nominal_sum - sum(current)) <= len(levels) / 2
     else:
         assert sum(current) <= nominal_sum
+
+
+def prior(priority: int, shares: int, wanted: int, lower: int = 0, upper: int = 100) -> LevelDemand:
+    """A level with a priority."""
+    limits = LevelLimits(lower, lower, upper)
+    return LevelDemand(limits, False, wanted, float(wanted), 0, priority, shares)
+
+
+@pytest.mark.parametrize(
+    ("levels", "seats", "expected"),
+    [
+        pytest.param([(3, 80, 9), (2, 20, 9)], 5, (4, 1), id="sure-of-their-parts"),
+        pytest.param([(3, 20, 9), (2, 80, 1)], 5, (4, 1), id="the-greatest-has-the-rest"),
+        pytest.param([(2, 20, 9), (3, 20, 9)], 0, (0, 0), id="no-seats"),
+        pytest.param([(1, 10, 9), (9, 10, 2), (5, 10, 4)], 9, (3, 2, 4), id="one-after-the-other"),
+        pytest.param([(1, 30, 0), (2, 10, 0)], 8, (6, 2), id="idle"),
+        pytest.param([(1, 30, 0), (2, 10, 4)], 8, (3, 5), id="what-nobody-wants"),
+        pytest.param([(7, 30, 9), (7, 10, 9)], 8, (6, 2), id="equals-by-shares"),
+        pytest.param([(7, 30, 1), (7, 10, 3), (7, 0, 9)], 8, (1, 3, 4), id="equals-and-demand"),
+        pytest.param([(1, 0, 9), (2, 0, 3)], 8, (5, 3), id="without-shares"),
+        pytest.param([(1, 10, 9, 2), (2, 90, 9)], 4, (2, 2), id="lower-limit"),
+        pytest.param([(1, 10, 9, 2), (2, 90, 9, 3)], 4, (2, 3), id="lower-limits-are-kept"),
+        pytest.param([(1, 10, 9), (2, 90, 9, 0, 3)], 8, (5, 3), id="upper-limit"),
+        pytest.param([(1, 10, 9, 0, 2), (2, 90, 9, 0, 3)], 8, (2, 3), id="upper-limits"),
+        pytest.param([(1, 10, 9), (2, 10, 9), (3, 10, 9)], 4, (1, 1, 2), id="the-odd-seat"),
+    ],
+)
+def test_by_priority(levels: list[tuple[int, ...]], seats: int, expected: tuple[int, ...]) -> None:
+    """Seats of levels with a priority, shares, demand, and bounds."""
+    assert expected == by_priority([prior(*level) for level in levels], seats)
+
+
+@given(
+    levels=st.lists(
+        st.tuples(
+            st.integers(1, 4), st.integers(0, 50), st.integers(0, 30), st.integers(0, 3),
+            st.integers(3, 60),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    others=st.lists(demands(), max_size=3),
+    seats=st.integers(0, 100),
+)  # fmt: skip
+def test_priorities_move_no_seat_from_or_to_others(
+    levels: list[tuple[int, ...]], others: list[LevelDemand], seats: int
+) -> None:
+    """They divide what is theirs, within their bounds, and rounding makes it no more than is."""
+    with_priority = [prior(*level) for level in levels]
+    without = [replace(level, priority=None) for level in with_priority]
+    found = adjust([*with_priority, *others], seats)
+    plain = adjust([*without, *others], seats)
+
+    own = found.current[: len(levels)]
+    assert found.current[len(levels) :] == plain.current[len(levels) :]
+    for level, limit in zip(with_priority, own, strict=True):
+        assert level.limits.lower <= limit <= level.limits.upper
+    if plain.fair_proportion > 0:
+        is_least = sum(own) == sum(level.limits.lower for level in with_priority)
+        assert sum(found.current) <= seats or is_least
+
+
+def test_levelled() -> None:
+    """Which levels have the same seats though their shares differ, and what is enough."""
+    shares = {"a": 5, "b": 4, "c": 4, "d": 1, "e": 0}
+
+    assert [(("a", "b", "c"), 1, 14)] == list(levelled(2, shares, "abc"))
+    assert [(("a", "d"), 1, 4)] == list(levelled(2, shares, "ad"))
+    assert [] == list(levelled(14, shares, "abcde"))
+    assert [] == list(levelled(2, shares, "bc"))
+    assert [] == list(levelled(0, shares, "abcde"))
 
 
 @pytest.mark.parametrize(

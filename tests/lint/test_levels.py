@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from apfproxy.api.flowcontrol.additions import PRIORITY
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
 from apfproxy.api.flowcontrol.types import (
     FlowSchema,
     PriorityLevelConfiguration,
     QueuingConfiguration,
 )
+from apfproxy.flowcontrol.preset import HTTP
 from apfproxy.lint.levels import level_findings
 from loadtest.objects import priority_level
 
@@ -156,6 +158,49 @@ def test_too_few_seats(limit: int, expected: list[tuple[str, str]]) -> None:
     level = priority_level("a", shares=10, lendable_percent=50)
 
     assert expected == messages(level, OTHERS, limit=limit)
+
+
+def test_levels_that_are_alike_by_rounding() -> None:
+    """Shares that are meant to differ, and the seats that tell them apart."""
+    levels = [priority_level(name, shares=shares) for name, shares in (("a", 10), ("b", 7))]
+    alike = (
+        "APF212",
+        (
+            "a, b have 2 seats each of 20 seats, though their shares differ (10, 7); 36 seats of"
+            " the server are enough to tell them apart"
+        ),
+    )
+
+    assert [alike] == messages(*levels, OTHERS, used=("a", "b", "others"), limit=20)
+    assert [] == messages(*levels, OTHERS, used=("a", "b", "others"), limit=36)
+    assert [] == messages(levels[0], replaced(levels[0], "b"), OTHERS, used=("a", "b", "others"))
+
+
+def test_priorities_are_not_rounded() -> None:
+    """Levels with a priority have in turns what is less than a seat, and differ by order."""
+    levels = [
+        priority_level(name, shares=shares, queuing=QUEUING, lendable_percent=50)
+        for name, shares in (("a", 2), ("b", 1))
+    ]
+    annotated = [
+        replace(level, metadata=replace(level.metadata, annotations={PRIORITY: "5"}))
+        for level in levels
+    ]
+
+    assert ["APF212", *["APF203", "APF210"] * 2] == few_seats(*levels, OTHERS)
+    assert [] == few_seats(*annotated, OTHERS)
+
+
+def replaced(level: PriorityLevelConfiguration, name: str) -> PriorityLevelConfiguration:
+    """The same with another name."""
+    return replace(level, metadata=replace(level.metadata, name=name))
+
+
+def few_seats(*levels: PriorityLevelConfiguration) -> list[str]:
+    """The ids of what is found at a server of 8 seats, but for the lengths of queues."""
+    by_name = {level.metadata.name: level for level in levels}
+    found = [each.found.id for each in level_findings(by_name, by_name, 8, HTTP)]
+    return [each for each in found if each != "APF209"]
 
 
 def test_many_too_few_seats() -> None:

@@ -213,6 +213,11 @@ EXAMPLES = {
         "workload-low",
         "spec.limited.limitResponse.queuing.queueLengthLimit",
     ),
+    "APF212": (
+        level("a", shares=601) + "---\n" + schema(level="a") + "---\n" + level(shares=602),
+        "workload-low",
+        "spec.limited.nominalConcurrencyShares",
+    ),
     "APF301": (
         schema(
             subject="{kind: Group, group: {name: 'system:nodes'}}",

@@ -10,6 +10,8 @@ Annotations, so that every object stays valid for kube-apiserver, which ignores 
 On a PriorityLevelConfiguration:
 
 * `wait-limit`: how long a request may wait in its queue at most, such as `5s`.
+* `priority`: which of the levels that have one gets seats first, the greatest number; only with
+  `limitResponse.type` `Queue`.
 * `ban`: `"true"` rejects every request; only with no shares and `limitResponse.type` `Reject`, so
   that the object says as much to kube-apiserver as it can there.
 
@@ -55,12 +57,13 @@ T = TypeVar("T")
 PREFIX = "apfproxy.io/"
 WAIT_LIMIT = PREFIX + "wait-limit"
 BAN = PREFIX + "ban"
+PRIORITY = PREFIX + "priority"
 DISTINGUISHER = PREFIX + "distinguisher"
 REQUEST_RATE = PREFIX + "request-rate"
 REQUEST_BURST = PREFIX + "request-burst"
 LONG_RUNNING_LIMIT = PREFIX + "long-running-limit"
 
-OF_LEVEL = (BAN, WAIT_LIMIT)
+OF_LEVEL = (BAN, PRIORITY, WAIT_LIMIT)
 OF_FLOW_SCHEMA = (
     DISTINGUISHER,
     LONG_RUNNING_LIMIT,
@@ -74,6 +77,7 @@ MOST_WAIT_NS = 60_000_000_000
 """No request waits longer in any case."""
 MOST_REQUESTS = 1_000_000
 """A second, at once, or long-running: more than one process has to do with."""
+MOST_PRIORITY = 1000
 LEAST_RATE = 0.001
 MOST_ERRORS = 20
 """Of one object: further errors usually have the same cause."""
@@ -88,6 +92,7 @@ _FLAGS = ("false", "true")
 DURATION_HINT = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 1m"
 RATE_HINT = f"write requests per second, such as 20 or 0.5, from {LEAST_RATE} to {MOST_REQUESTS}"
 COUNT_HINT = f"write a whole number from 1 to {MOST_REQUESTS}"
+PRIORITY_HINT = f"write a whole number from 1 to {MOST_PRIORITY}; the greatest goes first"
 DISTINGUISHER_HINT = (
     "write group, path-prefix, user-agent, or header:NAME such as header:X-Tenant, of letters,"
     " digits and hyphens"
@@ -128,10 +133,12 @@ class LevelAdditions(msgspec.Struct, frozen=True):
     Attributes:
         wait_limit_ns: The longest wait in a queue; None for the usual one.
         is_ban: Whether every request is rejected.
+        priority: Among the levels that have one the greatest goes first; None for none.
     """
 
     wait_limit_ns: int | None = None
     is_ban: bool = False
+    priority: int | None = None
 
 
 class FlowSchemaAdditions(msgspec.Struct, frozen=True):
@@ -192,6 +199,11 @@ def describe(obj: FlowControlObject) -> tuple[str, ...]:
     if additions.wait_limit_ns is not None:
         seconds = decimal(additions.wait_limit_ns / 1e9)
         sentences.append(f"A request waits in its queue for {seconds} s at most ({WAIT_LIMIT}).")
+    if additions.priority is not None:
+        sentences.append(
+            "Of the levels with a priority the greatest gets seats first; this one has"
+            f" {additions.priority} ({PRIORITY}), and is sure of what its shares are of theirs."
+        )
     return tuple(sentences)
 
 
@@ -289,6 +301,10 @@ def _read_level(level: PriorityLevelConfiguration, reader: _Reader) -> LevelAddi
     if wait_limit is not None and response != "Queue":
         reader.refuse(WAIT_LIMIT, "nothing waits there: only with limitResponse.type Queue")
         wait_limit = None
+    priority = reader.parsed(PRIORITY, _priority, PRIORITY_HINT)
+    if priority is not None and response != "Queue":
+        reader.refuse(PRIORITY, "nothing waits there for seats: only with limitResponse.type Queue")
+        priority = None
     ban = reader.own.get(BAN)
     is_ban = ban == "true"
     if ban is not None and ban not in _FLAGS:
@@ -300,7 +316,7 @@ def _read_level(level: PriorityLevelConfiguration, reader: _Reader) -> LevelAddi
             BAN, "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
         )
         is_ban = False
-    return LevelAdditions(wait_limit, is_ban)
+    return LevelAdditions(wait_limit, is_ban, priority)
 
 
 def _read_flow_schema(schema: FlowSchema, reader: _Reader) -> FlowSchemaAdditions:
@@ -358,6 +374,11 @@ def _distinguisher(reader: _Reader) -> Distinguisher | None:
 def _count(text: str) -> int | None:
     is_count = _NUMBER.fullmatch(text) and 1 <= int(text) <= MOST_REQUESTS
     return int(text) if is_count else None
+
+
+def _priority(text: str) -> int | None:
+    is_priority = _NUMBER.fullmatch(text) and 1 <= int(text) <= MOST_PRIORITY
+    return int(text) if is_priority else None
 
 
 def _wait_limit_ns(text: str) -> int | None:

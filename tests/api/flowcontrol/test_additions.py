@@ -76,6 +76,18 @@ def schema(annotations: dict[str, str], name: str = "s") -> FlowSchema:
             id="wait-limit-of-parts",
         ),
         pytest.param(
+            QUEUING,
+            {"priority": "1000"},
+            LevelAdditions(priority=1000),
+            (
+                (
+                    "Of the levels with a priority the greatest gets seats first; this one has 1000"
+                    " (apfproxy.io/priority), and is sure of what its shares are of theirs."
+                ),
+            ),
+            id="priority",
+        ),
+        pytest.param(
             BANNED,
             {"ban": "true"},
             LevelAdditions(is_ban=True),
@@ -219,10 +231,31 @@ HOW = (
             "5s",
             (
                 'Unsupported value: "apfproxy.io/wait-limt": supported values: "apfproxy.io/ban",'
-                ' "apfproxy.io/wait-limit"'
+                ' "apfproxy.io/priority", "apfproxy.io/wait-limit"'
             ),
         ),
         (QUEUING, "request-rate", "5", "Forbidden: put it on a FlowSchema, or remove it"),
+        *(
+            (
+                QUEUING,
+                "priority",
+                value,
+                (
+                    f'Invalid value: "{value}": write a whole number from 1 to 1000; the greatest'
+                    " goes first"
+                ),
+            )
+            for value in ("0", "1001", "-1", "1.5", "high", "")
+        ),
+        *(
+            (
+                level,
+                "priority",
+                "5",
+                "Forbidden: nothing waits there for seats: only with limitResponse.type Queue",
+            )
+            for level in (REJECTING, EXEMPT)
+        ),
     ],
 )
 def test_errors_of_priority_levels(

@@ -1,0 +1,245 @@
+"""Who gets the seats of the preset `http`, counted at the server by whole processes.
+
+The server holds what it has, and ends the oldest request once all seats are in use: so it is
+counted which levels the freed seats go to, and no time is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.end_to_end.peer import WAIT_S
+from tests.end_to_end.served import command
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.e2e
+
+LEVELS = ("interactive", "default", "batch", "background")
+LISTENS = r"listens on 127\.0\.0\.1:(\d+)"
+TURNS = 10
+"""Of the loop, in which all that was accepted has come and gone."""
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+
+class Server:
+    """Holds requests, of which the path is the level, until all seats are in use.
+
+    Attributes:
+        held: The requests that it has, the oldest first.
+        ended: How many of each level it has ended, since `count` was called.
+        most: How many it had at once.
+    """
+
+    def __init__(self) -> None:
+        self.held: deque[tuple[str, asyncio.Transport]] = deque()
+        self.ended: Counter[str] = Counter()
+        self.most = 0
+        self.connections: set[asyncio.Transport] = set()
+        self._came = asyncio.Event()
+
+    def take(self, level: str, connection: asyncio.Transport) -> None:
+        """Hold a request."""
+        self.held.append((level, connection))
+        self.most = max(self.most, len(self.held))
+        self._came.set()
+
+    async def until_all_are_in_use(self, seats: int) -> None:
+        """Wait for so many requests."""
+        async with asyncio.timeout(WAIT_S):
+            while len(self.held) < seats:
+                self._came.clear()
+                await self._came.wait()
+
+    def end_oldest(self) -> str:
+        """End a request; its level."""
+        level, connection = self.held.popleft()
+        connection.write(OK)
+        self.ended[level] += 1
+        return level
+
+    async def count(self, seats: int, requests: int) -> Counter[str]:
+        """End so many requests, each when all seats are in use; how many were of which level."""
+        for _ in range(2 * seats):  # what came before there was a choice
+            await self.until_all_are_in_use(seats)
+            self.end_oldest()
+        self.ended.clear()
+        for _ in range(requests):
+            await self.until_all_are_in_use(seats)
+            self.end_oldest()
+        return Counter(self.ended)
+
+
+class Connection(asyncio.Protocol):
+    """A connection of the proxy's."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._received = b""
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Know it, to end it."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._server.connections.add(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Hold the requests; answer what is none of a level, a probe."""
+        *heads, self._received = (self._received + data).split(b"\r\n\r\n")
+        for head in heads:
+            level = head.split(b" ", 2)[1].decode().lstrip("/")
+            if level in LEVELS:
+                self._server.take(level, self._transport)
+            else:
+                self._transport.write(OK)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        del exc
+        self._server.connections.discard(self._transport)
+
+
+async def closed(writer: asyncio.StreamWriter) -> None:
+    """Close a connection."""
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+async def keep_asking(port: int, user: str, level: str) -> None:
+    """Have one request in flight until cancelled, the next one as soon as the last is answered."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    group = "" if level == "default" else f"X-Remote-Group: {level}\r\n"
+    request = f"GET /{level} HTTP/1.1\r\nHost: a.test\r\nX-Remote-User: {user}\r\n{group}\r\n"
+    try:
+        while True:
+            writer.write(request.encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"200" in head.split(b"\r\n", 1)[0]
+    finally:
+        await closed(writer)
+
+
+@contextlib.asynccontextmanager
+async def proxied(seats: int, *flags: str) -> AsyncIterator[tuple[Server, int]]:
+    """A server behind a proxy of the preset `http`, and the proxy's port."""
+    server = Server()
+    loop = asyncio.get_running_loop()
+    listener = await loop.create_server(lambda: Connection(server), "127.0.0.1", 0)
+    upstream = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    arguments = ["serve", "--preset", "http", "--upstream", upstream, "--listen", "127.0.0.1:0"]
+    arguments += ["--admin", "none", "--identity-headers-from", "127.0.0.0/8"]
+    arguments += ["--server-concurrency-limit", str(seats), *flags]
+    try:
+        with command(*arguments) as served:
+            line = await asyncio.to_thread(served.line, LISTENS)
+            yield server, int(line[1])
+    finally:
+        listener.close()
+        for _ in range(TURNS):  # what was accepted a moment ago is known then
+            for connection in [*server.connections]:
+                connection.abort()
+            await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def asking(port: int, **in_flight: int) -> AsyncIterator[None]:
+    """Clients that keep so many requests of each level in flight, each in one connection."""
+    tasks = [
+        asyncio.create_task(keep_asking(port, level, level))
+        for level, count in in_flight.items()
+        for _ in range(count)
+    ]
+    try:
+        yield
+        assert not any(task.done() for task in tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("seats", [8, 20])
+async def test_all_levels_at_once(seats: int) -> None:
+    """In the order of their names, and none starves; rounding makes none of them alike."""
+    async with proxied(seats) as (server, port), asking(port, **dict.fromkeys(LEVELS, 40)):
+        served = await server.count(seats, 1000)
+        assert seats == server.most
+
+    assert list(LEVELS) == [level for level, _ in served.most_common()]
+    assert len(LEVELS) == len(set(served.values()))
+    assert min(served.values()) >= 50
+    assert served["interactive"] >= 750
+
+
+@pytest.mark.parametrize("seats", [8, 20])
+@pytest.mark.parametrize("in_flight", [2, 25])
+async def test_interactive_beside_batch(in_flight: int, seats: int) -> None:
+    """Few requests wait for one seat each; many have nearly all seats, and batch has its part."""
+    async with proxied(seats) as (server, port), asking(port, batch=100):
+        await server.until_all_are_in_use(seats)
+        async with asking(port, interactive=in_flight):
+            served = await server.count(seats, 500)
+            assert seats == server.most
+
+    # In turn with all others each would wait for a hundred requests, not for `seats` of them.
+    most = 500 * min(in_flight / (seats + in_flight), 0.94)
+    assert served["interactive"] >= 0.85 * most
+    assert served["batch"] >= 0.05 * 500
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_all_seats_for_whoever_is_alone(level: str) -> None:
+    """Four seats, whichever level it is."""
+    async with proxied(4) as (server, port), asking(port, **{level: 10}):
+        assert {level: 20} == await server.count(4, 20)
+        assert 4 == server.most
+
+
+async def test_the_next_seats_that_are_freed() -> None:
+    """Nothing is interrupted; each request that waits in front gets a seat as one is freed."""
+    async with proxied(4) as (server, port), asking(port, background=30):
+        await server.until_all_are_in_use(4)
+        async with asking(port, interactive=3):
+            while "interactive" not in {level for level, _ in server.held}:
+                assert "background" == server.end_oldest()
+                await server.until_all_are_in_use(4)
+            held = [level for level, _ in server.held]
+            # One may have come a moment after the seat before it was given away.
+            first = held.index("interactive")
+            for _ in range(first + 2):
+                server.end_oldest()
+                await server.until_all_are_in_use(4)
+            assert 3 <= sum(level == "interactive" for level, _ in server.held) + 1
+            assert 4 == server.most
+
+
+@pytest.mark.timeout(120)
+async def test_over_workers() -> None:
+    """Each worker has a part of the seats, and the same order holds within and among them."""
+    async with (
+        proxied(20, "--workers", "2") as (server, port),
+        asking(port, **dict.fromkeys(LEVELS, 60)),
+    ):
+        ended = 0
+        async with asyncio.timeout(WAIT_S):
+            while ended < 2000:
+                await server.until_all_are_in_use(1)
+                await asyncio.sleep(0)
+                for _ in range(len(server.held) // 2 + 1):
+                    server.end_oldest()
+                    ended += 1
+                if ended < 1000:
+                    server.ended.clear()
+        assert server.most <= 20
+
+    assert "interactive" == server.ended.most_common(1)[0][0]
+    assert server.ended["interactive"] >= 0.6 * sum(server.ended.values())
+    assert min(server.ended[level] for level in LEVELS) > 0
