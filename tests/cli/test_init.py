@@ -12,7 +12,6 @@ from apfproxy.app.settings_checks import check_combination, check_identities
 from apfproxy.cli.init import KINDS
 from apfproxy.cli.main import main
 from apfproxy.settings import Settings
-from apfproxy.sources.kubeconfig import read_kubeconfig
 from apfproxy.sources.settings_file import load_settings
 from tests.config.manifests import problems_of
 
@@ -131,18 +130,6 @@ def test_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found is not None
     line = (tmp_path / "apfproxy.yaml").read_text().splitlines()[int(found[1]) - 1]
     assert "listen:" in line
-
-
-def test_kubeconfig(tmp_path: Path) -> None:
-    """The proxy reads the kubeconfig of `kube-apiserver`."""
-    assert 0 == main(["init", "kube-apiserver", str(tmp_path)])
-    ca = tmp_path / "ca.crt"
-    ca.write_text("")
-    (tmp_path / "token").write_text("a-token")
-    text = (tmp_path / "kubeconfig").read_text().replace("/etc/kubernetes/pki/ca.crt", str(ca))
-    (tmp_path / "kubeconfig").write_text(text)
-
-    assert read_kubeconfig(str(tmp_path / "kubeconfig")).server == "https://127.0.0.1:6443"
 
 
 def test_static_pod_mounts_what_is_named(tmp_path: Path) -> None:
