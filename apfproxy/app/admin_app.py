@@ -166,6 +166,11 @@ class Served:
         return self.cluster.upstream
 
     @property
+    def is_observing(self) -> bool:
+        """Whether its flow control only observes."""
+        return self.cluster.settings.flow_control.enforcement == OBSERVE
+
+    @property
     def fleet_problem(self) -> str:
         """Why its part of a shared limit is not up to date; "" if it is, or nothing is shared."""
         membership = self.cluster.membership

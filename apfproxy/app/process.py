@@ -378,8 +378,8 @@ class ProxyProcess:
         """What a start says of the only cluster."""
         if settings.flow_control.enforcement == OBSERVE:
             logger.warning(
-                "flow control only observes: no request is rejected or delayed;"
-                " apiserver_flowcontrol_* metrics tell what would have happened"
+                "flow control only observes: no request is rejected or delayed; the live page,"
+                " `apfproxy top` and apiserver_flowcontrol_* metrics tell what enforcing would do"
             )
         if (kubernetes := cluster.objects.kubernetes) is not None:
             logger.info(

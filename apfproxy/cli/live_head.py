@@ -84,12 +84,15 @@ def sums(view: View) -> Text:
     text.append(f"{used} of {state.seats} seats in use", "bold")
     text.append(f"  {number(sum(level.waiting for level in levels))} waiting")
     text.append(f"  {rate(sum(level.served_per_second for level in levels))}/s served")
+    is_observing = state.enforcement == "observe"
+    rejected = "would be rejected" if is_observing else "rejected"
     for what, value in (
         ("failed", sum(level.failed_per_second for level in levels)),
-        ("rejected", sum(level.rejected_per_second for level in levels)),
+        (rejected, sum(level.rejected_per_second for level in levels)),
     ):
-        if value or what == "rejected":
-            text.append(f"  {rate(value)}/s {what}", "bold red" if value else "")
+        if value or what == rejected:
+            is_bad = value and not is_observing
+            text.append(f"  {rate(value)}/s {what}", "bold red" if is_bad else "")
     text.append(f"  {number(sum(level.executing for level in levels))} executing")
     return text
 

@@ -6,18 +6,7 @@ What happens in which state is in `TRANSITIONS`, and so is that all is given bac
 holds something is left by an event that gives it back.  Counters, the meter of the request's kind
 and the notes on top flows are kept here and nowhere else.
 
-Flow control is enforced, or only observed.  A request that is observed goes on at once, whatever
-becomes of its passage:
-
-1. A passage that gets its seats at once goes as if it were enforced.
-2. One that is rejected is counted so, and its request goes on outside.
-3. One that has to wait falls behind its request: whatever the request does, the passage does as
-   much later as it waited.  So it holds its seats, and a long-running one its place among those
-   of its flow, for as long as the request itself took, from the passage's own dispatch.
-
-So, if the origin took the same time over each request, the same requests at the same times would
-be counted exactly as they are where flow control is enforced.  They are not the same: an origin
-without protection takes longer, and clients that are not rejected do not try again.
+A request whose flow control is only observed has an `ObservedPassage`.
 
 Source of the order of steps: `Handle` in kubernetes/apiserver pkg/util/flowcontrol/apf_filter.go.
 """
@@ -56,7 +45,7 @@ class PassageState(enum.StrEnum):
     SEATLESS = "seatless"
     """It takes no seats, or has given them back; the request goes on."""
     OUTSIDE = "outside"
-    """It was rejected; a request that is only observed goes on without it."""
+    """It was rejected."""
     DONE = "done"
 
 
@@ -77,23 +66,16 @@ TRANSITIONS: Final = {
         "ended": DONE,
         "left": DONE,
     },
-    WAITING: {
-        "dispatched": EXECUTING,
-        "timed-out": OUTSIDE,
-        "failed": OUTSIDE,
-        "ended": DONE,
-        "left": DONE,
-    },
+    WAITING: {"dispatched": EXECUTING, "timed-out": OUTSIDE, "ended": DONE, "left": DONE},
     EXECUTING: {
         "released": SEATLESS,
         "left-to-origin": ABANDONED,
-        "failed": OUTSIDE,
         "ended": DONE,
         "left": DONE,
     },
-    ABANDONED: {"failed": OUTSIDE, "ended": DONE, "left": DONE},
-    SEATLESS: {"released": SEATLESS, "failed": OUTSIDE, "ended": DONE, "left": DONE},
-    OUTSIDE: {"released": OUTSIDE, "left-to-origin": OUTSIDE, "ended": DONE, "left": DONE},
+    ABANDONED: {"ended": DONE, "left": DONE},
+    SEATLESS: {"released": SEATLESS, "ended": DONE, "left": DONE},
+    OUTSIDE: {"ended": DONE, "left": DONE},
     DONE: {},
 }
 """State to event to the next state; `EXECUTING` and `ABANDONED` have seats, `WAITING` a place in a
@@ -113,14 +95,12 @@ LEFT_TO_ORIGIN: Final = Event("left-to-origin", TRANSITIONS)
 ENDED: Final = Event("ended", TRANSITIONS)
 LEFT: Final = Event("left", TRANSITIONS)
 """The client is gone, so that a request would not have gone on in any case."""
-FAILED: Final = Event("failed", TRANSITIONS)
-"""An error of the program, of which a request that is only observed knows nothing."""
 
 PassageEvent = Event[PassageState]
 
 
 class Passenger(Protocol):
-    """The request itself, as its passage calls it; not where flow control is only observed."""
+    """The request itself, as its passage calls it."""
 
     def on_seats(self) -> None:
         """Its turn has come."""
@@ -144,7 +124,6 @@ class Passage:
     """
 
     __slots__ = (
-        "_behind",
         "_control",
         "_passenger",
         "_place",
@@ -166,9 +145,6 @@ class Passage:
         self.refusal: Refusal | None = None
         self._place: FlowLimits | None = None
         self._timer: Timer | None = None
-        self._behind: list[tuple[int, PassageEvent]] | None = None
-        """What the request did, since its arrival, that the passage has still to do; None while the
-        passage is not behind its request."""
 
     # What the dumps and the access log show.
 
@@ -192,7 +168,7 @@ class Passage:
     @property
     def has_seats(self) -> bool:
         """Whether it has seats that the request has not given back."""
-        return self.state is EXECUTING and not self._behind
+        return self.state is EXECUTING
 
     # The request arrives.
 
@@ -210,7 +186,8 @@ class Passage:
                 if digest.takes_seats:
                     refusal.seats = control.foreseen_estimate(digest, found).max_seats
                 count_rejection(found.level.queue_set, found.flow.counters, refusal.reason)
-                return self._reject(REJECTED, found, refusal)
+                self._reject(REJECTED, found, refusal)
+                return False
         if not digest.takes_seats:
             self.state = PASSED[self.state]
             return True
@@ -222,7 +199,8 @@ class Passage:
             assert isinstance(result, RejectReason)
             refusal = control.refusal(found.level, result)
             refusal.seats = estimate.max_seats
-            return self._reject(REJECTED, found, refusal)
+            self._reject(REJECTED, found, refusal)
+            return False
         self.ticket = result
         if result.state == HAS_SEATS:
             self.state = EXECUTING if self.state is NEW else ADMITTED[self.state]
@@ -233,9 +211,6 @@ class Passage:
         self._timer = control.clock.call_at(
             result.arrived_ns + found.level.longest_wait_ns(digest.timeout_ns), self._on_wait_limit
         )
-        if control.is_observing:
-            self._behind = []
-            return True
         return False
 
     def _refused_by(self, limits: FlowLimits, found: Classification) -> Refusal | None:
@@ -252,16 +227,13 @@ class Passage:
 
     def _reject(
         self, event: PassageEvent, found: Classification, refusal: Refusal, waited_ns: int = 0
-    ) -> bool:
-        """Reject the request; whether it goes on all the same."""
+    ) -> None:
         self.state = event[self.state]
         self.refusal = refusal
         self._leave_place()
-        self._catch_up()
         flows = self._control.top_flows
         if flows is not None:
             flows.on_no_seats(found.flow, waited_ns, is_rejected=True)
-        return self._control.is_observing
 
     # It waits.
 
@@ -276,13 +248,11 @@ class Passage:
             self.state = DISPATCHED[self.state]
             kind.waiting.end(now_ns)
             kind.executing.begin(now_ns)
-            if self._behind is None:
-                assert passenger is not None
-                passenger.on_seats()
-            else:
-                self._wait_for_next()
+            assert passenger is not None
+            passenger.on_seats()
         except Exception as error:  # noqa: BLE001  it is not the fault of whoever gave them back
-            self._fail(error, passenger)
+            assert passenger is not None
+            passenger.fail(error)
 
     def _on_wait_limit(self) -> None:
         passenger = self._passenger
@@ -296,26 +266,27 @@ class Passage:
             ticket.details = None
             self.digest.kind.waiting.end(now_ns)
             refusal = control.refusal(found.level, RejectReason.TIME_OUT)
-            if not self._reject(TIMED_OUT, found, refusal, now_ns - ticket.arrived_ns):
-                assert passenger is not None
-                passenger.on_time_out()
+            self._reject(TIMED_OUT, found, refusal, now_ns - ticket.arrived_ns)
+            assert passenger is not None
+            passenger.on_time_out()
         except Exception as error:  # noqa: BLE001  nobody but the clock is there to hear of it
-            self._fail(error, passenger)
+            assert passenger is not None
+            passenger.fail(error)
 
     # The request goes on, and ends.
 
     def release(self, now_ns: int) -> None:
         """Give the seats back, if it still has them; the request goes on."""
-        self._happen(RELEASED, now_ns)
+        self._give_back(RELEASED, now_ns)
 
     def leave_to_origin(self, now_ns: int) -> None:
         """Give all back but the seats, which the origin may need until `end`."""
-        self._happen(LEFT_TO_ORIGIN, now_ns)
+        self._give_back(LEFT_TO_ORIGIN, now_ns)
 
     def end(self, now_ns: int) -> None:
         """Give all back: the request is over."""
-        if self.state is not EXECUTING or self._behind is not None or self._place is not None:
-            self._happen(ENDED, now_ns)
+        if self.state is not EXECUTING or self._place is not None:
+            self._give_back(ENDED, now_ns)
             return
         # The usual way of `_give_back`, without what others hold.
         self.state = DONE
@@ -334,64 +305,8 @@ class Passage:
 
     def leave(self, now_ns: int) -> None:
         """Give all back at once, whatever was to come; harmless once that is done."""
-        self._behind = None
         if self.state is not DONE:
             self._give_back(LEFT, now_ns)
-
-    def _fail(self, error: Exception, passenger: Passenger | None) -> None:
-        """End after an error of the program; never raises.
-
-        Args:
-            error: What it is.
-            passenger: Of before: the error may come after the passage has let go of it.
-        """
-        control = self._control
-        if control.on_error is None:
-            assert passenger is not None
-            passenger.fail(error)
-            return
-        control.on_error(error)
-        try:
-            if self.state in FAILED:
-                self._give_back(FAILED, control.clock.now_ns())
-                self._catch_up()
-        except Exception as again:  # noqa: BLE001  as above
-            control.on_error(again)
-
-    def _happen(self, event: PassageEvent, now_ns: int) -> None:
-        """Let an event of the request happen to the passage, later if that is behind."""
-        behind = self._behind
-        if behind is None:
-            self._give_back(event, now_ns)
-            return
-        assert self.ticket is not None
-        behind.append((now_ns - self.ticket.arrived_ns, event))
-        if len(behind) == 1 and self.state is not WAITING:
-            self._wait_for_next()
-
-    def _wait_for_next(self) -> None:
-        """Wait until the passage is where its request was when that did something."""
-        if self._behind:
-            assert self.ticket is not None
-            self._timer = self._control.clock.call_at(
-                self.ticket.dispatched_ns + self._behind[0][0], self._on_next
-            )
-
-    def _catch_up(self) -> None:
-        """Do at once, outside, what the request did before."""
-        behind, self._behind = self._behind, None
-        for _, event in behind or ():
-            self._give_back(event, 0)
-
-    def _on_next(self) -> None:
-        try:
-            self._timer = None
-            assert self._behind is not None
-            _, event = self._behind.pop(0)
-            self._give_back(event, self._control.clock.now_ns())
-            self._wait_for_next()
-        except Exception as error:  # noqa: BLE001  as above
-            self._fail(error, None)
 
     def _give_back(self, event: PassageEvent, now_ns: int) -> None:
         """Change the state, and give back what the new one does not have."""

@@ -38,6 +38,10 @@ class Serving(Protocol):
         """What is known of its servers."""
 
     @property
+    def is_observing(self) -> bool:
+        """Whether its flow control only observes."""
+
+    @property
     def fleet_problem(self) -> str:
         """Why its part of a shared limit is not up to date; "" if it is, or nothing is shared."""
 
@@ -119,6 +123,7 @@ class Overview:
             "servedPerSecond": 0.0,
             "failedPerSecond": 0.0,
             "rejectedPerSecond": 0.0,
+            "isObserving": False,
             "p99": None,
         }
         serving, problem = place.serving, "; ".join(place.problem.splitlines())
@@ -138,6 +143,7 @@ class Overview:
                 "servedPerSecond": served,
                 "failedPerSecond": failed,
                 "rejectedPerSecond": rejected,
+                "isObserving": serving.is_observing,
                 # Most of what a line costs, so only of clusters that had requests just now.
                 "p99": upstream.recent.p99_s if served or failed else None,
             }
@@ -199,11 +205,15 @@ def problem_of_servers(upstream: Upstream) -> str:
 
 def severity_of(row: Mapping[str, Any], problem: str) -> Severity:
     """How bad it is."""
-    if row["state"] in {"refused", "failing"} or row["rejectedPerSecond"]:
+    if row["state"] in {"refused", "failing"} or _rejects(row):
         return ERROR
     if problem or row["failedPerSecond"]:
         return WARNING
-    return NOTE if row["waiting"] else OK
+    return NOTE if row["waiting"] or row["rejectedPerSecond"] else OK
+
+
+def _rejects(row: Mapping[str, Any]) -> bool:
+    return bool(row["rejectedPerSecond"]) and not row["isObserving"]
 
 
 def verdict(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -219,7 +229,7 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
     refused = [row["name"] for row in rows if row["state"] == "refused"]
     failing = [row["name"] for row in rows if row["state"] == "failing"]
-    rejects = [row["name"] for row in rows if row["rejectedPerSecond"]]
+    rejects = [row["name"] for row in rows if _rejects(row)]
     troubled = [row["name"] for row in rows if row["severity"] == WARNING]
     tell(ERROR, refused, "cannot be used", "cannot be used")
     tell(ERROR, failing, "has no server that answers", "have no server that answers")

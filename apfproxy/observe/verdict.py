@@ -48,6 +48,8 @@ LONG_WAIT_S = 1.0
 """A wait that people notice."""
 LATE_S = 0.1
 """An event loop that is so late makes every request late."""
+MANY_FEWER = 0.2
+"""Part of the responses."""
 MANY_KEPT = 0.1
 """Part of the seats."""
 
@@ -100,7 +102,11 @@ def verdict(state: Mapping[str, Any], unix_s: float) -> list[dict[str, str]]:
     order = list(Severity)
     found.sort(key=lambda finding: order.index(finding[0]))
     sentences = [{"severity": severity.value, "text": text} for severity, text, _ in found]
-    if not found or found[0][0] not in {ERROR, WARNING}:
+    worse = sum(severity in {ERROR, WARNING} for severity, *_ in found)
+    if _observes(state):
+        severity = NOTE if worse or _rejecting(state) else OK
+        sentences.insert(worse, {"severity": severity.value, "text": would_be(state)})
+    elif not worse:
         sentences.insert(0, {"severity": OK.value, "text": all_is_well(state)})
     elif found[0][2] in {rejections, waits} and (told := server_text(state)):
         sentences[0]["text"] += f"; {told}"  # often the reason
@@ -243,12 +249,6 @@ def overload(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
         yield WARNING, f"the proxy itself is {late} late: it needs more processor time"
 
 
-def observing(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
-    """Nothing is enforced."""
-    if _observes(state):
-        yield NOTE, "flow control only observes: no request is rejected or delayed"
-
-
 RULES: Sequence[Callable[[Mapping[str, Any], float], Iterator[Finding]]] = (
     server_failing,
     endpoints_out,
@@ -267,7 +267,6 @@ RULES: Sequence[Callable[[Mapping[str, Any], float], Iterator[Finding]]] = (
     server_errors,
     client_errors,
     kept_seats,
-    observing,
     server_slow,
     unbalanced,
     members_unlike,
@@ -284,6 +283,37 @@ def all_is_well(state: Mapping[str, Any]) -> str:
     parts.append(f"{_waiting(state, waiting)} a moment" if waiting else "nothing waits")
     parts += [told] if (told := server_text(state)) else []
     return f"all is well: {', '.join(parts)}"
+
+
+def would_be(state: Mapping[str, Any]) -> str:
+    """What enforcing would do: whom it would reject, what would wait, and what would go on."""
+    rejecting = [f"{number_text(rate)}/s in {name_text(name)}" for rate, name in _rejecting(state)]
+    rejected = listed(rejecting) if rejecting else "nothing"
+    parts = [f"flow control only observes: enforcing would reject {rejected}"]
+    crowded = [level for level in state["levels"] if level["waiting"]]
+    waiting = sum(level["waiting"] for level in crowded)
+    if waiting:
+        wait = f"{counted(waiting, 'request')} would wait"
+        # By Little's law; what waits in vain is not dispatched, so that it is not too short.
+        if served := sum(level["dispatchedPerSecond"] for level in crowded):
+            wait += f", {duration_text(waiting / served)} each"
+        parts.append(wait)
+    else:
+        parts.append("nothing would wait")
+    responses = sum((state.get("upstream") or {}).get("answersPerSecond", {}).values())
+    dispatched = sum(level["dispatchedPerSecond"] for level in state["levels"])
+    if responses >= LEAST_RATE and dispatched < (1 - MANY_FEWER) * responses:
+        parts.append(
+            f"{number_text(dispatched)} of {number_text(responses)} requests/s would go on, if each"
+            " took as long as now"
+        )
+    return "; ".join(parts)
+
+
+def _rejecting(state: Mapping[str, Any]) -> list[tuple[float, str]]:
+    """Requests rejected a second, and the level; the most first."""
+    rates = [(sum(each["rejectedPerSecond"].values()), each["name"]) for each in state["levels"]]
+    return sorted((rate for rate in rates if rate[0]), key=lambda rate: -rate[0])
 
 
 def _observes(state: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.authn.credentials import Peer
+    from apfproxy.flowcontrol.observed_passage import Caller
     from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request_head import RequestHead
@@ -37,10 +38,12 @@ class Client(ABC):
         held: Bytes that are counted for the request under way.
         is_write_paused: Whether the client is slow to take an answer.
         keep_alive: Whether another request may follow the one under way.
+        callers: As of `ObservedPassage`; None before there was one.
     """
 
     __slots__ = (
         "address",
+        "callers",
         "deadline_ns",
         "forwarded_suffix",
         "held",
@@ -55,6 +58,7 @@ class Client(ABC):
         self.held = 0
         self.is_write_paused = False
         self.keep_alive = True
+        self.callers: list[Caller] | None = None
 
     @property
     @abstractmethod

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from apfproxy.faults import Part, contained
+from apfproxy.flowcontrol.observed_passage import ObservedPassage
 from apfproxy.flowcontrol.passage import ABANDONED, Passage
 from apfproxy.proxy import answers
 from apfproxy.proxy.abandoned import AbandonedAnswer
@@ -131,7 +132,13 @@ class ExchangeBase(AnswerSink):
         self._context = context
         self._client = client
         self.request = request
-        self.passage = Passage(context.flow_control, request)
+        flow_control = context.flow_control
+        if flow_control.is_observing:
+            if client.callers is None:
+                client.callers = []
+            self.passage: Passage = ObservedPassage(flow_control, request, client.callers)
+        else:
+            self.passage = Passage(flow_control, request)
         self.state = NEW
         self._begun_ns = 0
         """For log and trace: when it came; 0 if it was not held up since."""
@@ -178,8 +185,11 @@ class ExchangeBase(AnswerSink):
     @property
     def asked_ns(self) -> int:
         """When it asked for seats, or went on without; 0 before."""
-        ticket = self.passage.ticket
-        return self._sent_ns if ticket is None else ticket.arrived_ns
+        ticket, sent_ns = self.passage.ticket, self._sent_ns
+        # One that is only observed may be asked for later than it is sent.
+        if ticket is None or 0 < sent_ns < ticket.arrived_ns:
+            return sent_ns
+        return ticket.arrived_ns
 
     @property
     def is_long_running(self) -> bool:
@@ -474,7 +484,7 @@ class ExchangeBase(AnswerSink):
         if ticket is None:
             seats, asked_ns = passage.seats, self._sent_ns or now_ns
         else:
-            seats, asked_ns = ticket.estimate.max_seats, ticket.arrived_ns
+            seats, asked_ns = ticket.estimate.max_seats, self.asked_ns
         address = self.head.fields.address or self._client.address
         why = "; ".join(filter(None, (why, self._why)))
         if access_log is not None:

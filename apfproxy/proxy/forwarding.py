@@ -327,7 +327,7 @@ class Forwarding(ExchangeBase):
                 passage.classification,
                 self.head.fields.address or client.address,
                 self._begun_ns,
-                ticket.arrived_ns,
+                self.asked_ns,
                 self._sent_ns,
                 now_ns,
                 ticket.estimate.max_seats,

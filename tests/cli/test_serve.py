@@ -551,8 +551,8 @@ async def test_observing_is_said_at_the_start(caplog: pytest.LogCaptureFixture) 
 
     assert code == 0
     assert caplog.records[2].getMessage() == (
-        "flow control only observes: no request is rejected or delayed;"
-        " apiserver_flowcontrol_* metrics tell what would have happened"
+        "flow control only observes: no request is rejected or delayed; the live page,"
+        " `apfproxy top` and apiserver_flowcontrol_* metrics tell what enforcing would do"
     )
 
 

@@ -26,6 +26,7 @@ def row(name: str, state: str = "up", severity: str = "ok", **values: Any) -> di
         "servedPerSecond": 5.0,
         "failedPerSecond": 0.0,
         "rejectedPerSecond": 0.0,
+        "isObserving": False,
         "p99": 0.1,
         **values,
     }

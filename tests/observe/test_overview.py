@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pytest
+
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.observe.overview import MAX_PROBLEM, Overview, Place
 from loadtest.objects import flow_schema, group_subject
@@ -25,6 +27,7 @@ class Still:
     upstream: StillUpstream
     scene: Scene = field(default_factory=lambda: Scene((SCHEMA,)))
     fleet_problem: str = ""
+    is_observing: bool = False
 
     @property
     def controller(self) -> Controller:
@@ -68,6 +71,22 @@ def test_worst_first() -> None:
         "1 of 2 servers is out: http://1:1: connection refused",
         "",
     ] == [each["problem"] for each in state["clusters"]]
+
+
+@pytest.mark.parametrize("is_observing", [False, True])
+def test_a_cluster_that_would_reject(is_observing: bool) -> None:
+    """It is no error where flow control only observes."""
+    busy = Still(StillUpstream("up"), is_observing=is_observing)
+    process = Process(busy=busy)
+    process.overview.sample()
+    busy.scene.controller.levels["catch-all"].queue_set.rejected_total += 2
+    process.now_ns = S
+    process.overview.sample()
+    state = process.overview.state()
+
+    assert [2.0] == [row["rejectedPerSecond"] for row in state["clusters"]]
+    assert ("note" if is_observing else "error") == state["clusters"][0]["severity"]
+    assert ("ok" if is_observing else "error") == state["verdict"][0]["severity"]
 
 
 def test_fleet() -> None:

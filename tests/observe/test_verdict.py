@@ -334,12 +334,6 @@ def test_wrong(judged: dict[str, Any], severity: str, expected: str) -> None:
             "low rejects 2/s of flows over their request rate",
             id="rate",
         ),
-        pytest.param(
-            state(enforcement="observe"),
-            IDLE,
-            "flow control only observes: no request is rejected or delayed",
-            id="observe",
-        ),
     ],
 )
 def test_notes(judged: dict[str, Any], well: str, expected: str) -> None:
@@ -356,13 +350,63 @@ def test_what_would_be() -> None:
     )
 
     assert [
-        ("ok", "all is well: no requests just now, 3 would wait a moment"),
+        (
+            "note",
+            "flow control only observes: enforcing would reject 3/s in b; 3 requests would wait",
+        ),
         ("note", "b would reject 2/s (queues full)"),
         ("note", "3 would wait in a, for up to 9 s"),
         ("note", "5 of 40 seats are in use while 3 would wait: 19 are kept for idle levels (b)"),
-        ("note", "flow control only observes: no request is rejected or delayed"),
         ("note", "b would reject 1/s since the level rejects all"),
     ] == found(judged)
+
+
+WOULD = "flow control only observes: enforcing would reject "
+FEWER = "63 of 100 requests/s would go on, if each took as long as now"
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        pytest.param(state(), ("ok", "nothing; nothing would wait"), id="idle"),
+        pytest.param(
+            state(level(waiting=50, dispatchedPerSecond=62.5)),
+            ("ok", "nothing; 50 requests would wait, 800 ms each"),
+            id="wait",
+        ),
+        pytest.param(
+            state(
+                level(waiting=1, dispatchedPerSecond=1.0, rejectedPerSecond={"queue-full": 1.0}),
+                level("b", rejectedPerSecond={"rate": 2.0}),
+            ),
+            ("note", "2/s in b, 1/s in low; 1 request would wait, 1 s each"),
+            id="reject",
+        ),
+        pytest.param(
+            state(level(dispatchedPerSecond=80.0), upstream=server()),
+            ("ok", "nothing; nothing would wait"),
+            id="nearly-as-many",
+        ),
+        pytest.param(
+            state(level(dispatchedPerSecond=63.0), upstream=server()),
+            (
+                "ok",
+                f"nothing; nothing would wait; {FEWER}",
+            ),
+            id="fewer",
+        ),
+        pytest.param(state(upstream=None), ("ok", "nothing; nothing would wait"), id="no-server"),
+    ],
+)
+def test_what_enforcing_would_do(judged: dict[str, Any], expected: tuple[str, str]) -> None:
+    """It is the first sentence where nothing is wrong, and comes after what is."""
+    judged["enforcement"] = "observe"
+    severity, text = expected
+    assert (severity, WOULD + text) == found(judged)[0]
+    judged["problems"] = [problem("settings", "file s.yaml")]
+
+    assert ["error", "note"] == [each for each, _ in found(judged)][:2]
+    assert WOULD + text == found(judged)[1][1]
 
 
 @pytest.mark.parametrize(

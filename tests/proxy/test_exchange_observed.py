@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.api.decode import decode_documents
-from apfproxy.flowcontrol.passage import Passage
+from apfproxy.flowcontrol.observed_passage import ObservedPassage
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS
@@ -490,7 +490,7 @@ def test_an_error_of_a_shadow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
     origins = list(bench.origins)
     assert (1, 1, 0) == bench.use()
     with monkeypatch.context() as patch:
-        patch.setattr(Passage, "_wait_for_next", fail)
+        patch.setattr(ObservedPassage, "on_seats", fail)
         for origin in origins:
             if origin.take():
                 bench.send(origin, OK)

@@ -20,7 +20,7 @@ spec:
     nominalConcurrencyShares: 1000
     lendablePercent: 0
     borrowingLimitPercent: 0
-    limitResponse: {type: Queue, queuing: {queues: 8, handSize: 2, queueLengthLimit: 2}}
+    limitResponse: {type: Queue, queuing: {QUEUING}}
 ---
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: FlowSchema
@@ -38,14 +38,16 @@ spec:
 """
 
 
-def objects(*, level: str = "", schema: str = "") -> list[FlowControlObject]:
+def objects(*, level: str = "", schema: str = "", queuing: str = "") -> list[FlowControlObject]:
     """The mandatory objects and a level with nearly all seats, each user a flow.
 
     Args:
         level: Annotations of the level, in YAML's flow style.
         schema: Those of its FlowSchema.
+        queuing: How the level queues, where not in 8 queues of 2.
     """
     text = LEVEL.replace("LEVEL_ANNOTATIONS", level).replace("SCHEMA_ANNOTATIONS", schema)
+    text = text.replace("QUEUING", queuing or "queues: 8, handSize: 2, queueLengthLimit: 2")
     decoded = decode_documents(text.encode(), "test")
     assert () == tuple(decoded.problems)
     return [*mandatory_objects(), *decoded.objects]

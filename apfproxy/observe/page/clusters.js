@@ -38,7 +38,7 @@ class Row {
     ].forEach((text, place) => setText(this.numbers[place], text));
     this.numbers[0].classList.toggle("bad", each.healthyCount < each.endpointCount);
     this.numbers[4].classList.toggle("bad", each.failedPerSecond > 0);
-    this.numbers[5].classList.toggle("bad", each.rejectedPerSecond > 0);
+    this.numbers[5].classList.toggle("bad", each.rejectedPerSecond > 0 && !each.isObserving);
   }
 }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from apfproxy.authn.credentials import Peer
+    from apfproxy.flowcontrol.observed_passage import Caller
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.head_error import HeadError
@@ -20,13 +21,15 @@ class Multiplexer(ABC):
 
     Attributes:
         address: The client's; "" until the connection has come about.
+        callers: As of `ObservedPassage`.
         forwarded_suffix: Ends the head of every forwarded request: the client's address.
     """
 
-    __slots__ = ("address", "forwarded_suffix")
+    __slots__ = ("address", "callers", "forwarded_suffix")
 
     def __init__(self) -> None:
         self.address = ""
+        self.callers: list[Caller] = []
         self.forwarded_suffix = b""
 
     @abstractmethod

@@ -93,6 +93,7 @@ class Http2Stream(Client):
         super().__init__()
         self.address = connection.address
         self.forwarded_suffix = connection.forwarded_suffix
+        self.callers = connection.callers
         self._connection = connection
         self._session = session
         self.stream_id = stream_id
