@@ -26,7 +26,7 @@ class AccessLogSettings:
     requests: str = field(default=ALL, metadata={"choices": (ALL, ERRORS)})
     sampled_percent: int = bounded(100, 0, 100)
     refused_per_second: int | None = bounded(10, 0)
-    max_bytes_per_second: int | None = bounded(4 << 20, 4096)
+    max_bytes_per_second: int | None = bounded(16 << 20, 4096)
     max_queued: int = bounded(65536, 1)
     audit_ids: bool = True
 
