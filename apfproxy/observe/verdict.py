@@ -105,7 +105,8 @@ def verdict(state: Mapping[str, Any], unix_s: float) -> list[dict[str, str]]:
     worse = sum(severity in {ERROR, WARNING} for severity, *_ in found)
     if _observes(state):
         severity = NOTE if worse or _rejecting(state) else OK
-        sentences.insert(worse, {"severity": severity.value, "text": would_be(state)})
+        errors = sum(severity is ERROR for severity, *_ in found)
+        sentences.insert(errors, {"severity": severity.value, "text": would_be(state)})
     elif not worse:
         sentences.insert(0, {"severity": OK.value, "text": all_is_well(state)})
     elif found[0][2] in {rejections, waits} and (told := server_text(state)):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from apfproxy.settings import WatchSettings
+from apfproxy.settings import OBSERVE, WatchSettings
 from tests.end_to_end.peer import begin
 from tests.end_to_end.scene import (
     GATHERED_BYTES,
@@ -280,3 +280,25 @@ async def test_watched_writes_cost_more() -> None:
             await until(lambda: scene.process.cluster.counters.client_aborts == len(watches))
 
         assert [[(1, 2)], [(1, 0)]] == found
+
+
+@over_both_protocols
+@on_uvloop
+async def test_the_next_request_on_a_connection_that_is_only_observed() -> None:
+    """Its client would still wait for the response before: it takes no place in the queue."""
+    async with running(Setup(objects=NARROW, seats=1, enforcement=OBSERVE)) as scene:
+        hold = await scene.take_seat()
+        client = await scene.connect()
+        for _ in range(4):
+            await client.send(GET)
+            arrival = await scene.origin.next_request()
+            await arrival.peer.send(OK)
+            assert 200 == (await client.read_answer()).status
+        queue_set = scene.level().queue_set
+        assert (1, 1, 0) == (
+            queue_set.requests_executing,
+            queue_set.requests_waiting,
+            queue_set.rejected_total,
+        )
+        await hold.end()
+        await until(lambda: queue_set.is_idle and queue_set.dispatched_total > 1)

@@ -399,13 +399,13 @@ FEWER = "63 of 100 requests/s would go on, if each took as long as now"
     ],
 )
 def test_what_enforcing_would_do(judged: dict[str, Any], expected: tuple[str, str]) -> None:
-    """It is the first sentence where nothing is wrong, and comes after what is."""
+    """It is the first sentence but for errors."""
     judged["enforcement"] = "observe"
     severity, text = expected
     assert (severity, WOULD + text) == found(judged)[0]
-    judged["problems"] = [problem("settings", "file s.yaml")]
+    judged["problems"] = [problem("settings", "file s.yaml"), problem("store", "away")]
 
-    assert ["error", "note"] == [each for each, _ in found(judged)][:2]
+    assert ["error", "note", "warning"] == [each for each, _ in found(judged)][:3]
     assert WOULD + text == found(judged)[1][1]
 
 
