@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from aiohttp import web
 
@@ -62,13 +62,8 @@ def worker_health_routes(own: HealthRegistry, ask: AskAll, of_one: Handler) -> l
         if report is None:
             index, _, name = check.removeprefix(OF_A_WORKER).partition("/")
             has_index = check.startswith(OF_A_WORKER)
-            path = (
-                f"/{page}/{name}"
-                if has_index and name
-                else f"/{page}"
-                if has_index
-                else f"/{page}/{check}"
-            )
+            asked_for = name if has_index else check
+            path = f"/{page}/{quote(asked_for)}" if asked_for else f"/{page}"
             asked = await ask(path, TEXT, within_s=WITHIN_S)
             if has_index:
                 asked = [each for each in asked if str(each.worker.index) == index]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 from aiohttp import web
+from yarl import URL
 
 from apfproxy.app.admin_access import AdminAccess
 from apfproxy.app.workers_admin import WorkersAdmin
@@ -60,6 +61,18 @@ async def test_pages() -> None:
     assert "apfproxy_admin_connections 1.0" in texts["/metrics"]
     assert 'apfproxy_healthcheck{name="ping"} 1.0' in texts["/metrics"]
     assert shown == "<WorkersAdmin: <Places of admin: 1 of 64 taken>>"
+
+
+async def test_check_of_any_name() -> None:
+    """A check that there is not is not found, whatever it is called: nothing is logged of it."""
+    targets = ("/livez/%00", "/livez/a%0D%0Ab", "/livez/worker/1/%00", "/livez/%3Fverbose")
+    async with listening() as (_, url), aiohttp.ClientSession() as session:
+        found = []
+        for target in targets:
+            async with session.get(URL(url + target, encoded=True)) as response:
+                found.append(response.status)
+
+    assert found == [404] * len(targets)
 
 
 async def test_metrics_of_one() -> None:
