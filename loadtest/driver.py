@@ -132,7 +132,14 @@ def request_for(user: str, port: int) -> bytes:
     ).encode()
 
 
-async def drive(flows: Sequence[Flow], *, port: int, lead_in_s: float, seconds: float) -> None:
+async def drive(
+    flows: Sequence[Flow],
+    *,
+    port: int,
+    lead_in_s: float,
+    seconds: float,
+    may_starve: bool = False,
+) -> None:
     """Load a server with flows for a while; each flow then holds what came of it.
 
     Args:
@@ -140,6 +147,7 @@ async def drive(flows: Sequence[Flow], *, port: int, lead_in_s: float, seconds: 
         port: The server's port of 127.0.0.1.
         lead_in_s: Time in which the connections begin, not measured.
         seconds: Measured time after that.
+        may_starve: Whether a flow may have no answer.
 
     Raises:
         LoadTestError: A flow got something else than success or refusal, or no answer at all.
@@ -164,7 +172,7 @@ async def drive(flows: Sequence[Flow], *, port: int, lead_in_s: float, seconds: 
         for client in clients:
             client.stop()
     for flow in flows:
-        if flow.failed or not flow.latencies_ms:
+        if flow.failed or not (flow.latencies_ms or may_starve):
             raise LoadTestError(
                 f"flow of {flow.user!r} on port {port}: {len(flow.latencies_ms)} answers, "
                 f"{flow.rejected} refused, {flow.failed} failed; look at the server's output"

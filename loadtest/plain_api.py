@@ -6,16 +6,24 @@ seats, which treats both clients alike; and the same with a FlowSchema that give
 the level `interactive`, as HAProxy's configuration names it, too.  As soon as the proxy listens, a
 greedy client keeps 150 requests in flight and a modest one 2.  The throughput of each is counted in
 the first second, which begins with the first request, and in the seconds after.  The proxies take
-turns, several rounds, and medians are compared with HAProxy's: of the modest client all of it, or
-95 % where it is treated like the other; of the greedy one 90 %.
+turns, several rounds, and medians are compared with HAProxy's: of the modest client 95 %, of the
+greedy one 90 %.
 
     python -m loadtest.plain_api --rounds 5 --seconds 5 --json plain_api.json
+
+With `--levels` it is shown instead that priorities go first, with 20 and with 8 seats, beside
+HAProxy with a priority class for each level: `interactive` with 2, 25 and 250 requests in flight
+beside 250 of `batch`; all four levels with 250 each; one that is alone; and a greedy customer of
+`interactive` with 250 beside five with 2.  `interactive` has to get 85 % of what HAProxy gives it,
+each level 5 % of all, whoever is alone 95 % of HAProxy's, and modest customers 3 times what HAProxy
+gives them.
 """
 
 from __future__ import annotations
 
 import statistics
 import sys
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -39,12 +47,9 @@ GREEDY, MODEST = ("greedy", 150), ("modest", 2)
 HAPROXY, ALIKE, LEVELS = "haproxy", "alike", "levels"
 PROXIES = (HAPROXY, ALIKE, LEVELS)
 FIRST, AFTER = "first second", "after"
-LEAST = {
-    ALIKE: {MODEST[0]: 0.95, GREEDY[0]: 0.9},
-    LEVELS: {MODEST[0]: 1.0, GREEDY[0]: 0.9},
-}
-"""Of HAProxy's throughput.  A client that is treated like others waits for its turn, which is the
-next; a proxy in Python adds some tenths of a millisecond to 20."""
+LEAST = {MODEST[0]: 0.95, GREEDY[0]: 0.9}
+"""Of HAProxy's throughput.  The modest client waits for the next seat, as there; a proxy in Python
+adds some tenths of a millisecond to 20."""
 
 INTERACTIVE = f"""
 apiVersion: flowcontrol.apiserver.k8s.io/v1
@@ -59,6 +64,45 @@ spec:
     nonResourceRules: [{{verbs: ["*"], nonResourceURLs: ["*"]}}]
 """
 
+LEVELS_DELAY_MS = 50
+"""So that all seats are fewer answers a second: what is shown does not depend on CPU time."""
+LEVELS_LEAD_IN_S = 2.0
+NAMES = ("interactive", "default", "batch", "background")
+CUSTOMERS = tuple(f"interactive-{number}" for number in range(1, 6))
+SCENES: dict[str, dict[str, int]] = {
+    **{f"{count} beside batch": {"interactive": count, "batch": 250} for count in (2, 25, 250)},
+    "all at once": dict.fromkeys(NAMES, 250),
+    "alone": {"background": 250},
+    "customers": {"interactive-greedy": 250} | dict.fromkeys(CUSTOMERS, 2),
+}
+"""Name to users, who have the level that theirs begins with, and their requests in flight."""
+FIRST_OF_HAPROXY = 0.85
+LEAST_OF_ALL = 0.05
+ALONE_OF_HAPROXY = 0.95
+MODEST_OF_HAPROXY = 3
+
+LEVEL_OF_USERS = """
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {{name: users-of-{level}}}
+spec:
+  matchingPrecedence: 500
+  priorityLevelConfiguration: {{name: {level}}}
+  distinguisherMethod: {{type: ByUser}}
+  rules:
+  - subjects: [{subjects}]
+    nonResourceRules: [{{verbs: ["*"], nonResourceURLs: ["*"]}}]
+---
+"""
+MODEST_CLASS = """
+    http-request set-priority-class int(-100) if { hdr(X-Remote-User) -m str modest }
+"""
+CLASSES = "\n".join(
+    f"    http-request set-priority-class int({100 * place - 400})"
+    f" if {{ hdr(X-Remote-User) -m beg {name} }}"
+    for place, name in enumerate(NAMES)
+)
+
 HAPROXY_CONFIG = """
 global
     nbthread 1
@@ -71,28 +115,39 @@ defaults
     http-reuse always
 frontend clients
     bind 127.0.0.1:{port} backlog 4096
-    http-request set-priority-class int(-100) if {{ hdr(X-Remote-User) -m str modest }}
+{classes}
     default_backend origin
 backend origin
     server origin 127.0.0.1:{upstream_port} maxconn {seats}
 """
 
 
-def start(name: str, directory: Path, upstream_port: int) -> Process:
+def start(
+    name: str,
+    directory: Path,
+    upstream_port: int,
+    *,
+    seats: int = SEATS,
+    objects: str = INTERACTIVE,
+    classes: str = MODEST_CLASS,
+) -> Process:
     """Start one of the proxies; LoadTestError if it does not start."""
     if name != HAPROXY:
-        arguments = ["--preset", "http", "--server-concurrency-limit", str(SEATS)]
+        arguments = ["--preset", "http", "--server-concurrency-limit", str(seats)]
         if name == LEVELS:
-            objects = directory / "people.yaml"
-            objects.write_text(INTERACTIVE)
-            arguments += ["--objects", str(objects)]
+            file = directory / "people.yaml"
+            file.write_text(objects)
+            arguments += ["--objects", str(file)]
         process, _ = start_apfproxy(
             upstream_port=upstream_port, directory=directory, arguments=arguments
         )
         return process
     (port,) = free_ports(1)
     config = directory / "haproxy.cfg"
-    config.write_text(HAPROXY_CONFIG.format(port=port, upstream_port=upstream_port, seats=SEATS))
+    text = HAPROXY_CONFIG.format(
+        port=port, upstream_port=upstream_port, seats=seats, classes=classes
+    )
+    config.write_text(text)
     argv = ["haproxy", "-db", "-f", str(config)]
     return Process(HAPROXY, argv, port=port, directory=directory)
 
@@ -142,11 +197,87 @@ def measure(
             ratios = [number / numbers[0] for number in numbers[1:]]
             print(f"{user:14}{part:14}{cells}   {ratios[0]:.3f}, {ratios[1]:.3f} of HAProxy's")
             wrong += [
-                f"{user}, {part}, {name}: {ratio:.3f} of HAProxy's, below {LEAST[name][user]}"
+                f"{user}, {part}, {name}: {ratio:.3f} of HAProxy's, below {LEAST[user]}"
                 for name, ratio in zip(PROXIES[1:], ratios, strict=True)
-                if ratio < LEAST[name][user]
+                if ratio < LEAST[user]
             ]
     return medians, wrong
+
+
+def measure_levels(
+    options: argparse.Namespace, directory: Path
+) -> tuple[dict[str, dict[str, dict[str, float]]], list[str]]:
+    """Medians by seats and scene, by user, and by proxy, and what is below its limit."""
+    objects = "".join(
+        LEVEL_OF_USERS.format(
+            level=level,
+            subjects=", ".join(
+                f"{{kind: User, user: {{name: {user}}}}}"
+                for user in sorted({user for users in SCENES.values() for user in users})
+                if user.startswith(level)
+            ),
+        )
+        for level in NAMES
+    )
+    results: dict[str, dict[str, dict[str, float]]] = {}
+    wrong: list[str] = []
+    for seats in (20, 8):
+        begin = partial(start, seats=seats, objects=objects, classes=CLASSES)
+        arguments = ["--delay-ms", str(LEVELS_DELAY_MS), "--jitter-percent", str(JITTER_PERCENT)]
+        with start_origin(
+            directory=directory, arguments=[*arguments, "--slots", str(seats)]
+        ) as origin:
+            for scene, users in SCENES.items():
+                rates: dict[str, dict[str, list[float]]] = {user: {} for user in users}
+                for _ in range(options.rounds):
+                    for proxy in (HAPROXY, LEVELS):
+                        with begin(proxy, directory, origin.port) as process:
+                            found = rates_of(users, process.port, options.seconds)
+                        for user, rate in found.items():
+                            rates[user].setdefault(proxy, []).append(rate)
+                medians = {
+                    user: {proxy: statistics.median(each) for proxy, each in by_proxy.items()}
+                    for user, by_proxy in rates.items()
+                }
+                results[f"{seats} seats, {scene}"] = medians
+                for user, rate_of in medians.items():
+                    cells = "".join(f"{rate_of[proxy]:>10.1f}" for proxy in (HAPROXY, LEVELS))
+                    print(f"{seats:2} seats  {scene:18}{user:20}{cells}", flush=True)
+                wrong += [f"{seats} seats, {scene}: {each}" for each in judged(scene, medians)]
+    for each in wrong:
+        print(each)
+    return results, wrong
+
+
+def rates_of(users: dict[str, int], port: int, seconds: float) -> dict[str, float]:
+    """Answers a second of users with so many requests in flight."""
+    flows = [Flow(user, count) for user, count in users.items()]
+    uvloop.run(
+        drive(flows, port=port, lead_in_s=LEVELS_LEAD_IN_S, seconds=seconds, may_starve=True)
+    )
+    return {flow.user: flow.per_s(seconds) for flow in flows}
+
+
+def judged(scene: str, rates: dict[str, dict[str, float]]) -> list[str]:
+    """What is below its limit, by user and proxy."""
+    total = sum(rate[LEVELS] for rate in rates.values())
+    wrong = []
+    for user, rate in rates.items():
+        least = 0.0
+        if user in NAMES and len(rates) > 1:
+            least = LEAST_OF_ALL * total
+        if user == "interactive" and len(rates) == 2:
+            least = FIRST_OF_HAPROXY * rate[HAPROXY]
+        if scene == "alone":
+            least = ALONE_OF_HAPROXY * rate[HAPROXY]
+        if user in CUSTOMERS:
+            least = MODEST_OF_HAPROXY * rate[HAPROXY]
+        if rate[LEVELS] < least:
+            wrong.append(f"{user}: {rate[LEVELS]:.1f} answers a second, below {least:.1f}")
+    order = [rates[name][LEVELS] for name in NAMES if name in rates]
+    if scene == "all at once" and order != sorted(order, reverse=True):
+        wrong.append("the levels are not in the order of their priorities")
+    return wrong
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -157,10 +288,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--json", type=output_file, metavar="FILE", help="also write the medians there"
     )
+    parser.add_argument("--levels", action="store_true", help="show that priorities go first")
     options = parser.parse_args(arguments)
     return measured(
         "plain_api",
-        lambda directory: measure(options, directory),
+        lambda directory: (measure_levels if options.levels else measure)(options, directory),
         descriptors=2000,
         json_file=options.json,
     )
