@@ -617,9 +617,9 @@ class Controller:
             if not level.is_exempt and level.queue_set.share_out is None
         ]
         *cut, pool_cut = within(
-            [*(found[index] for index in limited), pool_size],
+            [*[found[index] for index in limited], pool_size],
             [
-                *(levels[index].queue_set.seats_in_use for index in limited),
+                *[levels[index].queue_set.seats_in_use for index in limited],
                 sum(member.queue_set.seats_in_use for member in self.pool.members),
             ],
             self.server_concurrency_limit,
