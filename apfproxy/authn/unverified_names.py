@@ -123,7 +123,9 @@ class NamesOfAddresses:
         # address.  Two with one hash, which Python seeds, would have one place.
         self._places: dict[int, tuple[int, str]] = {}
         self._of_address: dict[str, int] = {}
-        self._crowded = "", 0
+        self._crowded: tuple[str | None, int] = "", 0
+        """Who showed too many names last, None for all addresses together; until when that counts.
+        """
         self._log = RareLog(logger, clock.now_ns)
 
     def admit(self, name: str, address: str) -> bool:
@@ -134,7 +136,7 @@ class NamesOfAddresses:
         if self._places.pop(key, None) is None:
             held = self._of_address.get(address, 0)
             if held >= self._most or len(self._places) >= self._most_of_all:
-                self._note(address, now_ns)
+                self._note(address if held >= self._most else None, now_ns)
                 return False
             self._of_address[address] = held + 1
         self._places[key] = now_ns + LEASE_NS, address
@@ -145,6 +147,12 @@ class NamesOfAddresses:
         address, until_ns = self._crowded
         if until_ns <= self._clock.now_ns():
             return ""
+        if address is None:
+            return (
+                f"all addresses together show more than {self._most_of_all} API keys,"
+                f" tokens or names in {LEASE_NS // NS_PER_S} s: requests with others are one flow"
+                " for each address"
+            )
         named = address.removeprefix(BY_ADDRESS) or "a Unix socket"
         return (
             f"{named} shows more than {self._most} API keys, tokens or names in"
@@ -164,9 +172,10 @@ class NamesOfAddresses:
             if not self._of_address[address]:
                 del self._of_address[address]
 
-    def _note(self, address: str, now_ns: int) -> None:
+    def _note(self, address: str | None, now_ns: int) -> None:
         self._crowded = address, now_ns + LEASE_NS
-        self._log.log(logging.WARNING, "crowded", "%s", self.problem())
+        key = "all crowded" if address is None else "crowded"
+        self._log.log(logging.WARNING, key, "%s", self.problem())
 
     def __repr__(self) -> str:
         return f"<NamesOfAddresses: {len(self._places)} of {len(self._of_address)} addresses>"

@@ -189,6 +189,20 @@ def test_an_address_that_shows_too_many_names(caplog: pytest.LogCaptureFixture) 
     assert "" == names.problem()
 
 
+def test_too_many_names_of_all_addresses(caplog: pytest.LogCaptureFixture) -> None:
+    """No address is blamed that found all places taken by others."""
+    names = NamesOfAddresses(2, VirtualClock(), most_of_all=2)
+    names.admit("key:1", "address:192.0.2.7")
+    names.admit("key:1", "address:192.0.2.8")
+    with caplog.at_level(logging.WARNING):
+        assert not names.admit("key:1", "address:192.0.2.9")
+
+    (record,) = caplog.records
+    assert record.getMessage() == names.problem()
+    assert names.problem().startswith("all addresses together show more than 2 API keys, tokens")
+    assert "192.0.2" not in names.problem()
+
+
 def test_places_without_an_address() -> None:
     """Clients of a Unix socket share the places of one."""
     names = NamesOfAddresses(1, VirtualClock())
