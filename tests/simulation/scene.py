@@ -20,7 +20,7 @@ spec:
     nominalConcurrencyShares: 1000
     lendablePercent: 0
     borrowingLimitPercent: 0
-    limitResponse: {type: Queue, queuing: {QUEUING}}
+    limitResponse: {type: Queue, queuing: {queues: 8, handSize: 2, queueLengthLimit: 2}}
 ---
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: FlowSchema
@@ -36,6 +36,7 @@ spec:
     nonResourceRules:
     - {verbs: ['*'], nonResourceURLs: ['*']}
 """
+QUEUING = "queues: 8, handSize: 2, queueLengthLimit: 2"
 
 
 def objects(*, level: str = "", schema: str = "", queuing: str = "") -> list[FlowControlObject]:
@@ -47,7 +48,7 @@ def objects(*, level: str = "", schema: str = "", queuing: str = "") -> list[Flo
         queuing: How the level queues, where not in 8 queues of 2.
     """
     text = LEVEL.replace("LEVEL_ANNOTATIONS", level).replace("SCHEMA_ANNOTATIONS", schema)
-    text = text.replace("QUEUING", queuing or "queues: 8, handSize: 2, queueLengthLimit: 2")
+    text = text.replace(QUEUING, queuing or QUEUING)
     decoded = decode_documents(text.encode(), "test")
     assert () == tuple(decoded.problems)
     return [*mandatory_objects(), *decoded.objects]
