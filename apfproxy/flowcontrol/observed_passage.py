@@ -122,6 +122,8 @@ class ObservedPassage(Passage):
                 self.enter_after(last.ended_ns)
         else:
             self._ask()
+            if self.ticket is not None:
+                self._came_ns = self.ticket.arrived_ns  # a clock goes on between two looks
         return True
 
     def _ask(self) -> None:
