@@ -26,6 +26,10 @@ FIELD_BYTES = 16 * 1024
 MAX_FIELDS = 64
 """Of header fields, so that a head has 1 MiB at most: clients send a dozen, the longest a token."""
 
+MAX_SLASHES = 64
+"""In a path: aiohttp looks for the page of a path with each of its beginnings, before anything else
+asks who may read it, so that a second of processor time would pass over 64 KiB of slashes."""
+
 # Else it has the versions of Python and aiohttp.  A signal of the application would not do: answers
 # to what is no request pass by it.
 web_response.SERVER_SOFTWARE = "apfproxy"  # type: ignore[attr-defined]  # it is not listed
@@ -68,6 +72,16 @@ class WebRunner:
     async def start(self) -> None:
         """Begin what the application does beside requests."""
         await self._runner.setup()
+        server = self._runner.server
+        assert server is not None, "it was set up"
+        find_page = server.request_handler
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            if request.raw_path.partition("?")[0].count("/") > MAX_SLASHES:
+                return web.Response(text="404 page not found\n", status=404, headers=SAFETY)
+            return await find_page(request)
+
+        server.request_handler = answer
 
     def protocol(self) -> asyncio.Protocol:
         """The protocol of a new connection."""

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from apfproxy.app import web_runner
-from apfproxy.app.web_runner import LINE_BYTES, lasts
+from apfproxy.app.web_runner import LINE_BYTES, MAX_SLASHES, lasts
 from tests.app.test_listening import listening_with
 
 
@@ -52,6 +52,14 @@ async def test_long_targets(size: int, status: int) -> None:
     assert f"HTTP/1.{1 if status == 200 else 0} {status} ".encode() in await answer_of(
         head.encode()
     )
+
+
+@pytest.mark.parametrize(("slashes", "status"), [(MAX_SLASHES, 200), (MAX_SLASHES + 1, 404)])
+async def test_slashes(slashes: int, status: int) -> None:
+    """No page is looked for with a path of many, which takes time by the square of them."""
+    head = f"GET {'/a' * slashes}?{'/' * 99} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+    assert (await answer_of(head.encode())).startswith(f"HTTP/1.1 {status} ".encode())
 
 
 @pytest.mark.parametrize(
