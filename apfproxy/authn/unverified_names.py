@@ -84,14 +84,14 @@ class UnverifiedRules:
         Args:
             basic: User name and password of Basic in Base64; "" for none.
             authorization: The value of Authorization; b"" for none.
-            values: Of the fields that have one, by their names.
+            values: Of the fields, by their names; of a secret, what is no UTF-8 is escaped.
 
         UnverifiedError if what counts is too long, or cannot be printed.
         """
         if self.is_by_basic and (name := _name_of_basic(basic)):
             return unverified(BY_BASIC, _checked(name, "the user name of Basic"))
         for header in self.secret_headers:
-            secret = values.get(header, "").encode()
+            secret = values.get(header, "").encode(errors="surrogateescape")
             if header == AUTHORIZATION and (found := _CREDENTIAL.fullmatch(authorization)):
                 secret = found[1]
             if secret:
