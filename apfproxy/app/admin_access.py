@@ -100,7 +100,8 @@ class Credentials:
         if self._client_ca is not None:
             from apfproxy.authn.certificates import ClientCertificates  # noqa: PLC0415 - as in TLS
 
-            self.certificates = ClientCertificates(read_file(self._client_ca, MAX_PEM_BYTES), None)
+            # As those of front proxies, which count whatever they name, as a URI alone.
+            self.certificates = ClientCertificates(None, read_file(self._client_ca, MAX_PEM_BYTES))
 
     def _load_tokens(self) -> None:
         self.tokens = tuple(token for path in self._token_files for token in tokens_in(path))
@@ -119,7 +120,7 @@ class Credentials:
         if self.certificates is None or transport is None:
             return False
         leaf, chain = peer_certificates(transport)
-        return leaf is not None and self.certificates.judge(leaf, chain).user is not None
+        return leaf is not None and self.certificates.judge(leaf, chain).is_front_proxy
 
 
 class AdminAccess:
@@ -248,7 +249,7 @@ def is_open(path: str) -> bool:
 
 def is_over_unix(transport: asyncio.BaseTransport | None) -> bool:
     """Whether a connection came over a Unix socket."""
-    return transport is not None and not isinstance(transport.get_extra_info("sockname"), tuple)
+    return transport is not None and isinstance(transport.get_extra_info("sockname"), str | bytes)
 
 
 def token_of(shown: Sequence[str]) -> bytes | None:

@@ -63,6 +63,7 @@ def test_unix_socket_and_nothing_asked_for(settings: Settings) -> None:
     """Its mode says who may connect; and without tokens and CAs all may read."""
     assert AdminAccess(settings).may_read("/metrics", [], transport(UNIX))
     assert not AdminAccess(settings).may_read("/metrics", [], None)
+    assert not AdminAccess(settings).may_read("/metrics", [], transport(None))
     assert AdminAccess(Settings()).may_read("/metrics", [], transport())
 
 

@@ -171,6 +171,7 @@ def test_who_may_read(tmp_path: Path, workers: int) -> None:
             site.status("/events", basic(OPERATORS)),
             site.status("/metrics", own=site.own("ann")),
             site.status("/debug/limits", "Bearer wrong", site.own("ann")),
+            site.status("/metrics", own=site.own("")),
         ]
         _, header, said = site.ask("/metrics")
         with pytest.raises(OSError, match=r"(?i)alert|reset|EOF|closed"):  # as the systems have it
@@ -184,7 +185,7 @@ def test_who_may_read(tmp_path: Path, workers: int) -> None:
     assert {200} == health
     assert dict.fromkeys(PAGES, 401) == nobody
     assert [401] * 6 == refused
-    assert [200] * 6 == accepted
+    assert [200] * 7 == accepted
     assert ['Bearer realm="apfproxy"', 'Basic realm="apfproxy", charset="UTF-8"'] == header.get_all(
         "WWW-Authenticate"
     )
