@@ -29,8 +29,8 @@ LARGEST_ANSWER_BYTES = 64 << 20
 Shape = TypeVar("Shape")
 
 MAX_SHOWN = 300
-REMEDY = "give its own --admin address, or --offline for an answer without a proxy"
 """Characters of an error's text that are passed on."""
+REMEDY = "give its own --admin address, or --offline for an answer without a proxy"
 
 
 def of_cluster(cluster: str | None, target: str) -> str:
@@ -51,6 +51,7 @@ def fetch_json(address: Address, target: str, remedy: str = REMEDY) -> Any:  # n
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         reason = shown(" ".join(reason.split()))
+        remedy = tls_remedy(address, error) or remedy
         raise CommandError(f"no proxy answers at {url}: {reason}; {remedy}") from error
     finally:
         connection.close()
@@ -61,6 +62,17 @@ def fetch_json(address: Address, target: str, remedy: str = REMEDY) -> Any:  # n
                 f"{url} has no page of a cluster; leave out --cluster if it has none"
             )
     return answer_json(url, response.status, body)
+
+
+def tls_remedy(address: Address, error: BaseException | None) -> str:
+    """What to do if TLS is why there is no answer; empty if it is not."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "give --admin-ca-file, the CA that signed the certificate of the admin listener"
+    if isinstance(error, ssl.SSLError):
+        return f"if the admin listener speaks no TLS, give --admin http://{address.authority}"
+    if isinstance(error, ConnectionResetError) and not address.is_tls and not address.path:
+        return f"if the admin listener speaks TLS, give --admin https://{address.authority}"
+    return ""
 
 
 def whole(response: http.client.HTTPResponse, now_s: Callable[[], float] = time.monotonic) -> bytes:

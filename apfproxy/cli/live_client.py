@@ -15,6 +15,7 @@ from apfproxy.cli.admin_client import (
     context_for,
     headers_for,
     of_cluster,
+    tls_remedy,
 )
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.terminal_text import shown
@@ -288,10 +289,12 @@ class LiveClient:
                 " listener of a running proxy, its own --admin"
             ) from error
         except (OSError, aiohttp.ClientError) as error:
-            raise CommandError(
-                f"cannot ask {self.url}: {_reason(error)}; give the address of the admin listener"
-                " of a running proxy, its own --admin"
-            ) from error
+            is_reset = isinstance(error, aiohttp.ServerDisconnectedError)
+            cause = ConnectionResetError() if is_reset else error.__cause__
+            remedy = tls_remedy(self._address, cause) or (
+                "give the address of the admin listener of a running proxy, its own --admin"
+            )
+            raise CommandError(f"cannot ask {self.url}: {_reason(error)}; {remedy}") from error
         return answer_json(self.url, status, bytes(body))
 
     async def look(self) -> LiveState | ClustersState:

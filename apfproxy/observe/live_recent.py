@@ -124,6 +124,7 @@ def _holder(controller: Controller, holder: Holder) -> State:
         "flow": displayable(holder.flow[:MAX_NAME]),
         "kind": flow_kind(controller, holder.flow_schema),
         "seats": holder.seats,
+        "waitsFor": holder.waits_for,
     }
 
 

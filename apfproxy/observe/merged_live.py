@@ -207,13 +207,16 @@ def by_place(lists: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _holder(holders: Sequence[Json | None]) -> State | None:
-    """Who holds most seats, of those that hold most in one worker."""
+    """Who wants most seats, of those that want most in one worker."""
     found: dict[tuple[str, str], State] = {}
     for each in holders:
         if each is not None:
-            known = found.setdefault((each["flowSchema"], each["flow"]), {**each, "seats": 0})
+            known = found.setdefault(
+                (each["flowSchema"], each["flow"]), {**each, "seats": 0, "waitsFor": 0}
+            )
             known["seats"] += each["seats"]
-    return max(found.values(), key=lambda each: int(each["seats"]), default=None)
+            known["waitsFor"] += each["waitsFor"]
+    return max(found.values(), key=lambda each: int(each["seats"] + each["waitsFor"]), default=None)
 
 
 def _flow_schemas(lists: Sequence[Sequence[Json]]) -> list[State]:

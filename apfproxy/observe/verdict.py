@@ -127,7 +127,7 @@ def rejections(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     verb, severity = ("would reject", NOTE) if _observes(state) else ("rejects", ERROR)
     for rate, reason, level in found:
         waiting = f", {_waiting(state, level['waiting'])}" if level["waiting"] else ""
-        holder = f": {held}" if (held := _holder(level)) else ""
+        holder = f": {held}" if (held := _holder(state, level)) else ""
         rejects = f"{name_text(level['name'])} {verb} {number_text(rate)}/s ({REASONS[reason]})"
         yield severity, rejects + waiting + holder
 
@@ -160,7 +160,7 @@ def waits(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
         text = f"{_waiting(state, level['waiting'])} in {name_text(level['name'])}"
         if oldest_s:
             text += f", for up to {duration_text(oldest_s)}"
-        holder = f": {held}" if (held := _holder(level)) else ""
+        holder = f": {held}" if (held := _holder(state, level)) else ""
         yield (NOTE if _observes(state) else WARNING), text + holder
 
 
@@ -326,14 +326,18 @@ def _waiting(state: Mapping[str, Any], requests: int) -> str:
     return f"{number_text(requests)} {verb}"
 
 
-def _holder(level: Mapping[str, Any]) -> str:
-    """Who holds most seats of the level; empty if nobody holds half of those in use."""
+def _holder(state: Mapping[str, Any], level: Mapping[str, Any]) -> str:
+    """Who wants most seats of the level; empty if nobody wants half of what all do."""
     holder, used = level["holder"], level["seatsInUse"]
-    if holder is None or 2 * holder["seats"] < used:
+    if holder is None or 2 * (holder["seats"] + holder["waitsFor"]) < used + level["waiting"]:
         return ""
     kind, name = holder["kind"], holder["flow"]
     if not name:
         kind, name = "FlowSchema", holder["flowSchema"]
     seats = max(level["current"], used)
     held = number_text(min(holder["seats"], seats))
-    return f"{kind} {name_text(name)} holds {held} of its {counted(seats, 'seat')}".lstrip()
+    text = f"{kind} {name_text(name)} holds {held} of its {counted(seats, 'seat')}".lstrip()
+    if not holder["waitsFor"]:
+        return text
+    waits = "would wait" if _observes(state) else "waits"
+    return f"{text} and {waits} for {number_text(holder['waitsFor'])}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from http.client import HTTPResponse
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
@@ -11,9 +12,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from apfproxy.cli.admin_client import TIMEOUT_S, fetch_json, whole
+from apfproxy.cli.admin_client import TIMEOUT_S, fetch_json, tls_remedy, whole
 from apfproxy.cli.errors import CommandError
-from apfproxy.cli.parameters import AdminAddress
+from apfproxy.cli.parameters import AdminAddress, parse_admin
 from apfproxy.settings import Address, with_values
 
 if TYPE_CHECKING:
@@ -76,6 +77,26 @@ async def test_nobody_there(is_tls: bool) -> None:
     start = f"no proxy answers at {'https' if is_tls else 'http'}://127.0.0.1:{port}: "
     assert caught.value.message.startswith(start)
     assert "give its own --admin address, or --offline" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("error", "address", "remedy"),
+    [
+        (ssl.SSLCertVerificationError(), "https://a:1", "give --admin-ca-file, the CA that"),
+        (ssl.SSLError(), "https://a:1", "speaks no TLS, give --admin http://a:1"),
+        (ConnectionResetError(), "http://a:1", "speaks TLS, give --admin https://a:1"),
+        (ConnectionResetError(), "https://a:1", ""),
+        (ConnectionResetError(), "unix:/a", ""),
+        (ConnectionRefusedError(), "http://a:1", ""),
+        (None, "http://a:1", ""),
+    ],
+)
+def test_remedy_of_tls(error: Exception | None, address: str, remedy: str) -> None:
+    """Where both sides differ about TLS the flag that mends it is named."""
+    said = tls_remedy(parse_admin(address), error)
+
+    assert remedy in said
+    assert bool(remedy) == bool(said)
 
 
 def test_slow_body() -> None:

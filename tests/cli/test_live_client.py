@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 
 import pytest
@@ -153,7 +154,15 @@ async def test_no_tls() -> None:
         TestServer(web.Application()) as server,
         LiveClient(address(server.port, is_tls=True)) as client,
     ):
-        with pytest.raises(CommandError, match=r"cannot ask https://.*SSL"):
+        with pytest.raises(CommandError, match=r"cannot ask https://.*SSL.*, give --admin http://"):
+            await client.look()
+
+
+async def test_tls_where_none_is_spoken() -> None:
+    """A listener that hangs up on plain text may be one that speaks TLS."""
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with server, LiveClient(address(server.sockets[0].getsockname()[1])) as client:
+        with pytest.raises(CommandError, match=r"speaks TLS, give --admin https://127"):
             await client.look()
 
 

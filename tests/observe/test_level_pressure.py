@@ -35,7 +35,16 @@ def test_holder(scene: Scene) -> None:
         scene.ask(user, estimate=WorkEstimate(seats))
     queue_set = scene.controller.levels["tiny"].queue_set
 
-    assert Holder("all", "ann", 2) == greatest_holder(queue_set)
+    assert Holder("all", "bob", 2, 2) == greatest_holder(queue_set)
+
+
+def test_fair_shares(scene: Scene) -> None:
+    """Of flows with as many seats the one that waits for most is the greedy one."""
+    for user in ("modest", "modest", *["greedy"] * 5):
+        scene.ask(user)
+    queue_set = scene.controller.levels["tiny"].queue_set
+
+    assert Holder("all", "greedy", 2, 3) == greatest_holder(queue_set)
 
 
 def test_oldest(scene: Scene) -> None:

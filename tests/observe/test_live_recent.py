@@ -67,7 +67,7 @@ def test_rejecting(scene: Scene) -> None:
         "leftPerSecond": 1.5,
         "rejectedPerSecond": {"queue-full": 3.0},
         "oldestWaitSeconds": 2.0,
-        "holder": {"flowSchema": "all", "flow": "ann", "kind": "user", "seats": 2},
+        "holder": {"flowSchema": "all", "flow": "ann", "kind": "user", "seats": 2, "waitsFor": 1},
     } == level_of(scene, Rates(5.3, 2.333, {RejectReason.QUEUE_FULL: 3.0}, 0.5, 1.5))
 
 

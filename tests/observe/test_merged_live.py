@@ -86,6 +86,7 @@ def test_holder_of_several() -> None:
     merged = merged_level([level(state(WIDE + 1)), level(state(WIDE + 1))])
 
     assert merged["holder"]["seats"] == 2 * WIDE
+    assert merged["holder"]["waitsFor"] == 2
 
 
 def test_problems() -> None:

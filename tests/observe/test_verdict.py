@@ -11,7 +11,7 @@ from apfproxy.observe.verdict import verdict
 
 NOW_S = 1000.0
 SERVER = "http://127.0.0.1:8000"
-GREEDY = {"flowSchema": "all", "flow": "greedy", "kind": "user", "seats": 19}
+GREEDY = {"flowSchema": "all", "flow": "greedy", "kind": "user", "seats": 19, "waitsFor": 0}
 
 
 def level(name: str = "low", **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
@@ -174,13 +174,14 @@ def test_all_is_well(judged: dict[str, Any], expected: str) -> None:
         ),
         pytest.param(
             state(
-                level(**BUSY, waiting=287, rejectedPerSecond={"queue-full": 240.0, "time-out": 5}),
+                level(**{**BUSY, "holder": {**GREEDY, "waitsFor": 200}}, waiting=287,
+                      rejectedPerSecond={"queue-full": 240.0, "time-out": 5}),
                 FULL,
                 upstream=server(answersPerSecond={"2xx": 1500.0, "5xx": 10.0}, failuresPerSecond=2),
             ),
             "error",
-            "low rejects 245/s (queues full), 287 wait: user greedy holds 19 of its 19 seats;"
-            " upstream p99 45 ms, 12 errors/s",
+            "low rejects 245/s (queues full), 287 wait: user greedy holds 19 of its 19 seats and"
+            " waits for 200; upstream p99 45 ms, 12 errors/s",
             id="rejects",
         ),
         pytest.param(
@@ -210,9 +211,11 @@ def test_all_is_well(judged: dict[str, Any], expected: str) -> None:
             id="waits-long",
         ),
         pytest.param(
-            state(level(**BUSY, waiting=20), FULL, upstream=server()),
+            state(level(**{**BUSY, "holder": {**GREEDY, "seats": 2, "waitsFor": 18}}, waiting=20),
+                  FULL, upstream=server()),
             "warning",
-            "20 wait in low: user greedy holds 19 of its 19 seats; upstream p99 45 ms",
+            "20 wait in low: user greedy holds 2 of its 19 seats and waits for 18;"
+            " upstream p99 45 ms",
             id="many-wait",
         ),
         pytest.param(
@@ -344,10 +347,17 @@ def test_notes(judged: dict[str, Any], well: str, expected: str) -> None:
 def test_what_would_be() -> None:
     """Where flow control only observes nothing is wrong by it: it is what would be."""
     judged = state(
-        level("a", seatsInUse=5, waiting=3, oldestWaitSeconds=9.0),
+        level(
+            "a",
+            seatsInUse=5,
+            waiting=3,
+            oldestWaitSeconds=9.0,
+            holder={**GREEDY, "seats": 5, "waitsFor": 3},
+        ),
         level("b", rejectedPerSecond={"queue-full": 2.0, "ban": 1.0}),
         enforcement="observe",
     )
+    greedy = "user greedy holds 5 of its 19 seats and would wait for 3"
 
     assert [
         (
@@ -355,7 +365,7 @@ def test_what_would_be() -> None:
             "flow control only observes: enforcing would reject 3/s in b; 3 requests would wait",
         ),
         ("note", "b would reject 2/s (queues full)"),
-        ("note", "3 would wait in a, for up to 9 s"),
+        ("note", f"3 would wait in a, for up to 9 s: {greedy}"),
         ("note", "5 of 40 seats are in use while 3 would wait: 19 are kept for idle levels (b)"),
         ("note", "b would reject 1/s since the level rejects all"),
     ] == found(judged)
