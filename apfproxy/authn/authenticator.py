@@ -26,7 +26,7 @@ from apfproxy.authn.assertion import (
 )
 from apfproxy.authn.credentials import BEARER_CHALLENGE
 from apfproxy.authn.impersonation import accesses, effective, forbidden_message
-from apfproxy.authn.unverified_names import LEASE_NS
+from apfproxy.authn.unverified_names import RENEWAL_NS
 from apfproxy.authn.verdict import Verdict
 from apfproxy.request.user import ANONYMOUS, User, authenticated
 from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
@@ -277,7 +277,7 @@ class Authenticator:
         if classified is ANONYMOUS and alias is not None:
             has_place = True
             if rules.names is not None and alias is not source:
-                lifetime_s = min(lifetime_s, LEASE_NS / 1e9)
+                lifetime_s = min(lifetime_s, RENEWAL_NS / 1e9)
                 address = "" if source is None else source.name
                 has_place = rules.names.admit(alias.name, address)
             if has_place:

@@ -36,6 +36,8 @@ AUTHORIZATION = b"authorization"
 NS_PER_S = 1_000_000_000
 LEASE_NS = 30 * NS_PER_S
 """For which a name keeps its place after it was seen: clients that are there ask more often."""
+RENEWAL_NS = LEASE_NS // 2
+"""After which a name is admitted anew when it is there: before anybody else can have its place."""
 MAX_PLACES = 8192
 """Of all addresses: 1.6 MB, and some milliseconds to free when all end at once."""
 

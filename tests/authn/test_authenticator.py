@@ -16,7 +16,7 @@ from apfproxy.authn.authenticator import (
 )
 from apfproxy.authn.credentials import NO_CREDENTIALS, UNKNOWN_PEER, Credentials, Peer
 from apfproxy.authn.impersonation import Impersonations, effective
-from apfproxy.authn.unverified_names import LEASE_NS, NamesOfAddresses
+from apfproxy.authn.unverified_names import RENEWAL_NS, NamesOfAddresses
 from apfproxy.authn.verdict import Verdict
 from apfproxy.request.user import ANONYMOUS, User, unverified
 from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH, ImpersonationSettings
@@ -631,7 +631,7 @@ async def test_unverified_name_without_a_place(peer: Peer, who: User) -> None:
     identity = await found(subject, peer, NAMED)
 
     assert isinstance(identity, Identity)
-    assert (who, S + LEASE_NS) == (identity.user, identity.valid_until_ns)
+    assert (who, S + RENEWAL_NS) == (identity.user, identity.valid_until_ns)
     assert (0, 2) == (subject.counters.unverified, subject.counters.crowded)
 
 

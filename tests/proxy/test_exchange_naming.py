@@ -274,6 +274,17 @@ def test_a_place_is_kept_while_it_is_used() -> None:
         bench.end(client)
 
 
+def test_nobody_takes_a_place_that_is_used() -> None:
+    """Whoever shows one new name after the other waits in vain for that of a steady client."""
+    with Naming(names_per_address=1) as bench:
+        client = bench.client((CLIENT, 1))
+        for number in range(30):
+            assert digest("a") == bench.user_of(client, get("X-Secret: a"))
+            bench.clock.run_until(bench.clock.now_ns() + LEASE_NS // 10)
+            assert f"address:{CLIENT}" == bench.user_of(client, get(f"X-Secret: b{number}"))
+        bench.end(client)
+
+
 def test_many_addresses_are_bounded(bench: Naming, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept of clients that are gone does not grow with their number."""
     monkeypatch.setattr(client_kinds_module, "MAX_KINDS", 4)
