@@ -97,14 +97,15 @@ class WebRunner:
     async def handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Keep account of a request; the outermost middleware of the application."""
         place = self._places.of(request.transport)
-        if place is None:
-            return await handler(request)  # its client is gone
         if self._access is not None:
             shown = request.headers.getall("Authorization", [])
             if not self._access.may_read(request.path, shown, request.transport):
                 has_credentials = bool(shown) or self._access.has_certificate(request.transport)
-                self._access.refuse(place.address, has_credentials=has_credentials)
+                address = "" if place is None else place.address
+                self._access.refuse(address, has_credentials=has_credentials)
                 return unauthorized(asks_for_tokens=self._access.asks_for_tokens)
+        if place is None:
+            return await handler(request)  # its client is gone
         is_lasting = lasts(request)
         if is_lasting and not self._places.has_room_for_lasting:
             self._places.refuse_lasting()

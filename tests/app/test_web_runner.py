@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from apfproxy.app import web_runner
-from apfproxy.app.web_runner import LINE_BYTES, MAX_SLASHES, lasts
+from apfproxy.app.admin_access import AdminAccess
+from apfproxy.app.places import Places
+from apfproxy.app.web_runner import LINE_BYTES, MAX_SLASHES, WebRunner, lasts
+from apfproxy.settings import Settings
 from tests.app.test_listening import listening_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 async def seen(request: web.Request) -> web.Response:
@@ -52,6 +59,17 @@ async def test_long_targets(size: int, status: int) -> None:
     assert f"HTTP/1.{1 if status == 200 else 0} {status} ".encode() in await answer_of(
         head.encode()
     )
+
+
+async def test_no_access_without_a_place(tmp_path: Path) -> None:
+    """A request whose connection had to make way is not answered by what it may not read."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("token-of-32-characters-and-so-on")
+    access = AdminAccess(Settings(admin_read_token_file=str(tokens)))
+    runner = WebRunner(web.Application(), Places("test", 8, int), access, shutdown_s=1)
+    response = await runner.handle(make_mocked_request("GET", "/"), seen)
+
+    assert 401 == response.status
 
 
 @pytest.mark.parametrize(("slashes", "status"), [(MAX_SLASHES, 200), (MAX_SLASHES + 1, 404)])
