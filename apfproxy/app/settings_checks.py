@@ -428,6 +428,13 @@ def warnings(settings: Settings) -> list[str]:
         for network in settings.downstream.trusted_proxies
         if network.prefixlen == 0
     ]
+    own = settings.downstream.listen.from_here
+    found += [
+        f"the server behind, {each.url}, is the proxy itself (downstream.listen, --listen):"
+        " requests go round until they are given up"
+        for each in (upstream.url, *(endpoint.url for endpoint in upstream.endpoints))
+        if each.port and (each.host, each.port, each.path) == (own.host, own.port, own.path)
+    ]
     front_proxy, client_ca = authentication.front_proxy, authentication.client_ca_file
     if client_ca is not None and client_ca == front_proxy.ca_file and not front_proxy.allowed_names:
         found.append(

@@ -31,6 +31,7 @@ from apfproxy.settings import (
     AuthenticationSettings,
     DownstreamSettings,
     DownstreamTlsSettings,
+    EndpointSettings,
     FlowControlSettings,
     FrontProxySettings,
     ImpersonationSettings,
@@ -546,6 +547,29 @@ def test_warning_of_proxies_that_everybody_is() -> None:
     assert ["downstream.trustedProxies has 0.0.0.0/0: every client can claim any address"] == (
         warnings(Settings(downstream=DownstreamSettings(trusted_proxies=everybody)))
     )
+
+
+@pytest.mark.parametrize(
+    ("listen", "loops"),
+    [
+        (Address(host="127.0.0.1", port=8000), True),
+        (Address(host="", port=8000), True),
+        (Address(host="127.0.0.1", port=0), False),
+        (Address(host="127.0.0.2", port=8000), False),
+        (Address.unix("/run/a.sock"), False),
+    ],
+)
+def test_proxy_behind_itself(listen: Address, loops: bool) -> None:
+    """An address where the proxy listens itself is no server."""
+    servers = (
+        UpstreamSettings(url=Address(host="127.0.0.1", port=8000)),
+        UpstreamSettings(endpoints=(EndpointSettings(url=Address(host="127.0.0.1", port=8000)),)),
+    )
+
+    for upstream in servers:
+        settings = Settings(downstream=DownstreamSettings(listen=listen), upstream=upstream)
+        found = [each for each in warnings(settings) if "is the proxy itself" in each]
+        assert loops == bool(found)
 
 
 def test_headers_that_nobody_may_send() -> None:
