@@ -142,11 +142,13 @@ async def proxied(seats: int, *flags: str) -> AsyncIterator[tuple[Server, int]]:
             line = await asyncio.to_thread(served.line, LISTENS)
             yield server, int(line[1])
     finally:
-        listener.close()
-        for _ in range(TURNS):  # what was accepted a moment ago is known then
-            for connection in [*server.connections]:
-                connection.abort()
+        # A closed listener never closes what it has accepted, but not yet made a transport of.
+        for _ in range(TURNS):
             await asyncio.sleep(0)
+        listener.close()
+        for connection in [*server.connections]:
+            connection.abort()
+        await asyncio.sleep(0)
 
 
 @contextlib.asynccontextmanager
