@@ -329,7 +329,7 @@ async def test_many_servers_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> No
 
 async def test_server_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another one is asked; nobody waits as for the only one."""
-    monkeypatch.setattr(kubernetes_api, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(kubernetes_api, "PATIENCE_S", 0.5)
     never = asyncio.Event()
 
     async def hang(_: web.Request) -> web.Response:
