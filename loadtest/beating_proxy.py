@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from apfproxy.base.tasks import spawn
 from apfproxy.cli import serve
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from apfproxy.app.process import ProxyProcess

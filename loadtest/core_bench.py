@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from apfproxy.api.flowcontrol.types import (
-    FlowSchema,
-    NonResourcePolicyRule,
-    ServiceAccountSubject,
-    Subject,
-)
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.counters import FlowSchemaCounters
 from apfproxy.flowcontrol.demand import SeatDemand
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Flow, Ticket
+from apfproxy.objects.types import (
+    FlowSchema,
+    NonResourcePolicyRule,
+    ServiceAccountSubject,
+    Subject,
+)
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.user import User
 from loadtest.arguments import Parser

@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from apfproxy.tasks import spawn
+from apfproxy.base.tasks import spawn
 
 if TYPE_CHECKING:
     import random

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import ClientSession
 
-from apfproxy.api.flowcontrol.types import GROUP
+from apfproxy.objects.types import GROUP
 from loadtest.arguments import Parser, count_up_to
 from loadtest.processes import (
     LoadTestError,

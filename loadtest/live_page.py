@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
+from apfproxy.base.loop_clock import LoopClock
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe.live_history import SAMPLES, LiveHistory
 from apfproxy.observe.live_page import LivePage
 from apfproxy.observe.live_state import LiveInputs
-from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
 from loadtest.arguments import Parser, count_up_to
@@ -39,7 +39,7 @@ from loadtest.objects import flow_schema, group_subject, priority_level
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.objects.types import FlowControlObject
     from apfproxy.request.attributes import RequestAttributes
 
 NAMES = ("batch", "controllers", "jobs", "leader-election", "nodes", "system", "tenants", "users")

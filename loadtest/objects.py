@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.api.flowcontrol.types import (
+from apfproxy.objects.types import (
     FlowDistinguisherMethod,
     FlowSchema,
     FlowSchemaSpec,

@@ -44,22 +44,22 @@ OF_FUNCTION = {
     "proxy/exchange": {"_identify": "identify", "_take_identity": "identify"},
     "proxy/exchange_base": {"_give_back": "answer", "_finish": "answer", "_log": "observe"},
     "proxy/forwarding": {"_connect": "forward", "on_connection": "forward"},
-    "proxy/pool": {"put_back": "answer"},
-    "proxy/upstream": {"send": "forward", "send_more": "forward"},
+    "upstream/pool": {"put_back": "answer"},
+    "upstream/connection": {"send": "forward", "send_more": "forward"},
 }
 """Functions of another step than their file."""
 
 OF_FILE = {
     "proxy/client_kinds": "parse",
     "proxy/downstream": "parse",
-    "proxy/read_buffer": "parse",
+    "http/read_buffer": "parse",
     "proxy/request": "parse",
-    "proxy/request_body": "parse",
-    "proxy/request_fields": "parse",
-    "proxy/request_head": "parse",
+    "http/request_body": "parse",
+    "http/request_fields": "parse",
+    "http/request_head": "parse",
     "proxy/request_reader": "parse",
-    "proxy/sender": "parse",
-    "proxy/client_address": "identify",
+    "http/sender": "parse",
+    "http/client_address": "identify",
     "proxy/http2/connection": FRAMES,
     "proxy/http2/connection_base": FRAMES,
     "proxy/http2/request_head": FRAMES,
@@ -78,13 +78,13 @@ OF_FILE = {
     "proxy/client_limits": "forward",
     "proxy/exchange": "forward",
     "proxy/exchange_base": "forward",
-    "proxy/pool": "forward",
-    "proxy/chunked": "answer",
+    "upstream/pool": "forward",
+    "http/chunked": "answer",
     "proxy/forwarding": "answer",
-    "proxy/response_head": "answer",
-    "proxy/upstream": "answer",
+    "http/response_head": "answer",
+    "upstream/connection": "answer",
     "proxy/watch_seats": "answer",
-    "proxy/recent_answers": "observe",
+    "upstream/recent_responses": "observe",
     "proxy/request_log": "observe",
 }
 """Files of another step than their package."""
@@ -96,7 +96,7 @@ OF_PACKAGE = {
     "observe": "observe",
 }
 
-SHARED = frozenset({"api/integers", "proxy/bounded_cache", "proxy/cache_sizes", "proxy/guarded"})
+SHARED = frozenset({"objects/integers", "base/bounded_cache", "http/cache_sizes", "base/guarded"})
 """Files that work for whoever calls them."""
 
 FILES = sorted(

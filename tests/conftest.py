@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from apfproxy import build
+from apfproxy.base import build
 from tests.end_to_end.http2_peer import PROTOCOLS, SPOKEN
 
 if TYPE_CHECKING:

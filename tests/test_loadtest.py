@@ -185,23 +185,27 @@ def test_the_steps_name_files_and_functions_that_exist() -> None:
         (
             (
                 "uv_run (core.c:1);Heads.read (apfproxy/proxy/client_kinds.py:5);"
-                "BoundedCache.offer (apfproxy/proxy/bounded_cache.py:9);PyDict_SetItem (python)"
+                "BoundedCache.offer (apfproxy/base/bounded_cache.py:9);PyDict_SetItem (python)"
             ),
             "parse",
             "client_kinds.Heads.read",
         ),
         (
             (
-                "CPyDef_upstream___UpstreamConnection___send (apfproxy__mypyc.cpython-311.so);"
+                "CPyDef_upstream___connection___UpstreamConnection___send"
+                " (apfproxy__mypyc.cpython-311.so);"
                 "CPyDict_GetItem (apfproxy__mypyc.cpython-311.so)"
             ),
             "forward",
-            "upstream.UpstreamConnection.send",
+            "connection.UpstreamConnection.send",
         ),
         (
-            "CPyPy_upstream___UpstreamConnection___buffer_updated (apfproxy__mypyc.cpython-311.so)",
+            (
+                "CPyPy_upstream___connection___UpstreamConnection___buffer_updated"
+                " (apfproxy__mypyc.cpython-311.so)"
+            ),
             "answer",
-            "upstream.UpstreamConnection.buffer_updated",
+            "connection.UpstreamConnection.buffer_updated",
         ),
         (
             "CPyDef_proxy___counters___Counts_____init__ (apfproxy__mypyc.cpython-311.so)",
@@ -210,14 +214,15 @@ def test_the_steps_name_files_and_functions_that_exist() -> None:
         ),
         (
             (
-                "UpstreamConnection.send (apfproxy/proxy/upstream.py:1);UVStream_write (loop.c:5);"
+                "UpstreamConnection.send (apfproxy/upstream/connection.py:1);"
+                "UVStream_write (loop.c:5);"
                 "write (libc.so.6)"
             ),
             "kernel",
             "write",
         ),
         (
-            "UpstreamConnection.send (apfproxy/proxy/upstream.py:1);UVStream_write (loop.c:5)",
+            "UpstreamConnection.send (apfproxy/upstream/connection.py:1);UVStream_write (loop.c:5)",
             "event loop",
             "UVStream_write",
         ),

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apfproxy.api.names import well_formed
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.negotiation import AS_JSON, Form, chosen
 from apfproxy.apiserver.rendering import as_yaml, encode, indented
+from apfproxy.objects.names import well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator

@@ -13,7 +13,6 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from apfproxy.api.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver import options as parameters
 from apfproxy.apiserver.answers import UNCACHED, WARNINGS, document, failure, takes_gzip
 from apfproxy.apiserver.discovery import (
@@ -28,6 +27,7 @@ from apfproxy.apiserver.errors import StatusError, method_not_allowed, no_such_r
 from apfproxy.apiserver.handlers import Call
 from apfproxy.apiserver.negotiation import AS_JSON, AVAILABLE, JSON, check_route, choices, chosen
 from apfproxy.apiserver.openapi.documents import OpenAPI
+from apfproxy.apiserver.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver.paths import Paths
 from apfproxy.apiserver.rendering import encode
 from apfproxy.apiserver.store.entries import StoreError
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
-    from apfproxy.api.kind import Object
     from apfproxy.apiserver.openapi.documents import Document
     from apfproxy.apiserver.registry import Registry
+    from apfproxy.objects.schema.types import Object
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.api.field_errors import FieldError
+    from apfproxy.objects.field_errors import FieldError
 
 
 MOST_CAUSES = 10_000

@@ -13,8 +13,10 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING
 
-from apfproxy.api.core.kinds import POD
-from apfproxy.api.policy.eviction_rules import (
+from apfproxy.apiserver.core.kinds import POD
+from apfproxy.apiserver.errors import StatusError, bad_request, forbidden, success, unknown_error
+from apfproxy.apiserver.identity import check_preconditions
+from apfproxy.apiserver.policy.eviction_rules import (
     SEVERAL_BUDGETS,
     VIOLATION,
     Refusal,
@@ -26,15 +28,13 @@ from apfproxy.api.policy.eviction_rules import (
     spares_unhealthy,
     unprocessed,
 )
-from apfproxy.api.policy.kinds import GROUP, POD_DISRUPTION_BUDGET
-from apfproxy.api.times import rfc3339
-from apfproxy.apiserver.errors import StatusError, bad_request, forbidden, success, unknown_error
-from apfproxy.apiserver.identity import check_preconditions
+from apfproxy.apiserver.policy.kinds import GROUP, POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import WriteOptions
+from apfproxy.objects.times import rfc3339
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Object
     from apfproxy.apiserver.registry import DeleteOptions, Registry
+    from apfproxy.objects.schema.types import Object
 
 MANAGER = "kube-apiserver"
 """Field manager of the writes to budgets and pods."""

@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apfproxy.api.go_text import printed
-from apfproxy.api.policy.schema import EVICTIONS
-from apfproxy.api.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver import options as parameters
 from apfproxy.apiserver.answers import (
     STREAMED_BYTES,
@@ -70,23 +67,27 @@ from apfproxy.apiserver.patches import (
     unsupported_patch_type,
 )
 from apfproxy.apiserver.paths import EVICTION, SCALE
+from apfproxy.apiserver.policy.schema import EVICTIONS
 from apfproxy.apiserver.registry import WriteOptions, selectable
 from apfproxy.apiserver.rendering import Renderer, encode, indented_list, yaml_list
 from apfproxy.apiserver.scale import SCALE_KIND, scale_of, scaled
 from apfproxy.apiserver.store.entries import Entry, entry_of
 from apfproxy.apiserver.watches import ON_INITIAL, Watch
+from apfproxy.objects.go_text import printed
+from apfproxy.objects.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.request.target import parse_query
 
 if TYPE_CHECKING:
     import random
 
-    from apfproxy.api.kind import Kind, Object, Version
-    from apfproxy.api.schema.body import Parsed
-    from apfproxy.api.schema.protobuf import SchemaFor
     from apfproxy.apiserver.lists import Page
     from apfproxy.apiserver.options import ListOptions, WriteParameters
     from apfproxy.apiserver.paths import Target
     from apfproxy.apiserver.registry import DeleteOptions, Registry, Written
+    from apfproxy.apiserver.schema.body import Parsed
+    from apfproxy.apiserver.schema.protobuf import SchemaFor
+    from apfproxy.objects.kind import Kind, Version
+    from apfproxy.objects.schema.types import Object
 
 DELETED_AT_ONCE = 32
 """Objects of a collection deleted before other tasks run; takes some milliseconds."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.field_errors import invalid as invalid_field
-from apfproxy.api.integers import parse_uint64
 from apfproxy.apiserver.errors import bad_request, conflict, invalid, unknown_error
+from apfproxy.objects.field_errors import invalid as invalid_field
+from apfproxy.objects.integers import parse_uint64
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Kind, Object
     from apfproxy.apiserver.store.entries import Entry
+    from apfproxy.objects.kind import Kind
+    from apfproxy.objects.schema.types import Object
 
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.apps.kinds import CONTROLLERS
-from apfproxy.api.coordination.kinds import LEASE
-from apfproxy.api.core.configuration_kinds import CONFIG_MAP, SECRET, SERVICE_ACCOUNT
-from apfproxy.api.core.kinds import NAMESPACE, POD
-from apfproxy.api.core.nodes import NODE
-from apfproxy.api.events.kinds import EVENT_OF_CORE, EVENT_OF_EVENTS
-from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
-from apfproxy.api.resource.kinds import RESOURCE_SLICE
+from apfproxy.apiserver.apps.kinds import CONTROLLERS
+from apfproxy.apiserver.coordination.kinds import LEASE
+from apfproxy.apiserver.core.configuration_kinds import CONFIG_MAP, SECRET, SERVICE_ACCOUNT
+from apfproxy.apiserver.core.kinds import NAMESPACE, POD
+from apfproxy.apiserver.core.nodes import NODE
+from apfproxy.apiserver.events.kinds import EVENT_OF_CORE, EVENT_OF_EVENTS
+from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
+from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Kind
+    from apfproxy.objects.kind import Kind
 
 FLOW_CONTROL_KINDS: tuple[Kind, ...] = (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)
 """What a proxy keeps its own configuration in."""

@@ -16,13 +16,13 @@ from apfproxy.apiserver.options import ANY_VERSION, EXACT
 from apfproxy.apiserver.store.entries import TooOldError
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Object
-    from apfproxy.api.selectors.fields import FieldSelector
-    from apfproxy.api.selectors.labels import LabelSelector
     from apfproxy.apiserver.options import ListOptions
     from apfproxy.apiserver.store.collection import Collection
     from apfproxy.apiserver.store.entries import Entry
     from apfproxy.apiserver.store.store import Store
+    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.selectors.fields import FieldSelector
+    from apfproxy.objects.selectors.labels import LabelSelector
 
 NEWER_WAIT_S = 3.0
 """How long a list waits for a future resource version; Kubernetes' time."""

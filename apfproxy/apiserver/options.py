@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.field_errors import (
+from apfproxy.apiserver.errors import bad_request, unknown_error
+from apfproxy.apiserver.errors import invalid as invalid_object
+from apfproxy.apiserver.negotiation import META_GROUP
+from apfproxy.apiserver.registry import DeleteOptions
+from apfproxy.objects.field_errors import (
     FieldError,
     Reason,
     forbidden,
@@ -22,24 +26,21 @@ from apfproxy.api.field_errors import (
     not_supported,
     required,
 )
-from apfproxy.api.integers import parse_int64, parse_uint64
-from apfproxy.api.ownership.validation import LONGEST_MANAGER, validate_manager
-from apfproxy.api.schema.go_names import no_type
-from apfproxy.api.schema.reading import MismatchError, read
-from apfproxy.api.schema.shared_structs import DELETE_OPTIONS
-from apfproxy.api.selectors.errors import SelectorError
-from apfproxy.api.selectors.fields import FieldSelector, check_fields, parse_field_selector
-from apfproxy.api.selectors.labels import LabelSelector, parse_label_selector
-from apfproxy.apiserver.errors import bad_request, unknown_error
-from apfproxy.apiserver.errors import invalid as invalid_object
-from apfproxy.apiserver.negotiation import META_GROUP
-from apfproxy.apiserver.registry import DeleteOptions
+from apfproxy.objects.integers import parse_int64, parse_uint64
+from apfproxy.objects.ownership_validation import LONGEST_MANAGER, validate_manager
+from apfproxy.objects.schema.go_names import no_type
+from apfproxy.objects.schema.reading import MismatchError, read
+from apfproxy.objects.schema.shared_structs import DELETE_OPTIONS
+from apfproxy.objects.selectors.errors import SelectorError
+from apfproxy.objects.selectors.fields import FieldSelector, check_fields, parse_field_selector
+from apfproxy.objects.selectors.labels import LabelSelector, parse_label_selector
 from apfproxy.request.list_options import first, parse_bool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from apfproxy.api.kind import Kind, Object
+    from apfproxy.objects.kind import Kind
+    from apfproxy.objects.schema.types import Object
 
     Query = Mapping[str, tuple[str, ...]]
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.metadata import carry_over, drop_repeated_owners, validate_any_update
-from apfproxy.api.ownership.applied import AppliedTypeError, shown_kind
-from apfproxy.api.ownership.managed import (
+from apfproxy.apiserver.errors import bad_request, invalid, unknown_error
+from apfproxy.apiserver.identity import check_identity, check_unchanged, place
+from apfproxy.apiserver.ownership.applied import AppliedTypeError, shown_kind
+from apfproxy.apiserver.ownership.managed import (
     AppliedObjectError,
     Writer,
     apply,
@@ -23,13 +24,13 @@ from apfproxy.api.ownership.managed import (
     keep_times,
     update_managed,
 )
-from apfproxy.api.schema.reading import MismatchError, canonical, read
-from apfproxy.apiserver.errors import bad_request, invalid, unknown_error
-from apfproxy.apiserver.identity import check_identity, check_unchanged, place
+from apfproxy.objects.metadata import carry_over, drop_repeated_owners, validate_any_update
+from apfproxy.objects.schema.reading import MismatchError, canonical, read
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Kind, Object, Version
     from apfproxy.apiserver.store.entries import Entry
+    from apfproxy.objects.kind import Kind, Version
+    from apfproxy.objects.schema.types import Object
 
 STATUS = "status"
 FINALIZE = "finalize"

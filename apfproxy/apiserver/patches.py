@@ -7,23 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.field_errors import invalid as invalid_field
-from apfproxy.api.go_text import as_json, printed
-from apfproxy.api.ownership.applied import shown_kind
-from apfproxy.api.ownership.managed import copied
-from apfproxy.api.patch.errors import PatchError
-from apfproxy.api.patch.json_patch import json_patch, unknown_members
-from apfproxy.api.patch.layout import laid_out, touched_by
-from apfproxy.api.patch.merge import merge_patch
-from apfproxy.api.patch.strategic import strategic_merge
-from apfproxy.api.schema.body import BodyError, Parsed, parse_json, parse_yaml
-from apfproxy.api.schema.go_names import value_name
-from apfproxy.api.schema.reading import MismatchError, canonical, read
 from apfproxy.apiserver.bodies import IGNORE, STRICT, check_type, dropped, expected_of, keep_reset
 from apfproxy.apiserver.errors import StatusError, bad_request, invalid
+from apfproxy.apiserver.ownership.applied import shown_kind
+from apfproxy.apiserver.ownership.managed import copied
+from apfproxy.apiserver.patch.errors import PatchError
+from apfproxy.apiserver.patch.json_patch import json_patch, unknown_members
+from apfproxy.apiserver.patch.layout import laid_out, touched_by
+from apfproxy.apiserver.patch.merge import merge_patch
+from apfproxy.apiserver.patch.strategic import strategic_merge
+from apfproxy.apiserver.schema.body import BodyError, Parsed, parse_json, parse_yaml
+from apfproxy.objects.field_errors import invalid as invalid_field
+from apfproxy.objects.go_text import as_json, printed
+from apfproxy.objects.schema.go_names import value_name
+from apfproxy.objects.schema.reading import MismatchError, canonical, read
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Kind, Object, Version
+    from apfproxy.objects.kind import Kind, Version
+    from apfproxy.objects.schema.types import Object
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

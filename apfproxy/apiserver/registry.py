@@ -20,10 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from apfproxy.api.kind import no_grace
-from apfproxy.api.names import SUFFIX_LENGTH, generated_name
-from apfproxy.api.schema.reading import canonical
-from apfproxy.api.times import parse_time, rfc3339
 from apfproxy.apiserver.errors import (
     already_exists,
     forbidden,
@@ -51,15 +47,20 @@ from apfproxy.apiserver.outcomes import (
     updated,
 )
 from apfproxy.apiserver.store.entries import ObjectTooLargeError
+from apfproxy.objects.kind import no_grace
+from apfproxy.objects.names import SUFFIX_LENGTH, generated_name
+from apfproxy.objects.schema.reading import canonical
+from apfproxy.objects.times import parse_time, rfc3339
 
 if TYPE_CHECKING:
     import random
     from asyncio import Future
     from collections.abc import Callable, Iterable
 
-    from apfproxy.api.kind import Kind, Object, Version
     from apfproxy.apiserver.store.entries import Entry
     from apfproxy.apiserver.store.store import Store
+    from apfproxy.objects.kind import Kind, Version
+    from apfproxy.objects.schema.types import Object
 
 NAMESPACES = "namespaces"
 SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"

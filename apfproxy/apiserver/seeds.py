@@ -12,19 +12,20 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from apfproxy.api.core.kinds import NAMESPACE, POD
-from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
-from apfproxy.api.resource.kinds import RESOURCE_SLICE
-from apfproxy.api.schema.reading import canonical
-from apfproxy.api.times import rfc3339
+from apfproxy.apiserver.core.kinds import NAMESPACE, POD
+from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import WriteOptions, completed
+from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
+from apfproxy.objects.schema.reading import canonical
+from apfproxy.objects.times import rfc3339
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from apfproxy.api.kind import Kind, Object
     from apfproxy.apiserver.registry import Registry
+    from apfproxy.objects.kind import Kind
+    from apfproxy.objects.schema.types import Object
 
 OPTIONS = WriteOptions("apfproxy-seed")
 STATUS_OPTIONS = WriteOptions("apfproxy-seed", subresource="status")

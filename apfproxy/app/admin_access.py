@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Final
 from apfproxy.app.admin_checks import TLS
 from apfproxy.app.change import NO_CHANGE, Change
 from apfproxy.app.object_source import STALE_FILES_S
-from apfproxy.duties import Supervised
-from apfproxy.errors import OperatorError
-from apfproxy.faults import Part
-from apfproxy.files import MAX_PEM_BYTES, read_file
-from apfproxy.observe.health import PAGES
+from apfproxy.base.duties import Supervised
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.faults import Part
+from apfproxy.base.file_changes import FileChanges
+from apfproxy.base.files import MAX_PEM_BYTES, read_file
+from apfproxy.base.health_checks import PAGES
+from apfproxy.base.rare_log import RareLog
+from apfproxy.base.tls_files import TlsError, TlsFile
 from apfproxy.proxy.tls import ServerTls, peer_certificates
-from apfproxy.proxy.tls_files import TlsError, TlsFile
-from apfproxy.rare_log import RareLog
 from apfproxy.settings import DownstreamTlsSettings
-from apfproxy.sources.file_changes import FileChanges
 from apfproxy.sources.token_file import tokens_in
 
 if TYPE_CHECKING:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.level_summary import LevelsSummary
     from apfproxy.observe.live_history import LiveHistory
     from apfproxy.observe.metrics import MetricsPage
-    from apfproxy.proxy.upstream_watch import UpstreamWatch
     from apfproxy.request.user import User
+    from apfproxy.upstream.upstream_watch import UpstreamWatch
 
 SHUTDOWN_S = 1.0
 """For a scrape that is under way; the listener closes last, when there is nothing more to see."""

@@ -35,11 +35,11 @@ from apfproxy.app.places import Places
 from apfproxy.app.running import descriptor_limit
 from apfproxy.app.store import starting
 from apfproxy.app.web_runner import WebRunner
-from apfproxy.errors import ListenError
-from apfproxy.faults import Faults
-from apfproxy.listen_sockets import SocketFiles, listening_sockets
+from apfproxy.base.errors import ListenError
+from apfproxy.base.faults import Faults
+from apfproxy.base.health_checks import HEALTHZ, READYZ, HealthRegistry
+from apfproxy.base.sockets import SocketFiles, listening_sockets
 from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
-from apfproxy.observe.health import HEALTHZ, READYZ, HealthRegistry
 from apfproxy.observe.health_pages import health_routes
 from apfproxy.observe.metrics import ScrapedPage
 from apfproxy.settings import TEXT
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
-    from apfproxy.app.signals import Signals
+    from apfproxy.base.signals import Signals
     from apfproxy.settings import Address
 
 PROGRESS_S = 2.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

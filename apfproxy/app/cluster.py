@@ -10,37 +10,37 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.api.decode import parts_of
 from apfproxy.app.change import Change, prepare_all
 from apfproxy.app.counts_in_force import CountsInForce
 from apfproxy.app.endpoint_source import EndpointSource
 from apfproxy.app.identities_in_force import IdentitiesInForce
 from apfproxy.app.membership import open_membership
 from apfproxy.app.object_source import ObjectSource
-from apfproxy.duties import Recurring
-from apfproxy.faults import Part
+from apfproxy.base.duties import Recurring
+from apfproxy.base.events import shortfall
+from apfproxy.base.faults import Part
+from apfproxy.base.health_checks import PAGES, READYZ
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.objects.decode import parts_of
 from apfproxy.observe.config_status import ConfigStatus
-from apfproxy.observe.configuration_events import shortfall
-from apfproxy.observe.health import PAGES, READYZ
 from apfproxy.proxy.counters import ProxyCounters
-from apfproxy.proxy.rebalance import Rebalancing
 from apfproxy.proxy.served_cluster import ServedCluster
-from apfproxy.proxy.upstream_watch import UpstreamWatch
 from apfproxy.settings import OBSERVE, PROMPT, UNSAID
 from apfproxy.sources.servers_behind import ServersBehind
+from apfproxy.upstream.rebalance import Rebalancing
+from apfproxy.upstream.upstream_watch import UpstreamWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from apfproxy.api.decode import Problem
     from apfproxy.app.identities import Identities
-    from apfproxy.authn.token_lifetime import Lifetime
-    from apfproxy.observe.configuration_events import ConfigurationEvents
-    from apfproxy.observe.health import HealthChecks
+    from apfproxy.base.events import ConfigurationEvents
+    from apfproxy.base.health_checks import HealthChecks
+    from apfproxy.base.lifetime import Lifetime
+    from apfproxy.objects.decode import Problem
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.settings import EndpointAddress, Settings
 

@@ -19,20 +19,20 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.app.cluster import Cluster
-from apfproxy.duties import Supervised
-from apfproxy.errors import OperatorError
-from apfproxy.faults import Part, report
-from apfproxy.observe.health import READYZ
+from apfproxy.base.duties import Supervised
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.faults import Part, report
+from apfproxy.base.file_changes import REREAD_PERIOD_S
+from apfproxy.base.health_checks import READYZ
+from apfproxy.base.tasks import spawn
 from apfproxy.proxy.cluster_router import ClusterRouter, Route
-from apfproxy.sources.file_changes import REREAD_PERIOD_S
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Iterator
 
     from apfproxy.app.observation import Observation
-    from apfproxy.observe.configuration_events import ConfigurationEvents
-    from apfproxy.observe.health import ClusterHealth, HealthRegistry
+    from apfproxy.base.events import ConfigurationEvents
+    from apfproxy.base.health_checks import ClusterHealth, HealthRegistry
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.server import ProxyServer
     from apfproxy.settings import ClusterSettings, Settings

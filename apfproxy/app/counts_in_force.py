@@ -9,16 +9,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.app.change import NO_CHANGE, Change
-from apfproxy.duties import Supervised
-from apfproxy.faults import Part
-from apfproxy.observe.health import READYZ
+from apfproxy.base.duties import Supervised
+from apfproxy.base.faults import Part
+from apfproxy.base.health_checks import READYZ
 
 if TYPE_CHECKING:
     import asyncio
 
-    from apfproxy.clock import Clock
+    from apfproxy.base.clock import Clock
+    from apfproxy.base.health_checks import HealthChecks
     from apfproxy.flowcontrol.learned_costs import LearnedCosts
-    from apfproxy.observe.health import HealthChecks
     from apfproxy.settings import Settings
     from apfproxy.sources.object_counts import ObjectCounts
     from apfproxy.sources.servers_behind import ServersBehind

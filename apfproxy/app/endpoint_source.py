@@ -10,20 +10,20 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.app.change import NO_CHANGE, Change
-from apfproxy.duties import Supervised
-from apfproxy.errors import OperatorError
-from apfproxy.faults import Part
-from apfproxy.observe.health import READYZ
+from apfproxy.base.duties import Supervised
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.faults import Part
+from apfproxy.base.health_checks import READYZ
+from apfproxy.base.tasks import spawn
 from apfproxy.settings import UNSAID
-from apfproxy.sources.dns_endpoints import DnsEndpoints, Resolver
-from apfproxy.tasks import spawn
+from apfproxy.upstream.dns_endpoints import DnsEndpoints, Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.observe.health import HealthChecks
+    from apfproxy.base.health_checks import HealthChecks
     from apfproxy.settings import EndpointAddress, Settings, UpstreamSettings
-    from apfproxy.sources.found_endpoints import FoundEndpoints
+    from apfproxy.upstream.found_endpoints import FoundEndpoints
 
 FIRST_ANSWER_S = 10.0
 """For the first endpoints: at the start, and before other settings come into force."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.field_errors import counted
 from apfproxy.fleet.ledger import FEWEST
-from apfproxy.sources.store_address import Kind, store_address
+from apfproxy.objects.field_errors import counted
+from apfproxy.settings.store_address import Kind, store_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.errors import OperatorError
-from apfproxy.listen_sockets import prepare
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.sockets import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping, Sequence

@@ -21,17 +21,17 @@ from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.credentials import BEARER_CHALLENGE, UNKNOWN_PEER, Peer
 from apfproxy.authn.impersonation import Impersonations
 from apfproxy.authn.static_tokens import StaticTokens
-from apfproxy.authn.token_lifetime import lifetime
 from apfproxy.authn.unverified_names import NamesOfAddresses
-from apfproxy.errors import OperatorError
-from apfproxy.files import MAX_PEM_BYTES, read_file
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.file_changes import FileChanges
+from apfproxy.base.files import MAX_PEM_BYTES, read_file
+from apfproxy.base.lifetime import lifetime
+from apfproxy.base.tls_files import TlsError, TlsFile, certificates_in, token_expiries
 from apfproxy.proxy.http2.available import is_offered
 from apfproxy.proxy.identification import Identification
 from apfproxy.proxy.tls import ClientTls, ServerTls
-from apfproxy.proxy.tls_files import TlsError, TlsFile, certificates_in, token_expiries
 from apfproxy.request.user import AUTHENTICATED_GROUP, User
 from apfproxy.settings import ANONYMOUS, FRONT_PROXY
-from apfproxy.sources.file_changes import FileChanges
 from apfproxy.sources.token_file import TokenFile
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from apfproxy.authn.access_review import AccessReviews
     from apfproxy.authn.certificates import ClientCertificates
     from apfproxy.authn.json_web_tokens import JsonWebTokens
-    from apfproxy.authn.token_lifetime import Lifetime
     from apfproxy.authn.token_review import TokenReviews
     from apfproxy.authn.upstream_api import UpstreamApi
     from apfproxy.authn.verdict import TokenAuthenticator
-    from apfproxy.clock import Clock
-    from apfproxy.proxy.tls_files import Expiries
+    from apfproxy.base.clock import Clock
+    from apfproxy.base.lifetime import Lifetime
+    from apfproxy.base.tls_files import Expiries
     from apfproxy.settings import (
         AuthenticationSettings,
         EndpointAddress,

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from apfproxy.app.change import NO_CHANGE, Change
 from apfproxy.app.identities import Identities
 from apfproxy.app.object_source import STALE_FILES_S
-from apfproxy.duties import Supervised
-from apfproxy.faults import Part
-from apfproxy.observe.health import READYZ
-from apfproxy.tasks import spawn
+from apfproxy.base.duties import Supervised
+from apfproxy.base.faults import Part
+from apfproxy.base.health_checks import READYZ
+from apfproxy.base.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.app.identities import Choose
-    from apfproxy.clock import Clock
-    from apfproxy.observe.health import HealthChecks
+    from apfproxy.base.clock import Clock
+    from apfproxy.base.health_checks import HealthChecks
     from apfproxy.proxy.identification import Identification
     from apfproxy.settings import Settings
 

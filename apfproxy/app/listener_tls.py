@@ -15,22 +15,22 @@ from apfproxy.app.change import NO_CHANGE, Change
 from apfproxy.app.clusters import tls_group
 from apfproxy.app.identities import client_cas_of
 from apfproxy.app.object_source import STALE_FILES_S
-from apfproxy.duties import Supervised
-from apfproxy.errors import OperatorError
-from apfproxy.faults import Part
+from apfproxy.base.duties import Supervised
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.faults import Part
+from apfproxy.base.file_changes import FileChanges
+from apfproxy.base.tls_files import TlsError
 from apfproxy.proxy.cluster_router import normal_host
 from apfproxy.proxy.http2.available import is_offered
 from apfproxy.proxy.tls import ServerTls
-from apfproxy.proxy.tls_files import TlsError
-from apfproxy.sources.file_changes import FileChanges
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Hashable
 
     from apfproxy.app.clusters import Clusters
+    from apfproxy.base.tls_files import TlsFile
     from apfproxy.proxy.cluster_router import ClusterRouter
-    from apfproxy.proxy.tls_files import TlsFile
     from apfproxy.settings import Settings
 
 

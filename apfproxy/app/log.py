@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-from apfproxy.rare_log import RareLog
+from apfproxy.base.rare_log import RareLog
 from apfproxy.settings import JSON, TEXT
 
 FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(of_worker)s%(name)s: %(message)s"

@@ -16,8 +16,8 @@ import socket
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from apfproxy.app.membership_words import MembershipWords
-from apfproxy.duties import Supervised
-from apfproxy.faults import Part
+from apfproxy.base.duties import Supervised
+from apfproxy.base.faults import Part
 from apfproxy.fleet.ledger import Ledger
 from apfproxy.fleet.pace import (
     GENEROUS_PERIODS,
@@ -42,17 +42,17 @@ from apfproxy.fleet.store_distance import StoreDistance
 from apfproxy.fleet.view import fleet_view
 from apfproxy.fleet.wants import Wants
 from apfproxy.observe.findings import listed
-from apfproxy.sources.store_address import Kind, store_address
+from apfproxy.settings.store_address import Kind, store_address
 from apfproxy.stores.opened import described, open_store
 from apfproxy.stores.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from apfproxy.base.events import ConfigurationEvents
     from apfproxy.fleet.ledger import Plan
     from apfproxy.fleet.view import FleetView
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.observe.configuration_events import ConfigurationEvents
     from apfproxy.settings import Settings
     from apfproxy.sources.servers_behind import ServersBehind
     from apfproxy.stores.store import LedgerStore, Stored

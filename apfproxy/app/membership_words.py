@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from apfproxy.fleet.standing import Standing
 
 if TYPE_CHECKING:
+    from apfproxy.base.events import ConfigurationEvents
     from apfproxy.fleet.ledger import Ledger
-    from apfproxy.observe.configuration_events import ConfigurationEvents
 
 MOST_PROBLEMS = 8
 """That are logged until the record is up to date again: what a server says may differ each time."""

@@ -10,19 +10,19 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apfproxy.api.decode import parts_of
 from apfproxy.app.admin_access import Credentials
 from apfproxy.app.flow_control_api import usable_token
 from apfproxy.app.identities import Identities
 from apfproxy.app.tracing import trace_queue
-from apfproxy.errors import OperatorError
-from apfproxy.files import open_regular
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.files import open_regular
+from apfproxy.base.loop_clock import LoopClock
+from apfproxy.objects.decode import parts_of
 from apfproxy.observe.access_log import STDOUT
-from apfproxy.proxy.loop_clock import LoopClock
+from apfproxy.settings.store_address import Kind
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.kubeconfig import read_kubeconfig
 from apfproxy.sources.object_files import decode_files, read_files
-from apfproxy.sources.store_address import Kind
 from apfproxy.stores.opened import open_store
 
 if TYPE_CHECKING:

@@ -9,21 +9,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.app.change import Change
-from apfproxy.duties import Supervised
-from apfproxy.faults import Part
+from apfproxy.base.duties import Supervised
+from apfproxy.base.faults import Part
+from apfproxy.base.file_changes import REREAD_PERIOD_S
+from apfproxy.base.health_checks import READYZ
 from apfproxy.flowcontrol.preset import PRESETS
-from apfproxy.observe.health import READYZ
-from apfproxy.sources.file_changes import REREAD_PERIOD_S
 from apfproxy.sources.files import DigestedFiles, ObjectFiles
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Collection
 
-    from apfproxy.api.decode import Problem
     from apfproxy.app.flow_control_api import FlowControlApi
+    from apfproxy.base.health_checks import HealthChecks
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.observe.health import HealthChecks
+    from apfproxy.objects.decode import Problem
     from apfproxy.settings import FlowControlSettings, Settings
     from apfproxy.sources.kubernetes import KubernetesObjects
     from apfproxy.sources.servers_behind import ServersBehind

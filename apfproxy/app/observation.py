@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from apfproxy.app.change import Change
 from apfproxy.app.tracing import is_exported_alike, trace_queue, tracer_of, warning
+from apfproxy.base.health_checks import READYZ
+from apfproxy.base.tasks import spawn
 from apfproxy.observe.access_log import AccessLog
-from apfproxy.observe.health import READYZ
 from apfproxy.observe.top_flows import TopFlows
 from apfproxy.proxy.log_omissions import LogBudget
 from apfproxy.proxy.request_log import RequestLog
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from apfproxy.app.otlp_exporter import Traced
-    from apfproxy.clock import Clock
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.base.clock import Clock
+    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.observe.trace_queue import TraceQueue
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.tracing import Tracer

@@ -11,8 +11,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from apfproxy.app.given_sockets import GivenSockets, Heritage
-from apfproxy.errors import ListenError, OperatorError
-from apfproxy.listen_sockets import SocketFiles, described, listening_sockets, port_of
+from apfproxy.base.errors import ListenError, OperatorError
+from apfproxy.base.sockets import SocketFiles, described, listening_sockets, port_of
 
 if TYPE_CHECKING:
     import socket

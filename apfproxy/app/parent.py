@@ -20,7 +20,6 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy import build
 from apfproxy.app.admin_access import ADMIN_ACCESS, AdminAccess
 from apfproxy.app.admin_checks import access_warning
 from apfproxy.app.given_sockets import GivenSockets
@@ -40,20 +39,21 @@ from apfproxy.app.worker_process import (
 )
 from apfproxy.app.worker_slot import WorkerSlot
 from apfproxy.app.worker_sockets import WorkerSockets
-from apfproxy.duties import Supervised
-from apfproxy.errors import OperatorError
-from apfproxy.faults import Faults, Part
-from apfproxy.observe.configuration_events import ConfigurationEvents
-from apfproxy.observe.health import READYZ, HealthRegistry
+from apfproxy.base import build
+from apfproxy.base.duties import Supervised
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.events import ConfigurationEvents
+from apfproxy.base.faults import Faults, Part
+from apfproxy.base.health_checks import READYZ, HealthRegistry
+from apfproxy.base.tasks import spawn
 from apfproxy.stores.ledger_server import LedgerServer
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.app.service_manager import ServiceManager
     from apfproxy.app.shared_store import SharedStore
-    from apfproxy.app.signals import Signals
+    from apfproxy.base.signals import Signals
     from apfproxy.settings import Settings
 
 BACKLOG = 4096

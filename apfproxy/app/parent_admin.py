@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.app.given_sockets import ADMIN, close
 from apfproxy.app.listening import BACKLOG
-from apfproxy.listen_sockets import is_unix
-from apfproxy.loopback import is_loopback
+from apfproxy.base.loopback import is_loopback
+from apfproxy.base.sockets import is_unix
 from apfproxy.observe.worker_answers import ENDED, WorkerAdmin
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from apfproxy.app.admin_access import AdminAccess
     from apfproxy.app.own_addresses import OwnAddresses
     from apfproxy.app.workers_admin import WorkersAdmin
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.settings import Settings
 
 

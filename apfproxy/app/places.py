@@ -19,7 +19,7 @@ import enum
 import logging
 from typing import TYPE_CHECKING, cast
 
-from apfproxy.rare_log import RareLog
+from apfproxy.base.rare_log import RareLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qsl
 
 from apfproxy.app.places import IDLE_S
-from apfproxy.faults import Part, report
-from apfproxy.observe.health import PAGES
+from apfproxy.base.faults import Part, report
+from apfproxy.base.health_checks import PAGES
+from apfproxy.base.tasks import spawn
 from apfproxy.observe.negotiation import accepts_gzip
 from apfproxy.observe.own_names import may_read
 from apfproxy.observe.slices import SAFETY, encoded
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from apfproxy.app.admin_access import AdminAccess
     from apfproxy.app.places import Place, Places
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.observe.metrics import ScrapedPage
 
     Make = Callable[[], asyncio.Protocol]

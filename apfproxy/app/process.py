@@ -8,13 +8,11 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from apfproxy import build
 from apfproxy.app.admin_access import ADMIN_ACCESS, AdminAccess
 from apfproxy.app.admin_checks import access_warning
 from apfproxy.app.admin_listener import AdminListener, AdminParts
 from apfproxy.app.change import prepare_all
 from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
-from apfproxy.app.descriptors import DescriptorWatch
 from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets
 from apfproxy.app.http2_offer import say_why_not, spoken
 from apfproxy.app.listener_tls import ListenerTls
@@ -27,23 +25,25 @@ from apfproxy.app.running import descriptor_limit
 from apfproxy.app.service import Service
 from apfproxy.app.service_manager import NO_SERVICE_MANAGER
 from apfproxy.app.settings_checks import one_flow
-from apfproxy.duties import Supervised
-from apfproxy.errors import OperatorError
-from apfproxy.faults import Faults, Part
-from apfproxy.listen_sockets import is_unix
-from apfproxy.loopback import is_loopback
-from apfproxy.observe.configuration_events import ConfigurationEvents
-from apfproxy.observe.health import LIVEZ, READYZ, HealthRegistry
+from apfproxy.base import build
+from apfproxy.base.descriptors import DescriptorWatch
+from apfproxy.base.duties import Supervised
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.events import ConfigurationEvents
+from apfproxy.base.faults import Faults, Part
+from apfproxy.base.health_checks import LIVEZ, READYZ, HealthRegistry
+from apfproxy.base.loop_clock import LoopClock
+from apfproxy.base.loopback import is_loopback
+from apfproxy.base.sockets import is_unix
+from apfproxy.base.tasks import spawn
 from apfproxy.proxy.client_kinds import plain_parser
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.counters import ListenerCounters
 from apfproxy.proxy.http2 import available
 from apfproxy.proxy.listener_context import ListenerContext
-from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import BACKLOG as SERVER_BACKLOG
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.settings import OBSERVE
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from apfproxy.app.cluster import Cluster
     from apfproxy.app.given_sockets import Heritage
     from apfproxy.app.service_manager import ServiceManager
-    from apfproxy.app.signals import Signals
+    from apfproxy.base.signals import Signals
     from apfproxy.settings import Address, Settings
 
 ADMIN_CONNECTIONS = 64

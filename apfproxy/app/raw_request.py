@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.header_names import SECRET_HEADERS
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
-from apfproxy.proxy.bounded_cache import MemoryBudget
-from apfproxy.proxy.head_error import HeadError
-from apfproxy.proxy.request_fields import FieldRules, OriginHosts
-from apfproxy.proxy.request_head import HeadLimits, HeadParser
+from apfproxy.base.bounded_cache import MemoryBudget
+from apfproxy.http.head_error import HeadError
+from apfproxy.http.request_fields import FieldRules, OriginHosts
+from apfproxy.http.request_head import HeadLimits, HeadParser
+from apfproxy.objects.header_names import SECRET_HEADERS
 from apfproxy.proxy.targets import preset_of, read_target, upgrade_rules_of, with_upgrade
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.settings import Settings
 
 if TYPE_CHECKING:
-    from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.http.request_head import RequestHead
 
 Headers = tuple[tuple[str, str], ...]
 

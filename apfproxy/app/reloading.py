@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from apfproxy.app.cluster_checks import path_in
 from apfproxy.app.log import configure_logging
 from apfproxy.app.settings_checks import check_combination, check_identities
-from apfproxy.errors import OperatorError
-from apfproxy.faults import Part, report
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.faults import Part, report
+from apfproxy.base.file_changes import at_rest, fingerprint, notifications, watch_files
 from apfproxy.settings import OF_A_CLUSTER, with_each_cluster
-from apfproxy.sources.file_changes import at_rest, fingerprint, notifications, watch_files
 from apfproxy.sources.settings_lines import SettingsLines
 from apfproxy.sources.settings_reader import CLUSTERS, is_section, setting_key
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
 
     from apfproxy.app.service import Service
-    from apfproxy.observe.configuration_events import ConfigurationEvents
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.base.events import ConfigurationEvents
+    from apfproxy.base.file_changes import Roots
+    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.settings import ClusterSettings, Settings
-    from apfproxy.sources.file_changes import Roots
 
 SETTINGS = "settings"
 """The health check."""

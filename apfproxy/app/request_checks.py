@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.api.schema.mistakes import closest
 from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.objects.schema.mistakes import closest
 from apfproxy.request.attributes import OWN_PATHS
 from apfproxy.request.rules import APISERVER, SETTING
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import uvloop
 
-from apfproxy.api.field_errors import counted
-from apfproxy.app.signals import Hangup, Signals
-from apfproxy.tasks import spawn
+from apfproxy.base.signals import Hangup, Signals
+from apfproxy.base.tasks import spawn
+from apfproxy.objects.field_errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,15 +7,15 @@ import math
 from typing import TYPE_CHECKING
 
 from apfproxy.app.succession import Succession
-from apfproxy.duties import Recurring
-from apfproxy.faults import Part
+from apfproxy.base.duties import Recurring
+from apfproxy.base.faults import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.app.given_sockets import Heritage
     from apfproxy.app.service_manager import ServiceManager
-    from apfproxy.app.signals import Signals
+    from apfproxy.base.signals import Signals
 
 
 class Service:

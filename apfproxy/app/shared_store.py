@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apfproxy.app.flow_control_api import FlowControlApi
-from apfproxy.duties import Supervised
-from apfproxy.errors import OperatorError
-from apfproxy.faults import Part
+from apfproxy.base.duties import Supervised
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.events import shortfall
+from apfproxy.base.faults import Part
+from apfproxy.base.health_checks import READYZ
+from apfproxy.base.loop_clock import LoopClock
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.observe.configuration_events import shortfall
-from apfproxy.observe.health import READYZ
-from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.sources.in_force import load_when_woken
 from apfproxy.sources.objects_file import write_objects
 from apfproxy.sources.stored_objects import StoredObjects
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from apfproxy.api.decode import Problem
-    from apfproxy.observe.health import HealthChecks
+    from apfproxy.base.health_checks import HealthChecks
+    from apfproxy.objects.decode import Problem
     from apfproxy.settings import Settings
 
 STORE, OBJECTS, CONFIGURATION = "store", "objects", "configuration"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.store.entries import StoreError
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,9 +19,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from apfproxy.app.service_manager import WATCHDOG_PID
-from apfproxy.errors import OperatorError
-from apfproxy.faults import Part, report
-from apfproxy.tasks import spawn
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.faults import Part, report
+from apfproxy.base.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

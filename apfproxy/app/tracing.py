@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.observe.trace_queue import TraceQueue
 from apfproxy.proxy.tracing import Tracer
 from apfproxy.settings import TracingSettings
 
 if TYPE_CHECKING:
     from apfproxy.app.otlp_exporter import Traced
-    from apfproxy.clock import Clock
+    from apfproxy.base.clock import Clock
 
 PATH = "/v1/traces"
 """Where collectors take spans."""

@@ -24,7 +24,7 @@ from apfproxy.app.service_manager import ServiceManager
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.app.signals import Signals
+    from apfproxy.base.signals import Signals
 
 DRAIN, LEAVE, CUT = b"d", b"l", b"c"
 """What a parent says."""

@@ -14,8 +14,8 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.errors import OperatorError
-from apfproxy.proxy.available_memory import default_bytes, overload_bytes
+from apfproxy.base.available_memory import default_bytes, overload_bytes
+from apfproxy.base.errors import OperatorError
 from apfproxy.settings import Address, AdminTlsSettings, LimitSettings, with_each_cluster
 
 if TYPE_CHECKING:

@@ -28,11 +28,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apfproxy.app.held_signals import held_in_child
 from apfproxy.app.service_manager import NOTIFY_SOCKET, WATCHDOG_PID, WATCHDOG_USEC
 from apfproxy.app.worker_link import ALIVE, CUT, DRAIN, ENDING, LEAVE, SERVING, LinkEnd
-from apfproxy.errors import OperatorError
-from apfproxy.transitions import Event
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.held_signals import held_in_child
+from apfproxy.base.transitions import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from apfproxy.app.given_sockets import LISTEN, GivenSockets, Heritage, close
 from apfproxy.app.steering import steer
-from apfproxy.errors import ListenError
-from apfproxy.listen_sockets import (
+from apfproxy.base.errors import ListenError
+from apfproxy.base.sockets import (
     SocketFiles,
     described,
     is_unix,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.app.admin_access import AdminAccess
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.observe.worker_answers import WorkerAdmin
 
     WorkerAdmins = Callable[[], Sequence[WorkerAdmin]]

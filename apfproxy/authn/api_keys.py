@@ -16,7 +16,7 @@ from pathlib import Path
 from apfproxy.authn.basic_password import BasicError, user_and_password
 from apfproxy.authn.static_tokens import MAX_FILE_BYTES, StaticTokensError, records, user_of
 from apfproxy.authn.verdict import Verdict
-from apfproxy.files import read_named
+from apfproxy.base.files import read_named
 from apfproxy.request.user import ANONYMOUS
 
 DIGEST = re.compile(r"[0-9a-fA-F]{64}")

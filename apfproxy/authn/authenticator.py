@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.impersonation import Impersonations
     from apfproxy.authn.unverified_names import NamesOfAddresses
     from apfproxy.authn.verdict import TokenAuthenticator
-    from apfproxy.clock import Clock
+    from apfproxy.base.clock import Clock
 
 FOREVER_NS: Final = 1 << 62
 """Later than any clock of nanoseconds gets."""

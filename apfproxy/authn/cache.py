@@ -19,7 +19,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from apfproxy.tasks import spawn
+from apfproxy.base.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

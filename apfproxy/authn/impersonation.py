@@ -22,9 +22,9 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
-from apfproxy.api.go_text import quoted
-from apfproxy.api.names import check_dns_label, check_dns_subdomain
 from apfproxy.authn.token_users import ACCOUNT_PREFIX, ACCOUNTS_GROUP
+from apfproxy.objects.go_text import quoted
+from apfproxy.objects.names import check_dns_label, check_dns_subdomain
 from apfproxy.request.user import UNAUTHENTICATED_GROUP, User, authenticated
 
 if TYPE_CHECKING:

@@ -30,7 +30,6 @@ from jwt import PyJWS
 from jwt.exceptions import PyJWTError
 
 from apfproxy.authn.remote_keys import NOT_FETCHED, RemoteKeys, url_problem
-from apfproxy.authn.strict_json import StrictJsonError, read_object
 from apfproxy.authn.token_users import (
     LEGACY_ISSUER,
     ClaimsError,
@@ -39,6 +38,7 @@ from apfproxy.authn.token_users import (
 )
 from apfproxy.authn.verdict import Verdict
 from apfproxy.authn.web_keys import RSA_ALGORITHMS, FileKeys
+from apfproxy.base.strict_json import StrictJsonError, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable

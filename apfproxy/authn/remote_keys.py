@@ -19,10 +19,10 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 
 from apfproxy.authn.api_exchange import JSON_HEAD, bounded_body, new_session
-from apfproxy.authn.strict_json import StrictJsonError, read_object
 from apfproxy.authn.web_keys import MAX_SET_BYTES, KeySet, KeySource, WebKeysError, parse_jwks
-from apfproxy.loopback import is_local
-from apfproxy.tasks import spawn
+from apfproxy.base.loopback import is_local
+from apfproxy.base.strict_json import StrictJsonError, read_object
+from apfproxy.base.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.verdict import Verdict
-from apfproxy.files import read_named
+from apfproxy.base.files import read_named
 from apfproxy.request.user import User
 
 if TYPE_CHECKING:

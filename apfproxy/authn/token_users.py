@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.names import check_dns_label, check_dns_subdomain
+from apfproxy.objects.names import check_dns_label, check_dns_subdomain
 from apfproxy.request.user import User
 
 if TYPE_CHECKING:

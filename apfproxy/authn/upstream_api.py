@@ -31,9 +31,9 @@ from apfproxy.authn.api_exchange import (
     new_session,
 )
 from apfproxy.authn.fair_line import FairLine, LineFullError, Place
-from apfproxy.authn.strict_json import StrictJsonError, read_object
 from apfproxy.authn.verdict import UpstreamApiError
-from apfproxy.rare_log import RareLog
+from apfproxy.base.rare_log import RareLog
+from apfproxy.base.strict_json import StrictJsonError, read_object
 
 if TYPE_CHECKING:
     import ssl

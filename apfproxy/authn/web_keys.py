@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives.serialization import (
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 
-from apfproxy.authn.strict_json import StrictJsonError, read_object
-from apfproxy.files import read_named
+from apfproxy.base.files import read_named
+from apfproxy.base.strict_json import StrictJsonError, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable

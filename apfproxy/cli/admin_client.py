@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 import msgspec
 
+from apfproxy.base.errors import OperatorError
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.parameters import AdminAddress
 from apfproxy.cli.terminal_text import shown
-from apfproxy.errors import OperatorError
 from apfproxy.sources.token_file import TokenFile
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from apfproxy.api.documents import LARGEST_INPUT_BYTES
 from apfproxy.cli.check_report import (
     Report,
     finding_entry,
@@ -24,6 +23,7 @@ from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.lint.differences import differences
 from apfproxy.lint.findings import FINDING_KINDS, INVALID, Severity
 from apfproxy.lint.linter import DEFAULT_SERVER_CONCURRENCY_LIMIT, lint
+from apfproxy.objects.documents import LARGEST_INPUT_BYTES
 from apfproxy.settings import KUBERNETES_API
 from apfproxy.sources.object_files import (
     FileContents,

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apfproxy.api.decode import one_line
-from apfproxy.api.field_errors import counted
-from apfproxy.api.flowcontrol.conditions import MATCH_METHODS
 from apfproxy.lint.findings import (
     ADDED,
     CHANGED,
@@ -26,11 +23,14 @@ from apfproxy.lint.findings import (
     FindingKind,
     Severity,
 )
+from apfproxy.objects.conditions import MATCH_METHODS
+from apfproxy.objects.decode import one_line
+from apfproxy.objects.field_errors import counted
 
 if TYPE_CHECKING:
-    from apfproxy.api.decode import LeftOut, Problem
-    from apfproxy.api.field_errors import FieldError
     from apfproxy.lint.differences import Difference
+    from apfproxy.objects.decode import LeftOut, Problem
+    from apfproxy.objects.field_errors import FieldError
     from apfproxy.sources.object_files import FileContents, ObjectsRead
 
 BUILT_IN = "(built in)"

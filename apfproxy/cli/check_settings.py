@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from apfproxy.api.flowcontrol.additions import DISTINGUISHER, DistinguisherKind
 from apfproxy.app.admin_checks import access_warning
 from apfproxy.app.cluster_checks import begins_with_setting, checked_clusters, path_in
 from apfproxy.app.fleet_checks import fleet_warnings
@@ -25,6 +24,7 @@ from apfproxy.cli.offline import offline_controller
 from apfproxy.flowcontrol.explanation import distinguished_by
 from apfproxy.flowcontrol.level_summary import kept_for_nobody, summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.objects.additions import DISTINGUISHER, DistinguisherKind
 from apfproxy.settings import OF_A_CLUSTER, Settings
 from apfproxy.sources.settings_file import SettingsError, load_settings
 from apfproxy.sources.settings_lines import SettingsLines

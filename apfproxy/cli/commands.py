@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from apfproxy import build
-from apfproxy.app.held_signals import INTERRUPTED, release, release_interrupt
+from apfproxy.base import build
+from apfproxy.base.held_signals import INTERRUPTED, release, release_interrupt
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, USAGE
 from apfproxy.cli.flags import give_variables, name_variable
 from apfproxy.proxy.http2 import available

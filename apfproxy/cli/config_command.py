@@ -6,8 +6,8 @@ import textwrap
 
 import click
 
+from apfproxy.base.shipped_files import shipped
 from apfproxy.cli.errors import EXIT_CODES, OK
-from apfproxy.shipped_files import shipped
 
 FILES = {
     "alerts": ("prometheus/prometheusrule.yaml",),

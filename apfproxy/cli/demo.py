@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from apfproxy.app.running import run_in_loop
-from apfproxy.app.signals import Hangup, Signals
+from apfproxy.base.signals import Hangup, Signals
 from apfproxy.cli.demo_clients import KINDS, Load, Tally, wait
 from apfproxy.cli.demo_fleet import fleet_demo
 from apfproxy.cli.demo_gateway import gateway_demo

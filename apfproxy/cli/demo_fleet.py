@@ -18,7 +18,7 @@ from rich.table import Table
 from apfproxy.apiserver.load import EVERY_VERB, Latency, LoadSettings, Shape
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.running import run_in_loop
-from apfproxy.app.signals import Hangup, Signals
+from apfproxy.base.signals import Hangup, Signals
 from apfproxy.cli.demo_clients import MODEST, ClientKind, Load, Tally, wait
 from apfproxy.cli.demo_report import milliseconds
 from apfproxy.cli.demo_servers import (

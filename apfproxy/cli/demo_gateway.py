@@ -16,11 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich import box
 from rich.table import Table
 
-from apfproxy.api.field_errors import counted
 from apfproxy.apiserver.load import EVERY_VERB, Latency, LoadSettings, Shape
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.running import run_in_loop
-from apfproxy.app.signals import Hangup, Signals
+from apfproxy.base.signals import Hangup, Signals
 from apfproxy.cli.demo_clients import MODEST, TOO_MANY_REQUESTS, ClientKind, Load, Tally, wait
 from apfproxy.cli.demo_report import milliseconds
 from apfproxy.cli.demo_servers import (
@@ -34,6 +33,7 @@ from apfproxy.cli.demo_servers import (
     run_process,
 )
 from apfproxy.cli.errors import FAILED, OK, CommandError
+from apfproxy.objects.field_errors import counted
 from apfproxy.settings import (
     Address,
     EndpointSettings,

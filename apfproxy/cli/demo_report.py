@@ -10,10 +10,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from apfproxy.api.field_errors import counted
 from apfproxy.cli.bars import Bar
 from apfproxy.cli.demo_clients import GREEDY, KINDS, MODEST
 from apfproxy.cli.demo_servers import SEATS, SERVICE_S
+from apfproxy.objects.field_errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

@@ -10,7 +10,6 @@ from urllib.parse import quote, urlencode
 import click
 import msgspec
 
-from apfproxy.api.flowcontrol.header_names import LONGEST_HEADER_NAME
 from apfproxy.app.raw_request import RawRequest, read_raw_request, request_of_line
 from apfproxy.authn.impersonation import effective
 from apfproxy.cli.admin_client import fetch_as, of_cluster
@@ -29,6 +28,7 @@ from apfproxy.flowcontrol.added_distinguisher import LONGEST_VALUE
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.objects.header_names import LONGEST_HEADER_NAME
 from apfproxy.observe.explain_page import (
     PATH,
     TOLD_APART,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from apfproxy.api.field_errors import counted
 from apfproxy.cli.terminal_text import aligned, shown
+from apfproxy.objects.field_errors import counted
 from apfproxy.request.kubectl_phrases import IS_NAMESPACED
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from apfproxy.base.shipped_files import shipped
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.shipped_files import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable

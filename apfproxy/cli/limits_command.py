@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from apfproxy.api.field_errors import counted
-from apfproxy.api.schema.mistakes import suggestion
 from apfproxy.cli.admin_client import fetch_as, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.fleet_table import fetch_fleet, fleet_table
@@ -21,6 +19,8 @@ from apfproxy.flowcontrol.level_summary import (
     shortfalls,
     summarize_levels,
 )
+from apfproxy.objects.field_errors import counted
+from apfproxy.objects.schema.mistakes import suggestion
 from apfproxy.observe.limits_page import PATH
 
 if TYPE_CHECKING:

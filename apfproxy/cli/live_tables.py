@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from apfproxy.api.field_errors import counted
 from apfproxy.cli.live_clusters import ClustersView, render_clusters
 from apfproxy.cli.live_endpoints import endpoint_table
 from apfproxy.cli.live_head import head
@@ -20,6 +19,7 @@ from apfproxy.cli.live_help import help_screen
 from apfproxy.cli.live_text import alarm, line, name_text, new_table, number, rate
 from apfproxy.cli.live_view import SORTS
 from apfproxy.cli.terminal_text import shown
+from apfproxy.objects.field_errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.load import EVERY_VERB, LONGEST_S, VERBS, Fault, Latency, Shape
 from apfproxy.apiserver.seeds import SeedCounts
-from apfproxy.sources.setting_values import parse_duration
+from apfproxy.settings.values import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

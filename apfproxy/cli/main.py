@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.app.held_signals import INTERRUPTED, held
+from apfproxy.base.held_signals import INTERRUPTED, held
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,6 @@ import json
 
 import click
 
-from apfproxy.api.field_errors import counted
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.parameters import Parsed, output_option
 from apfproxy.cli.terminal_text import aligned
@@ -19,6 +18,7 @@ from apfproxy.flowcontrol.odds import (
     squished,
     suggest,
 )
+from apfproxy.objects.field_errors import counted
 
 DEFAULT_ELEPHANTS = (1, 4, 16)
 """As in the table of Kubernetes' documentation."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from apfproxy.api.decode import parts_of
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.parameters import preset_option, suggested_objects_option
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.objects.decode import parts_of
 from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API, PROMPT, FlowControlSettings
 from apfproxy.simulation.virtual_clock import VirtualClock
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from apfproxy.settings import HTTP_API, KUBERNETES_API, Address
-from apfproxy.sources.setting_values import (
+from apfproxy.settings.store_address import parse_store
+from apfproxy.settings.values import (
     parse_address,
     parse_api_prefix,
     parse_dns_origin,
@@ -20,7 +21,6 @@ from apfproxy.sources.setting_values import (
     parse_url,
     parse_workers,
 )
-from apfproxy.sources.store_address import parse_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,10 +27,11 @@ from apfproxy.app.settings_checks import (
     check_identities,
     lacks_server,
 )
-from apfproxy.app.signals import Hangup
 from apfproxy.app.worker_count import worker_count
 from apfproxy.app.worker_link import ParentLink
 from apfproxy.app.worker_place import placed, worker_place
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, CommandError, SettingsFileError, exit_code
 from apfproxy.cli.flags import SectionedCommand
 from apfproxy.cli.parameters import (
@@ -47,7 +48,6 @@ from apfproxy.cli.parameters import (
     preset_option,
     suggested_objects_option,
 )
-from apfproxy.errors import OperatorError
 from apfproxy.settings import (
     ENFORCE,
     FULL,
@@ -61,16 +61,16 @@ from apfproxy.settings import (
     with_each_cluster,
     with_values,
 )
+from apfproxy.settings.store_address import store_address
 from apfproxy.sources.settings_file import SettingsError, load_settings
-from apfproxy.sources.store_address import store_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.app.parent import Parent
     from apfproxy.app.process import ProxyProcess
-    from apfproxy.app.signals import Signals
     from apfproxy.app.worker_place import WorkerPlace
+    from apfproxy.base.signals import Signals
     from apfproxy.settings import UpstreamSettings
 
 EPILOG = f"""\b

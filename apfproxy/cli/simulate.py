@@ -21,15 +21,16 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from apfproxy.api.decode import parts_of
-from apfproxy.api.field_errors import counted
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.offline import limit_adjustment_option
 from apfproxy.cli.parameters import Parsed, output_option, path_prefix_option, preset_option
 from apfproxy.cli.simulate_tables import print_report
 from apfproxy.cli.terminal_text import shown
 from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS
+from apfproxy.objects.decode import parts_of
+from apfproxy.objects.field_errors import counted
 from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API
+from apfproxy.settings.values import parse_duration
 from apfproxy.simulation.fleet_events import MOST_REPLICAS, FleetPlan, parse_event
 from apfproxy.simulation.fleet_report import fleet_report
 from apfproxy.simulation.fleet_simulation import FleetSimulation
@@ -41,14 +42,13 @@ from apfproxy.simulation.simulation import Simulation
 from apfproxy.simulation.sources import Sequence, add_mix
 from apfproxy.simulation.winners import verdict
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
-from apfproxy.sources.setting_values import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.preset import Preset
+    from apfproxy.objects.types import FlowControlObject
     from apfproxy.simulation.fleet_events import FleetEvent
     from apfproxy.simulation.records import Records
 

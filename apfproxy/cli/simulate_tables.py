@@ -10,8 +10,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from apfproxy.api.field_errors import counted
 from apfproxy.cli.terminal_text import shown as one_line
+from apfproxy.objects.field_errors import counted
 from apfproxy.simulation.report_tables import (
     BETTER,
     WORSE,

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from apfproxy.base.tasks import spawn
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.key_reader import ESCAPE, key_reader
 from apfproxy.cli.live_client import ClustersState, LiveClient
@@ -20,8 +21,7 @@ from apfproxy.cli.live_clusters import ClustersView
 from apfproxy.cli.live_tables import render
 from apfproxy.cli.live_view import SORTS, View
 from apfproxy.cli.parameters import Parsed, admin_option, cluster_option, output_option
-from apfproxy.sources.setting_values import parse_duration
-from apfproxy.tasks import spawn
+from apfproxy.settings.values import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from apfproxy.transitions import Event
+from apfproxy.base.transitions import Event
 
 
 class Standing(enum.StrEnum):

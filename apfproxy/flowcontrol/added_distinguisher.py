@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.api.flowcontrol.additions import DistinguisherKind
+from apfproxy.objects.additions import DistinguisherKind
 from apfproxy.request.user import AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.api.flowcontrol.additions import Distinguisher
+    from apfproxy.objects.additions import Distinguisher
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import mmh3
 
-from apfproxy.api.flowcontrol.additions import flow_schema_additions
 from apfproxy.flowcontrol.added_distinguisher import no_header
 from apfproxy.flowcontrol.rule_index import MOST_LINES, Line, RuleIndex
 from apfproxy.flowcontrol.subjects import Subjects
+from apfproxy.objects.additions import flow_schema_additions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from apfproxy.api.flowcontrol.types import FlowSchema
+    from apfproxy.objects.types import FlowSchema
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.conditions import MATCH_HEADER, MATCH_METHODS, matches
+from apfproxy.objects.conditions import MATCH_HEADER, MATCH_METHODS, matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from apfproxy.api.flowcontrol.conditions import Condition
+    from apfproxy.objects.conditions import Condition
     from apfproxy.request.attributes import RequestAttributes
 
 LONGEST_SHOWN = 64

@@ -26,13 +26,6 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
-from apfproxy.api.flowcontrol.fixed_specs import CATCH_ALL
-from apfproxy.api.flowcontrol.types import (
-    FlowSchema,
-    PriorityLevelConfiguration,
-    kind_of,
-)
 from apfproxy.flowcontrol.added_distinguisher import added_distinguisher, no_header
 from apfproxy.flowcontrol.classifier import Classifier, flow_hash, matching_order
 from apfproxy.flowcontrol.counters import FlowSchemaCounters
@@ -54,14 +47,21 @@ from apfproxy.flowcontrol.prompt_limits import FIRST_PAUSES_S, PromptLimits, div
 from apfproxy.flowcontrol.queue_set import UNLIMITED, QueueSet
 from apfproxy.flowcontrol.seat_pool import PoolMember, SeatPool
 from apfproxy.flowcontrol.ticket import Flow
+from apfproxy.objects.bootstrap import mandatory_objects
+from apfproxy.objects.fixed_specs import CATCH_ALL
+from apfproxy.objects.types import (
+    FlowSchema,
+    PriorityLevelConfiguration,
+    kind_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject
-    from apfproxy.clock import Clock
+    from apfproxy.base.clock import Clock
     from apfproxy.flowcontrol.limits import Adjustment
     from apfproxy.flowcontrol.queue_set import QueueSetConfig
+    from apfproxy.objects.types import FlowControlObject
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 

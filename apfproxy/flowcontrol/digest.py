@@ -8,20 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.additions import (
+from apfproxy.flowcontrol.classifier import Classifier
+from apfproxy.objects.additions import (
     NO_FLOW_SCHEMA_ADDITIONS,
     addition_errors,
     flow_schema_additions,
 )
-from apfproxy.api.flowcontrol.types import FlowSchema, kind_of, stable_uid
-from apfproxy.api.flowcontrol.validation import validate
-from apfproxy.flowcontrol.classifier import Classifier
+from apfproxy.objects.types import FlowSchema, kind_of, stable_uid
+from apfproxy.objects.validation import validate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject, PriorityLevelConfiguration
     from apfproxy.flowcontrol.priority_level import PriorityLevel
+    from apfproxy.objects.types import FlowControlObject, PriorityLevelConfiguration
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.field_errors import counted
-from apfproxy.api.flowcontrol.additions import addition_errors, describe, flow_schema_additions
 from apfproxy.flowcontrol.added_distinguisher import no_header
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.estimate_source import estimate_source, takes_seats
@@ -20,17 +18,19 @@ from apfproxy.flowcontrol.mismatch import Mismatch, mismatches, quoted
 from apfproxy.flowcontrol.queue_set import QueueSetKind
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.objects.additions import addition_errors, describe, flow_schema_additions
+from apfproxy.objects.field_errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.api.flowcontrol.types import FlowSchema
     from apfproxy.flowcontrol.controller import Classification, Controller
     from apfproxy.flowcontrol.estimate_source import Costs
     from apfproxy.flowcontrol.foresight import Foresight
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.flowcontrol.queue_set import QueueSet
     from apfproxy.flowcontrol.ticket import WorkEstimate
+    from apfproxy.objects.types import FlowSchema
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 

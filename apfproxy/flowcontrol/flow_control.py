@@ -9,7 +9,7 @@ from apfproxy.flowcontrol.flow_limits import Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.clock import Clock
+    from apfproxy.base.clock import Clock
     from apfproxy.flowcontrol.controller import Classification, Controller
     from apfproxy.flowcontrol.kind_meter import KindMeter
     from apfproxy.flowcontrol.learned_costs import LearnedCosts

@@ -18,14 +18,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.api.field_errors import counted
-from apfproxy.api.flowcontrol import additions
 from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.objects import additions
+from apfproxy.objects.field_errors import counted
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.additions import FlowSchemaAdditions
     from apfproxy.flowcontrol.counters import FlowSchemaCounters
     from apfproxy.flowcontrol.queue_set import QueueSet
+    from apfproxy.objects.additions import FlowSchemaAdditions
 
 MAX_FLOWS = 8192
 """Buckets that are not full, of one FlowSchema; about 150 bytes each."""

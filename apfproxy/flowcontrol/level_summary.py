@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.field_errors import counted
-from apfproxy.api.flowcontrol.additions import PRIORITY
-from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
 from apfproxy.flowcontrol.limits import enough_for_a_seat, levelled
 from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.flowcontrol.reachable_levels import reachable_levels
+from apfproxy.objects.additions import PRIORITY
+from apfproxy.objects.field_errors import counted
+from apfproxy.objects.fixed_specs import PRIORITY_LEVELS
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.flowcontrol.additions import field_of, flow_schema_additions
 from apfproxy.flowcontrol.added_distinguisher import no_header
 from apfproxy.flowcontrol.conditions import unmet
 from apfproxy.flowcontrol.subjects import ALL, Subjects
 from apfproxy.flowcontrol.urls import match_url
+from apfproxy.objects.additions import field_of, flow_schema_additions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from apfproxy.api.flowcontrol.types import (
+    from apfproxy.objects.types import (
         FlowSchema,
         NonResourcePolicyRule,
         PolicyRulesWithSubjects,

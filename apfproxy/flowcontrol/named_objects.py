@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.field_errors import counted
+from apfproxy.objects.field_errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from mypy_extensions import mypyc_attr
 
+from apfproxy.base.transitions import Event
 from apfproxy.flowcontrol.flow_limits import Refusal, count_rejection
 from apfproxy.flowcontrol.ticket import EXECUTING as HAS_SEATS
 from apfproxy.flowcontrol.ticket import RejectReason, Ticket
-from apfproxy.transitions import Event
 
 if TYPE_CHECKING:
-    from apfproxy.clock import Timer
+    from apfproxy.base.clock import Timer
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.flowcontrol.flow_control import FlowControl
     from apfproxy.flowcontrol.flow_limits import FlowLimits

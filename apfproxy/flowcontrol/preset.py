@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.bootstrap import (
+from apfproxy.objects.bootstrap import (
     HTTP_FILE,
     SUGGESTED_FILE,
     built_in,
@@ -22,7 +22,7 @@ from apfproxy.request.rules import RequestRules
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.objects.types import FlowControlObject
     from apfproxy.request.attributes import RequestAttributes
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.api.flowcontrol.additions import MOST_WAIT_NS, level_additions
-from apfproxy.api.flowcontrol.types import (
+from apfproxy.flowcontrol.limits import LevelDemand, LevelLimits
+from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
+from apfproxy.flowcontrol.retry_after import RetryAfter
+from apfproxy.objects.additions import MOST_WAIT_NS, level_additions
+from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
     PriorityLevelConfiguration,
     stable_uid,
 )
-from apfproxy.flowcontrol.limits import LevelDemand, LevelLimits
-from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
-from apfproxy.flowcontrol.retry_after import RetryAfter
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.demand import SeatDemand

@@ -34,7 +34,7 @@ from apfproxy.flowcontrol.limits import adjust
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from apfproxy.clock import Clock, Timer
+    from apfproxy.base.clock import Clock, Timer
     from apfproxy.flowcontrol.limits import Adjustment, LevelDemand
     from apfproxy.flowcontrol.priority_level import PriorityLevel
 

@@ -65,7 +65,7 @@ from apfproxy.flowcontrol.ticket import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.clock import Clock
+    from apfproxy.base.clock import Clock
     from apfproxy.flowcontrol.demand import SeatDemand
     from apfproxy.flowcontrol.ticket import Queue
 

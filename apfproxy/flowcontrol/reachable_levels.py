@@ -15,7 +15,7 @@ from apfproxy.request.user import ANONYMOUS_NAME, UNAUTHENTICATED_GROUP, UNVERIF
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.api.flowcontrol.types import FlowSchema, PolicyRulesWithSubjects, Subject
+    from apfproxy.objects.types import FlowSchema, PolicyRulesWithSubjects, Subject
 
 
 def reachable_levels(

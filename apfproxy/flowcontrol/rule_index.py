@@ -15,18 +15,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.api.flowcontrol.conditions import matches
-from apfproxy.api.flowcontrol.types import ResourcePolicyRule
 from apfproxy.flowcontrol.subjects import ALL, SERVICE_ACCOUNT_PREFIX
 from apfproxy.flowcontrol.urls import ROOT, below
+from apfproxy.objects.conditions import matches
+from apfproxy.objects.types import ResourcePolicyRule
 from apfproxy.request.path_prefixes import is_plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from apfproxy.api.flowcontrol.conditions import Condition
-    from apfproxy.api.flowcontrol.types import FlowSchema, NonResourcePolicyRule
     from apfproxy.flowcontrol.subjects import Subjects
+    from apfproxy.objects.conditions import Condition
+    from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 

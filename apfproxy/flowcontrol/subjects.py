@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.api.flowcontrol.types import Subject
+    from apfproxy.objects.types import Subject
     from apfproxy.request.user import User
 
 ALL: Final = "*"

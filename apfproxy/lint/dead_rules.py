@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from apfproxy.api.names import check_dns_label, check_dns_subdomain
-from apfproxy.api.schema.mistakes import closest
 from apfproxy.flowcontrol.subjects import ALL, SERVICE_ACCOUNT_PREFIX
 from apfproxy.lint.findings import (
     MATCHES_NOTHING,
@@ -25,13 +23,15 @@ from apfproxy.lint.findings import (
     FindingKind,
 )
 from apfproxy.lint.identities import ACCOUNTS_GROUP
+from apfproxy.objects.names import check_dns_label, check_dns_subdomain
+from apfproxy.objects.schema.mistakes import closest
 from apfproxy.request.known_resources import KNOWN_GROUPS, KnownResource, groups_of
 from apfproxy.request.user import ANONYMOUS_NAME, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from apfproxy.api.flowcontrol.types import (
+    from apfproxy.objects.types import (
         FlowSchema,
         NonResourcePolicyRule,
         PolicyRulesWithSubjects,

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
-from apfproxy.api.flowcontrol.additions import PREFIX
-from apfproxy.api.flowcontrol.types import GROUP, kind_of
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.lint.findings import ADDED, CHANGED, MISSING, Finding
+from apfproxy.objects.additions import PREFIX
+from apfproxy.objects.types import GROUP, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.preset import Preset
+    from apfproxy.objects.types import FlowControlObject
 
 LINE_WIDTH = 100
 

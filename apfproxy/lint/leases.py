@@ -19,7 +19,7 @@ from apfproxy.request.user import ANONYMOUS, AUTHENTICATED_GROUP, User
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from apfproxy.api.flowcontrol.types import FlowSchema, PriorityLevelConfiguration
+    from apfproxy.objects.types import FlowSchema, PriorityLevelConfiguration
 
 KUBE_SYSTEM = "kube-system"
 

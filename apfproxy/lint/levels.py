@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.field_errors import counted
-from apfproxy.api.flowcontrol.additions import MOST_WAIT_NS, level_additions
-from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
 from apfproxy.flowcontrol.limits import (
     enough_for_a_seat,
     level_limits,
@@ -29,16 +26,19 @@ from apfproxy.lint.findings import (
     WIDE_HAND,
     Finding,
 )
+from apfproxy.objects.additions import MOST_WAIT_NS, level_additions
+from apfproxy.objects.field_errors import counted
+from apfproxy.objects.fixed_specs import PRIORITY_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from apfproxy.api.flowcontrol.types import (
+    from apfproxy.flowcontrol.preset import Preset
+    from apfproxy.objects.types import (
         LimitedPriorityLevelConfiguration,
         PriorityLevelConfiguration,
         QueuingConfiguration,
     )
-    from apfproxy.flowcontrol.preset import Preset
 
 KIND = "PriorityLevelConfiguration"
 SHARES = "spec.limited.nominalConcurrencyShares"

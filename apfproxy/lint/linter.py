@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.field_errors import counted
-from apfproxy.api.flowcontrol.additions import addition_errors
-from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
-from apfproxy.api.flowcontrol.types import FlowSchema, kind_of
-from apfproxy.api.schema.mistakes import closest
 from apfproxy.flowcontrol.limits import level_limits, nominal_limits
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.flowcontrol.priority_level import level_shares
@@ -25,12 +20,17 @@ from apfproxy.lint.leases import lease_findings
 from apfproxy.lint.levels import level_findings
 from apfproxy.lint.managed import managed
 from apfproxy.lint.reachability import same_precedence, tried_in_order, unreachable
+from apfproxy.objects.additions import addition_errors
+from apfproxy.objects.field_errors import counted
+from apfproxy.objects.fixed_specs import PRIORITY_LEVELS
+from apfproxy.objects.schema.mistakes import closest
+from apfproxy.objects.types import FlowSchema, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject, PriorityLevelConfiguration
     from apfproxy.flowcontrol.preset import Preset
+    from apfproxy.objects.types import FlowControlObject, PriorityLevelConfiguration
 
 DEFAULT_SERVER_CONCURRENCY_LIMIT = 600
 """Seats of a kube-apiserver that nobody configured, and of this proxy."""

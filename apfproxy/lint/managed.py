@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
-from apfproxy.api.flowcontrol.types import kind_of
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.lint.findings import MANAGED, Finding
+from apfproxy.objects.fixed_specs import PRIORITY_LEVELS
+from apfproxy.objects.types import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.preset import Preset
+    from apfproxy.objects.types import FlowControlObject
 
 AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
 

@@ -6,17 +6,17 @@ import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.additions import flow_schema_additions
-from apfproxy.api.flowcontrol.fixed_specs import FLOW_SCHEMAS
 from apfproxy.lint.findings import REACHED_WITHOUT_GROUPS, SAME_PRECEDENCE, UNREACHABLE, Finding
 from apfproxy.lint.identities import Identity, can_meet, everybody_in, holders
 from apfproxy.lint.request_sets import Kind, Piece, RequestSet, pieces_of
+from apfproxy.objects.additions import flow_schema_additions
+from apfproxy.objects.fixed_specs import FLOW_SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from apfproxy.api.flowcontrol.conditions import Condition
-    from apfproxy.api.flowcontrol.types import FlowSchema
+    from apfproxy.objects.conditions import Condition
+    from apfproxy.objects.types import FlowSchema
 
 MOST_LOOKED_AT = 500
 """Earlier pieces that are compared with one piece; a bound for the time that huge files take."""

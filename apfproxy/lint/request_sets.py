@@ -21,7 +21,7 @@ from apfproxy.request.path_prefixes import is_plain_path
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from apfproxy.api.flowcontrol.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
+    from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
 
 MOST_PARTS = 4096
 """Parts of one piece that are looked at; nobody writes so many, and lists multiply quickly."""

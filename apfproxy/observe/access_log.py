@@ -19,13 +19,13 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.observe.batch_thread import BatchThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from apfproxy.clock import Clock
+    from apfproxy.base.clock import Clock
 
 log = logging.getLogger(__name__)
 

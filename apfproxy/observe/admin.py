@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
-from apfproxy.duties import Recurring
-from apfproxy.faults import Part
+from apfproxy.base.duties import Recurring
+from apfproxy.base.faults import Part
 from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.observe.dns_rebinding import own_names_only
 from apfproxy.observe.dumps import (
@@ -45,12 +45,12 @@ from apfproxy.observe.top_flows_page import TOP_FLOWS_INDEX, top_flows_route
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
+    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.fleet.view import FleetView
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.level_summary import LevelsSummary
     from apfproxy.observe.dumps import Row
     from apfproxy.observe.endpoint_state import EndpointView
-    from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.metrics import MetricsPage
     from apfproxy.observe.several_clusters import SeveralClusters
     from apfproxy.observe.top_flows import TopFlows

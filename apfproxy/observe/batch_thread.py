@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from apfproxy.clock import Clock, Timer
+    from apfproxy.base.clock import Clock, Timer
 
 Item = TypeVar("Item")
 

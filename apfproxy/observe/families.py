@@ -19,7 +19,7 @@ from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
 import apfproxy
-from apfproxy import build
+from apfproxy.base import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

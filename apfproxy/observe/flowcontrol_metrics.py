@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from apfproxy.clock import Clock
+    from apfproxy.base.clock import Clock
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.counters import FlowSchemaCounters
     from apfproxy.flowcontrol.kind_meter import KindMeter

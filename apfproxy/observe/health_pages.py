@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apfproxy.observe.health import PAGES
+from apfproxy.base.health_checks import PAGES
 from apfproxy.observe.responses import sliced_response
 
 if TYPE_CHECKING:
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.observe.metrics import ScrapedPage
 
 

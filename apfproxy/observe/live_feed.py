@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from apfproxy.faults import Part, contained
-from apfproxy.tasks import spawn
+from apfproxy.base.faults import Part, contained
+from apfproxy.base.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from apfproxy import build
+from apfproxy.base import build
+from apfproxy.base.events import ConfigurationEvents
 from apfproxy.flowcontrol.priority_level import level_shares
-from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.dumps import levels_by_name
 from apfproxy.observe.fleet_state import fleet_state
 from apfproxy.observe.live_recent import IDLE, Recent, State, displayable
@@ -20,10 +20,10 @@ from apfproxy.settings import ENFORCE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.fleet.view import FleetView
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.live_history import LiveHistory
     from apfproxy.proxy.counters import ProxyCounters
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from apfproxy.observe.health import HealthReport, one_line
+from apfproxy.base.health_checks import HealthReport, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.observe.worker_answers import Asked
 
 LINE = re.compile(r"\[([+-])\](\S+) (ok|excluded: ok|failed: (.*))")

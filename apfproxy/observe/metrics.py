@@ -24,7 +24,7 @@ from apfproxy.observe.proxy_metrics import ProxyMetrics
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from apfproxy.clock import Clock
+    from apfproxy.base.clock import Clock
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.kind_meter import KindMeter
     from apfproxy.observe.config_status import ConfigStatus

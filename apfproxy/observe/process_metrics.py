@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from apfproxy.authn.token_lifetime import Lifetime
-    from apfproxy.faults import Faults
+    from apfproxy.base.faults import Faults
+    from apfproxy.base.health_checks import HealthRegistry
+    from apfproxy.base.lifetime import Lifetime
     from apfproxy.observe.access_log import AccessLog
-    from apfproxy.observe.health import HealthRegistry
 
 
 UP, UNKNOWN = "up", "unknown"

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.faults import Part, contained
+from apfproxy.base.faults import Part, contained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.clock import Clock, Timer
+    from apfproxy.base.clock import Clock, Timer
     from apfproxy.flowcontrol.ticket import Flow, Ticket
 
 HALF_LIFE_S: Final = 300.0

@@ -18,7 +18,7 @@ from apfproxy.observe.batch_thread import BatchThread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from apfproxy.clock import Clock
+    from apfproxy.base.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from apfproxy.duties import Recurring
-from apfproxy.faults import Part
+from apfproxy.base.duties import Recurring
+from apfproxy.base.faults import Part
+from apfproxy.base.tasks import spawn
 from apfproxy.observe.live_feed import LiveFeed
 from apfproxy.observe.live_state import problems
 from apfproxy.observe.merged_history import MergedHistory, WorkerSeconds
 from apfproxy.observe.merged_live import merged_state
 from apfproxy.observe.verdict import verdict
 from apfproxy.observe.worker_answers import in_service, names_of
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.observe.worker_answers import WorkerAdmin
 
 TICK_S: Final = 1.0

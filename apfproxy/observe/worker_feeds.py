@@ -16,7 +16,7 @@ from apfproxy.observe.worker_responses import unknown
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.observe.worker_answers import WorkerAdmin
     from apfproxy.observe.worker_feed import Follow
 

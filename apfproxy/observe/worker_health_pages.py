@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 from aiohttp import web
 
-from apfproxy.observe.health import PAGES
+from apfproxy.base.health_checks import PAGES
 from apfproxy.observe.merged_health import (
     OF_A_WORKER,
     excluded_for,
@@ -17,7 +17,7 @@ from apfproxy.observe.merged_health import (
 from apfproxy.observe.worker_answers import DRAINING, ONE
 
 if TYPE_CHECKING:
-    from apfproxy.observe.health import HealthRegistry, HealthReport
+    from apfproxy.base.health_checks import HealthRegistry, HealthReport
     from apfproxy.observe.worker_answers import AskAll, Asked, WorkerAdmin
     from apfproxy.observe.worker_responses import Handler
 

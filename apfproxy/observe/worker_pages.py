@@ -61,8 +61,8 @@ from apfproxy.observe.worker_responses import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.observe.dumps import Row
-    from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.worker_answers import AskAll, Asked, Pages
 
 LIVE: Final = "/debug/live"

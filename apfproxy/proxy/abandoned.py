@@ -20,21 +20,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.faults import Part, contained, report
-from apfproxy.proxy.answer_sink import AnswerSink
+from apfproxy.base.faults import Part, contained, report
+from apfproxy.base.guarded import guarded
+from apfproxy.http.response_head import ResponseError
 from apfproxy.proxy.counters import UpstreamFailure
-from apfproxy.proxy.guarded import guarded
-from apfproxy.proxy.response_head import ResponseError
+from apfproxy.upstream.response_sink import AnswerSink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from apfproxy.flowcontrol.passage import Passage
+    from apfproxy.http.read_buffer import Piece
+    from apfproxy.http.request_head import RequestHead
+    from apfproxy.http.response_head import ResponseHead
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.read_buffer import Piece
-    from apfproxy.proxy.request_head import RequestHead
-    from apfproxy.proxy.response_head import ResponseHead
-    from apfproxy.proxy.upstream import UpstreamConnection
+    from apfproxy.upstream.connection import UpstreamConnection
 
 MAX_DISCARDED_BYTES = 1 << 20
 """Of the answer's body: it costs the proxy a millisecond, and most answers are smaller."""

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from apfproxy.authn.credentials import Peer
     from apfproxy.flowcontrol.observed_passage import Caller
+    from apfproxy.http.read_buffer import Piece
+    from apfproxy.http.request_head import RequestHead
+    from apfproxy.http.response_head import ResponseHead
     from apfproxy.proxy.counters import Bound
-    from apfproxy.proxy.read_buffer import Piece
-    from apfproxy.proxy.request_head import RequestHead
-    from apfproxy.proxy.response_head import ResponseHead
 
 
 class Served(Protocol):

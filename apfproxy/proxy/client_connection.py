@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.faults import Part, contained, report
+from apfproxy.base.faults import Part, contained, report
+from apfproxy.base.guarded import guarded
+from apfproxy.base.sockets import hold_reset, reset
+from apfproxy.http.chunked import chunk_frame, encode_chunk, last_chunk
+from apfproxy.http.read_buffer import LARGE_BYTES, NOWHERE, write_pieces
+from apfproxy.http.request_fields import VIA
+from apfproxy.http.response_head import CHUNKED
+from apfproxy.http.upgrade import switch_lines
 from apfproxy.proxy import answers
-from apfproxy.proxy.chunked import chunk_frame, encode_chunk, last_chunk
 from apfproxy.proxy.client import Client
-from apfproxy.proxy.client_limits import hold_reset, reset
-from apfproxy.proxy.guarded import guarded
-from apfproxy.proxy.read_buffer import LARGE_BYTES, NOWHERE, write_pieces
-from apfproxy.proxy.request_fields import VIA
 from apfproxy.proxy.request_reader import RequestReader
-from apfproxy.proxy.response_head import CHUNKED
-from apfproxy.proxy.upgrade import switch_lines
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
     from apfproxy.authn.credentials import Peer
+    from apfproxy.http.read_buffer import Piece
+    from apfproxy.http.request_body import RequestBody
+    from apfproxy.http.request_head import HeadProbe, RequestHead
+    from apfproxy.http.response_head import ResponseHead
     from apfproxy.proxy.client import Served
     from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.exchange import Exchange
     from apfproxy.proxy.holdings import Holding
     from apfproxy.proxy.listener_context import ListenerContext
-    from apfproxy.proxy.read_buffer import Piece
-    from apfproxy.proxy.request_body import RequestBody
-    from apfproxy.proxy.request_head import HeadProbe, RequestHead
-    from apfproxy.proxy.response_head import ResponseHead
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER
 from apfproxy.authn.unverified_names import alias_of_address
-from apfproxy.proxy.bounded_cache import MemoryBudget
-from apfproxy.proxy.client_address import address_from, is_among
-from apfproxy.proxy.request_fields import FieldRules, OriginHosts
-from apfproxy.proxy.request_head import MAX_KEPT_FIELDS, HeadLimits, HeadParser
+from apfproxy.base.bounded_cache import MemoryBudget
+from apfproxy.http.client_address import address_from, is_among
+from apfproxy.http.request_fields import FieldRules, OriginHosts
+from apfproxy.http.request_head import MAX_KEPT_FIELDS, HeadLimits, HeadParser
 from apfproxy.settings import IMPERSONATE, PASS_THROUGH, AuthenticationSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from apfproxy.authn.credentials import Peer
+    from apfproxy.http.sender import Sender
     from apfproxy.proxy.identification import Certificates
     from apfproxy.proxy.request import Request
-    from apfproxy.proxy.sender import Sender
     from apfproxy.proxy.targets import Targets
     from apfproxy.settings import Settings
 

@@ -9,13 +9,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import struct
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from apfproxy.base.sockets import UNIX_PEER, reset
 from apfproxy.proxy import answers
 from apfproxy.proxy.counters import Refusal
 from apfproxy.proxy.http2.available import is_offered
@@ -36,15 +34,6 @@ MIN_CONNECTIONS = 16
 """With fewer the proxy is of no use, whatever the system allows."""
 UNLIMITED = sys.maxsize
 NEVER_NS = sys.maxsize
-RESET = struct.pack("ii", 1, 0)
-"""For SO_LINGER: closing throws away what is not sent, and leaves nothing in the kernel."""
-NO_RESET = struct.pack("ii", 0, 0)
-"""For SO_LINGER, as it is at first: the kernel sends the rest."""
-MAPPED = "::ffff:"
-UNKNOWN = "unknown"
-UNIX_PEER = "unix:"
-"""The address of all that connect to a Unix socket, as nginx writes it; limits per address do not
-count for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,47 +216,6 @@ class ClientLimits:
 def spared(questions: int) -> int:
     """Descriptors for all but clients and the origin, with so many questions at most."""
     return SPARE_DESCRIPTORS + max(0, questions - SPARE_QUESTIONS)
-
-
-def address_of(transport: asyncio.BaseTransport) -> str:
-    """The address of a connection's peer: that of IPv4 in its own form, without an IPv6 zone."""
-    return folded(transport.get_extra_info("peername"))
-
-
-def folded(peer: object) -> str:
-    """The one form of a peer's address."""
-    address = written(peer).partition("%")[0]
-    if address.startswith(MAPPED) and "." in address:
-        return address.removeprefix(MAPPED)
-    return address
-
-
-def written(peer: object) -> str:
-    """A peer's address, as the system gives it, in a text without its port."""
-    if isinstance(peer, tuple):
-        return str(peer[0])
-    # That of a Unix socket is a path, and mostly empty.
-    return UNIX_PEER if isinstance(peer, str | bytes) else UNKNOWN
-
-
-def reset(transport: asyncio.Transport) -> None:
-    """Close at once, with a reset: nothing is kept for the peer, not even in the kernel."""
-    hold_reset(transport)
-    transport.abort()
-
-
-def hold_reset(transport: asyncio.Transport, *, is_held: bool = True) -> None:
-    """Have a connection end with a reset whoever closes it, or no longer: the kernel, too."""
-    connection = transport.get_extra_info("socket")
-    if connection is not None:
-        with contextlib.suppress(OSError):  # it may be gone
-            linger = RESET if is_held else NO_RESET
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-
-
-def reset_socket(connection: socket.socket) -> None:
-    """Have a connection end with a reset when it is closed."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
 
 
 def _or_unlimited(limit: int | None) -> int:

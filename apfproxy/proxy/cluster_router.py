@@ -17,14 +17,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.proxy.head_error import HeadError
-from apfproxy.proxy.request_fields import HOST
+from apfproxy.http.head_error import HeadError
+from apfproxy.http.request_fields import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
+    from apfproxy.http.request_head import HeadParser
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.request_head import HeadParser
 
 _HOST_LINES: Final = re.compile(rb"\r\n[Hh][Oo][Ss][Tt]:[ \t]*([^\r\n]*)")
 _SCHEMES: Final = (b"http://", b"https://")

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.authn.authenticator import Authenticator
+from apfproxy.base.rare_log import RareLog
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.answers import DateLine
 from apfproxy.proxy.client_kinds import ClientKinds
@@ -13,18 +14,17 @@ from apfproxy.proxy.client_limits import LimitsInForce
 from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.slow_readers import SlowReaders
 from apfproxy.proxy.told import Audience
-from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.flow_control import FlowControl
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.identification import Identification
     from apfproxy.proxy.listener_context import ListenerContext
-    from apfproxy.proxy.pool import Pool
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.proxy.targets import Targets
     from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import Settings
+    from apfproxy.upstream.pool import Pool
 
 log = logging.getLogger(__name__)
 

@@ -10,33 +10,33 @@ import re
 import select
 from typing import TYPE_CHECKING, Final, cast
 
-from apfproxy.proxy.chunked import ChunkedError
-from apfproxy.proxy.client_connection import ClientConnection
-from apfproxy.proxy.client_limits import address_of
-from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.exchange_base import UNHELD
-from apfproxy.proxy.guarded import guarded
-from apfproxy.proxy.head_error import HeadError, UnheldError, head_too_long
-from apfproxy.proxy.holdings import LARGE_PART_BYTES
-from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
-from apfproxy.proxy.read_buffer import (
+from apfproxy.base.guarded import guarded
+from apfproxy.base.sockets import address_of
+from apfproxy.http.chunked import ChunkedError
+from apfproxy.http.head_error import HeadError, UnheldError, head_too_long
+from apfproxy.http.read_buffer import (
     LARGE_BYTES,
     MAX_LINGER_BYTES,
     NOBODY,
     READS,
     WRITE_HIGH_WATER_BYTES,
 )
+from apfproxy.http.request_body import RequestBody, too_long
+from apfproxy.http.request_fields import SIZED
+from apfproxy.http.request_head import HeadProbe
+from apfproxy.proxy.client_connection import ClientConnection
+from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.exchange_base import UNHELD
+from apfproxy.proxy.holdings import LARGE_PART_BYTES
+from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
 from apfproxy.proxy.refused import refused
-from apfproxy.proxy.request_body import RequestBody, too_long
-from apfproxy.proxy.request_fields import SIZED
-from apfproxy.proxy.request_head import HeadProbe
 from apfproxy.proxy.tls import speaks_http2
 
 if TYPE_CHECKING:
     import asyncio
 
+    from apfproxy.http.read_buffer import Piece
     from apfproxy.proxy.client import Served
-    from apfproxy.proxy.read_buffer import Piece
     from apfproxy.proxy.request import Request
 
 _EMPTY_LINES: Final = re.compile(rb"\A(?:\r\n)+")

@@ -16,8 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.authn.authenticator import FOREVER_NS, Refusal
-from apfproxy.faults import Part, report
+from apfproxy.base.faults import Part, report
+from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.http.request_fields import SIZED
 from apfproxy.proxy import answers
 from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange_state import (
@@ -31,15 +33,13 @@ from apfproxy.proxy.exchange_state import (
     QUEUE,
 )
 from apfproxy.proxy.forwarding import Forwarding
-from apfproxy.proxy.request_fields import SIZED
 from apfproxy.proxy.request_log import Failure
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from apfproxy.authn.authenticator import Authenticator, Identity
-    from apfproxy.proxy.read_buffer import Piece
+    from apfproxy.http.read_buffer import Piece
 
 _UNAUTHORIZED, _UNAVAILABLE = 401, 503
 _TELLING_NS: Final = 5_000_000_000

@@ -10,12 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-from apfproxy.faults import Part, contained
+from apfproxy.base.faults import Part, contained
 from apfproxy.flowcontrol.observed_passage import ObservedPassage
 from apfproxy.flowcontrol.passage import ABANDONED, Passage
 from apfproxy.proxy import answers
 from apfproxy.proxy.abandoned import AbandonedAnswer
-from apfproxy.proxy.answer_sink import AnswerSink
 from apfproxy.proxy.counters import Bound
 from apfproxy.proxy.exchange_state import (
     ANSWERING,
@@ -34,6 +33,7 @@ from apfproxy.proxy.exchange_state import (
 from apfproxy.proxy.request_log import Failure, text_of_trace
 from apfproxy.proxy.told import told_lines
 from apfproxy.proxy.traces import audit_line
+from apfproxy.upstream.response_sink import AnswerSink
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.ticket import RejectReason
     from apfproxy.proxy.client import Client
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.pool import Borrower
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.slow_readers import Watched
     from apfproxy.proxy.tracing import RequestTrace
     from apfproxy.proxy.tunnel import Tunnel
-    from apfproxy.proxy.upstream import UpstreamConnection
     from apfproxy.proxy.watch_seats import WatchSeats
+    from apfproxy.upstream.connection import UpstreamConnection
+    from apfproxy.upstream.pool import Borrower
 
 LEFT_WHERE = {
     GATHERING: "the client left before its body was there",

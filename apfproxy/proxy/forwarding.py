@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from apfproxy.base.guarded import guarded
+from apfproxy.http.response_head import ResponseError, ResponseHead, is_event_stream
+from apfproxy.http.upgrade import check_accept, switched
 from apfproxy.proxy.answers import RETRY_SOON
 from apfproxy.proxy.client_limits import NEVER_NS
 from apfproxy.proxy.counters import UpstreamFailure
@@ -23,19 +26,16 @@ from apfproxy.proxy.exchange_state import (
     SWITCH,
     TUNNELLING,
 )
-from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.holdings import LARGE_HEAD_BYTES
 from apfproxy.proxy.request_log import Failure
-from apfproxy.proxy.response_head import ResponseError, ResponseHead, is_event_stream
 from apfproxy.proxy.tunnel import Tunnel
-from apfproxy.proxy.upgrade import check_accept, switched
 from apfproxy.proxy.watch_seats import WatchSeats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.proxy.read_buffer import Piece
-    from apfproxy.proxy.upstream import EndpointBase, UpstreamConnection
+    from apfproxy.http.read_buffer import Piece
+    from apfproxy.upstream.connection import EndpointBase, UpstreamConnection
 
 _OK: Final = 200
 _CONTINUE_STATUS: Final = 100

@@ -18,16 +18,15 @@ import logging
 import ssl
 from typing import TYPE_CHECKING, Any, cast
 
-from apfproxy.faults import Part, report
-from apfproxy.listen_sockets import Acceptor
-from apfproxy.proxy.client_address import address_from, is_among
-from apfproxy.proxy.client_limits import UNIX_PEER, folded, reset_socket
+from apfproxy.base.faults import Part, report
+from apfproxy.base.rare_log import RareLog
+from apfproxy.base.sockets import UNIX_PEER, Acceptor, folded, reset_socket
+from apfproxy.base.tasks import spawn
+from apfproxy.http.client_address import address_from, is_among
 from apfproxy.proxy.counters import HandshakeFailure, ProxyHeaderFailure, Refusal
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.proxy_protocol import NoProxyHeaderError, ProxyHeaderError, read_source
 from apfproxy.proxy.tls import handshake_of
-from apfproxy.rare_log import RareLog
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     import socket

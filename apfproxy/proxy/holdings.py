@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.proxy.available_memory import default_bytes
-from apfproxy.proxy.client_limits import UNIX_PEER
+from apfproxy.base.available_memory import default_bytes
+from apfproxy.base.sockets import UNIX_PEER
 from apfproxy.proxy.counters import Bound
 
 if TYPE_CHECKING:

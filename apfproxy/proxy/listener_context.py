@@ -6,20 +6,20 @@ import logging
 import random
 from typing import TYPE_CHECKING, Protocol
 
+from apfproxy.base.bounded_cache import MemoryBudget
+from apfproxy.base.rare_log import RareLog
 from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.proxy.absences import Absences
-from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.client_limits import ClientLimits, LimitsInForce
 from apfproxy.proxy.holdings import Holdings
-from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.traces import made_audit_lines
-from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from apfproxy.clock import Clock
+    from apfproxy.base.clock import Clock
     from apfproxy.proxy.counters import ListenerCounters
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.settings import Settings

@@ -21,8 +21,8 @@ import resource
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from apfproxy.base.memory_trimmer import return_memory
 from apfproxy.proxy.counters import Refusal
-from apfproxy.proxy.memory_trimmer import return_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

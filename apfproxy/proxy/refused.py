@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from apfproxy.http.head_error import GrpcError, UnheldError
 from apfproxy.proxy import answers
-from apfproxy.proxy.head_error import GrpcError, UnheldError
 from apfproxy.proxy.request_log import Failure
 
 if TYPE_CHECKING:
+    from apfproxy.http.head_error import HeadError
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.head_error import HeadError
     from apfproxy.proxy.listener_context import ListenerContext
 
 _REASONS: Final = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.flowcontrol.kind_meter import KindCounts
     from apfproxy.flowcontrol.ticket import WorkEstimate
-    from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.http.request_head import RequestHead
     from apfproxy.request.attributes import RequestAttributes
 
 

@@ -15,7 +15,7 @@ import time
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.faults import Part, report
+from apfproxy.base.faults import Part, report
 from apfproxy.proxy.log_omissions import MAX_FLOWS, SECOND_NS, LogBudget, Omissions
 from apfproxy.proxy.traces import MAX_AUDIT_ID, made_id, read_traces
 from apfproxy.settings import ERRORS
@@ -23,11 +23,11 @@ from apfproxy.settings import ERRORS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from apfproxy.clock import Clock, Timer
+    from apfproxy.base.clock import Clock, Timer
     from apfproxy.flowcontrol.controller import Classification
+    from apfproxy.http.request_head import RequestHead
     from apfproxy.proxy.log_omissions import Key
     from apfproxy.proxy.request import Request
-    from apfproxy.proxy.request_head import RequestHead
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
     from apfproxy.settings import AccessLogSettings

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.proxy.client_limits import written
-from apfproxy.proxy.head_error import HeadError
-from apfproxy.proxy.read_buffer import NOWHERE
+from apfproxy.base.sockets import written
+from apfproxy.http.head_error import HeadError
+from apfproxy.http.read_buffer import NOWHERE
 from apfproxy.proxy.tls import group_of, peer_certificates
 
 if TYPE_CHECKING:
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from apfproxy.authn.credentials import Peer
+    from apfproxy.http.sender import Sender
     from apfproxy.proxy.client_kinds import Heads
     from apfproxy.proxy.cluster_router import ClusterRouter, Route
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.request import Request
-    from apfproxy.proxy.sender import Sender
 
 MAX_REPEATED_BYTES: Final = 512
 """Of a head that a connection knows again as a whole: longer ones cost too much memory."""

@@ -6,14 +6,14 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from apfproxy.faults import Part, contained, report
+from apfproxy.base.faults import Part, contained, report
 from apfproxy.flowcontrol.flow_control import FlowControl
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, close_websockets, ended_at_once
 from apfproxy.proxy.identification import NO_IDENTIFICATION
-from apfproxy.proxy.pool import Pool
 from apfproxy.proxy.targets import Targets
 from apfproxy.settings import OBSERVE
+from apfproxy.upstream.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable

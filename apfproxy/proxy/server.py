@@ -11,15 +11,15 @@ import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from apfproxy.duties import Recurring
-from apfproxy.faults import Part, contained
-from apfproxy.listen_sockets import port_of, probe_clients, serve_on
-from apfproxy.proxy.available_memory import overload_bytes
+from apfproxy.base.available_memory import overload_bytes
+from apfproxy.base.duties import Recurring
+from apfproxy.base.faults import Part, contained
+from apfproxy.base.memory_trimmer import MemoryTrimmer
+from apfproxy.base.sockets import port_of, probe_clients, serve_on
 from apfproxy.proxy.client_limits import MIN_CONNECTIONS
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, close_websockets, ended_at_once
 from apfproxy.proxy.handshake import HandshakeListener
-from apfproxy.proxy.memory_trimmer import MemoryTrimmer
 from apfproxy.proxy.overload import Overload
 from apfproxy.settings import LimitSettings
 

@@ -18,7 +18,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
-from apfproxy.proxy.request_fields import HTTP_1_0, HTTP_1_1, HTTP_2
+from apfproxy.http.request_fields import HTTP_1_0, HTTP_1_1, HTTP_2
 from apfproxy.proxy.request_log import CUT, MAX_PATH, MAX_TEXT, PARAMETERS, Failure
 from apfproxy.proxy.traces import MAX_AUDIT_ID, made_id, read_traces
 from apfproxy.proxy.tracing import SPAN_BITS, Attempt, new_id

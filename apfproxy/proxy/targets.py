@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS, Preset
-from apfproxy.proxy.head_error import HeadError
+from apfproxy.http.head_error import HeadError
+from apfproxy.http.upgrade import NO_RULES, UpgradeRules, honoured
 from apfproxy.proxy.request import Request
-from apfproxy.proxy.upgrade import NO_RULES, UpgradeRules, honoured
 from apfproxy.request.attributes import AttributesError, RequestAttributes
 from apfproxy.request.deadline import DeadlineError, request_timeout_ns
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.flow_control import FlowControl
-    from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.http.request_head import RequestHead
     from apfproxy.settings import Settings
 
 

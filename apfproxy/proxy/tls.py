@@ -23,8 +23,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from apfproxy.proxy.counters import Handshake
-from apfproxy.proxy.tls_files import (
+from apfproxy.base.tls_files import (
     TlsError,
     TlsFile,
     certificates_in,
@@ -32,6 +31,7 @@ from apfproxy.proxy.tls_files import (
     load_own,
     trust,
 )
+from apfproxy.proxy.counters import Handshake
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from cryptography import x509
 
-    from apfproxy.proxy.tls_files import Expiries
+    from apfproxy.base.tls_files import Expiries
     from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
 
 Choose = Callable[[str], "tuple[ssl.SSLContext, Hashable] | None"]

@@ -18,20 +18,20 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from apfproxy.faults import Part, contained
-from apfproxy.proxy.guarded import guarded
-from apfproxy.proxy.read_buffer import READS
-from apfproxy.proxy.upgrade import PROTOCOLS, WEBSOCKET
-from apfproxy.proxy.websocket_frames import GOING_AWAY, FramePosition
+from apfproxy.base.faults import Part, contained
+from apfproxy.base.guarded import guarded
+from apfproxy.http.read_buffer import READS
+from apfproxy.http.upgrade import PROTOCOLS, WEBSOCKET
+from apfproxy.http.websocket_frames import GOING_AWAY, FramePosition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from apfproxy.http.read_buffer import Piece
+    from apfproxy.http.response_head import ResponseHead
     from apfproxy.proxy.client import Client
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.read_buffer import Piece
-    from apfproxy.proxy.response_head import ResponseHead
-    from apfproxy.proxy.upstream import UpstreamConnection
+    from apfproxy.upstream.connection import UpstreamConnection
 
 
 class TunnelEnd(asyncio.BufferedProtocol):

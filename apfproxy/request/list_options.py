@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.api.integers import parse_int64
-from apfproxy.api.selectors.fields import NAME, is_field_selector, required_value
-from apfproxy.api.selectors.labels import is_label_selector
+from apfproxy.objects.integers import parse_int64
+from apfproxy.objects.selectors.fields import NAME, is_field_selector, required_value
+from apfproxy.objects.selectors.labels import is_label_selector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from apfproxy.settings.address import UNSAID, Address
+from apfproxy.base.address import UNIX_MODE, UNSAID, Address
 from apfproxy.settings.authentication import (
     ANONYMOUS,
     EVERYBODY,
@@ -81,7 +81,6 @@ from apfproxy.settings.servers import (
     UpstreamTlsSettings,
 )
 from apfproxy.settings.setting_fields import (
-    UNIX_MODE,
     Bounds,
     bounded,
     path_setting,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 
-from apfproxy.settings.address import Address
+from apfproxy.base.address import Address
 from apfproxy.settings.authentication import AudienceSettings
 from apfproxy.settings.setting_fields import bounded, path_setting, socket_mode
 

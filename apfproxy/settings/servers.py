@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from apfproxy.settings.address import UNSAID, Address
+from apfproxy.base.address import UNSAID, Address
 from apfproxy.settings.setting_fields import bounded, path_setting
 
 

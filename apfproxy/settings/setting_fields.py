@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import MISSING, Field, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from apfproxy.base.address import UNIX_MODE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -63,10 +65,6 @@ def path_setting() -> Any:  # noqa: ANN401 - as above
 def header_names(*names: str) -> Any:  # noqa: ANN401 - as above
     """Make a field for names of header fields."""
     return field(default=names, metadata={"form": "header"})
-
-
-UNIX_MODE = 0o660
-"""Of the file of a Unix socket: whoever may write to it may connect."""
 
 
 def socket_mode() -> Any:  # noqa: ANN401 - as above

@@ -23,8 +23,8 @@ from apfproxy.simulation.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.priority_level import PriorityLevel
+    from apfproxy.objects.types import FlowControlObject
     from apfproxy.simulation.fleet_events import FleetEvent, FleetPlan
     from apfproxy.simulation.kinds import Kind
     from apfproxy.simulation.simulation import Client

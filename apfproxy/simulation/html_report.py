@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.field_errors import counted
+from apfproxy.objects.field_errors import counted
 from apfproxy.simulation.plots import Line, Plot, bars, escape, plot
 from apfproxy.simulation.report_tables import fleet_summaries, summaries, tables
 

@@ -20,9 +20,9 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from apfproxy.api.times import parse_time
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.flowcontrol.work_estimate import LIST_VERBS, MAX_LIST_SEATS
+from apfproxy.objects.times import parse_time
 from apfproxy.request.deadline import parse_duration_ns
 from apfproxy.request.kubectl_phrases import METHOD_OF_VERB
 from apfproxy.request.user import User, authenticated

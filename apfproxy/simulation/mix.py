@@ -37,10 +37,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from apfproxy.api.documents import split_documents
-from apfproxy.api.flowcontrol.header_names import HeaderUse, use_of
-from apfproxy.api.yaml_text import Mapping
 from apfproxy.flowcontrol.preset import KUBERNETES
+from apfproxy.objects.documents import split_documents
+from apfproxy.objects.header_names import HeaderUse, use_of
+from apfproxy.objects.yaml_text import Mapping
 from apfproxy.request.attributes import AttributesError
 from apfproxy.request.deadline import DeadlineError, parse_duration_ns
 from apfproxy.request.kubectl_phrases import METHOD_OF_VERB

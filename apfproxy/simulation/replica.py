@@ -11,8 +11,8 @@ from apfproxy.simulation.tally import Tally
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.priority_level import PriorityLevel
+    from apfproxy.objects.types import FlowControlObject
     from apfproxy.simulation.fleet_events import FleetPlan
     from apfproxy.simulation.fleet_store import SimulatedStore
     from apfproxy.simulation.kinds import Kind

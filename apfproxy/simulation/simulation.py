@@ -29,10 +29,10 @@ from apfproxy.simulation.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.flow_limits import Refusal
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.flowcontrol.request_digest import RequestDigest
+    from apfproxy.objects.types import FlowControlObject
     from apfproxy.simulation.kinds import Kind
 
 NS_PER_S = 1_000_000_000

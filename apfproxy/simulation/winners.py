@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.field_errors import counted
+from apfproxy.objects.field_errors import counted
 from apfproxy.simulation.amounts import duration_text, part_text
 
 if TYPE_CHECKING:

@@ -17,18 +17,18 @@ import time
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from apfproxy.api.decode import one_line
-from apfproxy.api.flowcontrol.dangling import due_condition
-from apfproxy.api.flowcontrol.types import GROUP
-from apfproxy.api.times import rfc3339
-from apfproxy.faults import Part, report
-from apfproxy.sources.backoff import Backoff
+from apfproxy.base.backoff import Backoff
+from apfproxy.base.faults import Part, report
+from apfproxy.objects.dangling import due_condition
+from apfproxy.objects.decode import one_line
+from apfproxy.objects.times import rfc3339
+from apfproxy.objects.types import GROUP
 from apfproxy.sources.kubernetes_api import FORBIDDEN, NOT_FOUND, KubernetesApiError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from apfproxy.api.kind import Object
+    from apfproxy.objects.schema.types import Object
     from apfproxy.sources.kubernetes_api import KubernetesApi
     from apfproxy.sources.reflector import Reflector
 

@@ -21,8 +21,8 @@ import time
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
-from apfproxy.api.decode import one_line
-from apfproxy.api.times import parse_time
+from apfproxy.objects.decode import one_line
+from apfproxy.objects.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable

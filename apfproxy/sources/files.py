@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from apfproxy.api.decode import parts_of
-from apfproxy.api.field_errors import counted
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.file_changes import at_rest, notifications, watch_files
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.sources.file_changes import at_rest, notifications, watch_files
+from apfproxy.objects.decode import parts_of
+from apfproxy.objects.field_errors import counted
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-    from apfproxy.api.decode import LeftOut, Problem
+    from apfproxy.base.file_changes import Roots
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.digest import Digest
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.sources.file_changes import Roots
+    from apfproxy.objects.decode import LeftOut, Problem
     from apfproxy.sources.object_files import FileContents
 
     LoadObserver = Callable[[tuple[Problem, ...], tuple[str, ...]], None]

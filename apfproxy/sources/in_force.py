@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from apfproxy.api.decode import Problem, parts_of
-from apfproxy.api.field_errors import counted
-from apfproxy.api.flowcontrol.additions import PREFIX
-from apfproxy.api.flowcontrol.objects import read_object
-from apfproxy.api.flowcontrol.types import kind_of
-from apfproxy.faults import Part, report
+from apfproxy.base.faults import Part, report
+from apfproxy.objects.additions import PREFIX
+from apfproxy.objects.decode import Problem, parts_of
+from apfproxy.objects.field_errors import counted
+from apfproxy.objects.reading import read_object
+from apfproxy.objects.types import kind_of
 from apfproxy.sources.files import MAX_LOGGED_PROBLEMS, log_unused
 from apfproxy.sources.object_files import effective_objects
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Iterable
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.digest import Digest
+    from apfproxy.objects.types import FlowControlObject
     from apfproxy.sources.files import LoadObserver
 
     Relevant = list[tuple[object, ...]]

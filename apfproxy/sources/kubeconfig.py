@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from apfproxy.api.decode import one_line
-from apfproxy.api.documents import split_documents
-from apfproxy.errors import OperatorError
-from apfproxy.files import MAX_PEM_BYTES, read_named
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.files import MAX_PEM_BYTES, read_named
+from apfproxy.objects.decode import one_line
+from apfproxy.objects.documents import split_documents
+from apfproxy.settings.values import is_text
 from apfproxy.sources.exec_credential import API_VERSIONS, GROUP, ExecCommand
-from apfproxy.sources.setting_values import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

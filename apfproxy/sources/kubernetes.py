@@ -12,9 +12,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.types import GROUP
-from apfproxy.api.flowcontrol.versions import V1, V1BETA3
 from apfproxy.flowcontrol.preset import KUBERNETES
+from apfproxy.objects.types import GROUP
+from apfproxy.objects.versions import V1, V1BETA3
 from apfproxy.sources.dangling_status import DanglingStatus
 from apfproxy.sources.in_force import InForce, load_when_woken
 from apfproxy.sources.object_files import effective_objects
@@ -23,10 +23,10 @@ from apfproxy.sources.reflector import Reflector, Resource
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from apfproxy.api.decode import Problem
-    from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.preset import Preset
+    from apfproxy.objects.decode import Problem
+    from apfproxy.objects.types import FlowControlObject
     from apfproxy.sources.files import LoadObserver
     from apfproxy.sources.in_force import Prepared
     from apfproxy.sources.kubernetes_api import Json, KubernetesApi

@@ -14,7 +14,6 @@ import aiohttp
 import msgspec
 import yarl
 
-from apfproxy.api.decode import one_line
 from apfproxy.authn.api_exchange import (
     EXCHANGE_ERRORS,
     JSON_HEAD,
@@ -22,6 +21,7 @@ from apfproxy.authn.api_exchange import (
     explained,
     new_session,
 )
+from apfproxy.objects.decode import one_line
 from apfproxy.sources.exec_credential import ExecError
 from apfproxy.sources.token_file import TokenFileError
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Mapping,
     )
 
-    from apfproxy.authn.token_lifetime import Lifetime
+    from apfproxy.base.lifetime import Lifetime
     from apfproxy.sources.api_credentials import ApiCredentials
 
 Json = dict[str, Any]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.flowcontrol.types import GROUP, kind_of
+from apfproxy.objects.types import GROUP, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.objects.types import FlowControlObject
 
 API_VERSION = f"{GROUP}/v1"
 MODE = 0o600

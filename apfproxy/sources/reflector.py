@@ -25,9 +25,9 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.objects import with_type
-from apfproxy.faults import Part, report
-from apfproxy.sources.backoff import Backoff
+from apfproxy.base.backoff import Backoff
+from apfproxy.base.faults import Part, report
+from apfproxy.objects.reading import with_type
 from apfproxy.sources.kubernetes_api import (
     FORBIDDEN,
     GONE,

@@ -15,10 +15,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from apfproxy.faults import Part
+from apfproxy.base.faults import Part
 from apfproxy.sources.endpoint_slices import GROUP, SERVICE_LABEL, ServicePort, endpoints_of
-from apfproxy.sources.found_endpoints import FoundEndpoints
 from apfproxy.sources.reflector import Reflector, Resource
+from apfproxy.upstream.found_endpoints import FoundEndpoints
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

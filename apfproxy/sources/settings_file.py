@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from apfproxy.api.yaml_text import UnreadableError, compose
-from apfproxy.errors import OperatorError
-from apfproxy.files import read_file
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.files import read_file
+from apfproxy.objects.yaml_text import UnreadableError, compose
 from apfproxy.settings import Settings
 from apfproxy.sources.cluster_settings import read_clusters
 from apfproxy.sources.settings_reader import (

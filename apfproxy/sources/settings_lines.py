@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from apfproxy.api.yaml_text import UnreadableError, compose
-from apfproxy.files import read_file
+from apfproxy.base.files import read_file
+from apfproxy.objects.yaml_text import UnreadableError, compose
 from apfproxy.sources.settings_reader import (
     CLUSTERS,
     DEEPEST,

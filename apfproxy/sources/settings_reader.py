@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get
 
 import yaml
 
-from apfproxy.api.schema.mistakes import closest
+from apfproxy.objects.schema.mistakes import closest
 from apfproxy.settings import UNSAID, Address, Bounds, Network, Settings, with_values
-from apfproxy.sources.setting_values import (
+from apfproxy.settings.store_address import parse_fleet_name, parse_member_name, parse_store
+from apfproxy.settings.values import (
     DNS_LABEL,
     format_duration,
     is_text,
@@ -43,7 +44,6 @@ from apfproxy.sources.setting_values import (
     parse_verb,
     parse_workers,
 )
-from apfproxy.sources.store_address import parse_fleet_name, parse_member_name, parse_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

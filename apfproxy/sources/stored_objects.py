@@ -9,22 +9,22 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from apfproxy.api.decode import parts_of
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.outcomes import decoded
 from apfproxy.apiserver.store.entries import TooOldError
+from apfproxy.objects.decode import parts_of
 from apfproxy.sources.files import ObjectsError
 from apfproxy.sources.in_force import InForce, load_when_woken
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from apfproxy.api.decode import Problem
-    from apfproxy.api.flowcontrol.types import FlowControlObject
-    from apfproxy.api.kind import Kind
     from apfproxy.apiserver.store.entries import Entry
     from apfproxy.apiserver.store.store import Store
     from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.objects.decode import Problem
+    from apfproxy.objects.kind import Kind
+    from apfproxy.objects.types import FlowControlObject
     from apfproxy.sources.files import LoadObserver
     from apfproxy.sources.in_force import Prepared
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from apfproxy.errors import OperatorError
-from apfproxy.files import read_file
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.files import read_file
 
 MAX_BYTES = 16384
 """Of the file; tokens have some hundred characters, those of service accounts a few thousand."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from apfproxy.base.sockets import SocketFiles, listening_sockets, serve_on
 from apfproxy.fleet.record import MAX_RECORD_BYTES, RecordError, decode, encode, without
-from apfproxy.listen_sockets import SocketFiles, listening_sockets, serve_on
 from apfproxy.settings import Address
 from apfproxy.stores.parent_messages import (
     LISTEN,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.errors import OperatorError
-from apfproxy.sources.store_address import Kind, StoreAddress, store_address
+from apfproxy.base.errors import OperatorError
+from apfproxy.settings.store_address import Kind, StoreAddress, store_address
 
 if TYPE_CHECKING:
     from apfproxy.settings import FleetSettings

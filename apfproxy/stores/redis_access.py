@@ -23,8 +23,8 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from apfproxy.errors import OperatorError
-from apfproxy.files import read_named
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.files import read_named
 from apfproxy.sources.api_credentials import tls_context
 from apfproxy.sources.kubeconfig import ApiAccess, Pem
 from apfproxy.stores.redis_parser import BoundedParser
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from redis.asyncio.client import PubSub
 
     from apfproxy.settings import FleetSettings
-    from apfproxy.sources.store_address import StoreAddress
+    from apfproxy.settings.store_address import StoreAddress
 
 CONNECT_S = 2.0
 ANSWER_S = 5.0

@@ -7,10 +7,10 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.sources.backoff import Backoff
+from apfproxy.base.backoff import Backoff
+from apfproxy.base.tasks import spawn
 from apfproxy.stores.redis_access import ANSWER_S, CONNECTION_ERRORS
 from apfproxy.stores.store import StoreError
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import AskError, MovedError, ResponseError
 
-from apfproxy.sources.store_address import Kind
+from apfproxy.settings.store_address import Kind
 from apfproxy.stores.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from apfproxy.sources.store_address import StoreAddress
+    from apfproxy.settings.store_address import StoreAddress
     from apfproxy.stores.redis_access import RedisAccess, RedisLink
 
     Question = Callable[[RedisLink, bool], Awaitable[Any]]

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import NoScriptError, ResponseError
 
+from apfproxy.base.tasks import spawn
 from apfproxy.fleet.record import MAX_RECORD_BYTES
 from apfproxy.stores.redis_access import MAX_PROBLEM, RedisAccess
 from apfproxy.stores.redis_listener import RedisListener
 from apfproxy.stores.redis_places import RedisPlaces
 from apfproxy.stores.store import Stored, StoreError, Swapped
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.settings import FleetSettings
-    from apfproxy.sources.store_address import StoreAddress
+    from apfproxy.settings.store_address import StoreAddress
     from apfproxy.stores.redis_access import RedisLink
 
 PREFIX = "apfproxy:"

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from apfproxy.api.kind import Kind, Rules, Version
-from apfproxy.api.schema.shared_structs import META, OBJECT_META, TYPE_META, object_struct
-from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, pointer, required
+from apfproxy.objects.kind import Kind, Rules, Version
+from apfproxy.objects.schema.shared_structs import META, OBJECT_META, TYPE_META, object_struct
+from apfproxy.objects.schema.types import (
+    Field,
+    List,
+    ListType,
+    Map,
+    Scalar,
+    Struct,
+    pointer,
+    required,
+)
 
 CONDITION = Struct(
     "WidgetCondition",

@@ -13,8 +13,8 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from apfproxy.api.core.kinds import NAMESPACE
 from apfproxy.apiserver.app import Api
+from apfproxy.apiserver.core.kinds import NAMESPACE
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.registry import Registry, completed
 from apfproxy.apiserver.store.store import Store
@@ -23,7 +23,8 @@ from tests.apiserver.controllers.scene import NOW_S, TESTER
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from apfproxy.api.kind import Kind, Object
+    from apfproxy.objects.kind import Kind
+    from apfproxy.objects.schema.types import Object
 
 JSON = "application/json"
 YAML = "application/yaml"

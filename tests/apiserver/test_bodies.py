@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
-from apfproxy.api.policy.schema import EVICTIONS
-from apfproxy.api.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.bodies import (
     MOST_OBJECTS,
     any_version,
@@ -24,10 +21,13 @@ from apfproxy.apiserver.bodies import (
 )
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.negotiation import PROTOBUF
-from tests.api.schema.protobuf_writer import block, document
+from apfproxy.apiserver.policy.schema import EVICTIONS
+from apfproxy.objects.kinds import FLOW_SCHEMA
+from apfproxy.objects.schema.shared_structs import DELETE_OPTIONS
+from tests.apiserver.schema.protobuf_writer import block, document
 
 if TYPE_CHECKING:
-    from apfproxy.api.schema.types import Struct
+    from apfproxy.objects.schema.types import Struct
 
 GROUP = "flowcontrol.apiserver.k8s.io"
 EXPECTED = expected_of(FLOW_SCHEMA, FLOW_SCHEMA.storage)

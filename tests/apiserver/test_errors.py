@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from apfproxy.api.field_errors import invalid as invalid_field
-from apfproxy.api.field_errors import required
 from apfproxy.apiserver.errors import (
     MOST_CAUSES,
     StatusError,
@@ -13,6 +11,8 @@ from apfproxy.apiserver.errors import (
     no_name_left,
     not_found,
 )
+from apfproxy.objects.field_errors import invalid as invalid_field
+from apfproxy.objects.field_errors import required
 
 
 def test_status() -> None:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.api.core.kinds import POD
-from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.core.kinds import POD
 from apfproxy.apiserver.errors import StatusError, conflict
 from apfproxy.apiserver.eviction import ATTEMPTS, evict
+from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions
 from tests.apiserver.controllers.scene import Scene
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Object
+    from apfproxy.objects.schema.types import Object
 
 ALLOWED = {
     "observedGeneration": 1,

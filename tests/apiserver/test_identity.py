@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
-from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.identity import (
     check_identity,
@@ -16,7 +14,9 @@ from apfproxy.apiserver.identity import (
     is_version,
     place,
 )
+from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.store.entries import Entry
+from apfproxy.objects.kinds import FLOW_SCHEMA
 
 ENTRY = Entry("flowschemas", "", "f", 7, "u-1", {}, {}, b"{}")
 

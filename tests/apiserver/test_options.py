@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.api.events.kinds import EVENT_OF_EVENTS
-from apfproxy.api.kind import Kind, Rules, Version
-from apfproxy.api.schema.types import Struct
-from apfproxy.api.selectors.fields import parse_field_selector
-from apfproxy.api.selectors.labels import parse_label_selector
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.events.kinds import EVENT_OF_EVENTS
 from apfproxy.apiserver.options import (
     ListOptions,
     WriteParameters,
@@ -25,6 +21,10 @@ from apfproxy.apiserver.options import (
     write_parameters,
 )
 from apfproxy.apiserver.registry import DeleteOptions
+from apfproxy.objects.kind import Kind, Rules, Version
+from apfproxy.objects.schema.types import Struct
+from apfproxy.objects.selectors.fields import parse_field_selector
+from apfproxy.objects.selectors.labels import parse_label_selector
 from apfproxy.request.target import parse_query
 
 if TYPE_CHECKING:

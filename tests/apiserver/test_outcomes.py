@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.outcomes import Replacement, Write, applied, prepare_creation, updated
 from apfproxy.apiserver.store.entries import Entry
+from apfproxy.objects.kinds import FLOW_SCHEMA
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Object
+    from apfproxy.objects.schema.types import Object
 
 V1 = FLOW_SCHEMA.storage
 NOW = "2026-10-20T07:27:16Z"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.patches import (
     JSON_PATCH,
@@ -16,9 +15,10 @@ from apfproxy.apiserver.patches import (
     Patch,
     applied,
 )
+from apfproxy.objects.kinds import FLOW_SCHEMA
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Object
+    from apfproxy.objects.schema.types import Object
 
 LIVE = {
     "kind": "FlowSchema",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.kind import Kind, Rules, Version, nothing
-from apfproxy.api.schema.types import Struct
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.paths import Paths
+from apfproxy.objects.kind import Kind, Rules, Version, nothing
+from apfproxy.objects.schema.types import Struct
 
 SCHEMA = Struct("Thing", ())
 

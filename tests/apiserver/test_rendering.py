@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.api.core.kinds import POD
-from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
+from apfproxy.apiserver.core.kinds import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.negotiation import Form, Shape
@@ -20,12 +19,13 @@ from apfproxy.apiserver.rendering import (
     pieces,
     yaml_list,
 )
+from apfproxy.objects.kinds import FLOW_SCHEMA
 from tests.apiserver.controllers.scene import Scene
 from tests.apiserver.site import flow_schema
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Kind
     from apfproxy.apiserver.store.entries import Entry
+    from apfproxy.objects.kind import Kind
 
 LISTS = [
     pytest.param([], b'"items":[', id="empty"),

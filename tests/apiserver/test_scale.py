@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.api.apps.kinds import DEPLOYMENT
+from apfproxy.apiserver.apps.kinds import DEPLOYMENT
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.scale import scale_of, scaled
 from tests.apiserver.site import APPLY, MERGE, YAML
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Object
+    from apfproxy.objects.schema.types import Object
     from tests.apiserver.site import Site
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"

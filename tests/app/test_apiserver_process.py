@@ -14,7 +14,7 @@ from apfproxy.apiserver.load import EVERY_VERB, Fault, Latency, LoadSettings, Sh
 from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
-from apfproxy.errors import ListenError, OperatorError
+from apfproxy.base.errors import ListenError, OperatorError
 from apfproxy.settings import Address
 from tests.app.test_process import ANY_PORT, page
 

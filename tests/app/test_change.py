@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.app.change import NO_CHANGE, Change, prepare_all
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.settings import Settings
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.proxy.counters import UpstreamFailure
-from apfproxy.proxy.endpoint_state import FAIL
 from apfproxy.settings import UNSAID, Address, EndpointSettings, FlowControlSettings
+from apfproxy.upstream.endpoint_state import FAIL
 from tests.end_to_end.scene import Setup, on_uvloop, running, until
 
 if TYPE_CHECKING:

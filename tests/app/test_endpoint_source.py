@@ -11,11 +11,11 @@ import pytest
 
 from apfproxy.app import endpoint_source
 from apfproxy.app.endpoint_source import ENDPOINTS, EndpointSource
-from apfproxy.errors import OperatorError
-from apfproxy.observe.health import READYZ, HealthRegistry
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.health_checks import READYZ, HealthRegistry
+from apfproxy.base.tasks import spawn
 from apfproxy.settings import Address, ServiceSettings, Settings, UpstreamSettings
-from apfproxy.sources import dns_endpoints
-from apfproxy.tasks import spawn
+from apfproxy.upstream import dns_endpoints
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.scene import until
 

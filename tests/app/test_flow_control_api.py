@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app.flow_control_api import FlowControlApi
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.settings import FlowControlSettings, Settings
 from apfproxy.sources.token_file import TokenFileError
 

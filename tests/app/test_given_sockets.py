@@ -11,7 +11,7 @@ import pytest
 
 from apfproxy.app import given_sockets as module
 from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets, Heritage, given_sockets
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.settings import Address
 
 if TYPE_CHECKING:

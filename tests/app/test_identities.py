@@ -19,7 +19,8 @@ from apfproxy.app.identities import Identities, challenges
 from apfproxy.app.process import ProxyProcess
 from apfproxy.authn.authenticator import Identity
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Credentials
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.file_changes import FileChanges
 from apfproxy.request.user import User
 from apfproxy.settings import (
     Address,
@@ -35,7 +36,6 @@ from apfproxy.settings import (
     UpstreamSettings,
     UpstreamTlsSettings,
 )
-from apfproxy.sources.file_changes import FileChanges
 from loadtest.certificates import Authority, Issued
 from tests.app.test_process import ANY_PORT, origin
 from tests.authn.signing import private_key, public_pem, signed, unsigned

@@ -10,8 +10,8 @@ import pytest
 
 from apfproxy.app import identities_in_force
 from apfproxy.app.identities_in_force import IdentitiesInForce, grace_s
-from apfproxy.errors import OperatorError
-from apfproxy.observe.health import HealthRegistry
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.settings import (
     AuthenticationSettings,
     DrainSettings,

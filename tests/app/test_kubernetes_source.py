@@ -25,7 +25,7 @@ from tests.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from apfproxy.api.decode import Problem
+    from apfproxy.objects.decode import Problem
 
 
 def ignore(_problems: tuple[Problem, ...], _dangling: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app.listener_tls import all_client_cas
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.sources.settings_file import load_settings
 from loadtest.certificates import Authority
 from tests.end_to_end.gateway import WHOLE, Gateway, gateway, get

@@ -15,7 +15,7 @@ from aiohttp.http_exceptions import BadHttpMessage
 
 from apfproxy.app import log as log_module
 from apfproxy.app.log import JsonFormatter, OneLineFormatter, configure_logging
-from apfproxy.rare_log import RareLog
+from apfproxy.base.rare_log import RareLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,15 +6,15 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.app.membership import Membership
-from apfproxy.duties import Supervised
+from apfproxy.base.duties import Supervised
+from apfproxy.base.events import ConfigurationEvents
+from apfproxy.base.loop_clock import LoopClock
 from apfproxy.fleet.record import decode
 from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
-from apfproxy.observe.configuration_events import ConfigurationEvents
-from apfproxy.proxy.loop_clock import LoopClock
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
 from apfproxy.stores.store import Stored, StoreError, Swapped

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.app.membership_words import MembershipWords
+from apfproxy.base.events import ConfigurationEvents
 from apfproxy.fleet.ledger import Ledger, Report
-from apfproxy.observe.configuration_events import ConfigurationEvents
 
 if TYPE_CHECKING:
     import pytest

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from apfproxy.app.observation import ACCESS_LOG, TRACING, Observation
+from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.observe.access_log import AccessLogError
-from apfproxy.observe.health import HealthRegistry
 from apfproxy.proxy.log_omissions import Omission
 from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings, TracingSettings
 from tests.virtual_clock import VirtualClock

@@ -9,7 +9,7 @@ import pytest
 
 from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets
 from apfproxy.app.own_addresses import OwnAddresses
-from apfproxy.errors import ListenError
+from apfproxy.base.errors import ListenError
 from apfproxy.settings import Address
 
 if TYPE_CHECKING:

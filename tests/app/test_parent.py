@@ -18,10 +18,10 @@ import pytest
 from apfproxy.app import parent as module
 from apfproxy.app.parent import Parent
 from apfproxy.app.reloading import SettingsFile
-from apfproxy.app.signals import Hangup, Signals
 from apfproxy.app.worker_process import SILENT_LOOKS, WorkerState
-from apfproxy.errors import OperatorError
-from apfproxy.observe.health import READYZ
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.health_checks import READYZ
+from apfproxy.base.signals import Hangup, Signals
 from apfproxy.settings import (
     AccessLogSettings,
     Address,

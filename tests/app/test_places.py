@@ -18,7 +18,7 @@ from apfproxy.app.places import (
     Places,
 )
 from apfproxy.app.web_runner import WebRunner
-from apfproxy.rare_log import PERIOD_S
+from apfproxy.base.rare_log import PERIOD_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

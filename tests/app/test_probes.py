@@ -15,7 +15,7 @@ from apfproxy.app import probes as probes_module
 from apfproxy.app.listening import Listener
 from apfproxy.app.places import Place, Places
 from apfproxy.app.probes import Probes
-from apfproxy.observe.health import READYZ, HealthRegistry
+from apfproxy.base.health_checks import READYZ, HealthRegistry
 from tests.end_to_end.peer import WAIT_S
 from tests.end_to_end.scene import until
 

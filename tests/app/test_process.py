@@ -12,14 +12,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from apfproxy import duties
-from apfproxy.api.decode import Problem
 from apfproxy.app import cluster as cluster_module
 from apfproxy.app.process import ProxyProcess, named_servers
-from apfproxy.errors import ListenError
-from apfproxy.faults import Part
+from apfproxy.base import duties
+from apfproxy.base.errors import ListenError
+from apfproxy.base.faults import Part
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.objects.decode import Problem
 from apfproxy.settings import (
     Address,
     DownstreamSettings,

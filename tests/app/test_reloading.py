@@ -25,7 +25,8 @@ from apfproxy.app.reloading import (
     reload_when,
     with_refusals,
 )
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.tasks import spawn
 from apfproxy.settings import (
     HTTP_API,
     Address,
@@ -39,7 +40,6 @@ from apfproxy.settings import (
 from apfproxy.sources.kubeconfig import ApiAccess
 from apfproxy.sources.settings_file import load_settings, parse_settings
 from apfproxy.sources.settings_reader import setting_paths
-from apfproxy.tasks import spawn
 from loadtest.certificates import Authority
 from tests.app.changed_settings import BASE, OTHERS, UNSEEN, other
 from tests.end_to_end.scene import until
@@ -49,7 +49,7 @@ from tests.sources.test_endpoint_slices import at, slice_of
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from apfproxy.sources.file_changes import Roots
+    from apfproxy.base.file_changes import Roots
 
 SETTINGS_PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 ANY_PORT = Address(host="127.0.0.1", port=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.app.settings_checks import check_api, warnings
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.settings import (
     HTTP_API,
     KUBERNETES_API,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app.runtime_directory import SOCKET, RuntimeDirectory
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

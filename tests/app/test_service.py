@@ -10,7 +10,7 @@ from apfproxy.app import service_manager
 from apfproxy.app.given_sockets import Heritage
 from apfproxy.app.service import Service
 from apfproxy.app.service_manager import ServiceManager
-from apfproxy.app.signals import Signals
+from apfproxy.base.signals import Signals
 from tests.app.test_service_manager import told
 from tests.app.test_succession import SERVES
 

@@ -21,7 +21,7 @@ from apfproxy.app.settings_checks import (
     one_flow,
     warnings,
 )
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.settings import (
     ANONYMOUS,
     FRONT_PROXY,

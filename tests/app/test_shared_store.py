@@ -10,8 +10,8 @@ import pytest
 
 from apfproxy.app import shared_store as module
 from apfproxy.app.shared_store import SharedStore
-from apfproxy.errors import OperatorError
-from apfproxy.observe.health import READYZ, HealthRegistry
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.settings import FlowControlSettings, Settings
 from apfproxy.sources import objects_file
 from tests.end_to_end.scene import until

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app.steering import program, steer
-from apfproxy.listen_sockets import joined, listening_sockets
+from apfproxy.base.sockets import joined, listening_sockets
 from apfproxy.settings import Address
 
 if TYPE_CHECKING:

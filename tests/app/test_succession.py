@@ -12,7 +12,7 @@ from apfproxy.app import succession as module
 from apfproxy.app.given_sockets import Heritage
 from apfproxy.app.service_manager import ServiceManager
 from apfproxy.app.succession import Succession
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from tests.app.test_service_manager import told
 from tests.end_to_end.scene import until
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from apfproxy.app.tracing import is_exported_alike, trace_queue, tracer_of, url_of, warning
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.settings import AudienceSettings, TracingSettings
 from tests.virtual_clock import VirtualClock
 

@@ -9,7 +9,6 @@ import socket
 
 import pytest
 
-from apfproxy.app.signals import Hangup, Signals
 from apfproxy.app.worker_link import (
     ALIVE,
     CUT,
@@ -21,6 +20,7 @@ from apfproxy.app.worker_link import (
     LinkEnd,
     ParentLink,
 )
+from apfproxy.base.signals import Hangup, Signals
 from tests.end_to_end.scene import until
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app.worker_place import WORKER, WorkerPlace, part_of, placed, worker_place
-from apfproxy.errors import OperatorError
-from apfproxy.proxy.available_memory import default_bytes
+from apfproxy.base.available_memory import default_bytes
+from apfproxy.base.errors import OperatorError
 from apfproxy.settings import (
     AccessLogSettings,
     Address,

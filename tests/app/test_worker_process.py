@@ -11,7 +11,7 @@ import pytest
 
 from apfproxy.app.given_sockets import Heritage
 from apfproxy.app.worker_process import SILENT_LOOKS, TRANSITIONS, WorkerProcess, WorkerState
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from tests.app.test_worker_place import PLACE
 from tests.app.worker_scripts import DRAINS_AT_ONCE, ENDS, HANGS, IGNORES_DRAINS, SERVES, command
 from tests.end_to_end.scene import until

@@ -14,8 +14,8 @@ import pytest
 from apfproxy.app import worker_slot as module
 from apfproxy.app.worker_process import SILENT_LOOKS, WorkerProcess, WorkerState
 from apfproxy.app.worker_slot import WorkerSlot
-from apfproxy.errors import OperatorError
-from apfproxy.tasks import spawn
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.tasks import spawn
 from tests.app.test_worker_place import PLACE
 from tests.app.test_worker_process import NOTHING
 from tests.app.worker_scripts import (

@@ -9,7 +9,7 @@ import pytest
 
 from apfproxy.app.given_sockets import LISTEN, GivenSockets
 from apfproxy.app.worker_sockets import WorkerSockets
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.settings import Address
 
 if TYPE_CHECKING:

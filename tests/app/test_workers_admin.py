@@ -13,7 +13,7 @@ from yarl import URL
 
 from apfproxy.app.admin_access import AdminAccess
 from apfproxy.app.workers_admin import WorkersAdmin
-from apfproxy.observe.health import HealthRegistry
+from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.settings import Settings
 from tests.observe.several_workers import Machine, served
 

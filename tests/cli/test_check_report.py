@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.decode import Candidate, Problem
-from apfproxy.api.field_errors import FieldError, Reason
 from apfproxy.cli.check_report import (
     BUILT_IN,
     Entry,
@@ -18,6 +16,8 @@ from apfproxy.cli.check_report import (
     problem_entries,
 )
 from apfproxy.lint.findings import DANGLING, NOBODY, Finding
+from apfproxy.objects.decode import Candidate, Problem
+from apfproxy.objects.field_errors import FieldError, Reason
 from apfproxy.sources.object_files import FileContents, ObjectsRead
 
 A = "FlowSchema", "a"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from apfproxy import build
+from apfproxy.base import build
 from apfproxy.cli import main as main_module
 from apfproxy.cli.commands import COMMANDS, cli
 from apfproxy.cli.main import main

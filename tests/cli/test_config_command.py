@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from apfproxy.api.decode import decode_documents
-from apfproxy.api.flowcontrol.bootstrap import (
+from apfproxy.cli.config_command import FILES
+from apfproxy.cli.main import main
+from apfproxy.objects.bootstrap import (
     HTTP_FILE,
     SUGGESTED_FILE,
     built_in,
     mandatory_objects,
 )
-from apfproxy.cli.config_command import FILES
-from apfproxy.cli.main import main
+from apfproxy.objects.decode import decode_documents
 
 CONFIG = Path(__file__).parents[2] / "config"
 

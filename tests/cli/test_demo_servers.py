@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from apfproxy.api.decode import decode_documents
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli import demo_servers as demo_servers_module
 from apfproxy.cli.demo_clients import MODEST
@@ -29,6 +28,7 @@ from apfproxy.cli.demo_servers import (
 )
 from apfproxy.cli.errors import CommandError
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.objects.decode import decode_documents
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
 from apfproxy.sources.object_files import effective_objects

@@ -8,11 +8,11 @@ import click
 import msgspec
 import pytest
 
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.cli.explanation_text import explanation_lines, verdict
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.explanation import Explanation, explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.rules import KUBERNETES, RequestRules
 from apfproxy.request.user import ANONYMOUS, User

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy import build
-from apfproxy.app.held_signals import INTERRUPTED
+from apfproxy.base import build
+from apfproxy.base.held_signals import INTERRUPTED
 from apfproxy.cli import commands
 from apfproxy.cli.main import main
 from apfproxy.proxy.http2 import available

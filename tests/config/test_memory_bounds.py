@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from apfproxy.sources.setting_values import parse_size
+from apfproxy.settings.values import parse_size
 from apfproxy.sources.settings_file import parse_settings
 from tests.config.expressions import CONFIG
 

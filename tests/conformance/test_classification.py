@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from apfproxy.api.flowcontrol.types import FlowSchema
 from apfproxy.flowcontrol.classifier import Classifier
+from apfproxy.objects.types import FlowSchema
 from apfproxy.request.attributes import RequestAttributes
 from apfproxy.request.user import User
 from tests.conformance import vectors

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.api.decode import decode_documents
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.objects.decode import decode_documents
 from tests.conformance import vectors
 from tests.virtual_clock import VirtualClock
 

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import importlib
 import re
+import tomllib
 
 import pytest
 import uvloop
@@ -13,13 +14,12 @@ import uvloop
 from apfproxy.app.worker_process import WorkerState
 from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.passage import PassageState
-from apfproxy.proxy.endpoint_state import EndpointState
 from apfproxy.proxy.exchange_state import ExchangeState
 from apfproxy.proxy.http2.connection_state import ConnectionState
 from apfproxy.proxy.http2.stream_state import StreamState
+from apfproxy.upstream.endpoint_state import EndpointState
 from tests.docs.pages import ROOT, SPAN, page, table
 from tests.docs.scenarios import USUAL, Calls, of_a_fleet, of_a_proxy, of_an_apiserver, of_commands
-from tests.test_layers import ARROWS, SHARED
 
 PAGE = "docs/architecture.md"
 DRAWING = ROOT / "docs" / "images" / "request.svg"
@@ -96,25 +96,12 @@ def test_states() -> None:
 
 
 def test_packages() -> None:
-    """The table of packages has all of them but what is shared, with what each may import."""
-    core = {"flowcontrol", "request", "api"}
-    packages = {part for part in ARROWS if (ROOT / "apfproxy" / part).is_dir()} - SHARED
-    allowed = {
-        "all": packages,
-        "all but": packages - {"cli", "lint", "simulation"},
-        "authn and below": core | {"authn"},
-        "apiserver, authn and below": core | {"authn", "apiserver"},
-        "sources, fleet, authn and below": core | {"authn", "fleet", "sources"},
-        "fleet, authn and below": core | {"authn", "fleet"},
-        "fleet, flowcontrol and below": core | {"fleet"},
-        "flowcontrol and below": core,
-        "request, api": {"request", "api"},
-        "api": {"api"},
-        "none": set(),
-    }
-    listed = {}
-    for first, _, imports in table(page(PAGE), "| package | content |"):
-        package = first.strip("`/")
-        listed[package] = allowed[imports.replace("`", "").split(" cli")[0]] - {package}
+    """The table of packages has all of them, upper ones before lower ones."""
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ][0]
+    order = [name for layer in layers["layers"] for name in layer.split(" | ")]
+    listed = [row[0].strip("`/") for row in table(page(PAGE), "| package | content |")]
 
-    assert listed == {package: set(ARROWS[package]) & packages for package in packages}
+    assert sorted(order) == sorted(listed)
+    assert listed == sorted(listed, key=order.index)

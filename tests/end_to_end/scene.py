@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 import pytest
 import uvloop
 
-from apfproxy.api.decode import decode_documents
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_objects
 from apfproxy.app.process import ProxyProcess
+from apfproxy.objects.bootstrap import bootstrap_objects, mandatory_objects
+from apfproxy.objects.decode import decode_documents
 from apfproxy.settings import (
     ENFORCE,
     PROMPT,
@@ -42,8 +42,8 @@ from tests.end_to_end.peer import WAIT_S, Message, Peer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.priority_level import PriorityLevel
+    from apfproxy.objects.types import FlowControlObject
 
 P = ParamSpec("P")
 

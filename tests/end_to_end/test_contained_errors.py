@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import aiohttp
 import pytest
 
-from apfproxy.faults import Part
+from apfproxy.base.faults import Part
 from apfproxy.proxy import server as server_module
 from apfproxy.proxy.absences import Absences
 from apfproxy.proxy.overload import Overload
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.downstream import DownstreamConnection
-    from apfproxy.proxy.upstream import UpstreamConnection
+    from apfproxy.upstream.connection import UpstreamConnection
 
 SETTINGS = """
 downstream:
@@ -189,7 +189,7 @@ async def test_an_error_at_a_deadline(
         assert {Part.CONNECTION: 3} == totals(scene)
         assert scene.process.health.page("livez", verbose=False).is_healthy
 
-    logged = [each for each in caplog.records if each.name == "apfproxy.faults"]
+    logged = [each for each in caplog.records if each.name == "apfproxy.base.faults"]
     assert ["connection: an error of the proxy itself: closed"] == [
         each.getMessage() for each in logged
     ]

@@ -10,11 +10,11 @@ from urllib.parse import quote, urlencode
 import aiohttp
 import msgspec
 
-from apfproxy.api.flowcontrol.types import FlowSchema
 from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.digest import Checked
 from apfproxy.flowcontrol.explanation import Explanation
+from apfproxy.objects.types import FlowSchema
 from apfproxy.observe.explain_page import PATH
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.kubectl_phrases import METHOD_OF_VERB

@@ -14,6 +14,8 @@ from aiohttp import web
 from apfproxy.app import endpoint_source
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import SettingsFile, reload
+from apfproxy.base import backoff
+from apfproxy.base.tasks import spawn
 from apfproxy.settings import (
     HTTP,
     Address,
@@ -26,8 +28,7 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
-from apfproxy.sources import backoff, dns_endpoints
-from apfproxy.tasks import spawn
+from apfproxy.upstream import dns_endpoints
 from loadtest.certificates import Authority
 from tests.end_to_end.crowd import Crowd
 from tests.end_to_end.peer import Peer

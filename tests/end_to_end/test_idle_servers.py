@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.idle_limit import MIN_AGE_NS
+from apfproxy.upstream.idle_limit import MIN_AGE_NS
 from tests.end_to_end.scene import GET, OK, Scene, on_uvloop, over_both_protocols, running, until
 
 if TYPE_CHECKING:

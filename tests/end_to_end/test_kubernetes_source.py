@@ -14,14 +14,14 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from apfproxy.api.flowcontrol.objects import read_object, with_type
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.kubernetes_source import kubernetes_objects
 from apfproxy.app.process import ProxyProcess
+from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.objects.reading import read_object, with_type
 from apfproxy.settings import FlowControlSettings, KubernetesSettings
 from apfproxy.sources.object_files import effective_objects
-from apfproxy.tasks import spawn
 from loadtest.faulty_link import Ending, FaultyLink
 from tests.app.test_process import settings_for
 from tests.end_to_end.api_servers import ANY_PORT, api_server, restarted, url_of

@@ -12,7 +12,6 @@ import pytest
 
 from apfproxy.app import process
 from apfproxy.app.process import ProxyProcess
-from apfproxy.proxy import upstream_watch
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
@@ -25,6 +24,7 @@ from apfproxy.settings import (
     UpstreamSettings,
 )
 from apfproxy.sources import kubernetes_api
+from apfproxy.upstream import upstream_watch
 from loadtest.faulty_link import Ending, Fault, FaultyLink
 from tests.end_to_end.api_servers import ANY_PORT, api_server, url_of
 from tests.end_to_end.scene import on_uvloop, until

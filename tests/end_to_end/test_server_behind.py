@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 
 from apfproxy.app.process import ProxyProcess
-from apfproxy.proxy import upstream_watch
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
@@ -21,6 +20,7 @@ from apfproxy.settings import (
     UpstreamSettings,
     UpstreamTlsSettings,
 )
+from apfproxy.upstream import upstream_watch
 from loadtest.certificates import Authority
 from tests.end_to_end.scene import on_uvloop, over_both_protocols, until
 

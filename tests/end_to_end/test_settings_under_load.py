@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apfproxy.app.reloading import SettingsFile, reload, reload_when
+from apfproxy.base.tasks import spawn
 from apfproxy.settings import (
     AS_KUBERNETES,
     FRONT_PROXY,
@@ -17,7 +18,6 @@ from apfproxy.settings import (
     Settings,
     TopFlowsSettings,
 )
-from apfproxy.tasks import spawn
 from tests.end_to_end.crowd import Crowd
 from tests.end_to_end.origin import Origin
 from tests.end_to_end.scene import (

@@ -10,7 +10,6 @@ import aiohttp
 import pytest
 
 from apfproxy.app.process import ProxyProcess
-from apfproxy.proxy import endpoint_log, rebalance, upstream_watch
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
@@ -23,6 +22,7 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
+from apfproxy.upstream import endpoint_log, rebalance, upstream_watch
 from loadtest.gateway_servers import Servers
 from tests.end_to_end.scene import on_uvloop, until
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from apfproxy.proxy.upgrade import BEARER_PREFIX
-from apfproxy.proxy.websocket_frames import GOING_AWAY
+from apfproxy.http.upgrade import BEARER_PREFIX
+from apfproxy.http.websocket_frames import GOING_AWAY
 from apfproxy.settings import (
     AuthenticationSettings,
     DownstreamTlsSettings,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.base.transitions import TransitionError
 from apfproxy.fleet.standing import (
     ALL_OVER,
     FAILED,
@@ -13,7 +14,6 @@ from apfproxy.fleet.standing import (
     WRITTEN,
     Standing,
 )
-from apfproxy.transitions import TransitionError
 
 
 def test_whoever_writes_holds() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.fleet.wants import Wants
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
 from loadtest.objects import flow_schema, priority_level, user_subject

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.additions import flow_schema_additions
 from apfproxy.flowcontrol.added_distinguisher import no_header
 from apfproxy.flowcontrol.classifier import matching_order
 from apfproxy.flowcontrol.conditions import unmet
 from apfproxy.flowcontrol.subjects import ALL, Subjects
 from apfproxy.flowcontrol.urls import match_url
+from apfproxy.objects.additions import flow_schema_additions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from apfproxy.api.flowcontrol.types import (
+    from apfproxy.objects.types import (
         FlowSchema,
         NonResourcePolicyRule,
         PolicyRulesWithSubjects,

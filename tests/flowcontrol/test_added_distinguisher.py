@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.flowcontrol.additions import Distinguisher, DistinguisherKind
 from apfproxy.flowcontrol.added_distinguisher import (
     LONGEST_VALUE,
     added_distinguisher,
     no_header,
 )
+from apfproxy.objects.additions import Distinguisher, DistinguisherKind
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.rules import RequestRules
 from apfproxy.request.user import User

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
-from apfproxy.api.flowcontrol.types import (
+from apfproxy.flowcontrol.classifier import Classifier, flow_hash
+from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.types import (
     FlowSchema,
     NonResourcePolicyRule,
     ResourcePolicyRule,
     ServiceAccountSubject,
     Subject,
 )
-from apfproxy.flowcontrol.classifier import Classifier, flow_hash
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
 from loadtest import objects

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from apfproxy.api.flowcontrol.conditions import MATCH_HEADER, MATCH_METHODS, Condition
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.conditions import unmet
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.mismatch import mismatches
+from apfproxy.objects.conditions import MATCH_HEADER, MATCH_METHODS, Condition
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.types import FlowSchema
+    from apfproxy.objects.types import FlowSchema
 
 ALICE = User("alice", ("dev",))
 POST = parse_attributes("POST", b"/orders")

@@ -9,7 +9,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from apfproxy.api.flowcontrol.types import (
+from apfproxy.flowcontrol import controller as controller_module
+from apfproxy.flowcontrol.controller import (
+    ADJUSTMENT_PERIOD_S,
+    Classification,
+    Controller,
+)
+from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
+from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
     FlowSchema,
     ObjectMeta,
@@ -18,21 +25,14 @@ from apfproxy.api.flowcontrol.types import (
     QueuingConfiguration,
     stable_uid,
 )
-from apfproxy.flowcontrol import controller as controller_module
-from apfproxy.flowcontrol.controller import (
-    ADJUSTMENT_PERIOD_S,
-    Classification,
-    Controller,
-)
-from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS, AUTHENTICATED_GROUP, User
 from loadtest.objects import flow_schema, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.counters import FlowSchemaCounters
+    from apfproxy.objects.types import FlowControlObject
 
 PERIOD_NS = ADJUSTMENT_PERIOD_S * 1_000_000_000
 GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from apfproxy.api.flowcontrol.additions import PREFIX
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.objects.additions import PREFIX
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import AUTHENTICATED_GROUP, User
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.types import (
+    from apfproxy.objects.types import (
         FlowControlObject,
         FlowSchema,
         PriorityLevelConfiguration,

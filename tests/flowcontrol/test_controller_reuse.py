@@ -19,7 +19,7 @@ from tests.flowcontrol.test_controller import (
 )
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.types import FlowControlObject, FlowSchema
+    from apfproxy.objects.types import FlowControlObject, FlowSchema
 
 
 def test_what_no_request_used_has_no_counters() -> None:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from apfproxy.api.flowcontrol.additions import REQUEST_RATE
-from apfproxy.api.flowcontrol.types import stable_uid
 from apfproxy.flowcontrol.digest import Checked
+from apfproxy.objects.additions import REQUEST_RATE
+from apfproxy.objects.types import stable_uid
 from loadtest.objects import flow_schema, priority_level, user_subject
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.types import FlowSchema
+    from apfproxy.objects.types import FlowSchema
 
 
 def limited_to(rate: str) -> FlowSchema:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from apfproxy.api.flowcontrol.types import FlowSchema, QueuingConfiguration
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.digest import Checked, Digest
 from apfproxy.flowcontrol.explanation import Explanation, explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
+from apfproxy.objects.types import FlowSchema, QueuingConfiguration
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.user import User
 from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
@@ -23,7 +23,7 @@ from tests.conformance.test_classification import without_nulls
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.objects.types import FlowControlObject
 
 CASES = vectors.load("classification")
 QUEUING = QueuingConfiguration(queues=8, hand_size=3, queue_length_limit=2)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.level_summary import (
     LevelSummary,
@@ -15,6 +13,8 @@ from apfproxy.flowcontrol.level_summary import (
     summarize_levels,
 )
 from apfproxy.flowcontrol.preset import HTTP
+from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.types import QueuingConfiguration
 from loadtest.objects import priority_level
 from tests.virtual_clock import VirtualClock
 

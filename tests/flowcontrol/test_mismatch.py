@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.api.flowcontrol.types import (
+from apfproxy.flowcontrol.classifier import Classifier
+from apfproxy.flowcontrol.mismatch import Mismatch, mismatches
+from apfproxy.objects.types import (
     FlowSchema,
     FlowSchemaSpec,
     NonResourcePolicyRule,
@@ -15,8 +17,6 @@ from apfproxy.api.flowcontrol.types import (
     ServiceAccountSubject,
     Subject,
 )
-from apfproxy.flowcontrol.classifier import Classifier
-from apfproxy.flowcontrol.mismatch import Mismatch, mismatches
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.user import User
 from loadtest.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from apfproxy.api.flowcontrol.types import (
-    FlowSchema,
-    ObjectMeta,
-    QueuingConfiguration,
-    stable_uid,
-)
 from apfproxy.flowcontrol.named_objects import (
     FLOW_SCHEMA,
     PRIORITY_LEVEL,
     named_objects,
     with_uid,
+)
+from apfproxy.objects.types import (
+    FlowSchema,
+    ObjectMeta,
+    QueuingConfiguration,
+    stable_uid,
 )
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene

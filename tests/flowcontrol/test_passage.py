@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.base.transitions import Event, TransitionError
 from apfproxy.flowcontrol import passage as passage_module
 from apfproxy.flowcontrol.controller import Classification, Controller
 from apfproxy.flowcontrol.flow_control import FlowControl
@@ -31,7 +32,6 @@ from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, WorkEstimate
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
-from apfproxy.transitions import Event, TransitionError
 from tests.conformance.test_fair_queuing import CASES, Run
 from tests.simulation.scene import objects
 from tests.virtual_clock import VirtualClock

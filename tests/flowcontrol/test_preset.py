@@ -6,13 +6,13 @@ from collections import deque
 
 import pytest
 
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.preset import HTTP, KUBERNETES, PRESETS
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.lint.linter import lint
+from apfproxy.objects.bootstrap import bootstrap_objects
 from apfproxy.request.user import AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP, User
 from apfproxy.settings import HTTP_API, KUBERNETES_API
 from tests.virtual_clock import VirtualClock

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.flowcontrol.types import (
+from apfproxy.flowcontrol.demand import SeatDemand
+from apfproxy.flowcontrol.priority_level import PriorityLevel, level_shares, queue_set_config
+from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
+from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
     LimitedPriorityLevelConfiguration,
     LimitResponse,
@@ -13,9 +16,6 @@ from apfproxy.api.flowcontrol.types import (
     PriorityLevelConfigurationSpec,
     QueuingConfiguration,
 )
-from apfproxy.flowcontrol.demand import SeatDemand
-from apfproxy.flowcontrol.priority_level import PriorityLevel, level_shares, queue_set_config
-from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
 from tests.virtual_clock import VirtualClock
 
 QUEUING = PriorityLevelConfigurationSpec(

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -21,13 +19,15 @@ from apfproxy.flowcontrol.prompt_limits import (
     adjustment_for_waiting,
 )
 from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
+from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import AUTHENTICATED_GROUP, User
 from loadtest.objects import flow_schema, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.objects.types import FlowControlObject
 
 PERIOD_NS = ADJUSTMENT_PERIOD_S * 1_000_000_000
 GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.flowcontrol.bootstrap import suggested_objects
-from apfproxy.api.flowcontrol.types import (
+from apfproxy.flowcontrol.preset import HTTP
+from apfproxy.flowcontrol.reachable_levels import reachable_levels
+from apfproxy.objects.bootstrap import suggested_objects
+from apfproxy.objects.types import (
     FlowSchema,
     FlowSchemaSpec,
     PolicyRulesWithSubjects,
@@ -13,8 +15,6 @@ from apfproxy.api.flowcontrol.types import (
     ServiceAccountSubject,
     Subject,
 )
-from apfproxy.flowcontrol.preset import HTTP
-from apfproxy.flowcontrol.reachable_levels import reachable_levels
 from loadtest.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject
 
 ACCOUNT = Subject(

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
-from apfproxy.api.flowcontrol.conditions import MATCH_HEADER, MATCH_METHODS
-from apfproxy.api.flowcontrol.types import FlowSchema, NonResourcePolicyRule
 from apfproxy.flowcontrol.classifier import Classifier
+from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.conditions import MATCH_HEADER, MATCH_METHODS
+from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS, User
 from loadtest.objects import flow_schema, user_subject

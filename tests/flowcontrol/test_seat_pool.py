@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
-from apfproxy.api.flowcontrol.additions import PRIORITY
-from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.limits import LevelLimits
 from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
+from apfproxy.objects.additions import PRIORITY
+from apfproxy.objects.bootstrap import mandatory_objects
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import AUTHENTICATED_GROUP, User
 from loadtest.objects import flow_schema, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.objects.types import FlowControlObject
 
 GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
 S = 1_000_000_000

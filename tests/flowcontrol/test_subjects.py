@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.flowcontrol.types import ServiceAccountSubject, Subject
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.subjects import Subjects
+from apfproxy.objects.types import ServiceAccountSubject, Subject
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
 from loadtest.objects import flow_schema, group_subject, user_subject

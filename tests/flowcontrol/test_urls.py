@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.flowcontrol.types import NonResourcePolicyRule
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.urls import match_url
+from apfproxy.objects.types import NonResourcePolicyRule
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.user import ANONYMOUS
 from loadtest.objects import flow_schema, user_subject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError
+from apfproxy.http.chunked import ChunkedDecoder, ChunkedError
 from tests.fuzz.messages import MalformedError, read_chunked
 from tests.fuzz.splitting import splits
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from apfproxy.api.flowcontrol.types import (
+from apfproxy.objects.types import (
     FlowSchema,
     FlowSchemaSpec,
     NonResourcePolicyRule,
@@ -15,7 +15,7 @@ from apfproxy.api.flowcontrol.types import (
     ServiceAccountSubject,
     Subject,
 )
-from apfproxy.api.flowcontrol.validation import validate
+from apfproxy.objects.validation import validate
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.user import ANONYMOUS, User, authenticated
 from loadtest.objects import group_subject, user_subject

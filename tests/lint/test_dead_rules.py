@@ -9,15 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from apfproxy.api.flowcontrol.types import (
-    FlowSchema,
-    FlowSchemaSpec,
-    NonResourcePolicyRule,
-    PolicyRulesWithSubjects,
-    ResourcePolicyRule,
-    ServiceAccountSubject,
-    Subject,
-)
 from apfproxy.lint.dead_rules import (
     dead_in_resource_rule,
     dead_in_url_rule,
@@ -27,6 +18,15 @@ from apfproxy.lint.dead_rules import (
     why_nobody,
 )
 from apfproxy.lint.findings import NO_SUCH_RESOURCE, NO_SUCH_SCOPE
+from apfproxy.objects.types import (
+    FlowSchema,
+    FlowSchemaSpec,
+    NonResourcePolicyRule,
+    PolicyRulesWithSubjects,
+    ResourcePolicyRule,
+    ServiceAccountSubject,
+    Subject,
+)
 from apfproxy.request.attributes import AttributesError, parse_attributes
 from apfproxy.request.known_resources import KNOWN_GROUPS
 from loadtest.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_objects
-from apfproxy.api.flowcontrol.types import FlowSchema
 from apfproxy.lint.differences import differences, yaml_lines
+from apfproxy.objects.bootstrap import bootstrap_objects, mandatory_objects
+from apfproxy.objects.types import FlowSchema
 from loadtest.objects import flow_schema, priority_level, user_subject
 
 LEVEL = next(each for each in bootstrap_objects() if each.metadata.name == "workload-low")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.flowcontrol.types import ServiceAccountSubject, Subject
 from apfproxy.flowcontrol.subjects import Subjects
 from apfproxy.lint.identities import (
     AUTHENTICATED,
@@ -17,6 +16,7 @@ from apfproxy.lint.identities import (
     holders,
     identities,
 )
+from apfproxy.objects.types import ServiceAccountSubject, Subject
 from loadtest.objects import group_subject, user_subject
 
 ALICE = Identity(Who.USER, "alice")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from apfproxy.api.flowcontrol.additions import PRIORITY
-from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
-from apfproxy.api.flowcontrol.types import (
+from apfproxy.flowcontrol.preset import HTTP
+from apfproxy.lint.levels import level_findings
+from apfproxy.objects.additions import PRIORITY
+from apfproxy.objects.bootstrap import mandatory_objects
+from apfproxy.objects.types import (
     FlowSchema,
     PriorityLevelConfiguration,
     QueuingConfiguration,
 )
-from apfproxy.flowcontrol.preset import HTTP
-from apfproxy.lint.levels import level_findings
 from loadtest.objects import priority_level
 
 OTHERS = priority_level("others", shares=90)

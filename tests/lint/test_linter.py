@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.decode import decode_documents
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
-from apfproxy.api.flowcontrol.types import kind_of
 from apfproxy.lint.findings import FINDING_KINDS
 from apfproxy.lint.linter import lint
+from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.decode import decode_documents
+from apfproxy.objects.types import kind_of
 
 SCHEMA = """apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: FlowSchema

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.lint.managed import AUTO_UPDATE, managed
+from apfproxy.objects.bootstrap import bootstrap_objects
 from loadtest.objects import priority_level
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.objects.types import FlowControlObject
 
 
 def annotated(obj: FlowControlObject, value: str) -> FlowControlObject:

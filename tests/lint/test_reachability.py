@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from msgspec import structs
 
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
-from apfproxy.api.flowcontrol.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.lint import reachability
 from apfproxy.lint.findings import REACHED_WITHOUT_GROUPS, UNREACHABLE, FindingKind
@@ -20,13 +18,15 @@ from apfproxy.lint.reachability import (
     unreachable,
 )
 from apfproxy.lint.request_sets import MOST_PIECES
+from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
 from loadtest.objects import flow_schema, group_subject, user_subject
 from tests.lint.configurations import REQUESTS, USERS, USERS_WITH_GROUPS, configurations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from apfproxy.api.flowcontrol.types import Subject
+    from apfproxy.objects.types import Subject
     from apfproxy.request.user import User
 
 PODS = ResourcePolicyRule(verbs=("get",), api_groups=("",), resources=("pods",), namespaces=("*",))

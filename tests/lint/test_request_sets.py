@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.api.flowcontrol.types import NonResourcePolicyRule, ResourcePolicyRule
 from apfproxy.flowcontrol.urls import match_url
 from apfproxy.lint.request_sets import (
     MOST_PARTS,
@@ -17,6 +16,7 @@ from apfproxy.lint.request_sets import (
     url_requests,
     urls_meet,
 )
+from apfproxy.objects.types import NonResourcePolicyRule, ResourcePolicyRule
 from tests.flowcontrol.plain_walk import resource_rule_matches, url_rule_matches
 from tests.lint.configurations import REQUESTS, resource_rules, url_rules
 

@@ -17,7 +17,7 @@ from apfproxy.request.user import User
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.objects.types import FlowControlObject
     from apfproxy.request.attributes import RequestAttributes
 
 MS = 1_000_000

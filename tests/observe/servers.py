@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from apfproxy.observe.endpoint_state import EndpointView
 from apfproxy.proxy.counters import UpstreamCounters
-from apfproxy.proxy.recent_answers import RecentAnswers
+from apfproxy.upstream.recent_responses import RecentAnswers
 
 
 @dataclass

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.app.worker_client import WorkerClient
+from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.dns_rebinding import own_names_only
 from apfproxy.observe.explain_page import explain_route
-from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.responses import plain_errors
 from apfproxy.observe.top_flows import TopFlows

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.observe.admin import (
     DUMPS,
     DUMPS_INDEX,
@@ -19,7 +20,6 @@ from apfproxy.observe.admin import (
     build_admin_app,
     gathered,
 )
-from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.observe.live_page import LIVE_INDEX
 from loadtest.objects import flow_schema, group_subject
 from tests.observe.scene import WALL_OFFSET_NS, Scene

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.observe import own_names
 from apfproxy.observe.admin import build_admin_app
-from apfproxy.observe.health import HealthRegistry
 from tests.observe.scene import WALL_OFFSET_NS, Scene
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe.dumps import (
     PRIORITY_LEVEL_COLUMNS,
     QUEUE_COLUMNS,

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.flowcontrol.explanation import Explanation, explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.observe.admin import build_admin_app
@@ -23,7 +24,6 @@ from apfproxy.observe.explain_page import (
     parse_header,
     question,
 )
-from apfproxy.observe.health import HealthRegistry
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS, User
 from loadtest.objects import flow_schema, group_subject

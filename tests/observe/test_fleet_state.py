@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.observe.fleet_state import MAX_MEMBERS, fleet_state, is_silent, shown
-from apfproxy.sources.store_address import Kind, StoreAddress
+from apfproxy.settings.store_address import Kind, StoreAddress
 from tests.fleet.views import fleet, member
 
 

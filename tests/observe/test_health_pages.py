@@ -9,8 +9,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.registry import Collector
 
+from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.observe.families import NO_LABELS, gauge
-from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.observe.health_pages import health_routes
 from apfproxy.observe.metrics import ScrapedPage
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 from aiohttp.test_utils import TestClient, TestServer
 
+from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels
 from apfproxy.observe.admin import build_admin_app
-from apfproxy.observe.health import HealthRegistry
 from apfproxy.observe.limits_page import PATH
 from loadtest.objects import flow_schema, group_subject
 from tests.observe.scene import WALL_OFFSET_NS, Scene

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe import live_history
 from apfproxy.observe.live_history import FIELDS, SAMPLES, LiveHistory, wait_bound_s
 from apfproxy.proxy.counters import ProxyCounters

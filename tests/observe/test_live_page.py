@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
+from apfproxy.base.health_checks import HealthRegistry
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe import live_feed, live_page
 from apfproxy.observe.admin import build_admin_app
-from apfproxy.observe.health import HealthRegistry
 from apfproxy.observe.live_history import LiveHistory
 from apfproxy.observe.live_page import wants_page
 from apfproxy.observe.live_state import LiveInputs

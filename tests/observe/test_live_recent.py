@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe import live_recent
 from apfproxy.observe.live_recent import (
     displayable,

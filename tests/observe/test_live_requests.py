@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe import live_requests
 from apfproxy.observe.live_requests import MAX_CHARACTERS, level_requests
 from loadtest.objects import flow_schema, group_subject, priority_level

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from apfproxy import __version__
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
+from apfproxy.base.events import ConfigurationEvents
+from apfproxy.base.health_checks import HealthRegistry
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe import live_state as live_state_module
-from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.fleet_state import fleet_state
-from apfproxy.observe.health import HealthRegistry
 from apfproxy.observe.live_recent import Recent
 from apfproxy.observe.live_state import NEW_LEVEL, LiveInputs, live_state
 from apfproxy.proxy.counters import ListenerCounters, ProxyCounters, Refusal

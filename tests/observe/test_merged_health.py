@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.observe.health import HealthRegistry
+from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.observe.merged_health import (
     CheckLine,
     excluded_for,

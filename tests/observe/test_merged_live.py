@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from apfproxy.observe.configuration_events import ConfigurationEvents
-from apfproxy.observe.health import HealthRegistry
+from apfproxy.base.events import ConfigurationEvents
+from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.observe.live_recent import recent
 from apfproxy.observe.live_state import LiveInputs, live_state
 from apfproxy.observe.merged_live import by_place, merged_fleet, merged_level, merged_state

@@ -12,7 +12,7 @@ from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.objects.types import FlowControlObject
 
 LEVELS = (flow_schema("everyone", "catch-all", group_subject("everyone")),)
 

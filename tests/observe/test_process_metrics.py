@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.authn.token_lifetime import Lifetime
-from apfproxy.faults import Faults, Part
+from apfproxy.base.faults import Faults, Part
+from apfproxy.base.health_checks import READYZ, HealthRegistry
+from apfproxy.base.lifetime import Lifetime
 from apfproxy.observe.access_log import AccessLog
-from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.observe.process_metrics import (
     access_log_families,
     admin_families,

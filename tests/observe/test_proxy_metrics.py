@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import apfproxy
-from apfproxy import build
+from apfproxy.base import build
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.listener_metrics import listener_families
 from apfproxy.observe.metrics import Collected

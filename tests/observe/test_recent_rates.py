@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe.recent_rates import LOOKS, Rates, RecentRates, by_level
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.observe.admin import build_clusters_app, cluster_routes
-from apfproxy.observe.health import HealthRegistry
 from apfproxy.observe.live_page import LivePage
 from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.overview import Overview, Place

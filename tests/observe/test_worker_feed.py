@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.observe import worker_feed
-from apfproxy.observe.health import HealthRegistry
 from apfproxy.observe.live_feed import Listener
 from apfproxy.observe.worker_answers import WorkerAdmin
 from apfproxy.observe.worker_feed import Heard, WorkerFeed

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.observe.health import READYZ
+from apfproxy.base.health_checks import READYZ
 from apfproxy.observe.worker_answers import Asked, WorkerAdmin
 from apfproxy.observe.worker_health_pages import in_charge
 from tests.observe.several_workers import machine

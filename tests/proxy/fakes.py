@@ -13,23 +13,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from unittest.mock import patch
 
-from apfproxy.api.decode import decode_documents
+from apfproxy.base.sockets import RESET
+from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.flow_control import FlowControl
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.http.read_buffer import READ_BYTES
+from apfproxy.objects.decode import decode_documents
 from apfproxy.proxy import exchange as exchange_module
-from apfproxy.proxy import pool as pool_module
-from apfproxy.proxy.client_limits import RESET
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
 from apfproxy.proxy.listener_context import ListenerContext
-from apfproxy.proxy.pool import Pool
-from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.proxy.targets import Targets
 from apfproxy.proxy.tracing import Tracer
@@ -46,7 +45,8 @@ from apfproxy.settings import (
     TracingSettings,
     UpstreamSettings,
 )
-from apfproxy.tasks import spawn
+from apfproxy.upstream import pool as pool_module
+from apfproxy.upstream.pool import Pool
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from apfproxy.proxy.tracing import RequestTrace
-    from apfproxy.proxy.upstream import UpstreamConnection
     from apfproxy.simulation.virtual_clock import VirtualTimer
+    from apfproxy.upstream.connection import UpstreamConnection
 
 Result = TypeVar("Result")
 S = 1_000_000_000

@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.proxy.client_limits import (
-    MIN_CONNECTIONS,
-    SPARE_DESCRIPTORS,
-    UNIX_PEER,
-    ClientLimits,
-    address_of,
-)
+from apfproxy.base.sockets import UNIX_PEER, address_of
+from apfproxy.proxy.client_limits import MIN_CONNECTIONS, SPARE_DESCRIPTORS, ClientLimits
 from apfproxy.proxy.counters import ListenerCounters, Refusal
 from apfproxy.settings import DownstreamSettings, LimitSettings
 from tests.proxy.fakes import GET, Bench, FakeTransport, body, status

@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.authn.credential_fields import CredentialRules
-from apfproxy.proxy.bounded_cache import MemoryBudget
+from apfproxy.base.bounded_cache import MemoryBudget
+from apfproxy.http.head_error import HeadError
+from apfproxy.http.request_fields import FieldRules, OriginHosts
+from apfproxy.http.request_head import HeadLimits, HeadParser
 from apfproxy.proxy.cluster_router import ClusterRouter, Route, normal_host
-from apfproxy.proxy.head_error import HeadError
-from apfproxy.proxy.request_fields import FieldRules, OriginHosts
-from apfproxy.proxy.request_head import HeadLimits, HeadParser
 from apfproxy.settings import AuthenticationSettings
 
 if TYPE_CHECKING:

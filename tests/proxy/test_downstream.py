@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.read_buffer import MAX_LINGER_BYTES, READ_BYTES, WRITE_HIGH_WATER_BYTES
-from apfproxy.proxy.request_body import MAX_DISCARDED_BODY_BYTES
+from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READ_BYTES, WRITE_HIGH_WATER_BYTES
+from apfproxy.http.request_body import MAX_DISCARDED_BODY_BYTES
 from apfproxy.settings import DownstreamSettings
 from tests.proxy.fakes import CHUNKED_POST, GET, OK, POST, Bench, body, connection_of, status
 

@@ -19,9 +19,9 @@ import pytest
 from apfproxy.authn.json_web_tokens import JsonWebTokens
 from apfproxy.authn.static_tokens import StaticTokens
 from apfproxy.authn.web_keys import FileKeys
-from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError
-from apfproxy.proxy.head_error import HeadError
-from apfproxy.proxy.response_head import ResponseError, parse_response_head
+from apfproxy.http.chunked import ChunkedDecoder, ChunkedError
+from apfproxy.http.head_error import HeadError
+from apfproxy.http.response_head import ResponseError, parse_response_head
 from apfproxy.settings import (
     ApiKeySettings,
     AuthenticationSettings,

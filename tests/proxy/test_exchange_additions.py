@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.api.decode import decode_documents
+from apfproxy.objects.decode import decode_documents
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.settings import ENFORCE, OBSERVE, AccessLogSettings
 from tests.proxy.fakes import (

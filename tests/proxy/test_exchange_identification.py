@@ -12,10 +12,10 @@ import pytest
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.credentials import Peer
 from apfproxy.authn.verdict import Verdict
+from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.identification import Identification
-from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.request.user import User
 from apfproxy.settings import (
     FRONT_PROXY,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apfproxy.api.decode import decode_documents
 from apfproxy.flowcontrol.observed_passage import ObservedPassage
+from apfproxy.objects.decode import decode_documents
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS

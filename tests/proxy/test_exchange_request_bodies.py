@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.proxy.read_buffer import READ_BYTES
+from apfproxy.http.read_buffer import READ_BYTES
 from tests.proxy.fakes import (
     CHUNKED_OK,
     CHUNKED_POST,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.base.transitions import Event, TransitionError
 from apfproxy.proxy import exchange_state
 from apfproxy.proxy.exchange_state import DONE, NEW, TRANSITIONS, ExchangeState
-from apfproxy.transitions import Event, TransitionError
 
 
 def test_every_pair_is_in_the_table_or_refused() -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy import listen_sockets
-from apfproxy.faults import Part
+from apfproxy.base import sockets as listen_sockets
+from apfproxy.base.faults import Part
 from apfproxy.proxy import handshake as handshake_module
 from apfproxy.proxy.counters import Handshake, HandshakeFailure, Refusal
 from apfproxy.proxy.handshake import (

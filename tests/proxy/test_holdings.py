@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.proxy.client_limits import UNIX_PEER
+from apfproxy.base.sockets import UNIX_PEER
 from apfproxy.proxy.counters import Bound, ListenerCounters
 from apfproxy.proxy.holdings import LARGE_HEAD_BYTES, Holdings
 from apfproxy.settings import DownstreamSettings, LimitSettings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.objects.bootstrap import bootstrap_objects
 from apfproxy.proxy.log_omissions import MAX_KEYS, SECOND_NS, LogBudget, Omission, Omissions
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User

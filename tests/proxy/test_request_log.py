@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.authn.authenticator import Identity
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
+from apfproxy.http.request_fields import RequestFields
+from apfproxy.http.request_head import RequestHead
+from apfproxy.http.sender import Sender
+from apfproxy.objects.bootstrap import bootstrap_objects
 from apfproxy.proxy import request_log
 from apfproxy.proxy.log_omissions import MAX_FLOWS, SECOND_NS
 from apfproxy.proxy.request import Request
-from apfproxy.proxy.request_fields import RequestFields
-from apfproxy.proxy.request_head import RequestHead
 from apfproxy.proxy.request_log import (
     CUT,
     FLUSH_PERIOD_NS,
@@ -37,7 +38,6 @@ from apfproxy.proxy.request_log import (
     text_of_trace,
     text_of_user,
 )
-from apfproxy.proxy.sender import Sender
 from apfproxy.proxy.traces import audit_line
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.target import KNOWN_PARAMETERS

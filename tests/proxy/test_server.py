@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app.process import ProxyProcess
-from apfproxy.faults import Part
+from apfproxy.base.faults import Part
 from apfproxy.proxy import drain_pace
 from apfproxy.proxy import overload as overload_module
 from apfproxy.proxy import server as server_module

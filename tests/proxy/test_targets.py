@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.authn.credential_fields import CredentialRules
-from apfproxy.proxy.bounded_cache import MemoryBudget
-from apfproxy.proxy.head_error import HeadError
-from apfproxy.proxy.request_fields import FieldRules, OriginHosts
-from apfproxy.proxy.request_head import HeadLimits, HeadParser, RequestHead
+from apfproxy.base.bounded_cache import MemoryBudget
+from apfproxy.http.head_error import HeadError
+from apfproxy.http.request_fields import FieldRules, OriginHosts
+from apfproxy.http.request_head import HeadLimits, HeadParser, RequestHead
 from apfproxy.settings import AuthenticationSettings
 
 if TYPE_CHECKING:

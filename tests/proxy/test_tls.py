@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from apfproxy.authn.certificates import ClientCertificates
+from apfproxy.base.tls_files import TlsError, TlsFile
 from apfproxy.proxy.tls import (
     ClientTls,
     ServerTls,
@@ -22,7 +23,6 @@ from apfproxy.proxy.tls import (
     limit_curves,
     peer_certificates,
 )
-from apfproxy.proxy.tls_files import TlsError, TlsFile
 from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
 from loadtest.certificates import DAY, Authority, Issued
 

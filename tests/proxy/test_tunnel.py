@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.http.websocket_frames import GOING_AWAY
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.tunnel import Tunnel, TunnelEnd
 from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
-from apfproxy.proxy.websocket_frames import GOING_AWAY
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, Linger, status
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from tests.proxy.fakes import GET, OK, Bench, status
 
 if TYPE_CHECKING:
-    from apfproxy.clock import Clock
+    from apfproxy.base.clock import Clock
 
 
 class Late:

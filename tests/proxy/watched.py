@@ -6,11 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from apfproxy.faults import Faults
+from apfproxy.base.faults import Faults
 from apfproxy.proxy.counters import ProxyCounters, UpstreamCounters, UpstreamFailure
-from apfproxy.proxy.endpoint_load import EndpointLoad
-from apfproxy.proxy.endpoint_state import DRAIN, UP, EndpointState
-from apfproxy.proxy.upstream_watch import UpstreamWatch
 from apfproxy.settings import (
     Address,
     EndpointAddress,
@@ -18,13 +15,16 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
+from apfproxy.upstream.endpoint_load import EndpointLoad
+from apfproxy.upstream.endpoint_state import DRAIN, UP, EndpointState
+from apfproxy.upstream.upstream_watch import UpstreamWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.proxy.endpoint import Endpoint
-    from apfproxy.proxy.endpoint_watch import EndpointWatch
-    from apfproxy.proxy.pool import Pool
+    from apfproxy.upstream.endpoint import Endpoint
+    from apfproxy.upstream.endpoint_watch import EndpointWatch
+    from apfproxy.upstream.pool import Pool
 
 S = 1_000_000_000
 REFUSED = ConnectionRefusedError(111, "Connection refused")
@@ -109,7 +109,7 @@ class Server(EndpointLoad):
 
 def no_answer() -> Exception:
     """As a server that hangs has a check end."""
-    from apfproxy.proxy.health_check import NoAnswerError  # noqa: PLC0415
+    from apfproxy.upstream.health_check import NoAnswerError  # noqa: PLC0415
 
     return NoAnswerError(UpstreamFailure.ANSWER_TIMEOUT, "no answer to a check within 3 s")
 

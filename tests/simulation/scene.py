@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.decode import decode_documents
-from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
+from apfproxy.objects.bootstrap import mandatory_objects
+from apfproxy.objects.decode import decode_documents
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.objects.types import FlowControlObject
 
 LEVEL = """
 apiVersion: flowcontrol.apiserver.k8s.io/v1

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from apfproxy.api.decode import decode_documents
+from apfproxy.objects.decode import decode_documents
 from apfproxy.simulation.mix import parse_mix, parse_times
 from apfproxy.simulation.simulation import Simulation
 from apfproxy.simulation.sources import ClosedClient, add_mix

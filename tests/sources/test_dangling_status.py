@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.sources.backoff import Backoff
+from apfproxy.base.backoff import Backoff
 from apfproxy.sources.dangling_status import CONTESTED_S, REST_S, DanglingStatus
 from apfproxy.sources.kubernetes_api import KubernetesApiError
 from tests.sources.kubernetes_double import LEVELS, SCHEMAS, KubernetesDouble, level, schema
@@ -15,7 +15,7 @@ from tests.sources.kubernetes_double import LEVELS, SCHEMAS, KubernetesDouble, l
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from apfproxy.api.kind import Object
+    from apfproxy.objects.schema.types import Object
 
 
 class Followed:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
+from apfproxy.base.file_changes import MAX_SETTLING_READS
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.objects.bootstrap import bootstrap_objects
 from apfproxy.sources import files
-from apfproxy.sources.file_changes import MAX_SETTLING_READS
 from apfproxy.sources.files import ObjectFiles, ObjectsError
 from tests.sources.test_object_files import SCHEMA, level
 from tests.sources.writer import Writer
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
-    from apfproxy.api.decode import Problem
-    from apfproxy.sources.file_changes import Roots
+    from apfproxy.base.file_changes import Roots
+    from apfproxy.objects.decode import Problem
 
 
 class Loads:

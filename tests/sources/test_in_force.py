@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.api.decode import Problem
-from apfproxy.api.flowcontrol.objects import read_object, with_type
-from apfproxy.api.flowcontrol.types import (
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.objects.decode import Problem
+from apfproxy.objects.reading import read_object, with_type
+from apfproxy.objects.types import (
     GROUP,
     FlowSchema,
     FlowSchemaSpec,
     ObjectMeta,
     PriorityLevelConfigurationReference,
 )
-from apfproxy.flowcontrol.controller import Controller
 from apfproxy.sources.in_force import InForce
 from tests.sources.kubernetes_double import level as level_wire
 from tests.sources.test_files import Loads
@@ -24,7 +24,7 @@ from tests.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.objects.types import FlowControlObject
 
 PROBLEM = Problem("here", ("broken",), None, "FlowSchema", "bad")
 

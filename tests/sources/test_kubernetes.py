@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.sources import dangling_status
 from apfproxy.sources.kubernetes import KubernetesObjects
-from apfproxy.tasks import spawn
 from tests.sources.kubernetes_double import LEVELS, SCHEMAS, KubernetesDouble, level, schema
 from tests.sources.test_files import Loads, Threads
 from tests.sources.test_stored_objects import until

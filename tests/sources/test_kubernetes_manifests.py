@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from apfproxy.tasks import spawn
+from apfproxy.base.tasks import spawn
 from tests.sources.kubernetes_double import LEVELS, SCHEMAS, SLICES, schema
 from tests.sources.test_kubernetes import Source
 from tests.sources.test_service_endpoints import Service

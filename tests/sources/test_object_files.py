@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_objects
-from apfproxy.api.flowcontrol.types import PriorityLevelConfiguration
-from apfproxy.files import read_file
+from apfproxy.base.files import read_file
+from apfproxy.objects.bootstrap import bootstrap_objects, mandatory_objects
+from apfproxy.objects.types import PriorityLevelConfiguration
 from apfproxy.sources.object_files import (
     decode_files,
     effective_objects,

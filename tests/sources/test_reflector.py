@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.base.backoff import Backoff
+from apfproxy.base.tasks import spawn
 from apfproxy.sources import reflector as reflector_module
 from apfproxy.sources.api_credentials import ApiCredentials
-from apfproxy.sources.backoff import Backoff
 from apfproxy.sources.kubeconfig import ApiAccess
 from apfproxy.sources.kubernetes import RESOURCES
 from apfproxy.sources.kubernetes_api import KubernetesApi, KubernetesApiError
 from apfproxy.sources.reflector import Reflector
-from apfproxy.tasks import spawn
 from loadtest.faulty_link import Ending, FaultyLink
 from tests.end_to_end.api_servers import ANY_PORT
 

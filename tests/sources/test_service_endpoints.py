@@ -6,9 +6,9 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.base.tasks import spawn
 from apfproxy.sources.endpoint_slices import ServicePort
 from apfproxy.sources.service_endpoints import ServiceEndpoints
-from apfproxy.tasks import spawn
 from tests.sources.kubernetes_double import SLICES, KubernetesDouble
 from tests.sources.test_endpoint_slices import at, slice_of
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.apiserver.store.store import Store
+from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.sources import in_force
 from apfproxy.sources.files import ObjectsError
 from apfproxy.sources.in_force import InForce
 from apfproxy.sources.stored_objects import StoredObjects
-from apfproxy.tasks import spawn
 from tests.apiserver.controllers.scene import Scene
 from tests.sources.kubernetes_double import level, schema
 from tests.sources.test_files import Loads, Threads
@@ -26,8 +26,8 @@ from tests.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from apfproxy.api.decode import Problem
-    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.objects.decode import Problem
+    from apfproxy.objects.types import FlowControlObject
     from apfproxy.sources.in_force import Prepared
 
 

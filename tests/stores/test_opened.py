@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.settings import FleetSettings
 from apfproxy.stores.opened import described, open_store
 from apfproxy.stores.parent_store import ParentStore

@@ -10,9 +10,9 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from apfproxy.errors import OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.settings import FleetSettings
-from apfproxy.sources.store_address import store_address
+from apfproxy.settings.store_address import store_address
 from apfproxy.stores.redis_access import RedisAccess, password_of
 from apfproxy.stores.store import StoreError
 from loadtest.certificates import Authority

@@ -11,7 +11,7 @@ import pytest
 
 from apfproxy.fleet.record import MAX_RECORD_BYTES
 from apfproxy.settings import FleetSettings
-from apfproxy.sources.store_address import store_address
+from apfproxy.settings.store_address import store_address
 from apfproxy.stores.redis_store import RedisStore
 from apfproxy.stores.store import Stored, StoreError
 from tests.stores.agreement import agrees, loses_no_write

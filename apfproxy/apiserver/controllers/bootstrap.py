@@ -17,23 +17,24 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.api.core.kinds import NAMESPACE
-from apfproxy.api.documents import split_documents
-from apfproxy.api.flowcontrol.bootstrap import DIRECTORY, MANDATORY_FILE, SUGGESTED_FILE
-from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.api.flowcontrol.objects import KINDS
 from apfproxy.apiserver.controllers.runner import is_not_found
+from apfproxy.apiserver.core.kinds import NAMESPACE
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, completed, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
+from apfproxy.objects.bootstrap import DIRECTORY, MANDATORY_FILE, SUGGESTED_FILE
+from apfproxy.objects.documents import split_documents
+from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.objects.reading import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.api.kind import Kind, Object
     from apfproxy.apiserver.controllers.queue import Key
     from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.entries import Change
+    from apfproxy.objects.kind import Kind
+    from apfproxy.objects.schema.types import Object
 
 AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
 FLOW_CONTROL_MANAGER = "api-priority-and-fairness-config-producer-v1"

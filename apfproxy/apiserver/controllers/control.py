@@ -6,7 +6,6 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.bootstrap import SUGGESTED_FILE
 from apfproxy.apiserver.controllers.bootstrap import Bootstrap
 from apfproxy.apiserver.controllers.dangling import Dangling
 from apfproxy.apiserver.controllers.disruption import Disruption
@@ -14,7 +13,8 @@ from apfproxy.apiserver.controllers.garbage import GarbageCollector
 from apfproxy.apiserver.controllers.namespaces import Namespaces
 from apfproxy.apiserver.controllers.pods import PodTermination
 from apfproxy.apiserver.controllers.runner import Runner
-from apfproxy.tasks import spawn
+from apfproxy.base.tasks import spawn
+from apfproxy.objects.bootstrap import SUGGESTED_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

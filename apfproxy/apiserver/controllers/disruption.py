@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.apps.kinds import CONTROLLERS, DEPLOYMENT, REPLICA_SET
-from apfproxy.api.conditions import FALSE, TRUE, find_condition
-from apfproxy.api.core.kinds import POD
-from apfproxy.api.core.pod_strategy import ENDED
-from apfproxy.api.policy.budget import (
+from apfproxy.apiserver.apps.kinds import CONTROLLERS, DEPLOYMENT, REPLICA_SET
+from apfproxy.apiserver.core.kinds import POD
+from apfproxy.apiserver.core.pod_strategy import ENDED
+from apfproxy.apiserver.policy.budget import (
     Controller,
     NoControllerError,
     PodState,
@@ -30,21 +29,23 @@ from apfproxy.api.policy.budget import (
     is_up_to_date,
     pod_state,
 )
-from apfproxy.api.policy.eviction_rules import DISRUPTION_TARGET
-from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
-from apfproxy.api.selectors.errors import SelectorError
-from apfproxy.api.selectors.labels import NOTHING, LabelSelector, selector_of
-from apfproxy.api.times import parse_time, rfc3339
+from apfproxy.apiserver.policy.eviction_rules import DISRUPTION_TARGET
+from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import WriteOptions
 from apfproxy.apiserver.store.entries import ChangeType
+from apfproxy.objects.selectors.errors import SelectorError
+from apfproxy.objects.selectors.labels import NOTHING, LabelSelector, selector_of
+from apfproxy.objects.status_conditions import FALSE, TRUE, find_condition
+from apfproxy.objects.times import parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.api.kind import Kind, Object
     from apfproxy.apiserver.controllers.queue import Key
     from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.entries import Change, Entry
+    from apfproxy.objects.kind import Kind
+    from apfproxy.objects.schema.types import Object
 
 MANAGER = "kube-controller-manager"
 POD_MANAGER = "DisruptionController"

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.core.kinds import POD
-from apfproxy.api.times import parse_time
+from apfproxy.apiserver.core.kinds import POD
 from apfproxy.apiserver.registry import DeleteOptions, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
+from apfproxy.objects.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.api.kind import Kind
     from apfproxy.apiserver.controllers.queue import Key
     from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.entries import Change
+    from apfproxy.objects.kind import Kind
 
 MANAGER = "kubelet"
 MARK = b'"deletionTimestamp"'

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Protocol
 from apfproxy.apiserver.controllers.queue import Queue
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.store.entries import Change, ChangeType, StoreError, TooOldError
-from apfproxy.faults import Part, report
+from apfproxy.base.faults import Part, report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from apfproxy.api.kind import Kind
     from apfproxy.apiserver.controllers.queue import Key
     from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.collection import Watcher
+    from apfproxy.objects.kind import Kind
 
 log = logging.getLogger(__name__)
 

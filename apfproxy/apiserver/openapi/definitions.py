@@ -12,14 +12,13 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from apfproxy.api.schema.shared_structs import META
-from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, Union
+from apfproxy.objects.schema.shared_structs import META
+from apfproxy.objects.schema.types import Field, List, ListType, Map, Scalar, Struct, Union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from apfproxy.api.kind import Object
-    from apfproxy.api.schema.types import Type
+    from apfproxy.objects.schema.types import Object, Type
 
 GroupVersionKind = tuple[str, str, str]
 """Group, version and kind."""

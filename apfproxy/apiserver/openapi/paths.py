@@ -13,21 +13,21 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.api.apps.schema import SCALE
-from apfproxy.api.policy.schema import EVICTION
-from apfproxy.api.schema.shared_structs import DELETE_OPTIONS
+from apfproxy.apiserver.apps.schema import SCALE
 from apfproxy.apiserver.discovery import EVICTION as EVICTIONS
 from apfproxy.apiserver.discovery import SCALE as SCALES
 from apfproxy.apiserver.discovery import Discovery, verbs_of
 from apfproxy.apiserver.openapi import parameters, structs
 from apfproxy.apiserver.openapi.definitions import GroupVersionKind, full_name
 from apfproxy.apiserver.openapi.parameters import QUERY, Parameter
+from apfproxy.apiserver.policy.schema import EVICTION
+from apfproxy.objects.schema.shared_structs import DELETE_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from apfproxy.api.kind import Kind
-    from apfproxy.api.schema.types import Struct
+    from apfproxy.objects.kind import Kind
+    from apfproxy.objects.schema.types import Struct
 
 JSON = "application/json"
 ANSWERS = (JSON, "application/yaml")

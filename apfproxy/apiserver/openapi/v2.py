@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from apfproxy.apiserver.openapi.definitions import Definitions, Style, kind_entry
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Object
     from apfproxy.apiserver.openapi.parameters import Parameter
     from apfproxy.apiserver.openapi.paths import Catalog, Operation
+    from apfproxy.objects.schema.types import Object
 
 DESCRIPTIONS = {200: "OK", 201: "Created", 202: "Accepted", 401: "Unauthorized"}
 """HTTP status to its description, which must be there."""

@@ -13,8 +13,8 @@ from apfproxy.apiserver.openapi.v2 import DESCRIPTIONS, extensions, names, place
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from apfproxy.api.kind import Object
     from apfproxy.apiserver.openapi.paths import Catalog, Operation
+    from apfproxy.objects.schema.types import Object
 
 
 def documents(catalog: Catalog, version: str) -> dict[str, Object]:

@@ -32,7 +32,7 @@ from apfproxy.apiserver.store.entries import (
     key_of,
 )
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
-from apfproxy.faults import Part, report
+from apfproxy.base.faults import Part, report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

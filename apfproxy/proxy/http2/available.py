@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from apfproxy import build
+from apfproxy.base import build
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.faults import Part, report
+from apfproxy.base.faults import Part, report
+from apfproxy.http.head_error import HeadError, head_too_long
+from apfproxy.http.read_buffer import READS
+from apfproxy.http.upgrade import UPGRADE_LINES
 from apfproxy.proxy.counters import Bound, Flood, GoAway
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.head_error import HeadError, head_too_long
 from apfproxy.proxy.holdings import LARGE_PART_BYTES
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection_base import ConnectionBase
@@ -24,17 +26,15 @@ from apfproxy.proxy.http2.frame_budget import FrameBudget
 from apfproxy.proxy.http2.request_head import RequestFields, head_of
 from apfproxy.proxy.http2.stream import Http2Stream, fields_of
 from apfproxy.proxy.http2.tunnel_stream import TunnelStream
-from apfproxy.proxy.read_buffer import READS
 from apfproxy.proxy.refused import refused
-from apfproxy.proxy.upgrade import UPGRADE_LINES
 
 if TYPE_CHECKING:
     from apfproxy.authn.credentials import Peer
+    from apfproxy.http.read_buffer import Piece
     from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.http2.connection_base import Event
     from apfproxy.proxy.listener_context import ListenerContext
-    from apfproxy.proxy.read_buffer import Piece
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """The first bytes of a client that speaks HTTP/2; RFC 9113, section 3.4."""

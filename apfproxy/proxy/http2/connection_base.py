@@ -11,10 +11,11 @@ import logging
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from apfproxy.faults import Part, contained, report
+from apfproxy.base.faults import Part, contained, report
+from apfproxy.base.guarded import guarded
+from apfproxy.http.read_buffer import NOBODY, NOWHERE, READ_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.counters import Flood, GoAway, ResetBy
 from apfproxy.proxy.exchange_base import UNHELD
-from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection_state import (
     ANNOUNCE,
@@ -30,7 +31,6 @@ from apfproxy.proxy.http2.connection_state import (
 )
 from apfproxy.proxy.http2.error_code import ENHANCE_YOUR_CALM, INTERNAL_ERROR, NO_ERROR
 from apfproxy.proxy.http2.multiplexer import Multiplexer
-from apfproxy.proxy.read_buffer import NOBODY, NOWHERE, READ_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.request_reader import RequestReader
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from apfproxy.transitions import Event
+from apfproxy.base.transitions import Event
 
 
 class ConnectionState(enum.StrEnum):

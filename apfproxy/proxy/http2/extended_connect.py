@@ -10,9 +10,9 @@ import os
 from base64 import b64encode
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.proxy.head_error import HeadError
+from apfproxy.http.head_error import HeadError
+from apfproxy.http.upgrade import WEBSOCKET
 from apfproxy.proxy.http2.request_head import HAS_LENGTH
-from apfproxy.proxy.upgrade import WEBSOCKET
 
 if TYPE_CHECKING:
     from apfproxy.proxy.http2.request_head import RequestFields

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from apfproxy.authn.credentials import Peer
     from apfproxy.flowcontrol.observed_passage import Caller
+    from apfproxy.http.head_error import HeadError
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.counters import Bound
-    from apfproxy.proxy.head_error import HeadError
 
 
 class Multiplexer(ABC):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.proxy.head_error import HeadError
+from apfproxy.http.head_error import HeadError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

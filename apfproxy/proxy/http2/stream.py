@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.faults import Part, report
-from apfproxy.proxy.chunked import ChunkedError, encode_chunk, last_chunk, passable_trailers
+from apfproxy.base.faults import Part, report
+from apfproxy.base.guarded import guarded
+from apfproxy.http.chunked import ChunkedError, encode_chunk, last_chunk, passable_trailers
+from apfproxy.http.head_error import HeadError
+from apfproxy.http.read_buffer import MAX_LINGER_BYTES, WRITE_HIGH_WATER_BYTES
+from apfproxy.http.request_body import too_long
+from apfproxy.http.request_fields import CHUNKED, SIZED, VIA
+from apfproxy.http.response_head import SIZED as SIZED_ANSWER
 from apfproxy.proxy.client import Client
-from apfproxy.proxy.guarded import guarded
-from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.http2.error_code import (
     CANCEL,
     INTERNAL_ERROR,
@@ -25,24 +29,20 @@ from apfproxy.proxy.http2.stream_state import (
     OPEN,
     StreamState,
 )
-from apfproxy.proxy.read_buffer import MAX_LINGER_BYTES, WRITE_HIGH_WATER_BYTES
-from apfproxy.proxy.request_body import too_long
-from apfproxy.proxy.request_fields import CHUNKED, SIZED, VIA
-from apfproxy.proxy.response_head import SIZED as SIZED_ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.authn.credentials import Peer
+    from apfproxy.http.read_buffer import Piece
+    from apfproxy.http.request_head import RequestHead
+    from apfproxy.http.response_head import ResponseHead
     from apfproxy.proxy.client import Served
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.exchange import Exchange
     from apfproxy.proxy.http2.multiplexer import Multiplexer
     from apfproxy.proxy.http2.nghttp2 import Session
-    from apfproxy.proxy.read_buffer import Piece
-    from apfproxy.proxy.request_head import RequestHead
-    from apfproxy.proxy.response_head import ResponseHead
 
 _CONTINUE_STATUS: Final = 100
 _PATIENCE_NS: Final = 1_000_000_000

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from apfproxy.transitions import Event
+from apfproxy.base.transitions import Event
 
 
 class StreamState(enum.StrEnum):

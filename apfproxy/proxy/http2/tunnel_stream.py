@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.http.head_error import HeadError, UnheldError
+from apfproxy.http.read_buffer import READS
+from apfproxy.http.request_fields import VIA
+from apfproxy.http.upgrade import connect_lines
 from apfproxy.proxy.exchange_base import UNHELD
-from apfproxy.proxy.head_error import HeadError, UnheldError
 from apfproxy.proxy.http2.error_code import CANCEL, ENHANCE_YOUR_CALM, NO_ERROR, PROTOCOL_ERROR
 from apfproxy.proxy.http2.stream import Http2Stream, fields_of
 from apfproxy.proxy.http2.stream_state import OPEN
-from apfproxy.proxy.read_buffer import READS
-from apfproxy.proxy.request_fields import VIA
-from apfproxy.proxy.upgrade import connect_lines
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
+    from apfproxy.http.read_buffer import Piece
+    from apfproxy.http.request_head import RequestHead
+    from apfproxy.http.response_head import ResponseHead
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.http2.multiplexer import Multiplexer
     from apfproxy.proxy.http2.nghttp2 import Session
-    from apfproxy.proxy.read_buffer import Piece
-    from apfproxy.proxy.request_head import RequestHead
-    from apfproxy.proxy.response_head import ResponseHead
 
 _OK = 200
 

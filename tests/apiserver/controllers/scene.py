@@ -5,19 +5,20 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.core.kinds import NAMESPACE, POD
-from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.controllers.queue import Queue
 from apfproxy.apiserver.controllers.runner import look_at
+from apfproxy.apiserver.core.kinds import NAMESPACE, POD
 from apfproxy.apiserver.errors import conflict
 from apfproxy.apiserver.kinds import KINDS
+from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, completed
 from apfproxy.apiserver.store.entries import Change, ChangeType
 from apfproxy.apiserver.store.store import Store
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Kind, Object
     from apfproxy.apiserver.controllers.runner import Controller
+    from apfproxy.objects.kind import Kind
+    from apfproxy.objects.schema.types import Object
 
 TESTER = WriteOptions("tester")
 NOW_S = 1_000_000_000.0

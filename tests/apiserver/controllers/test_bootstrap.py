@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from apfproxy.api.core.kinds import NAMESPACE
-from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.controllers.bootstrap import AUTO_UPDATE, Bootstrap
+from apfproxy.apiserver.core.kinds import NAMESPACE
 from apfproxy.apiserver.errors import StatusError, forbidden
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
+from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from tests.apiserver.controllers.scene import Driver, Scene
 
 LEVELS = PRIORITY_LEVEL_CONFIGURATION

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.controllers.control import (
     CONTROLLERS,
     OWN,
@@ -14,6 +13,7 @@ from apfproxy.apiserver.controllers.control import (
     parse_controllers,
 )
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
+from apfproxy.objects.kinds import FLOW_SCHEMA
 from tests.apiserver.controllers.scene import Scene
 from tests.end_to_end.peer import WAIT_S
 

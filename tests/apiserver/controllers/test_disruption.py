@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.api.apps.kinds import DEPLOYMENT, REPLICA_SET, STATEFUL_SET
-from apfproxy.api.conditions import find_condition
-from apfproxy.api.core.kinds import POD
-from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.apps.kinds import DEPLOYMENT, REPLICA_SET, STATEFUL_SET
 from apfproxy.apiserver.controllers.disruption import Disruption
+from apfproxy.apiserver.core.kinds import POD
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions
+from apfproxy.objects.status_conditions import find_condition
 from tests.apiserver.controllers.scene import NOW, Driver, Scene, refuse
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Kind, Object
+    from apfproxy.objects.kind import Kind
+    from apfproxy.objects.schema.types import Object
 
 GONE = DeleteOptions(grace_period_s=0)
 

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.api.core.kinds import NAMESPACE
-from apfproxy.api.flowcontrol.kinds import PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.controllers import garbage
 from apfproxy.apiserver.controllers.garbage import GarbageCollector
+from apfproxy.apiserver.core.kinds import NAMESPACE
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions
+from apfproxy.objects.kinds import PRIORITY_LEVEL_CONFIGURATION
 from tests.apiserver.controllers.scene import Driver, Scene, refuse
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Kind, Object
+    from apfproxy.objects.kind import Kind
+    from apfproxy.objects.schema.types import Object
 
 BUDGETS = POD_DISRUPTION_BUDGET
 HOLDER = "a.b/c"

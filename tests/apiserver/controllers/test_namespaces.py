@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from apfproxy.api.core.kinds import NAMESPACE, POD
-from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.controllers import namespaces
 from apfproxy.apiserver.controllers.namespaces import Namespaces
+from apfproxy.apiserver.core.kinds import NAMESPACE, POD
 from apfproxy.apiserver.errors import StatusError, forbidden
+from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from tests.apiserver.controllers.scene import Driver, Scene
 
 BUDGETS = POD_DISRUPTION_BUDGET

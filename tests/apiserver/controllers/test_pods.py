@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.core.kinds import POD
 from apfproxy.apiserver.controllers.pods import PodTermination
+from apfproxy.apiserver.core.kinds import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.registry import DeleteOptions
 from tests.apiserver.controllers.scene import Driver, Scene, refuse

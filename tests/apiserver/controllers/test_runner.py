@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.api.core.kinds import NAMESPACE
 from apfproxy.apiserver.controllers import runner as runner_module
 from apfproxy.apiserver.controllers.runner import Runner, is_not_found
+from apfproxy.apiserver.core.kinds import NAMESPACE
 from apfproxy.apiserver.errors import bad_request, not_found
 from apfproxy.apiserver.store.entries import StoreError, TooOldError
 from tests.apiserver.controllers.scene import Scene
@@ -18,9 +18,9 @@ from tests.apiserver.controllers.scene import Scene
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.api.kind import Kind
     from apfproxy.apiserver.controllers.queue import Key
     from apfproxy.apiserver.store.entries import Change
+    from apfproxy.objects.kind import Kind
 
 LIMIT_S = 60
 

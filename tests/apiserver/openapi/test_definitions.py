@@ -6,12 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, pointer, required
 from apfproxy.apiserver.openapi.definitions import Definitions, Style, full_name
+from apfproxy.objects.schema.types import (
+    Field,
+    List,
+    ListType,
+    Map,
+    Scalar,
+    Struct,
+    pointer,
+    required,
+)
 from tests.apiserver.kinds import CONDITION, SELECTOR, STATUS, WIDGET_V1
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Object
+    from apfproxy.objects.schema.types import Object
 
 V1 = "io.k8s.api.widgets.v1"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.api.schema.types import List, Struct
 from apfproxy.apiserver.discovery import Discovery, version_document
 from apfproxy.apiserver.openapi import structs
+from apfproxy.objects.schema.types import List, Struct
 from tests.apiserver.kinds import KINDS
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Object
+    from apfproxy.objects.schema.types import Object
 
 DISCOVERY = Discovery(KINDS)
 

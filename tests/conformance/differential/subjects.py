@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.core.kinds import NAMESPACE, POD
-from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
-from apfproxy.api.resource.kinds import RESOURCE_SLICE
+from apfproxy.apiserver.core.kinds import NAMESPACE, POD
+from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
+from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 
 if TYPE_CHECKING:
-    from apfproxy.api.kind import Kind
+    from apfproxy.objects.kind import Kind
 
 Object = dict[str, Any]
 

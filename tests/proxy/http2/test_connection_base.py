@@ -9,8 +9,8 @@ import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
+from apfproxy.http.read_buffer import ANSWER_READ_BYTES
 from apfproxy.proxy.counters import Flood, GoAway
-from apfproxy.proxy.read_buffer import ANSWER_READ_BYTES
 from apfproxy.settings import Http2Settings
 from tests.proxy.fakes import CHUNKED_OK, OK, Bench
 from tests.proxy.http2.peer import CLEARTEXT, Http2Peer, http2_bench

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.base.transitions import TransitionError
 from apfproxy.proxy.http2.connection_state import (
     ANNOUNCE,
     ANNOUNCED,
@@ -17,7 +18,6 @@ from apfproxy.proxy.http2.connection_state import (
     TRANSITIONS,
     ConnectionState,
 )
-from apfproxy.transitions import TransitionError
 
 
 def test_every_state_has_a_row() -> None:

@@ -6,7 +6,7 @@ from base64 import b64decode
 
 import pytest
 
-from apfproxy.proxy.head_error import HeadError
+from apfproxy.http.head_error import HeadError
 from apfproxy.proxy.http2.extended_connect import as_upgrade, new_key
 from apfproxy.proxy.http2.request_head import HAS_LENGTH, head_of
 

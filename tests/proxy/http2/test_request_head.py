@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.proxy.head_error import HeadError
+from apfproxy.http.head_error import HeadError
 from apfproxy.proxy.http2 import nghttp2
 from apfproxy.proxy.http2.request_head import HAS_COOKIES, HAS_HOST, HAS_LENGTH, head_of
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from apfproxy.proxy.read_buffer import MAX_LINGER_BYTES, READ_BYTES
+from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READ_BYTES
 from apfproxy.settings import LimitSettings
 from tests.proxy.fakes import CHUNKED_OK, OK
 from tests.proxy.http2.peer import CLEARTEXT, Http2Peer, http2_bench

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.base.transitions import TransitionError
 from apfproxy.proxy.http2.stream_state import (
     CLOSE,
     CLOSED,
@@ -13,7 +14,6 @@ from apfproxy.proxy.http2.stream_state import (
     TRANSITIONS,
     StreamState,
 )
-from apfproxy.transitions import TransitionError
 
 
 def test_every_state_has_a_row() -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.http.read_buffer import READ_BYTES, WRITE_HIGH_WATER_BYTES
+from apfproxy.http.websocket_frames import GOING_AWAY
 from apfproxy.proxy.counters import Flood, ResetBy
-from apfproxy.proxy.read_buffer import READ_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.tunnel import TunnelEnd
-from apfproxy.proxy.websocket_frames import GOING_AWAY
 from apfproxy.settings import UpgradeSettings, UpstreamSettings
 from tests.proxy.fakes import CHUNKED_OK, OK, FakeTransport
 from tests.proxy.http2.peer import Answer, Http2Peer, http2_bench

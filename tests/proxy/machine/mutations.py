@@ -19,7 +19,7 @@ from apfproxy.proxy.server import ProxyServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from apfproxy.proxy.response_head import ResponseHead
+    from apfproxy.http.response_head import ResponseHead
 
 
 @dataclass(frozen=True)

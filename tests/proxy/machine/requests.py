@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from apfproxy.api.decode import decode_documents
+from apfproxy.objects.decode import decode_documents
 
 HANDSHAKE = (
     b"Connection: Upgrade\r\n",

@@ -10,10 +10,10 @@ from socket import AF_INET
 from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import Mock, patch
 
-from apfproxy import build
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.credentials import Peer
 from apfproxy.authn.verdict import Verdict
+from apfproxy.base import build
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts

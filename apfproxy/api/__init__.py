@@ -1,1 +1,0 @@
-"""Kubernetes objects as data: types, decoding, defaults, validation and conversion.  Pure."""

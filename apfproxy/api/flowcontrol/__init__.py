@@ -1,1 +1,0 @@
-"""The group flowcontrol.apiserver.k8s.io, versions v1 and v1beta3."""

@@ -1,1 +1,0 @@
-"""Label selectors and field selectors."""

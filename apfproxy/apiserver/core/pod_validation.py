@@ -1,0 +1,223 @@
+"""What is wrong with pods, and with changes to them; what they keep as it comes is not judged.
+
+Sources: Kubernetes API reference, "Pod"; Kubernetes documentation, "Pod update and replacement";
+the cases that kube-apiserver refuses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.apiserver.core.container_schema import MESSAGE_POLICIES, PULL_POLICIES
+from apfproxy.apiserver.core.pod_schema import DNS_POLICIES, RESTART_POLICIES
+from apfproxy.apiserver.core.resources import containers_of
+from apfproxy.objects.field_errors import (
+    FieldError,
+    checked,
+    duplicate,
+    forbidden,
+    invalid,
+    named,
+    not_supported,
+    repeated,
+    required,
+)
+from apfproxy.objects.metadata import validate_core_update, validate_labels, validate_metadata
+from apfproxy.objects.names import check_dns_label, check_dns_subdomain, check_qualified_name
+
+if TYPE_CHECKING:
+    from apfproxy.objects.schema.types import Object
+
+PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
+LARGEST_INT32 = 2**31 - 1
+
+CONTAINER_FIELDS = ("containers", "initContainers")
+SUBDOMAIN_FIELDS = ("serviceAccountName", "nodeName", "priorityClassName")
+SYSTEM_CONDITIONS = frozenset({"Initialized", "PodScheduled", "Ready"})
+
+UPDATABLE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only"
+    " additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set"
+    " to 1 if it was previously negative)"
+)
+
+
+def validate_pod(obj: Object) -> list[FieldError]:
+    """All errors of a new pod."""
+    errors = validate_any_pod(obj)
+    spec = obj["spec"]
+    if spec.get("ephemeralContainers"):
+        errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        detail = "cannot be set until all schedulingGates have been cleared"
+        errors.append(forbidden("spec.nodeName", detail))
+    return errors
+
+
+def validate_any_pod(obj: Object) -> list[FieldError]:
+    """All errors of a pod, whether new or not."""
+    spec = obj["spec"]
+    errors = validate_metadata(obj["metadata"], is_namespaced=True)
+    errors += validate_containers(spec)
+    errors += one_of(spec, "restartPolicy", "spec", RESTART_POLICIES)
+    errors += one_of(spec, "dnsPolicy", "spec", DNS_POLICIES)
+    errors += one_of(spec, "preemptionPolicy", "spec", PREEMPTION_POLICIES)
+    errors += validate_labels(spec.get("nodeSelector", {}), "spec.nodeSelector")
+    for name in SUBDOMAIN_FIELDS:
+        if name in spec:
+            errors += checked(f"spec.{name}", spec[name], check_dns_subdomain)
+    if "activeDeadlineSeconds" in spec:
+        errors += validate_deadline(spec["activeDeadlineSeconds"], 1)
+    return errors + validate_gates(spec)
+
+
+def one_of(obj: Object, name: str, path: str, choices: tuple[str, ...]) -> list[FieldError]:
+    """The error of a field that has none of the values that it may have."""
+    value = obj.get(name)
+    if value is None or value in choices:
+        return []
+    return [not_supported(f"{path}.{name}", value, choices)]
+
+
+def validate_deadline(value: int, lowest: int) -> list[FieldError]:
+    """The error of a deadline that is not in its range."""
+    if lowest <= value <= LARGEST_INT32:
+        return []
+    detail = f"must be between {lowest} and {LARGEST_INT32}, inclusive"
+    return [invalid("spec.activeDeadlineSeconds", value, detail)]
+
+
+def validate_containers(spec: Object) -> list[FieldError]:
+    """All errors of a pod's containers: there has to be one, and their names are unique."""
+    errors = [] if containers_of(spec) else [required("spec.containers")]
+    names: set[str] = set()
+    for field in CONTAINER_FIELDS:
+        for index, container in enumerate(containers_of(spec, field)):
+            at, name = f"spec.{field}[{index}]", container["name"]
+            errors += named(f"{at}.name", name, check_dns_label)
+            errors += validate_image(container, at)
+            errors += one_of(container, "terminationMessagePolicy", at, MESSAGE_POLICIES)
+            errors += one_of(container, "imagePullPolicy", at, PULL_POLICIES)
+            errors += one_of(container, "restartPolicy", at, RESTART_POLICIES)
+            if name in names:
+                errors.append(duplicate(f"{at}.name", name))
+            names.add(name)
+    return errors
+
+
+def validate_image(container: dict[str, Any], path: str) -> list[FieldError]:
+    """The error of a container's image."""
+    image = container.get("image", "")
+    if not image:
+        return [required(f"{path}.image")]
+    if image != image.strip():
+        detail = "must not have leading or trailing whitespace"
+        return [invalid(f"{path}.image", image, detail)]
+    return []
+
+
+def validate_gates(spec: Object) -> list[FieldError]:
+    """All errors of what readiness and scheduling wait for."""
+    errors: list[FieldError] = []
+    for index, gate in enumerate(spec.get("readinessGates", ())):
+        field = f"spec.readinessGates[{index}].conditionType"
+        errors += checked(field, gate["conditionType"], check_qualified_name)
+    names = [gate["name"] for gate in spec.get("schedulingGates", ())]
+    for index, name in enumerate(names):
+        errors += checked(f"spec.schedulingGates[{index}]", name, check_qualified_name)
+    return errors + repeated(names, "spec.schedulingGates")
+
+
+def validate_pod_update(new: Object, old: Object) -> list[FieldError]:
+    """All errors of a pod that replaces another."""
+    errors = validate_core_update(new["metadata"], old["metadata"])
+    errors += validate_any_pod(new)
+    spec, was = new["spec"], old["spec"]
+    for field in CONTAINER_FIELDS:
+        containers = containers_of(spec, field)
+        if len(containers) != len(containers_of(was, field)):
+            detail = "pod updates may not add or remove containers"
+            errors.append(forbidden(f"spec.{field}", detail))
+            return errors
+        # Once more: Kubernetes looks at images twice at an update.
+        for index, container in enumerate(containers):
+            errors += validate_image(container, f"spec.{field}[{index}]")
+    now, before = (each.get("activeDeadlineSeconds") for each in (spec, was))
+    if now is not None:
+        wrong = validate_deadline(now, 0)
+        if not wrong and before is not None and before < now:
+            detail = "must be less than or equal to previous value"
+            wrong = [invalid("spec.activeDeadlineSeconds", now, detail)]
+        if wrong:
+            return errors + wrong  # Kubernetes looks no further.
+    elif before is not None:
+        detail = "must not update from a positive integer to nil value"
+        errors.append(invalid("spec.activeDeadlineSeconds", None, detail))
+    errors += validate_added_tolerations(spec, was)
+    gates = {gate["name"] for gate in was.get("schedulingGates", ())}
+    errors += [
+        forbidden(
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate['name']}'",
+        )
+        for index, gate in enumerate(spec.get("schedulingGates", ()))
+        if gate["name"] not in gates
+    ]
+    return errors + validate_rest(spec, was)
+
+
+def validate_added_tolerations(spec: Object, was: Object) -> list[FieldError]:
+    """The error of tolerations, which may be added only, or change their seconds."""
+    now = [without(each, "tolerationSeconds") for each in spec.get("tolerations", ())]
+    if all(without(old, "tolerationSeconds") in now for old in was.get("tolerations", ())):
+        return []
+    detail = "existing toleration can not be modified except its tolerationSeconds"
+    return [forbidden("spec.tolerations", detail)]
+
+
+def without(obj: dict[str, Any], *fields: str) -> dict[str, Any]:
+    """The object without some fields."""
+    return {name: value for name, value in obj.items() if name not in fields}
+
+
+def validate_rest(spec: Object, was: Object) -> list[FieldError]:
+    """The errors of changes to anything that may not change.
+
+    A pod that waits to be scheduled may become more choosy about its node.
+    """
+    errors: list[FieldError] = []
+    free = ["activeDeadlineSeconds", "tolerations", "schedulingGates"]
+    grace_s, was_s = (one.get("terminationGracePeriodSeconds", 0) for one in (spec, was))
+    if was_s < 0 and grace_s == 1:
+        free.append("terminationGracePeriodSeconds")
+    if was.get("schedulingGates"):
+        free += ["nodeSelector", "affinity"]
+        selector, old_selector = spec.get("nodeSelector", {}), was.get("nodeSelector", {})
+        if not selector.items() >= old_selector.items():
+            rule = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+            errors.append(invalid("spec.nodeSelector", selector, rule))
+    rest, old_rest = without(spec, *free), without(was, *free)
+    for field in CONTAINER_FIELDS:
+        for one in (rest, old_rest):
+            one[field] = [without(container, "image") for container in containers_of(one, field)]
+    if rest != old_rest:
+        errors.append(forbidden("spec", UPDATABLE))
+    return errors
+
+
+def validate_pod_status(new: Object, old: Object) -> list[FieldError]:
+    """All errors of a pod whose status is replaced."""
+    errors = validate_core_update(new["metadata"], old["metadata"])
+    status, was = new["status"], old["status"]
+    for index, condition in enumerate(status.get("conditions", ())):
+        if condition["type"] not in SYSTEM_CONDITIONS:
+            field = f"status.conditions[{index}].Type"
+            errors += checked(field, condition["type"], check_qualified_name)
+    nominated = status.get("nominatedNodeName", "")
+    if nominated and nominated != was.get("nominatedNodeName"):
+        errors += checked("status.nominatedNodeName", nominated, check_dns_subdomain)
+    if status.get("qosClass", "") != was.get("qosClass", ""):
+        detail = "field is immutable"
+        errors.append(invalid("status.qosClass", status.get("qosClass", ""), detail))
+    return errors

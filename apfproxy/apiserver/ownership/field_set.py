@@ -1,0 +1,271 @@
+"""Sets of field paths, in the very shape that `fieldsV1` of a managed fields entry has.
+
+A set is a tree of dictionaries whose keys are path elements:
+
+- `f:name` is a field of a struct, or a key of a map,
+- `k:{"name":"c"}` is the item of a list that has these keys, by name,
+- `v:"text"` is the item of a set that has this value,
+- `i:0` is an item by its position.
+
+A path belongs to the set when the dictionary at its end is empty or holds the key `.`.  The root
+stands for no path: an empty root is the empty set.  No function changes its arguments; results
+share parts with them, so that nobody may change a set that he has not made himself.
+
+Sources: Kubernetes API reference, "FieldsV1"; structured-merge-diff v6, package fieldpath.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from apfproxy.objects.go_text import html_safe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FieldSet = dict[str, Any]
+"""A set of field paths, or the part of one below a path."""
+
+Path = tuple[str, ...]
+"""Path elements, from the object's root."""
+
+SELF: Final = "."
+"""The key that makes a path with members below it a member too."""
+
+DEEPEST: Final = 100
+"""Elements of the longest path that clients may send: real objects have about twenty."""
+
+MOST_ELEMENTS: Final = 100_000
+"""Path elements in one set that clients may send; etcd's limit of 1.5 MiB allows no more either."""
+
+ORDER_OF_TYPES: Final = {".": 0, "f": 1, "k": 2, "v": 3, "i": 4}
+
+
+class FieldSetError(ValueError):
+    """What should be a set of field paths is none.  At fault: who sent it."""
+
+
+def is_member(node: FieldSet) -> bool:
+    """Whether the path that leads to this node (which is not the root) is in the set."""
+    return not node or SELF in node
+
+
+def joined(children: FieldSet, *, is_self: bool) -> FieldSet | None:
+    """The node of these children; None if nothing is in it."""
+    if not children:
+        return {} if is_self else None
+    return {SELF: {}, **children} if is_self else children
+
+
+def union(left: FieldSet, right: FieldSet) -> FieldSet:
+    """The paths that are in either set."""
+    if not right:
+        return left
+    result = dict(left)
+    for element, theirs in right.items():
+        ours = result.get(element)
+        if ours is None:
+            result[element] = theirs
+        elif ours is not theirs and element != SELF:
+            result[element] = union_below(ours, theirs)
+    return result
+
+
+def union_below(left: FieldSet, right: FieldSet) -> FieldSet:
+    """The union of two nodes, where an empty one is a member and not nothing."""
+    if not left and not right:
+        return left
+    if not left:
+        return right if SELF in right else {SELF: {}, **right}
+    if not right:
+        return left if SELF in left else {SELF: {}, **left}
+    return union(left, right)
+
+
+def difference(left: FieldSet, right: FieldSet) -> FieldSet:
+    """The paths of `left` that are not in `right`; `left` itself if that is all of them.
+
+    A path is a path: taking away a parent leaves its children, and the other way round.
+    """
+    result: FieldSet | None = None
+    for element, theirs in right.items():
+        ours = left.get(element)
+        if ours is None or element == SELF:
+            continue
+        below = difference(ours, theirs)
+        was_self = is_member(ours)
+        is_self = was_self and not is_member(theirs)
+        if below is ours and is_self == was_self:
+            continue
+        if result is None:
+            result = dict(left)
+        node = joined({key: child for key, child in below.items() if key != SELF}, is_self=is_self)
+        if node is None:
+            del result[element]
+        else:
+            result[element] = node
+    return left if result is None else result
+
+
+def recursive_difference(left: FieldSet, right: FieldSet) -> FieldSet:
+    """The paths of `left` that neither are in `right` nor lie below one that is."""
+    result: FieldSet = {}
+    for element, ours in left.items():
+        theirs = right.get(element)
+        if element == SELF:
+            continue
+        if theirs is None:
+            result[element] = ours
+        elif not is_member(theirs):
+            node = joined(recursive_difference(ours, theirs), is_self=is_member(ours))
+            if node is not None:
+                result[element] = node
+    return result
+
+
+def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
+    """The paths that are in both sets."""
+    result: FieldSet = {}
+    for element, ours in left.items():
+        theirs = right.get(element)
+        if theirs is None or element == SELF:
+            continue
+        node = joined(intersection(ours, theirs), is_self=is_member(ours) and is_member(theirs))
+        if node is not None:
+            result[element] = node
+    return result
+
+
+def paths(whole: FieldSet) -> Iterator[Path]:
+    """All paths of the set, in its order; a path comes before those below it."""
+    for element, node in whole.items():
+        if element != SELF:
+            if is_member(node):
+                yield (element,)
+            for path in paths(node):
+                yield (element, *path)
+
+
+def of_paths(*all_paths: Path) -> FieldSet:
+    """The set of these paths, none of which is empty."""
+    result: FieldSet = {}
+    for path in all_paths:
+        node: FieldSet = {}
+        for element in reversed(path):
+            node = {element: node}
+        result = union(result, node)
+    return result
+
+
+def in_order(whole: FieldSet) -> FieldSet:
+    """The set with its elements in the order that Kubernetes writes."""
+    elements = sorted(whole)
+    # Text order is right for names, and what has a name comes before what has not.
+    if len(elements) > 1 and elements[-1] >= "i":
+        elements.sort(key=rank)
+    return {element: in_order(whole[element]) for element in elements}
+
+
+@functools.lru_cache(maxsize=4096)
+def rank(element: str) -> tuple[int, object]:
+    """What path elements below one node are sorted by."""
+    order = ORDER_OF_TYPES[element[0]]
+    if element[0] in "kv":
+        value = msgspec.json.decode(element[2:])
+        is_item = element[0] == "k"
+        by = [(name, rank_of(each)) for name, each in value.items()] if is_item else rank_of(value)
+        return order, by
+    return order, int(element[2:]) if element[0] == "i" else element
+
+
+def rank_of(value: object) -> tuple[int, Any]:
+    """What values are sorted by: numbers, then text, then the rest."""
+    if isinstance(value, bool):
+        return 2, value
+    if isinstance(value, int | float):
+        return 0, value
+    return (1, value) if isinstance(value, str) else (3, as_json(value))
+
+
+def as_json(value: object) -> str:
+    """The value as Go writes it: compact, sorted, and safe inside HTML."""
+    return html_safe(msgspec.json.encode(value, order="sorted").decode())
+
+
+def shown(path: Path) -> str:
+    r"""The path as messages name it: `.spec.containers[name="c"].image`."""
+    return "".join(shown_element(element) for element in path)
+
+
+def shown_element(element: str) -> str:
+    """One path element as messages name it."""
+    kind, text = element[0], element[2:]
+    if kind == "f":
+        return f".{text}"
+    if kind == "k":
+        keys = msgspec.json.decode(text)
+        return f"[{','.join(f'{name}={as_json(value)}' for name, value in keys.items())}]"
+    return f"[={text}]" if kind == "v" else f"[{text}]"
+
+
+def parse(raw: object) -> FieldSet:
+    """Read a set that a client sent, the value of `fieldsV1`.
+
+    Elements of a type that nobody knows are left out.
+
+    Raises:
+        FieldSetError: It is no object of known path elements, or too deep or too large.
+    """
+    result = parse_below(raw, DEEPEST, [MOST_ELEMENTS])
+    result.pop(SELF, None)
+    return in_order(result)
+
+
+def parse_below(raw: object, depth: int, budget: list[int]) -> FieldSet:
+    """Read the part of a set below a path.
+
+    Args:
+        raw: As sent.
+        depth: Elements that paths may have from here on.
+        budget: Elements that may still come, in the one item of the list.
+    """
+    if raw is None:
+        return {}
+    if not isinstance(raw, dict):
+        raise FieldSetError(f"must be an object, not {msgspec.json.encode(raw)[:100].decode()}")
+    budget[0] -= len(raw)
+    if depth == 0 or budget[0] < 0:
+        limits = f"{DEEPEST} levels or {MOST_ELEMENTS} elements"
+        raise FieldSetError(f"must not have more than {limits}")
+    result: FieldSet = {}
+    for text, below in raw.items():
+        element = None if text == SELF else parse_element(text)
+        if element is not None:
+            node = parse_below(below, depth - 1, budget)
+            known = result.get(element)
+            result[element] = node if known is None else union_below(known, node)
+    return joined(result, is_self=SELF in raw) or {}
+
+
+def parse_element(text: str) -> str | None:
+    """The path element in its one form; None for a type that nobody knows."""
+    if len(text) < 2:  # noqa: PLR2004  a letter and a colon
+        raise FieldSetError(f"key must be 2 characters long: {text}")
+    if text[1] != ":":
+        raise FieldSetError(f"missing colon: {text}")
+    if text[0] == "f":
+        return text
+    if text[0] not in ORDER_OF_TYPES:
+        return None
+    try:
+        value = msgspec.json.decode(text[2:])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FieldSetError(f"{text[:100]}: {error}") from error
+    if text[0] == "k" and not isinstance(value, dict):
+        raise FieldSetError(f"keys must be an object: {text[:100]}")
+    if text[0] == "i" and type(value) is not int:
+        raise FieldSetError(f"position must be a whole number: {text[:100]}")
+    return f"{text[0]}:{as_json(value)}"

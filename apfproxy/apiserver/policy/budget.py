@@ -1,0 +1,233 @@
+"""What a disruption budget allows: the arithmetic of the disruption controller.
+
+1. With `minAvailable` as a number, all pods that the selector matches are expected.
+2. With `maxUnavailable`, or a percentage, the pods are expected that the controllers of the matched
+   pods want: Kubernetes asks those controllers for their scale.  A pod without a controller is not
+   expected, though it counts as healthy.
+3. `disruptionsAllowed` is the number of healthy pods beyond those desired, and 0 where no pods are
+   expected.
+
+One deviation: of a controller of a kind that is not served, as many pods are expected as there are
+that name it, where Kubernetes would fail the budget (`SyncFailed`).
+
+Source: Kubernetes, `pkg/controller/disruption` and `component-helpers/apps/poddisruptionbudget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.apiserver.policy.percent import scaled
+from apfproxy.apiserver.policy.schema import STATUS_NUMBERS
+from apfproxy.objects.status_conditions import FALSE, TRUE, find_condition, is_true, set_condition
+from apfproxy.objects.times import parse_time, rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from apfproxy.objects.schema.types import Object
+
+DISRUPTION_ALLOWED = "DisruptionAllowed"
+SYNC_FAILED = "SyncFailed"
+
+DELETION_TIMEOUT_S = 120
+"""How long an evicted pod counts as gone before it is: Kubernetes' number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The controller that a pod names, by group, kind, name and uid."""
+
+    group: str
+    kind: str
+    name: str
+    uid: str
+
+
+class NoControllerError(LookupError):
+    """A pod names a controller that is not there."""
+
+
+ScaleOf = Callable[[Controller], "tuple[str, int] | None"]
+"""The uid of what keeps the number of pods, the controller or its own one, and that number.
+
+None for a controller of a kind that is not served; NoControllerError for one that is not there.
+"""
+
+
+def not_served(_controller: Controller) -> None:
+    """Know no controllers."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodState:
+    """What budgets need to know of a pod.
+
+    Attributes:
+        name: Of the pod.
+        is_ready: Whether its condition `Ready` is true: it is healthy.
+        is_ending: Whether it is being deleted.
+        controller: The controller that it names; None for none.
+    """
+
+    name: str
+    is_ready: bool
+    is_ending: bool
+    controller: Controller | None
+
+
+def controller_of(metadata: Object) -> Controller | None:
+    """The controller that an object's metadata names; None for none."""
+    for owner in metadata.get("ownerReferences", ()):
+        if owner.get("controller"):
+            group = owner["apiVersion"].rpartition("/")[0]
+            return Controller(group, owner["kind"], owner["name"], owner["uid"])
+    return None
+
+
+def pod_state(pod: Object) -> PodState:
+    """What budgets need to know of the pod."""
+    metadata = pod["metadata"]
+    return PodState(
+        name=metadata["name"],
+        is_ready=is_true(pod.get("status", {}), "Ready"),
+        is_ending="deletionTimestamp" in metadata,
+        controller=controller_of(metadata),
+    )
+
+
+def assess(
+    budget: Object, pods: Collection[PodState], now_s: float, scale_of: ScaleOf = not_served
+) -> tuple[Object, float | None]:
+    """Work out the status of a budget.
+
+    Args:
+        budget: The budget.
+        pods: All pods of its namespace that its selector matches.
+        now_s: Seconds since 1970.
+        scale_of: Knows how many pods controllers want.
+
+    Returns:
+        The new status, canonical, and when it has to be worked out again even if nothing changes,
+        in seconds since 1970; None for never.
+
+    Raises:
+        ValueError: The budget cannot be worked out; see `failed_status`.
+    """
+    old = budget["status"]
+    expected, desired = expected_pods(budget["spec"], pods, scale_of)
+    disrupted, recheck_s = still_disrupted(old.get("disruptedPods", {}), pods, now_s)
+    healthy = sum(pod.is_ready and not pod.is_ending and pod.name not in disrupted for pod in pods)
+    status: Object = {
+        "observedGeneration": budget["metadata"].get("generation", 0),
+        "disruptedPods": disrupted,
+        "disruptionsAllowed": max(healthy - desired, 0) if expected > 0 else 0,
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": expected,
+        "conditions": old.get("conditions", []),
+    }
+    set_disruption_allowed(status, rfc3339(now_s))
+    for name in ("observedGeneration", "disruptedPods"):
+        if not status[name]:
+            del status[name]
+    return status, recheck_s
+
+
+def expected_pods(spec: Object, pods: Collection[PodState], scale_of: ScaleOf) -> tuple[int, int]:
+    """How many pods there should be, and how many of them have to be healthy.
+
+    Raises:
+        ValueError: A number of pods is neither a number nor a percentage, or a pod's controller is
+            not there.
+    """
+    maximum, minimum = spec.get("maxUnavailable"), spec.get("minAvailable", 0)
+    if maximum is not None:
+        wanted = wanted_pods(pods, scale_of)
+        return wanted, max(wanted - scaled(maximum, wanted), 0)
+    if isinstance(minimum, str):
+        wanted = wanted_pods(pods, scale_of)
+        return wanted, scaled(minimum, wanted)
+    return len(pods) if "minAvailable" in spec else 0, minimum
+
+
+def wanted_pods(pods: Iterable[PodState], scale_of: ScaleOf) -> int:
+    """How many pods the controllers of some pods want; ValueError if one of them is not there."""
+    wanted: dict[str, int] = {}
+    known: dict[Controller, bool] = {}
+    for pod in pods:
+        controller = pod.controller
+        if controller is None:
+            continue
+        if controller not in known:
+            try:
+                scale = scale_of(controller)
+            except NoControllerError:
+                raise ValueError(f'found no controllers for pod "{pod.name}"') from None
+            known[controller] = scale is not None
+            if scale is not None:
+                wanted[scale[0]] = scale[1]
+        if not known[controller]:
+            wanted[controller.uid] = wanted.get(controller.uid, 0) + 1
+    return sum(wanted.values())
+
+
+def still_disrupted(
+    disrupted: Object, pods: Iterable[PodState], now_s: float
+) -> tuple[Object, float | None]:
+    """The evicted pods that still count as disrupted, and when the first of them no longer does."""
+    still: Object = {}
+    deadlines = []
+    for pod in pods if disrupted else ():
+        evicted_at = disrupted.get(pod.name)
+        if evicted_at is None or pod.is_ending:
+            continue
+        deadline_s = parse_time(evicted_at) + DELETION_TIMEOUT_S
+        if deadline_s > now_s:
+            still[pod.name] = evicted_at
+            deadlines.append(deadline_s)
+    return still, min(deadlines, default=None)
+
+
+def set_disruption_allowed(status: Object, now: str, failure: str = "") -> None:
+    """Let the condition say what `disruptionsAllowed` does, or a failure to tell; in place."""
+    is_allowed = status["disruptionsAllowed"] > 0
+    reason = SYNC_FAILED if failure else "SufficientPods" if is_allowed else "InsufficientPods"
+    condition = {
+        "type": DISRUPTION_ALLOWED,
+        "status": TRUE if is_allowed else FALSE,
+        "reason": reason,
+        "message": failure,
+    }
+    if status.get("observedGeneration"):
+        condition["observedGeneration"] = status["observedGeneration"]
+    set_condition(status, condition, now)
+
+
+def failed_status(budget: Object, message: str, now_s: float) -> Object:
+    """The status of a budget that cannot be worked out, for this reason: nothing is allowed."""
+    status = {**budget["status"], "disruptionsAllowed": 0}
+    set_disruption_allowed(status, rfc3339(now_s), message)
+    return status
+
+
+def is_up_to_date(budget: Object, status: Object) -> bool:
+    """Whether the budget's status says what the other one does: no write is needed.
+
+    What does not count is the message and the generation of the condition, which nobody decides by.
+    """
+    return decided(budget["status"]) == decided(status)
+
+
+def decided(status: Object) -> list[object]:
+    """What somebody decides by."""
+    condition = find_condition(status, DISRUPTION_ALLOWED) or {}
+    return [
+        *(status[name] for name in STATUS_NUMBERS),
+        status.get("observedGeneration", 0),
+        status.get("disruptedPods", {}),
+        condition.get("status"),
+        condition.get("reason"),
+    ]

@@ -1,0 +1,129 @@
+"""Signals of a process that serves, as events."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import signal
+from typing import TYPE_CHECKING, Any, Self
+
+from apfproxy.base.held_signals import release, unused_signals
+from apfproxy.base.tasks import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+log = logging.getLogger(__name__)
+
+
+class Hangup(enum.Enum):
+    """What SIGHUP means."""
+
+    NOTHING = enum.auto()
+    RELOAD = enum.auto()
+    END = enum.auto()
+
+
+class Signals:
+    """SIGTERM and SIGINT as events, the first and the second of them, and SIGHUP as one.
+
+    Other signals do nothing but write a line.  Signals are as before at the end of the context.
+
+    Attributes:
+        first, second: Set by SIGTERM and SIGINT, and by SIGHUP where it means the end.
+        hangup: Set by SIGHUP where it means a reload, until the end begins; the reload clears it.
+    """
+
+    def __init__(self, hangup: Hangup = Hangup.NOTHING) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+        self.hangup = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._handled: list[int] = []
+        self._is_signalled = False
+        self._handle(signal.SIGTERM, self._end)
+        self._handle(signal.SIGINT, self._end)
+        if hangup is Hangup.NOTHING:
+            self._ignore(signal.SIGHUP)
+        else:
+            self._handle(signal.SIGHUP, self._end if hangup is Hangup.END else self._reload)
+        for number in unused_signals():
+            self._ignore(number)
+        release()
+
+    def __repr__(self) -> str:
+        return f"<Signals: {self.first.is_set() + self.second.is_set()} so far>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in set(self._handled):
+            self._loop.remove_signal_handler(number)
+
+    def on_rotation(self, reopen: Callable[[], None]) -> None:
+        """Call `reopen` at each SIGUSR1 from now on."""
+        self._handle(signal.SIGUSR1, reopen)
+
+    def on_succession(self, succeed: Callable[[], None]) -> None:
+        """Call `succeed` at each SIGUSR2 from now on."""
+        self._handle(signal.SIGUSR2, succeed)
+
+    def end(self) -> None:
+        """Begin the end, as SIGTERM does."""
+        self._is_signalled = True
+        self.first.set()
+
+    def end_as_parent_says(self) -> None:
+        """Begin the end; a signal that comes as well, for the same reason, is not the second."""
+        self.first.set()
+
+    def end_at_once(self) -> None:
+        """End without order, as a second SIGTERM does."""
+        self.first.set()
+        self.second.set()
+
+    async def before_second(self, ending: Coroutine[Any, Any, None], *, name: str) -> bool:
+        """End something in order, but cancel that at the second signal; whether it did end."""
+        task = spawn(ending, name=name)
+        second = spawn(self._wait_for_second(), name="waiting for a second signal")
+        await asyncio.wait([task, second], return_when=asyncio.FIRST_COMPLETED)
+        second.cancel()
+        if task.done():
+            task.result()
+            return True
+        task.cancel()
+        await asyncio.wait([task])
+        return False
+
+    async def _wait_for_second(self) -> None:
+        await self.second.wait()
+
+    def _handle(self, number: int, callback: Callable[..., None], *arguments: object) -> None:
+        self._loop.add_signal_handler(number, callback, *arguments)
+        self._handled.append(number)
+
+    def _ignore(self, number: int) -> None:
+        text = "%s means nothing here, and is ignored"
+        self._handle(number, log.warning, text, signal_name(number))
+
+    def _end(self) -> None:
+        if self._is_signalled:
+            self.second.set()
+        self._is_signalled = True
+        self.first.set()
+
+    def _reload(self) -> None:
+        if self.first.is_set():
+            log.info("SIGHUP: nothing is read again, since the process is about to end")
+        else:
+            self.hangup.set()
+
+
+def signal_name(number: int) -> str:
+    """What a signal is called, such as SIGUSR2 or SIGRTMIN+3."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"

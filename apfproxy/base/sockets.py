@@ -1,0 +1,403 @@
+"""Sockets that listen at an address: opened, served on, and given up at the end.
+
+1. A host has one for each address that it stands for.  No host, as in `:8080`, stands for every
+   address of the machine, of IPv4 and of IPv6.  Each of the two has a socket of its own, so that
+   clients of IPv4 have addresses of IPv4.
+2. The file of a Unix socket gets its mode before anybody can connect.
+3. A file that a dead process has left is replaced.  That of a process that lives, or a file of
+   another kind, stays as it is, and is an error.
+4. A file is removed at the end, unless it is another one by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import math
+import os
+import socket
+import stat
+import struct
+from typing import TYPE_CHECKING
+
+from apfproxy.base.address import UNIX_MODE
+from apfproxy.base.rare_log import RareLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from apfproxy.base.address import Address
+
+log = logging.getLogger(__name__)
+
+EVERYWHERE = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"))  # noqa: S104 - asked for
+WITHOUT_IPV6 = frozenset((errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL))
+"""What a machine without IPv6 says."""
+PORT_TRIES = 32
+"""Where the system chooses the port, the one of the first address may be taken at another."""
+PROBES = 4
+"""Without an answer, spread over the time after which a client is gone."""
+IN_USE = "a running process listens there"
+NO_SOCKET = "there is a file that is no socket"
+MAX_ACCEPTED_AT_ONCE = 256
+PAUSE_S = 0.1
+"""Before accepting is tried again, when the system has nothing left for it."""
+EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+
+async def listening_sockets(
+    address: Address, backlog: int, *, mode: int = UNIX_MODE, is_group: bool = False
+) -> list[socket.socket]:
+    """Listen at an address.
+
+    Args:
+        address: A host and a port, where 0 becomes the same port at all addresses of the host; or
+            the path of a Unix socket.
+        backlog: Connections that the kernel holds until they are accepted.
+        mode: Permissions of the file of a Unix socket.
+        is_group: Whether other sockets of this process are to listen at the same port, among which
+            the kernel divides the connections (SO_REUSEPORT).
+
+    Returns:
+        One socket or more, none of which blocks.
+
+    Raises:
+        OSError: It cannot be listened on; no socket is left open.
+    """
+    if address.path:
+        return [_opened_unix(address.path, backlog, mode)]
+    places: tuple[tuple[int, str], ...] = EVERYWHERE
+    if address.host:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        places = tuple(dict.fromkeys((family, str(where[0])) for family, *_, where in found))
+    for attempt in range(1, PORT_TRIES + 1):
+        try:
+            return _opened(
+                places, address.port, backlog, is_anywhere=not address.host, is_group=is_group
+            )
+        except OSError as error:
+            is_chance = not address.port and error.errno == errno.EADDRINUSE
+            if not is_chance or attempt == PORT_TRIES:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _opened(
+    places: tuple[tuple[int, str], ...],
+    port: int,
+    backlog: int,
+    *,
+    is_anywhere: bool,
+    is_group: bool,
+) -> list[socket.socket]:
+    """All of them or none."""
+    sockets: list[socket.socket] = []
+    try:
+        for family, host in places:
+            try:
+                if is_group and port:
+                    _see_free(family, host, port)
+                opened = socket.create_server(
+                    (host, port), family=family, backlog=backlog, reuse_port=is_group
+                )
+            except OSError as error:
+                if is_anywhere and sockets and error.errno in WITHOUT_IPV6:
+                    continue
+                code = error.errno or 0
+                raise OSError(code, os.strerror(code).lower()) from error
+            prepare(opened)
+            sockets.append(opened)
+            port = port or int(opened.getsockname()[1])
+    except BaseException:
+        for opened in sockets:
+            opened.close()
+        raise
+    return sockets
+
+
+def _see_free(family: int, host: str, port: int) -> None:
+    """See that nobody listens there yet: a group would take part in one of another process.
+
+    OSError if somebody does.
+    """
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        probe.bind((host, port))
+
+
+def joined(listeners: Sequence[socket.socket], backlog: int) -> list[socket.socket]:
+    """Listen once more where sockets of a group do; OSError if that cannot be."""
+    sockets: list[socket.socket] = []
+    try:
+        for listener in listeners:
+            opened = socket.create_server(
+                listener.getsockname(),
+                family=listener.family,
+                backlog=backlog,
+                reuse_port=True,
+            )
+            prepare(opened)
+            sockets.append(opened)
+    except BaseException:
+        for opened in sockets:
+            opened.close()
+        raise
+    return sockets
+
+
+def prepare(listener: socket.socket) -> None:
+    """Let nothing block, and clients that vanish be found out: accepted sockets inherit that."""
+    listener.setblocking(False)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def probe_clients(listener: socket.socket, idle_s: float, timeout_s: float) -> None:
+    """Set when silent clients are probed whose connections are accepted from now on.
+
+    Args:
+        listener: Or a connection that was accepted before.
+        idle_s: How long a client is silent before the first probe.
+        timeout_s: After which one that answers none is gone.
+    """
+    if is_unix(listener):
+        return
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = {
+        "TCP_KEEPIDLE": math.ceil(idle_s),
+        "TCP_KEEPINTVL": math.ceil(timeout_s / PROBES),
+        "TCP_KEEPCNT": PROBES,
+        "TCP_USER_TIMEOUT": math.ceil((idle_s + timeout_s) * 1000),
+    }
+    set_tcp_options(listener, options)
+
+
+def set_tcp_options(connection: socket.socket, options: Mapping[str, int]) -> None:
+    """Set options of TCP by their names, so far as the system has them."""
+    for name, value in options.items():
+        option = getattr(socket, name, None)
+        if option is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _opened_unix(path: str, backlog: int, mode: int) -> socket.socket:
+    _remove_stale(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(path)
+        os.chmod(path, mode)  # noqa: PTH101 - one system call among others
+        prepare(listener)
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _remove_stale(path: str) -> None:
+    """Remove the socket of a process that has ended; OSError if something else is there."""
+    try:
+        is_socket = stat.S_ISSOCK(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return
+    if not is_socket:
+        raise FileExistsError(errno.EEXIST, NO_SOCKET)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)  # noqa: PTH108 - as above
+            return
+        except BlockingIOError:
+            pass  # it lives, and has much to do
+    raise OSError(errno.EADDRINUSE, IN_USE)
+
+
+async def serve_on(
+    listeners: Sequence[socket.socket], make: Callable[[], asyncio.BaseProtocol], *, backlog: int
+) -> list[asyncio.Server]:
+    """Have the event loop accept what comes to listening sockets, which it closes at the end."""
+    loop = asyncio.get_running_loop()
+    servers = []
+    for listener in listeners:
+        create = loop.create_unix_server if is_unix(listener) else loop.create_server
+        servers.append(await create(make, sock=listener, backlog=backlog))
+    return servers
+
+
+class Acceptor:
+    """Accepts what comes to listening sockets, for who is to see connections before the loop does.
+
+    Args:
+        loop: That of the connections.
+        take: Gets each connection, which it closes in the end; it raises nothing.
+        now_ns: The time by which the log is written rarely.
+        at_once: Connections that are taken before those that there are get their turn again.
+
+    Attributes:
+        sockets: That are listened on.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        take: Callable[[socket.socket], None],
+        now_ns: Callable[[], int],
+        at_once: int = MAX_ACCEPTED_AT_ONCE,
+    ) -> None:
+        self._loop = loop
+        self._take = take
+        self._at_once = at_once
+        self._log = RareLog(log, now_ns)
+        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
+        self.sockets: list[socket.socket] = []
+
+    def listen(self, listeners: Iterable[socket.socket]) -> None:
+        """Accept what comes to listening sockets, which `stop` returns."""
+        self.sockets.extend(listeners)
+        for listener in self.sockets:
+            self._loop.add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(self._at_once):
+            try:
+                client, _ = listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in EXHAUSTED:
+                    self._log.log(
+                        logging.WARNING,
+                        "none left",
+                        "no connection can be accepted: %s",
+                        error.strerror,
+                    )
+                    self._loop.remove_reader(listener)
+                    self._pauses[listener] = self._loop.call_later(PAUSE_S, self._go_on, listener)
+                    return
+                continue  # that one connection is gone already
+            self._take(client)
+
+    def _go_on(self, listener: socket.socket) -> None:
+        del self._pauses[listener]
+        self._loop.add_reader(listener, self._accept, listener)
+
+    def stop(self) -> list[socket.socket]:
+        """Accept no more: the sockets, for whoever takes what waits in them, and closes them."""
+        for listener in self.sockets:
+            self._loop.remove_reader(listener)
+        for pause in self._pauses.values():
+            pause.cancel()
+        self._pauses.clear()
+        listeners, self.sockets = self.sockets, []
+        return listeners
+
+
+def is_unix(listener: socket.socket) -> bool:
+    """Whether only this machine can reach it, by a path."""
+    return listener.family == socket.AF_UNIX
+
+
+def port_of(listeners: Iterable[socket.socket]) -> int | None:
+    """The first one's port that has one."""
+    return next((each.getsockname()[1] for each in listeners if not is_unix(each)), None)
+
+
+class SocketFiles:
+    """The files of Unix sockets, to be removed at the end."""
+
+    def __init__(self, listeners: Sequence[socket.socket]) -> None:
+        self._files: dict[str, tuple[int, ...]] = {}
+        for listener in listeners:
+            path = listener.getsockname()
+            if is_unix(listener) and isinstance(path, str) and path:
+                with contextlib.suppress(FileNotFoundError):  # somebody was quick
+                    self._files[path] = _identity(path)
+
+    def __repr__(self) -> str:
+        return f"<SocketFiles: {', '.join(self._files) or 'none'}>"
+
+    def leave(self) -> None:
+        """Remove none: another process listens on the same sockets."""
+        self._files.clear()
+
+    def remove(self) -> None:
+        """Remove those that are still the same; harmless once done."""
+        files, self._files = self._files, {}
+        for path, identity in files.items():
+            with contextlib.suppress(OSError):  # it is gone, or we may not: as after a crash
+                if _identity(path) == identity:
+                    os.unlink(path)  # noqa: PTH108 - as above
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    status = os.lstat(path)
+    # A file's number is given to another one soon after it is gone; nothing is written to a socket.
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def described(listener: socket.socket) -> str:
+    """The address of a socket, as people write it."""
+    where = listener.getsockname()
+    if is_unix(listener):
+        return f"unix:{where}"
+    host, port = where[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+RESET = struct.pack("ii", 1, 0)
+"""For SO_LINGER: closing throws away what is not sent, and leaves nothing in the kernel."""
+NO_RESET = struct.pack("ii", 0, 0)
+"""For SO_LINGER, as it is at first: the kernel sends the rest."""
+MAPPED = "::ffff:"
+UNKNOWN = "unknown"
+UNIX_PEER = "unix:"
+"""The address of all that connect to a Unix socket, as nginx writes it; limits per address do not
+count for them."""
+
+
+def address_of(transport: asyncio.BaseTransport) -> str:
+    """The address of a connection's peer: that of IPv4 in its own form, without an IPv6 zone."""
+    return folded(transport.get_extra_info("peername"))
+
+
+def folded(peer: object) -> str:
+    """The one form of a peer's address."""
+    address = written(peer).partition("%")[0]
+    if address.startswith(MAPPED) and "." in address:
+        return address.removeprefix(MAPPED)
+    return address
+
+
+def written(peer: object) -> str:
+    """A peer's address, as the system gives it, in a text without its port."""
+    if isinstance(peer, tuple):
+        return str(peer[0])
+    # That of a Unix socket is a path, and mostly empty.
+    return UNIX_PEER if isinstance(peer, str | bytes) else UNKNOWN
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """Close at once, with a reset: nothing is kept for the peer, not even in the kernel."""
+    hold_reset(transport)
+    transport.abort()
+
+
+def hold_reset(transport: asyncio.Transport, *, is_held: bool = True) -> None:
+    """Have a connection end with a reset whoever closes it, or no longer: the kernel, too."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        with contextlib.suppress(OSError):  # it may be gone
+            linger = RESET if is_held else NO_RESET
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+
+def reset_socket(connection: socket.socket) -> None:
+    """Have a connection end with a reset when it is closed."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)

@@ -1,0 +1,182 @@
+"""The files of TLS: certificates, keys and CAs that settings name, and when they expire.
+
+The proxy's own tokens expire by the same rules.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from apfproxy.base.files import MAX_PEM_BYTES, read_file
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterable
+
+    from cryptography import x509
+
+    from apfproxy.base.lifetime import Lifetime
+
+log = logging.getLogger(__name__)
+
+RENEW_BEFORE = dt.timedelta(days=7)
+"""A certificate or token that expires sooner than that is warned about; one that lives for less
+than ten times as long, in the last tenth of its life."""
+
+
+class TlsFile(NamedTuple):
+    """A file, and the setting that names it."""
+
+    setting: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.path}"
+
+
+class TlsError(Exception):
+    """A file of TLS cannot be used; the operator's fault.
+
+    It says which setting and file, what is wrong, and what to do; nothing of the contents.
+    """
+
+    def __init__(self, file: TlsFile, problem: str) -> None:
+        super().__init__(f"{file}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Expiries:
+    """When the certificates in a file expire, or the token.
+
+    Attributes:
+        file: The file.
+        unix_s: Of each, in seconds since 1970; at least one.
+        renew_unix_s: From when on each has to be renewed.
+        is_chain: Whether all are needed, as in a server's own chain; else they are CAs, of which
+            one that has expired may have been replaced by another.
+    """
+
+    file: TlsFile
+    unix_s: tuple[float, ...]
+    renew_unix_s: tuple[float, ...]
+    is_chain: bool
+    what: str = "certificate"
+
+    def next_unix_s(self, now_unix_s: float) -> float:
+        """The time that matters: the next; or the last one where all CAs have expired."""
+        if self.is_chain:
+            return min(self.unix_s)
+        ahead = [each for each in self.unix_s if each >= now_unix_s]
+        return min(ahead) if ahead else max(self.unix_s)
+
+    def problem(self, now_unix_s: float) -> str | None:
+        """That a certificate has expired or soon will; of CAs, that there is no other one."""
+        due = [
+            until
+            for until, renew in zip(self.unix_s, self.renew_unix_s, strict=True)
+            if renew <= now_unix_s
+        ]
+        if not due or (len(due) < len(self.unix_s) and not self.is_chain):
+            return None
+        until = min(due) if self.is_chain else max(due)
+        verb = "expired" if until <= now_unix_s else "expires"
+        at = dt.datetime.fromtimestamp(until, dt.UTC).isoformat()
+        return f"{self.file}: the {self.what} {verb} at {at}"
+
+
+def read(file: TlsFile) -> bytes:
+    """What is in it; TlsError if it cannot be read."""
+    try:
+        return read_file(file.path, MAX_PEM_BYTES)
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise TlsError(file, f"cannot be read: {problem[:1].lower()}{problem[1:]}") from error
+
+
+def certificates_in(file: TlsFile, *, is_chain: bool) -> tuple[list[x509.Certificate], Expiries]:
+    """The certificates in a PEM file, one at least; a warning of each that has to be renewed.
+
+    Raises:
+        TlsError: There is none.
+    """
+    from cryptography import x509  # noqa: PLC0415 - 8 MiB, for those that use TLS
+
+    content = read(file)
+    try:
+        found = x509.load_pem_x509_certificates(content)
+    except ValueError as error:
+        raise TlsError(file, "has no certificate in PEM form") from error
+    for certificate in found:
+        warn_of_dates(file, certificate)
+    unix_s = tuple(each.not_valid_after_utc.timestamp() for each in found)
+    renew_unix_s = tuple(renewal(each).timestamp() for each in found)
+    return found, Expiries(file, unix_s, renew_unix_s, is_chain)
+
+
+def load_authorities(context: ssl.SSLContext, file: TlsFile) -> Expiries:
+    """Have a context trust the CAs in a file."""
+    certificates, expiries = certificates_in(file, is_chain=False)
+    trust(context, certificates)
+    return expiries
+
+
+def trust(context: ssl.SSLContext, authorities: Iterable[x509.Certificate]) -> None:
+    """Have a context trust CAs."""
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - as above
+
+    context.load_verify_locations(
+        cadata=b"".join(each.public_bytes(Encoding.DER) for each in authorities)
+    )
+
+
+def load_own(context: ssl.SSLContext, certificate_file: TlsFile, key_file: TlsFile) -> Expiries:
+    """Have a context show a certificate, and prove with its key that it is its own."""
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - as above
+        load_pem_private_key,
+    )
+
+    certificates, expiries = certificates_in(certificate_file, is_chain=True)
+    content = read(key_file)
+    try:
+        key = load_pem_private_key(content, password=None)
+    except TypeError as error:
+        raise TlsError(key_file, "is encrypted: give a key without a password") from error
+    except Exception as error:
+        raise TlsError(key_file, "has no private key in PEM form") from error
+    if key.public_key() != certificates[0].public_key():
+        raise TlsError(key_file, f"is not the key of the certificate in {certificate_file.path}")
+    try:
+        # An empty password, or OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(certificate_file.path, key_file.path, password="")
+    except OSError as error:  # those of OpenSSL are of this type
+        reason = getattr(error, "reason", None) or "changed while it was read"
+        raise TlsError(certificate_file, f"cannot be used: {reason}") from error
+    return expiries
+
+
+def renewal(certificate: x509.Certificate) -> dt.datetime:
+    """From when on it has to be renewed."""
+    until, since = certificate.not_valid_after_utc, certificate.not_valid_before_utc
+    return until - min(RENEW_BEFORE, (until - since) / 10)
+
+
+def token_expiries(file: TlsFile, lifetime: Lifetime) -> Expiries:
+    """When a token expires, and from when on it has to be renewed."""
+    since, until = lifetime
+    renew_unix_s = until - min(RENEW_BEFORE.total_seconds(), (until - since) / 10)
+    return Expiries(file, (until,), (renew_unix_s,), is_chain=True, what="token")
+
+
+def warn_of_dates(file: TlsFile, certificate: x509.Certificate) -> None:
+    """Have the log say that a certificate is not valid, or soon will not be."""
+    now = dt.datetime.now(dt.UTC)
+    until, since = certificate.not_valid_after_utc, certificate.not_valid_before_utc
+    if until < now:
+        log.warning("%s: the certificate expired at %s", file, until.isoformat())
+    elif since > now:
+        log.warning("%s: the certificate is not valid before %s", file, since.isoformat())
+    elif now > renewal(certificate):
+        log.warning("%s: the certificate expires at %s", file, until.isoformat())

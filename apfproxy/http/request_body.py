@@ -1,0 +1,94 @@
+"""The body of a request: where it ends, how long it may be, and how it is forwarded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.http.chunked import ChunkedDecoder, encode_chunk, last_chunk
+from apfproxy.http.head_error import HeadError
+from apfproxy.http.request_fields import SIZED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.http.read_buffer import Piece
+    from apfproxy.http.request_head import RequestHead
+
+MAX_DISCARDED_BODY_BYTES = 262144
+"""Of a body nobody wants, to keep the connection; Go's server reads as much."""
+
+
+class RequestBody:
+    """A body that is not through yet.
+
+    Args:
+        head: Of its request, which has a body.
+        max_bytes: The longest that is taken.
+        is_claim: Whether a trailer field, by its name in lower case, is not to be forwarded.
+
+    Attributes:
+        is_whole: Whether the last of it has come.
+        rest: What came behind it, once it is whole.
+    """
+
+    __slots__ = ("_decoder", "_expects_continue", "_left", "_max_bytes", "is_whole", "rest")
+
+    def __init__(
+        self, head: RequestHead, max_bytes: int, is_claim: Callable[[bytes], bool]
+    ) -> None:
+        self._expects_continue = head.expects_continue
+        self._max_bytes = max_bytes
+        self.is_whole = False
+        self.rest = b""
+        if head.framing == SIZED:
+            self._decoder: ChunkedDecoder | None = None
+            self._left = head.body_bytes
+        else:
+            self._decoder = ChunkedDecoder(is_claim)
+            self._left = max_bytes
+
+    def take(self, data: Piece) -> list[Piece]:
+        """The part of the body in `data`, framed as it is forwarded.
+
+        Raises:
+            ChunkedError: It is malformed.
+            HeadError: It is too long.
+        """
+        decoder = self._decoder
+        if decoder is None:
+            left = self._left = self._left - len(data)
+            if left > 0:
+                return [data]
+            self.is_whole = True
+            if left < 0:
+                self.rest = bytes(data[left:])
+                return [data[:left]]
+            return [data]
+        pieces, rest = decoder.feed(data)
+        size = sum(map(len, pieces))
+        self._left -= size
+        if self._left < 0:
+            raise too_long(self._max_bytes)
+        framed = encode_chunk(pieces, size)
+        if decoder.is_done:
+            self.is_whole = True
+            self.rest = rest
+            framed.append(last_chunk(decoder.trailers))
+        return framed
+
+    @property
+    def is_worth_discarding(self) -> bool:
+        """Whether the rest is worth reading, though nobody wants it, to keep the connection."""
+        return (
+            self._decoder is None
+            and self._left <= MAX_DISCARDED_BODY_BYTES
+            and not self._expects_continue
+        )
+
+
+def too_long(max_bytes: int) -> HeadError:
+    """Refuse a body that is longer than that."""
+    return HeadError(
+        413,
+        f"the request's body is longer than {max_bytes} bytes (downstream.limits.maxBodyBytes)",
+    )

@@ -1,0 +1,520 @@
+"""The header fields of a request: checked, and made ready to be forwarded.
+
+llhttp has judged the syntax: line endings, characters, no continued lines.  The checks here are
+those that a proxy owes to what stands behind it (RFC 9112, sections 3.2, 6.1 and 11.2): one
+framing, one Host, no field that an origin could take for another one, no identity that the client
+made up: the fields of front proxies are taken out, and what the origin is told of who asks is
+written anew by `authn.assertion`.  Nothing here depends on the request line but for the version,
+so a client's fields are read once for all its targets.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from apfproxy.authn.credential_fields import CredentialsError, is_impersonation, read_credentials
+from apfproxy.authn.credentials import NO_CREDENTIALS
+from apfproxy.http.client_address import forwarded_client
+from apfproxy.http.head_error import GrpcError, HeadError
+from apfproxy.http.upgrade import (
+    bearer_token,
+    elements,
+    offered,
+    without_bearer,
+)
+
+if TYPE_CHECKING:
+    from apfproxy.authn.credential_fields import CredentialRules, Lines
+    from apfproxy.authn.credentials import Credentials
+    from apfproxy.http.upgrade import Offer
+    from apfproxy.settings import Network
+
+HTTP_1_0: Final = "HTTP/1.0"
+HTTP_1_1: Final = "HTTP/1.1"
+HTTP_2: Final = "HTTP/2.0"
+"""What a client speaks; written as Go and kube-apiserver write it."""
+
+VIA: Final = b"Via: 1.1 apfproxy\r\n"
+"""In answers: servers speak HTTP/1.1."""
+_FOR: Final = b"X-Forwarded-For: "
+VIA_FOR: Final = VIA + _FOR
+_VIAS_FOR: Final = {
+    HTTP_1_0: b"Via: 1.0 apfproxy\r\n" + _FOR,
+    HTTP_1_1: VIA_FOR,
+    HTTP_2: b"Via: 2.0 apfproxy\r\n" + _FOR,
+}
+"""By the protocol in which the request came; RFC 9110, section 7.6.3."""
+_PROTOS: Final = (b"X-Forwarded-Proto: http\r\n", b"X-Forwarded-Proto: https\r\n")
+_VERBATIM_ENDS: Final = tuple(proto + via for proto in _PROTOS for via in _VIAS_FOR.values())
+
+HOST: Final = re.compile(rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+_HYPHENATED: Final = re.sub(rb"[^0-9a-z]", b"-", bytes(range(256)))
+_GRPC: Final = re.compile(rb"application/grpc(?![0-9A-Za-z-])", re.IGNORECASE)
+"""Not gRPC-Web, which any HTTP carries."""
+_TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+
+_HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
+# What a Connection field may not nominate: taking it out would change what the request means.
+_NOT_NOMINABLE = frozenset(
+    (b"host", b"content-length", b"authorization", b"content-type", b"cookie")
+)
+# Fields that say who forwarded the request, and what it was before; only a trusted front may set
+# them, or any other field that begins with X-Forwarded-.
+_FORWARDING = frozenset(
+    (
+        b"forwarded",
+        b"x-forwarded-host",
+        b"x-forwarded-proto",
+        b"x-forwarded-uri",
+        b"x-original-url",
+        b"x-real-ip",
+        b"x-rewrite-url",
+    )
+)
+_FORWARDED_PREFIX = b"x-forwarded-"
+# Fields by which many frameworks take another method for the request's, whatever it is.
+_METHOD_OVERRIDES = frozenset((b"x-http-method", b"x-http-method-override", b"x-method-override"))
+# Names that change a request's framing or route.  Servers that fold other characters into the
+# hyphen (CGI, WSGI, Apache) take `Content_Length` for `Content-Length`, so no other spelling of
+# them is forwarded.
+_GUARDED = _HOP_BY_HOP | {b"content-length", b"expect", b"host", b"x-forwarded-for"}
+# Their look-alikes are not forwarded, nor are those of these.
+_GUARDED_SPELLINGS = _GUARDED | _FORWARDING | {b"authorization", b"sec-websocket-protocol"}
+
+RESERVED_NAMES = (
+    _GUARDED_SPELLINGS
+    | _NOT_NOMINABLE
+    | {
+        b"sec-websocket-key",
+        b"sec-websocket-protocol",
+        b"sec-websocket-version",
+    }
+)
+"""Names, in lower case, to which no setting may give another meaning."""
+
+_CLAIM: Final = 1
+_GUARDED_FIELD: Final = 2
+_LOOK_ALIKE: Final = 3
+_PLAIN: Final = 4
+_AUTHORIZATION: Final = 5
+_IMPERSONATION: Final = 6
+_SUBPROTOCOLS: Final = 7
+_FORWARDING_FIELD: Final = 8
+_NAMING: Final = 9
+_OVERRIDE: Final = 10
+MAX_KNOWN_NAMES = 512
+"""Of header fields; a few dozen are in use, and what nobody uses twice must not fill the memory."""
+MAX_KNOWN_NAME_BYTES = 64
+
+MAX_LISTED: Final = 1000
+"""Elements of Connection, Upgrade and Sec-WebSocket-Protocol, of a handful that anybody uses: each
+takes a hundred times the work of another byte of the head."""
+
+NO_BODY: Final = 0
+SIZED: Final = 1
+CHUNKED: Final = 2
+"""How a request's body is framed."""
+
+
+@dataclass(frozen=True, slots=True)
+class OriginHosts:
+    """The Host field towards the origin.
+
+    Attributes:
+        default: For an HTTP/1.0 request that has none.
+        always: In place of the client's, or b"" to keep that.
+    """
+
+    default: bytes
+    always: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRules:
+    """How the fields of one kind of client are read.
+
+    Attributes:
+        hosts: What to say in Host where the client does not decide it.
+        credentials: Which fields say who asks.
+        believes_claims: Whether such clients are front proxies.
+        believes_forwarding: Whether such clients are front proxies or others that are believed when
+            they say for whom they forward.
+        proxies: Addresses of all that are.
+        forwards_credentials: Whether the client's own credentials go on to the origin.
+        forwards_impersonation: Whether the origin is to judge whom the client may impersonate.
+        is_tls: Whether such clients speak TLS.
+        is_http2: Whether they speak HTTP/2; their heads are written as those of HTTP/1.1.
+        kinds: What has been found out about names of fields, in lower case; few are ever used, so
+            that one look-up does for most.
+    """
+
+    hosts: OriginHosts
+    credentials: CredentialRules
+    believes_claims: bool = False
+    believes_forwarding: bool = False
+    proxies: tuple[Network, ...] = ()
+    forwards_credentials: bool = True
+    forwards_impersonation: bool = True
+    is_tls: bool = False
+    is_http2: bool = False
+    kinds: dict[bytes, int] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class RequestFields:
+    """What the fields of a request say; immutable once read.
+
+    Attributes:
+        forward: The field lines to forward but for Content-Length, up to and including
+            `X-Forwarded-For: ` and earlier hops; the connection's `forwarded_suffix` completes
+            them.  If the fields are forwarded verbatim, those lines that follow them.
+        is_verbatim: Whether the fields are forwarded as they stand.
+        host: The client's Host, or None in HTTP/1.0 without it.
+        framing: `NO_BODY`, `SIZED` or `CHUNKED`.
+        body_bytes: Length of a sized body; other heads with these fields have other lengths.
+        has_one_length: Whether one Content-Length says it, not two that agree.
+        is_http_10: Whether the client speaks HTTP/1.0.
+        keep_alive: Whether the connection may serve another request.
+        expects_continue: Whether the client waits for a 100 before it sends the body.
+        upgrade: What the client offers to switch to, of what is served anywhere.
+        overrides_method: Whether the server may take another method for the request's.
+        credentials: What they say about who asks.
+        address: The client's, as proxies name it that are believed; "" if none does.
+        secret_names: Of fields that have secrets by the settings, in lower case.
+        protocol: What the client speaks.
+    """
+
+    is_http_10: bool
+    keep_alive: bool = True
+    forward: bytes = b""
+    is_verbatim: bool = False
+    host: bytes | None = None
+    framing: int = NO_BODY
+    body_bytes: int = 0
+    has_one_length: bool = False
+    expects_continue: bool = False
+    upgrade: Offer | None = None
+    overrides_method: bool = False
+    credentials: Credentials = NO_CREDENTIALS
+    address: str = ""
+    secret_names: frozenset[str] = frozenset()
+    protocol: str = HTTP_1_1
+
+
+def read_fields(
+    lines: Lines, rules: FieldRules, section: bytes = b"", *, is_http_10: bool
+) -> RequestFields:
+    """Check the fields of one result.
+
+    Args:
+        lines: Names and values.
+        rules: For this kind of client.
+        section: Their bytes, up to the empty line; b"" if they are not to be forwarded verbatim.
+        is_http_10: Whether the client speaks HTTP/1.0.
+
+    Raises:
+        HeadError: They are malformed, ambiguous, or not served.
+    """
+    protocol = HTTP_2 if rules.is_http2 else HTTP_1_0 if is_http_10 else HTTP_1_1
+    if rules.is_http2 and _is_grpc(lines):
+        raise GrpcError
+    result = RequestFields(
+        is_http_10,
+        keep_alive=not is_http_10,
+        secret_names=rules.credentials.secret_names,
+        protocol=protocol,
+    )
+    return _Reader(result, lines, rules).read(section)
+
+
+def _is_grpc(lines: Lines) -> bool:
+    return any(name.lower() == b"content-type" and _GRPC.match(value) for name, value in lines)
+
+
+def _without_token(name: bytes, value: bytes) -> list[bytes]:
+    """The line of a Sec-WebSocket-Protocol field, if anything is left of it, without the token."""
+    kept = without_bearer(elements([value]))
+    return [b"%b: %b\r\n" % (name, b", ".join(kept))] if kept else []
+
+
+def _is_like_impersonation(folded: bytes, name: bytes) -> bool:
+    """Whether a name becomes one of impersonation, or of an extra value, only once it is folded."""
+    # Keys of extra values may have any character, so those names are no other spelling of any.
+    return any(
+        folded.startswith(prefix) and not name.startswith(prefix)
+        for prefix in (b"impersonate-", b"impersonate-extra-")
+    )
+
+
+class _Reader:
+    """Goes through the fields of one head once."""
+
+    def __init__(self, result: RequestFields, fields: Lines, rules: FieldRules) -> None:
+        self._result = result
+        self._fields = fields
+        self._rules = rules
+        self._hosts: list[bytes] = []
+        self._lengths: list[bytes] = []
+        self._codings: list[bytes] = []
+        self._forwarded_for: list[bytes] = []
+        self._upgrades: list[bytes] = []
+        self._claims: Lines = []
+        self._authorizations: list[bytes] = []
+        self._impersonations: Lines = []
+        self._namings: Lines = []
+        self._has_proto = False
+        self._is_changed = False
+        """Whether any of them is not forwarded as it stands."""
+        self._listed = 0
+        """Elements of lists so far."""
+
+    def read(self, section: bytes) -> RequestFields:
+        result, rules = self._result, self._rules
+        nominated = self._nominated()
+        lines: list[bytes] = []
+        kinds = rules.kinds
+        for name, value in self._fields:
+            lower = name.lower()
+            kind = kinds.get(lower) or _kind_of(lower, rules)
+            if kind == _CLAIM:
+                self._is_changed = True
+                self._take_claim(lower, value, nominated)
+            elif kind == _GUARDED_FIELD:
+                self._take_guarded(lower, value)
+            elif lower in nominated or kind == _LOOK_ALIKE:
+                self._is_changed = True
+            elif kind == _PLAIN:
+                lines.append(b"%b: %b\r\n" % (name, value))
+            elif self._goes_on(kind, lower, value):
+                if kind == _SUBPROTOCOLS and not rules.forwards_credentials:
+                    self._is_changed = True
+                    lines += _without_token(name, value)
+                else:
+                    lines.append(b"%b: %b\r\n" % (name, value))
+            else:
+                self._is_changed = True
+        if b"upgrade" in nominated and not result.is_http_10:
+            # RFC 9110, section 7.8: otherwise the field means nothing.
+            result.upgrade = offered(self._upgrades, self._fields, nominated)
+        lines.insert(0, self._host_line())
+        self._frame()
+        if self._forwarded_for and rules.believes_forwarding:
+            result.address = forwarded_client(self._forwarded_for, rules.proxies)
+        self._read_credentials()
+        result.is_verbatim = not self._is_changed and section == self._as_it_stands()
+        if result.is_verbatim:
+            lines.clear()
+        elif result.framing == CHUNKED:
+            lines.append(b"Transfer-Encoding: chunked\r\n")
+        elif self._lengths and result.framing != SIZED:
+            lines.append(b"Content-Length: 0\r\n")
+        if not self._has_proto:
+            lines.append(_PROTOS[rules.is_tls])
+        lines.append(_VIAS_FOR[result.protocol])
+        lines += [value + b", " for value in self._forwarded_for if value]
+        forward = b"".join(lines)
+        # One object for the many whose fields go on verbatim.
+        result.forward = next((end for end in _VERBATIM_ENDS if end == forward), forward)
+        return result
+
+    def _as_it_stands(self) -> bytes:
+        """The fields as they are written when they are made anew."""
+        return b"".join([b"%b: %b\r\n" % field for field in self._fields])
+
+    def _nominated(self) -> set[bytes]:
+        """Field names that Connection lists; also decides whether the connection is kept."""
+        result = self._result
+        nominated: set[bytes] = set()
+        for name, value in self._fields:
+            if name.lower() != b"connection":
+                continue
+            self._count_elements(value)
+            for raw in value.split(b","):
+                option = raw.strip(b" \t").lower()
+                if option and not _TOKEN.fullmatch(option):
+                    raise HeadError(400, "malformed request: Connection lists no tokens")
+                nominated.add(option)
+        if (
+            nominated & _NOT_NOMINABLE
+            or nominated & self._rules.credentials.naming
+            or any(map(is_impersonation, nominated))
+        ):
+            raise HeadError(400, "Connection must not name a field that the request depends on")
+        if b"close" in nominated:
+            result.keep_alive = False
+        elif b"keep-alive" in nominated:
+            result.keep_alive = True
+        return nominated
+
+    def _count_elements(self, value: bytes) -> None:
+        """Count the elements of a list, before anything is made of them."""
+        self._listed += value.count(b",") + 1
+        if self._listed > MAX_LISTED:
+            raise HeadError(
+                431,
+                f"Connection, Upgrade and Sec-WebSocket-Protocol list over {MAX_LISTED} things",
+            )
+
+    def _take_guarded(self, lower: bytes, value: bytes) -> None:
+        """Take a field that is not forwarded as it stands."""
+        if lower == b"host":
+            self._hosts.append(value)
+            return
+        if lower == b"content-length":
+            self._lengths.append(value)
+            return
+        self._is_changed = True
+        if lower == b"transfer-encoding":
+            self._codings.append(value)
+        elif lower == b"upgrade":
+            self._count_elements(value)
+            self._upgrades.append(value)
+        elif lower == b"expect":
+            self._take_expect(value)
+        elif lower == b"x-forwarded-for":
+            self._forwarded_for.append(value)
+
+    def _take_claim(self, lower: bytes, value: bytes, nominated: set[bytes]) -> None:
+        if not self._rules.believes_claims:
+            return
+        if lower in nominated:
+            # Without it the rest would mean somebody else, or somebody with less to restrain them.
+            raise HeadError(400, "Connection must not name a field that says who asks")
+        self._claims.append((lower, value))
+
+    def _take_expect(self, value: bytes) -> None:
+        if self._result.is_http_10:
+            return  # RFC 9110, section 10.1.1: ignored from HTTP/1.0
+        if value.lower() != b"100-continue":
+            raise HeadError(417, "the only expectation that is served is 100-continue")
+        self._result.expects_continue = True
+
+    def _goes_on(self, kind: int, lower: bytes, value: bytes) -> bool:
+        """Take a field that may be forwarded, and say whether it is."""
+        rules = self._rules
+        if kind == _AUTHORIZATION:
+            self._authorizations.append(value)
+            return rules.forwards_credentials
+        if kind == _IMPERSONATION:
+            self._impersonations.append((lower, value))
+            return rules.forwards_impersonation
+        if kind == _NAMING:
+            self._namings.append((lower, value))
+            return rules.forwards_credentials or lower != rules.credentials.key_name
+        if kind == _OVERRIDE:
+            self._result.overrides_method = True
+            return True
+        if kind == _FORWARDING_FIELD:
+            is_believed = rules.believes_forwarding
+            self._has_proto = self._has_proto or (is_believed and lower == b"x-forwarded-proto")
+            return is_believed
+        self._count_elements(value)  # of subprotocols
+        return True
+
+    def _host_line(self) -> bytes:
+        if not self._hosts and self._result.is_http_10:
+            self._is_changed = True
+            return b"Host: %b\r\n" % (self._rules.hosts.always or self._rules.hosts.default)
+        if len(self._hosts) != 1 or not HOST.fullmatch(self._hosts[0]):
+            raise HeadError(400, "a request must have exactly one valid Host field")
+        self._result.host = self._hosts[0]
+        if self._rules.hosts.always:
+            self._is_changed = True
+        return b"Host: %b\r\n" % (self._rules.hosts.always or self._hosts[0])
+
+    def _frame(self) -> None:
+        """Decide the framing, RFC 9112, section 6.3, and refuse whatever is ambiguous."""
+        result = self._result
+        if self._codings:
+            if result.is_http_10 or self._lengths:
+                raise HeadError(400, "Transfer-Encoding with HTTP/1.0 or with Content-Length")
+            if len(self._codings) != 1 or self._codings[0].lower() != b"chunked":
+                raise HeadError(400, "the only transfer coding that is served is chunked")
+            result.framing = CHUNKED
+        elif self._lengths:
+            if len(set(self._lengths)) != 1 or not _DIGITS.fullmatch(self._lengths[0]):
+                raise HeadError(400, "Content-Length is not one decimal number")
+            result.body_bytes = int(self._lengths[0])
+            result.has_one_length = len(self._lengths) == 1
+            if not result.has_one_length or self._lengths[0] != b"%d" % result.body_bytes:
+                self._is_changed = True
+            if result.body_bytes:
+                result.framing = SIZED
+        if result.framing == NO_BODY:
+            result.expects_continue = False
+
+    def _read_credentials(self) -> None:
+        offer = self._result.upgrade
+        try:
+            self._result.credentials = read_credentials(
+                self._rules.credentials,
+                self._claims,
+                self._authorizations,
+                self._impersonations,
+                self._namings,
+                websocket_token=bearer_token(offer.subprotocols)
+                if offer is not None and offer.is_websocket
+                else b"",
+                address=self._result.address,
+            )
+        except CredentialsError as error:
+            raise HeadError(400, str(error)) from error
+
+
+def hyphenated(lower: bytes) -> bytes:
+    """A name, in lower case, as servers read it that take any other character for the hyphen."""
+    return lower.translate(_HYPHENATED)
+
+
+def _kind_of(lower: bytes, rules: FieldRules) -> int:
+    """What becomes of fields of a name, in lower case."""
+    kind = _PLAIN
+    if rules.credentials.is_claim(lower):
+        kind = _CLAIM
+    elif lower in _GUARDED:
+        kind = _GUARDED_FIELD
+    elif _is_look_alike(lower, rules.credentials):
+        kind = _LOOK_ALIKE
+    elif lower == b"authorization":
+        kind = _AUTHORIZATION
+    elif is_impersonation(lower):
+        kind = _IMPERSONATION
+    elif lower in rules.credentials.naming:
+        kind = _NAMING
+    elif lower == b"sec-websocket-protocol":
+        kind = _SUBPROTOCOLS
+    elif lower in _FORWARDING or lower.startswith(_FORWARDED_PREFIX):
+        kind = _FORWARDING_FIELD
+    elif hyphenated(lower) in _METHOD_OVERRIDES:
+        kind = _OVERRIDE
+    if len(lower) <= MAX_KNOWN_NAME_BYTES:
+        if len(rules.kinds) >= MAX_KNOWN_NAMES:
+            rules.kinds.clear()
+        rules.kinds[lower] = kind
+    return kind
+
+
+def _is_look_alike(lower: bytes, credentials: CredentialRules) -> bool:
+    """Whether an origin might read the name as that of a field which is guarded."""
+    folded = hyphenated(lower)
+    return folded != lower and (
+        folded in _GUARDED_SPELLINGS
+        or (folded.startswith(_FORWARDED_PREFIX) and not lower.startswith(_FORWARDED_PREFIX))
+        or _is_like_impersonation(folded, lower)
+        or credentials.says_who(folded)
+    )

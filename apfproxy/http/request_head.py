@@ -1,0 +1,402 @@
+"""The head of a request: its line, and its fields, which llhttp parses unless they are known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import httptools
+
+from apfproxy.base.bounded_cache import BoundedCache, MemoryBudget
+from apfproxy.http.cache_sizes import of_section
+from apfproxy.http.head_error import HeadError
+from apfproxy.http.request_fields import SIZED, read_fields
+from apfproxy.http.sender import Sender, is_of_any_length, key_of
+
+if TYPE_CHECKING:
+    from apfproxy.http.request_fields import FieldRules, RequestFields
+    from apfproxy.http.sender import SectionKey
+    from apfproxy.http.upgrade import Offer
+
+# What llhttp accepts too, so that a line which matches needs no parse: Kubernetes' methods, and a
+# target of visible ASCII.  Any other line goes the long way.
+_COMMON_LINE: Final = re.compile(
+    rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) ([\x21\x22\x24-\x7e]+) HTTP/1\.1\r\n"
+)
+_REQUEST_LINE: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+ (\S+) HTTP/1\.[01]")
+_METHOD: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_SLASH: Final = 47
+_TARGET: Final = re.compile(rb"[\x21\x22\x24-\x7e\x80-\xff]+")
+_ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)", re.IGNORECASE)
+
+MAX_METHOD_BYTES: Final = 64
+"""The longest registered one has 17."""
+_FRAMING_METHODS: Final = (b"CONNECT", b"HEAD", b"PRI", b"TRACE")
+"""What these mean for the bytes behind them is more than what fields say, so servers that fold case
+must not see them in another spelling."""
+_STAND_IN: Final = b"POST"
+"""What llhttp reads in place of a method, of which it knows some 40; it frames by fields alone."""
+_AS_ASCII: Final = bytes((*range(0x80), *(b"x" * 0x80)))
+"""For it, too: it takes no byte above 0x7F in a target, as clients send in raw UTF-8."""
+
+MAX_KEPT_FIELDS = 16384
+"""Field sections by their bytes, per kind of client: enough for a large cluster's nodes."""
+MAX_KEPT_FIELDS_BYTES = 2048
+"""Longer sections are read each time: they would take the room of many."""
+MAX_SENDERS: Final = 3
+"""Sections that a connection is known by: a program sends one with each kind of body."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadLimits:
+    """What a head may have at most."""
+
+    fields: int
+    target_bytes: int
+
+
+class RequestHead:
+    """The bytes of a head and what they say of themselves; immutable.
+
+    Attributes:
+        method, target: As they stood in the request line.
+        line: The request line to forward, with the fields of an upgrade.
+        raw: All of the head as it came, up to the empty line; b"" where it is not forwarded so.
+        sender: Whoever sends such fields; `fields` are those.
+        size: Of the head as it came, in bytes.
+        body_bytes: Length of a sized body.
+
+    All others are those of `RequestFields`.
+    """
+
+    __slots__ = (
+        "body_bytes",
+        "expects_continue",
+        "fields",
+        "framing",
+        "is_head",
+        "is_http_10",
+        "keep_alive",
+        "line",
+        "method",
+        "raw",
+        "sender",
+        "size",
+        "target",
+        "upgrade",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        target: bytes,
+        line: bytes,
+        raw: bytes,
+        sender: Sender,
+        body_bytes: int,
+        upgrade: Offer | None,
+    ) -> None:
+        fields = sender.fields
+        self.method = method
+        self.target = target
+        self.line = line
+        self.raw = raw if fields.is_verbatim else b""
+        self.size = len(raw)
+        self.sender = sender
+        self.fields = fields
+        self.body_bytes = body_bytes
+        self.is_head = method == "HEAD"
+        self.framing = fields.framing
+        self.is_http_10 = fields.is_http_10
+        self.keep_alive = fields.keep_alive
+        self.expects_continue = fields.expects_continue
+        self.upgrade = upgrade
+
+    def with_upgrade(self, upgrade: Offer | None) -> RequestHead:
+        """The same head with what is served of the upgrade that it offers; None for nothing."""
+        line = self.line if upgrade is None else self.line + upgrade.lines
+        head = RequestHead(
+            self.method, self.target, line, self.raw, self.sender, self.body_bytes, upgrade
+        )
+        head.size = self.size
+        return head
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept of it while its request lasts: once as it goes on, and its target."""
+        return len(self.raw) + 2 * len(self.line) + len(self.fields.forward)
+
+    @property
+    def forwarded_fields(self) -> bytes:
+        """The lines of all fields that are forwarded; of some length if they have one."""
+        fields = self.fields
+        if fields.is_verbatim:
+            return self.raw[self.raw.index(b"\r\n") + 2 : -2] + fields.forward
+        return fields.forward
+
+    def forwarded(self, identity_lines: bytes = b"", suffix: bytes = b"") -> bytes:
+        """The head to forward.
+
+        Args:
+            identity_lines: Header lines that say who asks, and an Audit-ID that was made.
+            suffix: The connection's, which ends it.
+        """
+        fields = self.fields
+        if fields.is_verbatim:
+            return b"".join((self.raw[:-2], identity_lines, fields.forward, suffix))
+        if fields.framing == SIZED:
+            length = b"Content-Length: %d\r\n" % self.body_bytes
+            return b"".join((self.line, length, identity_lines, fields.forward, suffix))
+        return b"".join((self.line, identity_lines, fields.forward, suffix))
+
+    def __repr__(self) -> str:
+        return f"<RequestHead {self.method} {self.target!r}>"
+
+
+class _Collector:
+    """Takes what llhttp finds in one head."""
+
+    __slots__ = ("fields", "is_complete", "target")
+
+    def __init__(self) -> None:
+        self.target = b""
+        self.fields: list[tuple[bytes, bytes]] = []
+        self.is_complete = False
+
+    def on_url(self, url: bytes) -> None:
+        self.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # llhttp leaves the white space after a value, which is not part of it.
+        self.fields.append((name, value.rstrip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        self.is_complete = True
+
+
+class _Listener:
+    """Hears whether llhttp takes a head for whole, and keeps nothing of it."""
+
+    __slots__ = ("is_complete",)
+
+    def __init__(self) -> None:
+        self.is_complete = False
+
+    def on_headers_complete(self) -> None:
+        self.is_complete = True
+
+
+class HeadProbe:
+    """Judges a head that arrives in pieces, so that what cannot become one is refused at once.
+
+    It gets no empty line, so that whatever llhttp takes for the end of a head, such as a bare LF
+    before the last CRLF, is none.
+    """
+
+    __slots__ = ("_begin", "_found", "_is_in_line", "_parser")
+
+    def __init__(self) -> None:
+        self._begin: bytes | None = b""
+        """Of the request line, while its method may go on."""
+        self._is_in_line = True
+        # No method of its own is called back: the two would hold each other, and memory with them.
+        self._found = _Listener()
+        self._parser = httptools.HttpRequestParser(self._found)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece.
+
+        Raises:
+            HeadError: It is not HTTP, or not of a version that is served.
+        """
+        if self._begin is not None:
+            data = self._begin + data
+            if len(data) <= MAX_METHOD_BYTES and _METHOD.fullmatch(data):
+                self._begin = data
+                return
+            self._begin, data = None, _with_stand_in(data)
+        if self._is_in_line:
+            data, self._is_in_line = _with_ascii_line(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # said of a whole head, too
+        except httptools.HttpParserError as error:
+            raise _malformed(error) from error
+        if self._found.is_complete:
+            raise HeadError(400, "malformed request: a line does not end with CR LF")
+
+
+def _with_ascii_line(data: bytes) -> tuple[bytes, bool]:
+    """The rest of a request line in ASCII, with what follows; whether more of it is to come."""
+    end = data.find(b"\n")
+    if end < 0:
+        return data.translate(_AS_ASCII), True
+    return data[:end].translate(_AS_ASCII) + data[end:], False
+
+
+def _with_stand_in(head: bytes) -> bytes:
+    """A head, or its start, with a method that llhttp knows in place of one that may be any token.
+
+    Raises:
+        HeadError: The method is too long, or is one that is not served.
+    """
+    found = _METHOD.match(head)
+    if found is None:
+        return head
+    method = found[0]
+    if len(method) > MAX_METHOD_BYTES:
+        raise HeadError(501, f"the request method is longer than {MAX_METHOD_BYTES} bytes")
+    if method.upper() in _FRAMING_METHODS:
+        if method.isupper():
+            return head
+        raise HeadError(405, f"{method.decode()} is not served: methods are told apart by case")
+    return _STAND_IN + head[len(method) :]
+
+
+def _malformed(error: Exception) -> HeadError:
+    return HeadError(400, f"malformed request: {error}")
+
+
+class HeadParser:
+    """Parses the heads of one kind of client.
+
+    A client says the same fields with every target, so fields are kept by their bytes, and a
+    connection is known by those that came on it last; a line of the common form before fields that
+    are known needs no parser.
+    """
+
+    __slots__ = ("_kept", "_limits", "_rules")
+
+    def __init__(
+        self,
+        limits: HeadLimits,
+        rules: FieldRules,
+        room: MemoryBudget,
+        max_kept: int = MAX_KEPT_FIELDS,
+    ) -> None:
+        self._limits = limits
+        self._rules = rules
+        self._kept: BoundedCache[SectionKey, Sender] = BoundedCache(max_kept, room, of_section)
+
+    def parse(
+        self,
+        head: bytes,
+        known: list[Sender],
+        sender: Sender | None = None,
+        body_bytes: int = 0,
+    ) -> RequestHead:
+        """Parse and check one head.
+
+        Args:
+            head: From the first byte of the request line to the empty line, that included.
+            known: By what its connection is known, the last first; kept up to date.
+            sender: That of them whose fields stand behind the first line; None if none's do, or
+                nobody has looked.
+            body_bytes: The length that stands there, too.
+
+        Raises:
+            HeadError: It is malformed, over a limit, or not served.
+        """
+        line = _COMMON_LINE.match(head)
+        if line is None:
+            return self._parse_rare(head)
+        method, target = line[1].decode(), line[2]
+        if sender is None:
+            sender, body_bytes = self._sender_of(head, line.end(), target, known)
+        if len(target) > self._limits.target_bytes:
+            raise self._too_long()
+        fields = sender.fields
+        if target[0] != _SLASH:
+            _check_target(method, target, fields)
+        return RequestHead(method, target, line[0], head, sender, body_bytes, fields.upgrade)
+
+    def _parse_rare(self, head: bytes) -> RequestHead:
+        """Parse a head whose line is not of the common form."""
+        other = _REQUEST_LINE.fullmatch(head, 0, head.index(b"\r\n"))
+        target = None if other is None else other[1]
+        as_ascii = None if target is None else target.translate(_AS_ASCII)
+        fields = self._parse_fields(_with_ascii_line(_with_stand_in(head))[0], as_ascii, b"")
+        assert target is not None
+        method = head[: head.index(b" ")].decode()
+        if len(target) > self._limits.target_bytes:
+            raise self._too_long()
+        _check_target(method, target, fields)
+        line = b"%b %b HTTP/1.1\r\n" % (method.encode(), target)
+        return RequestHead(
+            method, target, line, head, Sender(fields), fields.body_bytes, fields.upgrade
+        )
+
+    def _sender_of(
+        self, head: bytes, start: int, target: bytes, known: list[Sender]
+    ) -> tuple[Sender, int]:
+        """Whoever sends the fields of a head, and the length of its body."""
+        section = head[start:]
+        key, body_bytes = key_of(section)
+        sender = self._kept.values.get(key)
+        if sender is None:
+            fields = self._parse_fields(head, target, section[:-2])
+            body_bytes = fields.body_bytes
+            is_told_apart = not key[0] or is_of_any_length(fields)
+            is_kept = is_told_apart and len(section) <= MAX_KEPT_FIELDS_BYTES
+            # Only what may be known again needs its bytes, beside those of the head.
+            sender = Sender(fields, key) if is_kept else Sender(fields)
+            if known and known[0].fields.credentials == fields.credentials:
+                sender.identity = known[0].identity
+            if not is_kept or not self._kept.offer(key, sender):
+                return sender, body_bytes
+        elif not key[0]:
+            body_bytes = sender.fields.body_bytes
+        known.insert(0, sender)
+        if len(known) > MAX_SENDERS:
+            known.pop()
+        return sender, body_bytes
+
+    def _too_long(self) -> HeadError:
+        most = self._limits.target_bytes
+        return HeadError(
+            414, f"the request target is longer than {most} bytes (downstream.maxTargetBytes)"
+        )
+
+    def _parse_fields(self, head: bytes, target: bytes | None, section: bytes) -> RequestFields:
+        """Have llhttp judge the whole head, and read its fields."""
+        # None is continued on a line of its own, and beside them are the first and the empty line.
+        if head.count(b"\r\n") - 2 > self._limits.fields:
+            most = self._limits.fields
+            raise HeadError(
+                431,
+                f"the request has more than {most} header fields (downstream.maxHeaderFields)",
+            )
+        found = _Collector()
+        parser = httptools.HttpRequestParser(found)
+        try:
+            parser.feed_data(head)
+        except httptools.HttpParserUpgrade:
+            pass  # only a Connection field that nominates Upgrade makes it one: `read_fields`
+        except httptools.HttpParserError as error:
+            raise _malformed(error) from error
+        if not found.is_complete or found.target != target:
+            raise HeadError(400, "malformed request: it does not begin with METHOD TARGET HTTP/1.1")
+        is_http_10 = parser.get_http_version() == "1.0"
+        return read_fields(found.fields, self._rules, section, is_http_10=is_http_10)
+
+    def __repr__(self) -> str:
+        return f"<HeadParser, {len(self._kept.values)} field sections kept>"
+
+
+def _check_target(method: str, target: bytes, fields: RequestFields) -> None:
+    """Refuse what is not a path, or a URL of the very host that is asked."""
+    if target[:1] == b"/" and method not in ("TRACE", "CONNECT") and _TARGET.fullmatch(target):
+        return
+    if method in ("TRACE", "CONNECT"):
+        raise HeadError(405, f"{method} is not served")
+    if not _TARGET.fullmatch(target):
+        raise HeadError(400, "the request target has a character that must be escaped")
+    if target == b"*" and method == "OPTIONS":
+        return
+    absolute = _ABSOLUTE.match(target)
+    if absolute is None:
+        raise HeadError(400, "the request target is neither a path nor an http URL")
+    if fields.host is None or absolute[1].lower() != fields.host.lower():
+        raise HeadError(400, "the authority of the request target is not that of Host")

@@ -1,0 +1,379 @@
+"""What a request and its answer must say for a connection to become a tunnel.
+
+Honoured are `websocket` (RFC 6455) and `SPDY/3.1`, and only where an API has them:
+
+1. Of Kubernetes' own groups for exec, attach, portforward, proxy, log and WATCH of resources, the
+   last two over WebSocket only.
+2. For any resource of any other group: kube-apiserver passes an upgrade on to an aggregated server,
+   whatever it is for.
+3. Before an API that is not Kubernetes `websocket`, on any path.
+4. Where `upstream.upgrades.allow` says so, and nowhere where `upstream.upgrades.deny` does.
+
+Anywhere else, and of any other protocol such as h2c, the Upgrade field means nothing, as RFC 9110,
+section 7.8, allows: the request is forwarded as a normal one, without it.  An answer 101 is
+believed only if it names one protocol that was offered.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import re
+from base64 import b64encode, urlsafe_b64decode
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from apfproxy.authn.credentials import BEARER_CHALLENGE
+from apfproxy.http.head_error import HeadError
+from apfproxy.http.response_head import ResponseError
+from apfproxy.request.path_prefixes import is_plain_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.request.attributes import RequestAttributes
+
+WEBSOCKET = b"websocket"
+SPDY = b"SPDY/3.1"
+PROTOCOLS = {WEBSOCKET: WEBSOCKET, SPDY.lower(): SPDY}
+"""Those that are served, by their names in small letters."""
+SPDY_METHODS = frozenset({"GET", "POST"})
+"""With which Kubernetes' clients ask for SPDY; the answer to HEAD ends with its head."""
+WEBSOCKET_ONLY = frozenset({"log"})
+UPGRADED = WEBSOCKET_ONLY | {"attach", "exec", "portforward", "proxy"}
+"""Subresources that Kubernetes' own groups have for it."""
+UPGRADED_VERBS = frozenset({"proxy", "watch"})
+OWN_GROUPS = frozenset(
+    {
+        "",
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "apps",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "extensions",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+    }
+)
+"""Groups that kube-apiserver serves itself; it has no upgrades for any others of their paths."""
+BEARER_PREFIX = b"base64url.bearer.authorization.k8s.io."
+
+UPGRADE_LINES = b"Connection: upgrade\r\nUpgrade: websocket\r\n"
+"""Of an answer 426."""
+
+_ACCEPT_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_CONTENT_LENGTH = b"content-length:"
+"""RFC 9110, section 8.6: there is none in a 1xx, and no length to what follows it."""
+_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
+_VERSION = b"13"
+_BASE64_URL = re.compile(rb"[A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a client offers to switch to.
+
+    Attributes:
+        protocols: Of those that are served, as the client spells them; not empty.
+        keys, versions: The values of Sec-WebSocket-Key and Sec-WebSocket-Version.
+        subprotocols: All that Sec-WebSocket-Protocol lists; one of them may be a bearer token.
+    """
+
+    protocols: tuple[bytes, ...]
+    keys: tuple[bytes, ...] = field(default=(), repr=False)
+    versions: tuple[bytes, ...] = ()
+    subprotocols: tuple[bytes, ...] = field(default=(), repr=False)
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether WebSocket is among the protocols."""
+        return any(protocol.lower() == WEBSOCKET for protocol in self.protocols)
+
+    @property
+    def lines(self) -> bytes:
+        """The header lines that make the offer to the origin."""
+        return b"Connection: Upgrade\r\nUpgrade: %b\r\n" % b", ".join(self.protocols)
+
+
+def offered(
+    upgrades: Iterable[bytes], fields: Iterable[tuple[bytes, bytes]], nominated: Iterable[bytes]
+) -> Offer | None:
+    """What a request offers, or None if that is nothing which is served anywhere.
+
+    Args:
+        upgrades: The values of its Upgrade fields, which Connection nominates.
+        fields: Names and values of all its fields.
+        nominated: Lower-case names of the fields that are not forwarded.
+    """
+    protocols = tuple(item for item in elements(upgrades) if item.lower() in PROTOCOLS)
+    if not protocols:
+        return None
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in fields:
+        lower = name.lower()
+        if lower.startswith(b"sec-websocket-") and lower not in nominated:
+            values.setdefault(lower, []).append(value)
+    return Offer(
+        protocols,
+        tuple(values.get(b"sec-websocket-key", ())),
+        tuple(values.get(b"sec-websocket-version", ())),
+        tuple(elements(values.get(b"sec-websocket-protocol", ()))),
+    )
+
+
+def elements(values: Iterable[bytes]) -> list[bytes]:
+    """The elements of a field that is a list, of all its lines; empty ones count for nothing."""
+    stripped = (item.strip(b" \t") for value in values for item in value.split(b","))
+    return [item for item in stripped if item]
+
+
+class UpgradeRules:
+    """Where settings have upgrades, and where not.
+
+    Args:
+        allowed, denied: Patterns of paths, in which a segment `*` is any one, or all that follow if
+            it is the last.
+    """
+
+    __slots__ = ("_allowed", "_denied")
+
+    def __init__(self, allowed: Iterable[str] = (), denied: Iterable[str] = ()) -> None:
+        self._allowed = _any_of(allowed)
+        self._denied = _any_of(denied)
+
+    def allows(self, path: str) -> bool:
+        """Whether upgrades of a path are served, though no API is known to have them."""
+        return self._allowed is not None and _is_surely(self._allowed, path)
+
+    def denies(self, path: str) -> bool:
+        """Whether none are: also where a server might take the path for one that is denied."""
+        denied = self._denied
+        if denied is None:
+            return False
+        if not is_plain_path(path) or denied.fullmatch(path) is not None:
+            return True
+        # Many servers merge slashes, and leave the last one out.
+        merged = "/" + "/".join(filter(None, path.split("/")))
+        return denied.fullmatch(merged) is not None
+
+
+def _any_of(patterns: Iterable[str]) -> re.Pattern[str] | None:
+    """One of several patterns; None if there is none."""
+    found = []
+    for each in patterns:
+        head, last = each[:-1], each[-1:]
+        text = re.escape(head).replace(r"\*", "[^/]+")
+        found.append(text + (".*" if last == "*" else re.escape(last)))
+    return re.compile("|".join(found), re.DOTALL) if found else None
+
+
+def _is_surely(pattern: re.Pattern[str], path: str) -> bool:
+    """Whether a path matches, and no server takes it for another one."""
+    return is_plain_path(path) and pattern.fullmatch(path) is not None
+
+
+NO_RULES = UpgradeRules()
+
+
+def honoured(
+    offer: Offer, method: str, attributes: RequestAttributes, rules: UpgradeRules = NO_RULES
+) -> Offer | None:
+    """What of an offer goes on to the origin, or None if the request is a normal one.
+
+    Raises:
+        HeadError: It would be a WebSocket handshake, but is malformed.
+    """
+    if not _is_upgraded(attributes, rules):
+        return None
+    if (
+        attributes.is_plain
+        or (attributes.api_group in OWN_GROUPS and _is_by_websocket(attributes))
+        or method not in SPDY_METHODS
+    ):
+        kept = tuple(item for item in offer.protocols if item.lower() == WEBSOCKET)
+        if not kept:
+            return None
+        offer = replace(offer, protocols=kept)
+    if offer.is_websocket:
+        _check_handshake(offer, method)
+    return offer
+
+
+def _is_upgraded(attributes: RequestAttributes, rules: UpgradeRules) -> bool:
+    """Whether such requests may be upgraded at all.
+
+    Patterns are of whole paths, and of what an API below a prefix has for its own.
+    """
+    prefix = attributes.path_prefix if attributes.is_resource_request else ""
+    paths = (attributes.path, attributes.path[len(prefix) :])
+    if any(map(rules.denies, paths)):
+        return False
+    if attributes.is_plain or any(map(rules.allows, paths)):
+        return True
+    return attributes.is_resource_request and (
+        attributes.subresource in UPGRADED
+        or attributes.verb in UPGRADED_VERBS
+        or attributes.api_group not in OWN_GROUPS
+    )
+
+
+def _is_by_websocket(attributes: RequestAttributes) -> bool:
+    """Whether Kubernetes has no SPDY for such a request."""
+    return attributes.verb == "watch" or attributes.subresource in WEBSOCKET_ONLY
+
+
+def _check_handshake(offer: Offer, method: str) -> None:
+    """Refuse what RFC 6455, section 4.2.1, says is no handshake.
+
+    Raises:
+        HeadError: It is none.
+    """
+    if method != "GET":
+        raise HeadError(400, "a WebSocket handshake must be a GET")
+    if len(offer.versions) == 1 and offer.versions[0] != _VERSION:
+        raise HeadError(
+            426,
+            "the only version of WebSocket that is served is 13",
+            UPGRADE_LINES + b"Sec-WebSocket-Version: 13\r\n",
+        )
+    if len(offer.versions) != 1:
+        raise HeadError(400, "a WebSocket handshake must have one Sec-WebSocket-Version")
+    if len(offer.keys) != 1 or not _KEY.fullmatch(offer.keys[0]):
+        raise HeadError(
+            400, "a WebSocket handshake must have one Sec-WebSocket-Key of 16 bytes in base64"
+        )
+
+
+# The answer.
+
+
+def switched(head: bytes, offer: Offer | None) -> bytes:
+    """The protocol that an answer 101 names, as the origin spells it.
+
+    Raises:
+        ResponseError: It is not one that was asked for.
+    """
+    if offer is None:
+        raise ResponseError("an unexpected answer 101")
+    values: dict[bytes, list[bytes]] = {}
+    for line in head.split(b"\r\n")[1:-2]:
+        name, _, value = line.partition(b":")
+        values.setdefault(name.lower(), []).append(value)
+    options = elements(values.get(b"connection", ()))
+    if not head.startswith(b"HTTP/1.1 ") or b"upgrade" not in {item.lower() for item in options}:
+        raise ResponseError("an answer 101 that does not upgrade the connection")
+    named = elements(values.get(b"upgrade", ()))
+    wanted = {item.lower() for item in offer.protocols}
+    if len(named) != 1 or named[0].lower() not in wanted:
+        raise ResponseError("an answer 101 for a protocol that was not asked for")
+    if named[0].lower() == WEBSOCKET:
+        subprotocols = elements(values.get(b"sec-websocket-protocol", ()))
+        if len(subprotocols) > 1 or not set(subprotocols) <= set(offer.subprotocols):
+            raise ResponseError("an answer 101 for a WebSocket subprotocol that was not asked for")
+    return named[0]
+
+
+def switch_lines(lines: bytes, protocol: bytes) -> bytes:
+    """The header lines of an answer 101 to the client."""
+    kept = _without(lines, _CONTENT_LENGTH)
+    return b"%bConnection: Upgrade\r\nUpgrade: %b\r\n" % (kept, protocol)
+
+
+def connect_lines(lines: bytes) -> bytes:
+    """The same for a client that has no handshake."""
+    return _without(lines, (_CONTENT_LENGTH, b"sec-websocket-accept:"))
+
+
+def _without(lines: bytes, starts: bytes | tuple[bytes, ...]) -> bytes:
+    kept = lines.splitlines(keepends=True)
+    return b"".join([line for line in kept if not line.lower().startswith(starts)])
+
+
+def check_declined(status: int, *, is_connect: bool) -> None:
+    """Judge a final answer to an upgrade.
+
+    Args:
+        status: Its status.
+        is_connect: Whether the client takes any success for a tunnel.
+
+    Raises:
+        ResponseError: The client must not get it.
+    """
+    if 300 <= status < 400:
+        # The client would follow it with the upgrade and its credentials to a place that the
+        # origin chose; kube-apiserver relays none since CVE-2018-1002102.
+        raise ResponseError(f"a redirect ({status}) in answer to an upgrade")
+    if is_connect and status < 300:
+        raise ResponseError(f"an answer {status} in place of a WebSocket")
+
+
+def check_accept(head: bytes, offer: Offer) -> None:
+    """See whether an answer 101 is to a handshake that the proxy made; RFC 6455, section 4.1.
+
+    Raises:
+        ResponseError: It is not.
+    """
+    digest = hashlib.sha1(offer.keys[0] + _ACCEPT_SUFFIX, usedforsecurity=False).digest()
+    accepts = [
+        value.strip(b" \t")
+        for name, _, value in (line.partition(b":") for line in head.split(b"\r\n")[1:-2])
+        if name.lower() == b"sec-websocket-accept"
+    ]
+    if accepts != [b64encode(digest)]:
+        raise ResponseError("an answer 101 whose Sec-WebSocket-Accept is not that of the key")
+
+
+# The bearer token of clients that can set no Authorization field, such as browsers.
+
+
+def bearer_token(subprotocols: Iterable[bytes]) -> bytes:
+    """The token among the subprotocols that a WebSocket client offers; b"" if there is none.
+
+    As kube-apiserver has it, `base64url.bearer.authorization.k8s.io.` and the token in unpadded
+    base64url: once at most, and beside another subprotocol, which the server can choose.
+
+    Raises:
+        HeadError: It is not as it must be; the request is not authenticated.
+    """
+    listed = list(subprotocols)
+    tokens = [item for item in listed if item.startswith(BEARER_PREFIX)]
+    if not tokens:
+        return b""
+    if len(tokens) > 1:
+        raise _unauthorized("more than one subprotocol is a bearer token")
+    if len(listed) == 1:
+        raise _unauthorized("a bearer token needs another subprotocol beside it")
+    encoded = tokens[0][len(BEARER_PREFIX) :]
+    try:
+        if not _BASE64_URL.fullmatch(encoded):
+            raise _unauthorized("the bearer token of the subprotocol is not unpadded base64url")
+        token = urlsafe_b64decode(encoded + b"=" * (-len(encoded) % 4))
+        token.decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise _unauthorized("the bearer token of the subprotocol is malformed") from error
+    return token
+
+
+def _unauthorized(message: str) -> HeadError:
+    return HeadError(401, message, BEARER_CHALLENGE)
+
+
+def without_bearer(subprotocols: Iterable[bytes]) -> list[bytes]:
+    """The subprotocols that are no token."""
+    return [item for item in subprotocols if not item.startswith(BEARER_PREFIX)]

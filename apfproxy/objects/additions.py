@@ -1,0 +1,396 @@
+"""What annotations under `apfproxy.io/` add to FlowSchemas and PriorityLevelConfigurations.
+
+Annotations, so that every object stays valid for kube-apiserver, which ignores them.
+
+1. An annotation that is unknown, that is of the other kind, whose value cannot be read, or that
+   its object gives no meaning to, is an error at `metadata.annotations[NAME]`.
+2. An addition with an error does not count; the object and its other additions do.  Only a
+   condition that cannot be read counts: as one that no request meets.
+
+On a PriorityLevelConfiguration:
+
+* `wait-limit`: how long a request may wait in its queue at most, such as `5s`.
+* `priority`: which of the levels that have one gets seats first, the greatest number; only with
+  `limitResponse.type` `Queue`.
+* `ban`: `"true"` rejects every request; only with no shares and `limitResponse.type` `Reject`, so
+  that the object says as much to kube-apiserver as it can there.
+
+On a FlowSchema:
+
+* `distinguisher`: how flows are told apart, in place of `distinguisherMethod`: `group`,
+  `path-prefix`, `user-agent` or `header:NAME`.
+* `request-rate` and `request-burst`: requests a second that a flow may make, and how many at once.
+* `match-header` and `match-methods`: what requests must have besides, see `conditions`.
+* `long-running-limit`: how many requests that may last as long as they like (watch, exec, attach,
+  port-forward, proxy, logs) a flow may have at once.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from apfproxy.objects.conditions import (
+    MATCH_HEADER,
+    MATCH_METHODS,
+    Condition,
+    describe_condition,
+    parse_header,
+    parse_methods,
+)
+from apfproxy.objects.field_errors import FieldError, forbidden, invalid, not_supported
+from apfproxy.objects.fixed_specs import EXEMPT, FLOW_SCHEMAS
+from apfproxy.objects.header_names import HeaderUse, use_of
+from apfproxy.objects.types import FlowSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from apfproxy.objects.types import FlowControlObject, PriorityLevelConfiguration
+
+T = TypeVar("T")
+
+PREFIX = "apfproxy.io/"
+WAIT_LIMIT = PREFIX + "wait-limit"
+BAN = PREFIX + "ban"
+PRIORITY = PREFIX + "priority"
+DISTINGUISHER = PREFIX + "distinguisher"
+REQUEST_RATE = PREFIX + "request-rate"
+REQUEST_BURST = PREFIX + "request-burst"
+LONG_RUNNING_LIMIT = PREFIX + "long-running-limit"
+
+OF_LEVEL = (BAN, PRIORITY, WAIT_LIMIT)
+OF_FLOW_SCHEMA = (
+    DISTINGUISHER,
+    LONG_RUNNING_LIMIT,
+    MATCH_HEADER,
+    MATCH_METHODS,
+    REQUEST_BURST,
+    REQUEST_RATE,
+)
+
+MOST_WAIT_NS = 60_000_000_000
+"""No request waits longer in any case."""
+MOST_REQUESTS = 1_000_000
+"""A second, at once, or long-running: more than one process has to do with."""
+MOST_PRIORITY = 1000
+LEAST_RATE = 0.001
+MOST_ERRORS = 20
+"""Of one object: further errors usually have the same cause."""
+
+_NS_PER_UNIT = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
+_DURATION_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m)")
+_DURATION = re.compile(rf"(?:{_DURATION_PART.pattern}){{1,3}}")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
+_FLAGS = ("false", "true")
+
+DURATION_HINT = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 1m"
+RATE_HINT = f"write requests per second, such as 20 or 0.5, from {LEAST_RATE} to {MOST_REQUESTS}"
+COUNT_HINT = f"write a whole number from 1 to {MOST_REQUESTS}"
+PRIORITY_HINT = f"write a whole number from 1 to {MOST_PRIORITY}; the greatest goes first"
+DISTINGUISHER_HINT = (
+    "write group, path-prefix, user-agent, or header:NAME such as header:X-Tenant, of letters,"
+    " digits and hyphens"
+)
+_NO_DISTINGUISHER = {
+    HeaderUse.MALFORMED: DISTINGUISHER_HINT,
+    HeaderUse.SECRET: "flows are named in logs and dumps, which must not hold secrets: take"
+    " another",
+    HeaderUse.CONNECTION: "it is about a connection, and tells no requests apart: take another",
+    HeaderUse.IDENTITY: "it says who asks: write group, or take distinguisherMethod ByUser",
+}
+
+
+class DistinguisherKind(enum.Enum):
+    """The part of a request by which flows are distinguished."""
+
+    GROUP = "group"
+    PATH_PREFIX = "path-prefix"
+    USER_AGENT = "user-agent"
+    HEADER = "header"
+
+
+class Distinguisher(msgspec.Struct, frozen=True):
+    """How flows are told apart.
+
+    Attributes:
+        kind: By what.
+        header: The header's name in lower case; "" for another kind.
+    """
+
+    kind: DistinguisherKind
+    header: str = ""
+
+
+class LevelAdditions(msgspec.Struct, frozen=True):
+    """Of a priority level.
+
+    Attributes:
+        wait_limit_ns: The longest wait in a queue; None for the usual one.
+        is_ban: Whether every request is rejected.
+        priority: Among the levels that have one the greatest goes first; None for none.
+    """
+
+    wait_limit_ns: int | None = None
+    is_ban: bool = False
+    priority: int | None = None
+
+
+class FlowSchemaAdditions(msgspec.Struct, frozen=True):
+    """Of a FlowSchema.
+
+    Attributes:
+        distinguisher: In place of the `distinguisherMethod`; None to leave it.
+        request_rate: Requests a second of each flow; None for any number.
+        request_burst: Requests of a flow at once; 0 without a rate.
+        long_running_limit: Long-running requests of each flow at once; None for any number.
+        condition: What requests must have to be matched; None for nothing.
+    """
+
+    distinguisher: Distinguisher | None = None
+    request_rate: float | None = None
+    request_burst: int = 0
+    long_running_limit: int | None = None
+    condition: Condition | None = None
+
+
+NO_LEVEL_ADDITIONS = LevelAdditions()
+NO_FLOW_SCHEMA_ADDITIONS = FlowSchemaAdditions()
+
+
+def addition_errors(obj: FlowControlObject) -> list[FieldError]:
+    """All that is wrong with the additions of an object that has its defaults, the first few."""
+    own = _own(obj)
+    if not own:
+        return []
+    reader = _Reader(own)
+    if isinstance(obj, FlowSchema):
+        _read_flow_schema(obj, reader)
+    else:
+        _read_level(obj, reader)
+    return reader.errors[:MOST_ERRORS]
+
+
+def level_additions(level: PriorityLevelConfiguration) -> LevelAdditions:
+    """What is added to a priority level; what has an error is left out."""
+    own = _own(level)
+    return _read_level(level, _Reader(own)) if own else NO_LEVEL_ADDITIONS
+
+
+def flow_schema_additions(schema: FlowSchema) -> FlowSchemaAdditions:
+    """What is added to a FlowSchema; what has an error is left out."""
+    own = _own(schema)
+    return _read_flow_schema(schema, _Reader(own)) if own else NO_FLOW_SCHEMA_ADDITIONS
+
+
+def describe(obj: FlowControlObject) -> tuple[str, ...]:
+    """A sentence for each addition that counts."""
+    if isinstance(obj, FlowSchema):
+        return _describe_flow_schema(flow_schema_additions(obj))
+    additions = level_additions(obj)
+    sentences = []
+    if additions.is_ban:
+        sentences.append(f"Every request is rejected, with 403 ({BAN}).")
+    if additions.wait_limit_ns is not None:
+        seconds = decimal(additions.wait_limit_ns / 1e9)
+        sentences.append(f"A request waits in its queue for {seconds} s at most ({WAIT_LIMIT}).")
+    if additions.priority is not None:
+        sentences.append(
+            "Of the levels with a priority the greatest gets seats first; this one has"
+            f" {additions.priority} ({PRIORITY}), and is sure of what its shares are of theirs."
+        )
+    return tuple(sentences)
+
+
+def _describe_flow_schema(additions: FlowSchemaAdditions) -> tuple[str, ...]:
+    sentences: list[str] = []
+    if additions.condition is not None:
+        sentences += describe_condition(additions.condition)
+    if additions.distinguisher is not None:
+        by = {
+            DistinguisherKind.GROUP: "the first group of the user that is not virtual",
+            DistinguisherKind.PATH_PREFIX: "the variable part of request.pathPrefixes",
+            DistinguisherKind.USER_AGENT: "the program that User-Agent names",
+            DistinguisherKind.HEADER: f"the header {additions.distinguisher.header}",
+        }[additions.distinguisher.kind]
+        sentences.append(f"Flows are told apart by {by} ({DISTINGUISHER}).")
+    if additions.request_rate is not None:
+        sentences.append(
+            f"A flow may make {decimal(additions.request_rate)} requests a second"
+            f" ({REQUEST_RATE}), and {additions.request_burst} at once ({REQUEST_BURST})."
+        )
+    if additions.long_running_limit is not None:
+        sentences.append(
+            f"A flow may have {additions.long_running_limit} long-running requests at once"
+            f" ({LONG_RUNNING_LIMIT})."
+        )
+    return tuple(sentences)
+
+
+def decimal(number: float) -> str:
+    """A number as it stands in an annotation, without an exponent."""
+    return f"{number:.6f}".rstrip("0").rstrip(".")
+
+
+def _own(obj: FlowControlObject) -> dict[str, str]:
+    """The annotations that are ours."""
+    annotations = obj.metadata.annotations
+    if not annotations:
+        return {}
+    return {name: value for name, value in annotations.items() if name.startswith(PREFIX)}
+
+
+def field_of(name: str) -> str:
+    """The path of an annotation in its object."""
+    return f"metadata.annotations[{name}]"
+
+
+class _Reader:
+    """Reads annotations one by one, and keeps what is wrong with them."""
+
+    def __init__(self, own: Mapping[str, str]) -> None:
+        self.own = own
+        self.errors: list[FieldError] = []
+
+    def check_names(self, known: tuple[str, ...], others: tuple[str, ...], other_kind: str) -> None:
+        """Find what is unknown, or belongs on the other kind of object."""
+        for name in sorted(self.own.keys() - set(known)):
+            if name in others:
+                error = forbidden(field_of(name), f"put it on a {other_kind}, or remove it")
+            else:
+                error = not_supported(field_of(name), name, known)
+            self.errors.append(error)
+
+    def refuse(self, name: str, detail: str) -> None:
+        """An annotation has no meaning on this object."""
+        self.errors.append(forbidden(field_of(name), detail))
+
+    def parsed(self, name: str, parse: Callable[[str], T | None], hint: str) -> T | None:
+        """The value of a number that `parse` reads; None if there is none, or a wrong one."""
+        value = self.own.get(name)
+        if value is None:
+            return None
+        number = parse(value)
+        if number is None:
+            self.errors.append(invalid(field_of(name), value, hint))
+        return number
+
+    def read(self, name: str, parse: Callable[[str], T]) -> T | None:
+        """What `parse` makes of the value of a condition; None if there is none, or a wrong one."""
+        value = self.own.get(name)
+        if value is None:
+            return None
+        try:
+            return parse(value)
+        except ValueError as error:
+            detail = f"{error}; as it is, the FlowSchema matches no request"
+            self.errors.append(invalid(field_of(name), value, detail))
+            return None
+
+
+def _read_level(level: PriorityLevelConfiguration, reader: _Reader) -> LevelAdditions:
+    reader.check_names(OF_LEVEL, OF_FLOW_SCHEMA, "FlowSchema")
+    limited = level.spec.limited
+    response = "" if limited is None else limited.limit_response.type
+    wait_limit = reader.parsed(WAIT_LIMIT, _wait_limit_ns, DURATION_HINT)
+    if wait_limit is not None and response != "Queue":
+        reader.refuse(WAIT_LIMIT, "nothing waits there: only with limitResponse.type Queue")
+        wait_limit = None
+    priority = reader.parsed(PRIORITY, _priority, PRIORITY_HINT)
+    if priority is not None and response != "Queue":
+        reader.refuse(PRIORITY, "nothing waits there for seats: only with limitResponse.type Queue")
+        priority = None
+    ban = reader.own.get(BAN)
+    is_ban = ban == "true"
+    if ban is not None and ban not in _FLAGS:
+        reader.errors.append(not_supported(field_of(BAN), ban, _FLAGS))
+    elif is_ban and (
+        limited is None or response != "Reject" or limited.nominal_concurrency_shares != 0
+    ):
+        reader.refuse(
+            BAN, "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
+        )
+        is_ban = False
+    return LevelAdditions(wait_limit, is_ban, priority)
+
+
+def _read_flow_schema(schema: FlowSchema, reader: _Reader) -> FlowSchemaAdditions:
+    reader.check_names(OF_FLOW_SCHEMA, OF_LEVEL, "PriorityLevelConfiguration")
+    rate = reader.parsed(REQUEST_RATE, _rate, RATE_HINT)
+    burst = reader.parsed(REQUEST_BURST, _count, COUNT_HINT)
+    if REQUEST_BURST in reader.own and REQUEST_RATE not in reader.own:
+        reader.refuse(REQUEST_BURST, f"of no use without {REQUEST_RATE}: add that, or remove this")
+    limit = reader.parsed(LONG_RUNNING_LIMIT, _count, COUNT_HINT)
+    if schema.metadata.name == EXEMPT:
+        # Whoever administers a cluster must not be able to lock everybody out of it.
+        for name in (REQUEST_RATE, REQUEST_BURST, LONG_RUNNING_LIMIT):
+            if name in reader.own:
+                reader.refuse(name, f"the FlowSchema {EXEMPT} is never limited: remove it")
+        rate = limit = None
+    if rate is None:
+        burst = 0
+    elif burst is None:
+        burst = max(1, math.ceil(rate))
+    return FlowSchemaAdditions(
+        _distinguisher(reader), rate, burst or 0, limit, _condition(schema.metadata.name, reader)
+    )
+
+
+def _condition(name: str, reader: _Reader) -> Condition | None:
+    given = [each for each in (MATCH_HEADER, MATCH_METHODS) if each in reader.own]
+    if name in FLOW_SCHEMAS:
+        for each in given:
+            reader.refuse(each, f"the FlowSchema {name} is mandatory and matches all: remove it")
+        return None
+    if not given:
+        return None
+    methods = reader.read(MATCH_METHODS, parse_methods)
+    header = reader.read(MATCH_HEADER, parse_header)
+    if (methods is None and MATCH_METHODS in given) or (header is None and MATCH_HEADER in given):
+        return Condition(is_broken=True)
+    return Condition(methods, *(header or ()))
+
+
+def _distinguisher(reader: _Reader) -> Distinguisher | None:
+    value = reader.own.get(DISTINGUISHER)
+    if value is None:
+        return None
+    kind, _, header = value.partition(":")
+    header = header.lower()
+    if value in ("group", "path-prefix", "user-agent"):
+        return Distinguisher(DistinguisherKind(kind))
+    use = use_of(header) if kind == "header" else HeaderUse.MALFORMED
+    if use is HeaderUse.FIT:
+        return Distinguisher(DistinguisherKind.HEADER, header)
+    reader.errors.append(invalid(field_of(DISTINGUISHER), value, _NO_DISTINGUISHER[use]))
+    return None
+
+
+def _count(text: str) -> int | None:
+    is_count = _NUMBER.fullmatch(text) and 1 <= int(text) <= MOST_REQUESTS
+    return int(text) if is_count else None
+
+
+def _priority(text: str) -> int | None:
+    is_priority = _NUMBER.fullmatch(text) and 1 <= int(text) <= MOST_PRIORITY
+    return int(text) if is_priority else None
+
+
+def _wait_limit_ns(text: str) -> int | None:
+    if not _DURATION.fullmatch(text):
+        return None
+    parts = _DURATION_PART.findall(text)
+    total_ns = round(sum(float(number) * _NS_PER_UNIT[unit] for number, unit in parts))
+    return total_ns if 0 < total_ns <= MOST_WAIT_NS else None
+
+
+def _rate(text: str) -> float | None:
+    if not _RATE.fullmatch(text):
+        return None
+    rate = float(text)
+    return rate if LEAST_RATE <= rate <= MOST_REQUESTS else None

@@ -1,0 +1,153 @@
+"""What a request must have for a FlowSchema to match it, beside what its rules say.
+
+* `match-header`: `NAME: VALUE[, VALUE...]`: the request has this header, with one of these values;
+  `NAME: *` for any value.  A value with `*` is a pattern of the whole value, in which `*` stands
+  for any characters, or none; others are compared as they are.  The first field of the name counts.
+* `match-methods`: `METHOD[, METHOD...]`: a request for a non-resource path has one of these HTTP
+  methods.  The verbs of a rule cannot say POST or PUT: Kubernetes allows only verbs of resources
+  there.
+
+A condition that cannot be read is never met: without it the FlowSchema would match far more than
+it is meant to.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from apfproxy.objects.header_names import HeaderUse, use_of
+
+MATCH_HEADER = "apfproxy.io/match-header"
+MATCH_METHODS = "apfproxy.io/match-methods"
+MOST_VALUES = 32
+LONGEST_VALUE = 128
+"""Characters of a header's value that count."""
+
+_METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Z]{1,64}")
+_VALUE = re.compile(r"[\x21-\x2b\x2d-\x7e](?:[\x20-\x2b\x2d-\x7e]*[\x21-\x2b\x2d-\x7e])?")
+_WHY_NOT = {
+    HeaderUse.MALFORMED: "a header's name has letters, digits and hyphens, such as X-Priority",
+    HeaderUse.SECRET: "an object must not hold secrets: take another header",
+    HeaderUse.CONNECTION: "it is about a connection, and tells no requests apart: take another",
+    HeaderUse.IDENTITY: "it says who asks: name users and groups as subjects of a rule",
+}
+METHODS_HINT = "write HTTP methods in capital letters, such as GET, HEAD"
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """What a request must have.
+
+    Attributes:
+        methods: One of these, in small letters, if it is for no resource; None for any.
+        header: This header, by its name in lower case; "" for none.
+        values: With one of these values or patterns; empty for any.
+        is_broken: Whether no request meets it, because it cannot be read.
+    """
+
+    methods: frozenset[str] | None = None
+    header: str = ""
+    values: frozenset[str] = frozenset()
+    is_broken: bool = False
+
+    def can_meet(self, other: Condition) -> bool:
+        """Whether a request can meet both."""
+        if self.is_broken or other.is_broken:
+            return False
+        if self.header and self.header == other.header and self.values and other.values:
+            return any(values_meet(one, two) for one in self.values for two in other.values)
+        return True
+
+    def holds(self, other: Condition | None) -> bool:
+        """Whether every request that meets the other meets this one; no may be wrong."""
+        if other is None or self.is_broken or other.is_broken:
+            return False
+        if self.methods is not None and not (other.methods or {""}) <= self.methods:
+            return False
+        if not self.header:
+            return True
+        # A pattern matches another as if that were a value: each `*` of it falls in one of its own.
+        return self.header == other.header and (
+            not self.values
+            or (
+                bool(other.values)
+                and all(any(matches(own, each) for own in self.values) for each in other.values)
+            )
+        )
+
+
+def matches(pattern: str, value: str) -> bool:
+    """Whether a value is as a pattern says; linear in the value."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return pattern == value
+    *middle, last = rest
+    at, end = len(first), len(value) - len(last)
+    if at > end or not value.startswith(first) or not value.endswith(last):
+        return False
+    for piece in middle:
+        at = value.find(piece, at, end)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
+
+
+def values_meet(one: str, other: str) -> bool:
+    """Whether a value can be as both patterns say."""
+    if "*" not in one or "*" not in other:
+        return matches(one, other) or matches(other, one)
+    starts = one.partition("*")[0], other.partition("*")[0]
+    ends = one.rpartition("*")[2], other.rpartition("*")[2]
+    # What is between can be all of one and then all of the other.
+    return _one_starts(*starts) and _one_starts(*(end[::-1] for end in ends))
+
+
+def _one_starts(text: str, other: str) -> bool:
+    return text.startswith(other) or other.startswith(text)
+
+
+def parse_methods(text: str) -> frozenset[str]:
+    """Read `METHOD, METHOD`; ValueError that says what to write."""
+    methods = [part.strip() for part in text.split(",")]
+    if len(methods) > MOST_VALUES or not all(map(_METHOD.fullmatch, methods)):
+        raise ValueError(METHODS_HINT)
+    return frozenset(method.lower() for method in methods)
+
+
+def parse_header(text: str) -> tuple[str, frozenset[str]]:
+    """Read `NAME: VALUE, VALUE` as name in lower case and values; ValueError as above."""
+    name, colon, rest = text.partition(":")
+    name = name.strip().lower()
+    use = use_of(name)
+    if use is not HeaderUse.FIT:
+        raise ValueError(_WHY_NOT[use])
+    values = [part.strip() for part in rest.split(",")]
+    if not colon or len(values) > MOST_VALUES or not all(map(_is_value, values)):
+        raise ValueError(
+            f"write NAME: VALUE, such as X-Priority: batch, or up to {MOST_VALUES} values with"
+            f" commas, of {LONGEST_VALUE} ASCII characters at most, in which * stands for any"
+            " characters; or NAME: * for any value"
+        )
+    return name, frozenset() if "*" in values else frozenset(values)
+
+
+def _is_value(text: str) -> bool:
+    return len(text) <= LONGEST_VALUE and _VALUE.fullmatch(text) is not None
+
+
+def describe_condition(condition: Condition) -> tuple[str, ...]:
+    """What a request must have, a sentence each."""
+    if condition.is_broken:
+        return ("It matches no request, because a condition cannot be read.",)
+    sentences = []
+    if condition.methods is not None:
+        methods = ", ".join(sorted(condition.methods)).upper()
+        sentences.append(f"Of requests for other URLs it matches only {methods} ({MATCH_METHODS}).")
+    if condition.header:
+        values = f", {' or '.join(sorted(condition.values))}" if condition.values else ""
+        sentences.append(
+            f"It matches only requests with the header {condition.header}{values} ({MATCH_HEADER})."
+        )
+    return tuple(sentences)

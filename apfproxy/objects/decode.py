@@ -1,0 +1,274 @@
+"""Reads the objects of a file: every document, every item of a List; problems with their place."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.objects.documents import UNRENDERED, split_documents
+from apfproxy.objects.field_errors import FieldError, Reason, shown
+from apfproxy.objects.reading import (
+    API_VERSIONS,
+    KINDS,
+    SERVED_UNTIL,
+    read_object,
+    type_of,
+    with_type,
+)
+from apfproxy.objects.schema.mistakes import type_name
+from apfproxy.objects.types import GROUP, FlowControlObject, kind_of
+from apfproxy.objects.yaml_text import Mapping, Sequence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MOST_PROBLEMS = 100
+"""Of one file: further problems usually have the same cause."""
+
+MOST_MESSAGES = 20
+"""Of one problem, on one line."""
+
+MOST_KINDS = 20
+"""Of those that are left out, the first are named."""
+
+LIST = "List"
+NO_KIND = "a document without a kind"
+"""How what is left out is named where it is no object of any API."""
+
+SMALL_KINDS = frozenset(kind.lower() for kind in KINDS)
+
+OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec"})
+"""A mapping with none of these was never meant for an object of Kubernetes."""
+
+LONGEST_NAME = 60
+"""Characters that a problem shows of a kind or name."""
+
+PLACEHOLDER = re.compile(r"\{\{|\{%|\$\{")
+"""In a value that is wrong, of a template whose text is YAML."""
+
+FIELD_PART = re.compile(r"\[(?P<index>[0-9]{1,9})\]|\[(?P<key>[^\]]*)\]|(?P<name>[^.\[\]]+)")
+"""One step of a field's path, such as `rules`, `[0]` or `[apfproxy.io/ban]`."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why one object, or the rest of a file, cannot be used."""
+
+    source: str
+    """The file."""
+    messages: tuple[str, ...]
+    """What is wrong, each with its field's path where it concerns a field; the first few."""
+    line: int | None = None
+    """Where the object begins, or where the text cannot be read; counted from 1."""
+    kind: str = ""
+    name: str = ""
+    errors: tuple[FieldError, ...] = ()
+    """All errors that concern fields."""
+    lines: tuple[int, ...] = ()
+    """Where the field of each of them stands, or what there is around it."""
+
+    def __str__(self) -> str:
+        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        name = self.name and shown(self.name[:LONGEST_NAME])
+        what = " ".join(part for part in (self.kind[:LONGEST_NAME], name) if part)
+        text = "; ".join(self.messages)
+        return one_line(f"{place}: {what}: {text}" if what else f"{place}: {text}")
+
+    def parts(self) -> list[str]:
+        """What is wrong, a line for each message, with the line of its field where it has one."""
+        lines = dict(enumerate(self.lines))
+        return [
+            str(Problem(self.source, (message,), lines.get(index, self.line), self.kind, self.name))
+            for index, message in enumerate(self.messages)
+        ]
+
+
+def parts_of(problems: Iterable[Problem]) -> Iterator[str]:
+    """What is wrong, a line for each message of each problem."""
+    return (line for problem in problems for line in problem.parts())
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """Things in a file that are no objects of flow control, and not meant as such."""
+
+    source: str
+    message: str
+    line: int | None = None
+    """Where the first of them begins."""
+
+    def __str__(self) -> str:
+        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        return one_line(f"{place}: {self.message}")
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """Something in a file that should be an object."""
+
+    wire: object
+    line: int
+    error: FieldError | None = None
+    """Why it cannot be one, where its surroundings say so."""
+
+    def line_of(self, field: str) -> int:
+        """The line where a field stands, or what there is around it."""
+        line, here = self.line, self.wire
+        for part in FIELD_PART.finditer(field):
+            key = part["name"] or part["key"] or part["index"]
+            if isinstance(here, dict) and key in here:
+                line = here.key_lines[key] if isinstance(here, Mapping) else line
+                here = here[key]
+            elif isinstance(here, list) and part["index"] and int(key) < len(here):
+                line = here.item_lines[int(key)] if isinstance(here, Sequence) else line
+                here = here[int(key)]
+            else:
+                break
+        return line
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """What a file holds."""
+
+    objects: list[FlowControlObject]
+    """In v1, with defaults, valid, in the file's order, no two of one kind and name."""
+    problems: list[Problem]
+    written: dict[tuple[str, str], Candidate]
+    """Kind and name of each object to how the file has it."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What is there of other kinds: one at most."""
+
+
+def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Decoded:
+    """Read the objects of a file, skipping those that are broken.
+
+    Args:
+        data: YAML documents or JSON values; no bytes make this raise.
+        source: What problems call the file.
+        is_found: Whether nobody named the file, but a directory that has it.  It may have no
+            objects of Kubernetes at all then.
+    """
+    documents, failure = split_documents(data, partial(is_left_out, is_found=is_found))
+    objects: dict[tuple[str, str], FlowControlObject] = {}
+    written: dict[tuple[str, str], Candidate] = {}
+    problems: list[Problem] = []
+    others: dict[str, int] = {}
+    for candidate in (
+        each
+        for document in documents
+        for each in candidates(document.content, document.line, is_found=is_found)
+    ):
+        if candidate.error is None and (other := other_kind(candidate.wire)):
+            others.setdefault(other, candidate.line)
+            continue
+        if len(problems) >= MOST_PROBLEMS:
+            message = f"more than {MOST_PROBLEMS} problems: the rest of the file was not read"
+            problems.append(Problem(source, (message,), candidate.line))
+            break
+        found = [candidate.error] if candidate.error else read_object(candidate.wire, strict=True)
+        if isinstance(found, list):
+            problems.append(problem(source, candidate, found))
+            continue
+        kind, name = kind_of(found), found.metadata.name
+        if (kind, name) in objects:
+            message = "defined a second time in this file: remove one"
+            problems.append(Problem(source, (message,), candidate.line, kind, name))
+        else:
+            objects[kind, name] = found
+            written[kind, name] = candidate
+    if failure is not None:
+        problems.append(Problem(source, (str(failure),), failure.line))
+    return Decoded(list(objects.values()), problems, written, left_out(source, others))
+
+
+def other_kind(wire: object) -> str:
+    """The kind of an object of another API; "" for any other content."""
+    kind, api_version = type_of(wire)
+    is_ours = api_version.partition("/")[0] == GROUP or kind.lower() in SMALL_KINDS
+    return "" if is_ours or not api_version else kind
+
+
+def is_left_out(content: object, *, is_found: bool) -> bool:
+    """Whether all of a document is left out."""
+    is_other = other_kind(content) not in {"", LIST}
+    return is_other or (is_found and is_foreign(content))
+
+
+def is_foreign(content: object) -> bool:
+    """Whether a document is no object, such as values of a chart, nor a list of any."""
+    items = content if isinstance(content, list) else [content]
+    return all(isinstance(each, dict) and OBJECT_FIELDS.isdisjoint(each) for each in items)
+
+
+def left_out(source: str, others: dict[str, int]) -> tuple[LeftOut, ...]:
+    """What is left out of a file, by its kinds and the lines of the first of each."""
+    if not others:
+        return ()
+    kinds = [kind[:LONGEST_NAME] for kind in sorted(others)[:MOST_KINDS]]
+    more = f" and {len(others) - MOST_KINDS} more" if len(others) > MOST_KINDS else ""
+    message = f"left out, as it is no object of flow control: {', '.join(kinds)}{more}"
+    return (LeftOut(source, message, min(others.values())),)
+
+
+def candidates(
+    content: object, line: int, depth: int = 2, *, is_found: bool = False
+) -> Iterator[Candidate]:
+    """The objects of a document: itself, or the items of a List, which may hold Lists."""
+    if isinstance(content, Mapping):
+        line = content.line
+    if is_found and is_foreign(content):
+        yield Candidate({"kind": NO_KIND, "apiVersion": NO_KIND}, line)
+        return
+    if not isinstance(content, dict):
+        detail = "want an object with apiVersion and kind"
+        yield Candidate(
+            content, line, FieldError("", Reason.TYPE_INVALID, detail, type_name(content))
+        )
+        return
+    kind, api_version = type_of(content)
+    typed = kind.removesuffix("List") in KINDS and api_version in {*API_VERSIONS, *SERVED_UNTIL}
+    if not kind.endswith("List") or not (typed or (kind, api_version) == (LIST, "v1")):
+        yield Candidate(content, line)
+        return
+    items = content.get("items")
+    if depth == 0 or not isinstance(items, list | None):
+        detail = "want a list of objects" if depth else "a List in a List in a List"
+        yield Candidate(
+            content, line, FieldError("items", Reason.TYPE_INVALID, detail, type_name(items))
+        )
+        return
+    for item in items or ():
+        at = item.line if isinstance(item, Mapping) else line
+        typed_item = with_type(item, kind.removesuffix("List"), api_version) if typed else item
+        yield from candidates(typed_item, at, depth - 1)
+
+
+def problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Problem:
+    """The problem of one object."""
+    kind, _ = type_of(candidate.wire)
+    templates = (PLACEHOLDER.search(str(error)) for error in errors)
+    if (template := next(filter(None, templates), None)) is not None:
+        errors = [*errors, FieldError("", Reason.INVALID, f"is of {UNRENDERED}", template[0])]
+    metadata = candidate.wire.get("metadata") if isinstance(candidate.wire, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    messages = [str(error) for error in errors[:MOST_MESSAGES]]
+    if len(errors) > MOST_MESSAGES:
+        messages.append(f"and {len(errors) - MOST_MESSAGES} more")
+    return Problem(
+        source,
+        tuple(messages),
+        candidate.line,
+        kind,
+        name if isinstance(name, str) else "",
+        tuple(errors),
+        tuple(candidate.line_of(error.field) for error in errors),
+    )
+
+
+def one_line(text: str) -> str:
+    """The text with invisible characters escaped: a name may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )

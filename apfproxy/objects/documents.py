@@ -1,0 +1,226 @@
+"""Splits a file into its YAML or JSON documents, as plain data with the lines they begin at.
+
+A key that occurs twice in a mapping is refused, because one of the two values would be lost in
+silence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+import yaml
+
+from apfproxy.objects.names import well_formed
+from apfproxy.objects.yaml_text import UnreadableError, unreadable, yaml_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LARGEST_INPUT_BYTES = 3 * 1024 * 1024
+"""kube-apiserver accepts no larger body; the built-in objects together have 10 kB."""
+
+MOST_DOCUMENTS = 10_000
+"""In one input; Kubernetes objects take some 200 bytes each at the least."""
+
+LARGEST_LINED_BYTES = 256 * 1024
+"""Of JSON that is also read as YAML, for the lines of its fields: that takes ten times as long."""
+
+DEEPEST = 100
+"""Nested mappings and lists.  A List of FlowSchemas has 9, CustomResourceDefinitions beside them
+have 50; the limit only keeps recursion safe."""
+
+WHITESPACE = re.compile(r"\s*")
+
+TEMPLATE = re.compile(r"\{\{|\{%")
+STATEMENT = re.compile(r"^[ \t]*(\{\{|\{%)", re.MULTILINE)
+"""A line that is of a template alone."""
+UNRENDERED = "a template that was not rendered: render it first, such as by helm template"
+
+
+class Document(msgspec.Struct, frozen=True):
+    """One document."""
+
+    content: object
+    line: int
+    """Where it begins, counted from 1."""
+
+
+def split_documents(
+    data: bytes, is_forgiven: Callable[[object], bool] | None = None
+) -> tuple[list[Document], UnreadableError | None]:
+    """Read YAML documents, or JSON values one after another, in UTF-8, UTF-16 or UTF-32.
+
+    For `is_forgiven` see `yaml_documents`.
+
+    Returns:
+        The documents that have content, up to the first that cannot be read; and why that one
+        cannot.
+    """
+    if len(data) > LARGEST_INPUT_BYTES:
+        message = f"too large: {len(data)} bytes, at most {LARGEST_INPUT_BYTES} are read: split it"
+        return [], UnreadableError(message)
+    try:
+        text = text_of(data)
+    except UnreadableError as error:
+        return [], error
+    documents: list[Document] = []
+    try:
+        if not text.lstrip().startswith("{"):
+            read_yaml(text, documents, is_forgiven)
+            return documents, None
+        try:
+            read_json(text, documents)
+            return with_lines(text, documents), None
+        except UnreadableError:
+            # A YAML mapping may begin with a brace, too.  If it is not that either, the complaint
+            # about JSON helps more.
+            flow_style: list[Document] = []
+            with suppress(UnreadableError):
+                read_yaml(text, flow_style, is_forgiven)
+                return flow_style, None
+            raise
+    except UnreadableError as error:
+        return documents, explained(error, text)
+    return documents, None
+
+
+def explained(error: UnreadableError, text: str) -> UnreadableError:
+    """The error, or a better word for what people have in files that are no YAML."""
+    line = error.line or 1
+    wrong = text.splitlines()[max(0, line - 2) : line] or [""]
+    if (template := STATEMENT.search(text)) is not None:
+        line = text.count("\n", 0, template.start()) + 1
+        return UnreadableError(f"{template[1]} is of {UNRENDERED}", line)
+    for number, each in enumerate(wrong, line - len(wrong) + 1):
+        if (template := TEMPLATE.search(each)) is not None:
+            return UnreadableError(f"{template[0]} is of {UNRENDERED}", number)
+    if "\t" in wrong[-1][: -len(wrong[-1].lstrip()) or None] and str(error).startswith("not YAML"):
+        return UnreadableError(f"{error}: indent by spaces, not by tabs", error.line)
+    return error
+
+
+def text_of(data: bytes) -> str:
+    """The text of a file, whose encoding its beginning tells; UnreadableError if it is none."""
+    encoding = json.detect_encoding(data)
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        name = encoding.removesuffix("-sig").upper()
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"not {name}: {error.reason} at byte {error.start}: save it as UTF-8"
+        raise UnreadableError(message, line) from error
+
+
+def read_json(text: str, documents: list[Document]) -> None:
+    """Append the JSON values of the text to the documents, up to the first that cannot be read."""
+    line, counted, position = 1, 0, skip_whitespace(text, 0)
+    while position < len(text):
+        line += text.count("\n", counted, position)
+        counted = position
+        try:
+            content, end = DECODER.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            raise UnreadableError(f"not JSON: {error.msg}", error.lineno) from error
+        except RecursionError as error:
+            raise UnreadableError("nested too deeply", line) from error
+        except UnreadableError as error:
+            raise UnreadableError(str(error), line) from error
+        except ValueError as error:
+            raise UnreadableError("a number is too long", line) from error
+        if is_deep(content, DEEPEST):
+            raise UnreadableError(f"nested more than {DEEPEST} deep", line)
+        append(documents, encodable(content), line)
+        position = skip_whitespace(text, end)
+
+
+def with_lines(text: str, documents: list[Document]) -> list[Document]:
+    """The document of JSON as its YAML, which knows the lines of its fields, if that is the same.
+
+    The documents as they are, if there are several, or the text is large.
+    """
+    if len(documents) != 1 or len(text) > LARGEST_LINED_BYTES:
+        return documents
+    lined: list[Document] = []
+    with suppress(UnreadableError):
+        read_yaml(text, lined)
+    # Only their text tells 1 from 1.0 and from true.
+    is_same = len(lined) == 1 and repr(lined[0].content) == repr(documents[0].content)
+    return [Document(lined[0].content, documents[0].line)] if is_same else documents
+
+
+def read_yaml(
+    text: str, documents: list[Document], is_forgiven: Callable[[object], bool] | None = None
+) -> None:
+    """Append the YAML documents that are not empty, up to the first that cannot be read."""
+    try:
+        for content, line in yaml_documents(
+            text, DEEPEST, has_aliases=True, is_forgiven=is_forgiven
+        ):
+            if content is not None:
+                append(documents, content, line)
+    except UnreadableError:
+        raise
+    except (yaml.YAMLError, ValueError) as error:
+        raise unreadable(error) from error
+
+
+def append(documents: list[Document], content: object, line: int) -> None:
+    """Append a document, if there is room."""
+    if len(documents) >= MOST_DOCUMENTS:
+        raise UnreadableError(f"more than {MOST_DOCUMENTS} documents: split it", line)
+    documents.append(Document(content, line))
+
+
+def skip_whitespace(text: str, position: int) -> int:
+    """Where the next character that is not whitespace stands, or the end."""
+    found = WHITESPACE.match(text, position)
+    assert found is not None, "the pattern matches nothing as well"
+    return found.end()
+
+
+def unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """The members of a JSON object, none of which occurs twice."""
+    members: dict[str, object] = {}
+    for key, value in pairs:
+        if key in members:
+            raise UnreadableError(
+                f"key {json.dumps(key[:60])} occurs twice in one object: keep one"
+            )
+        members[key] = value
+    return members
+
+
+def refuse_constant(name: str) -> object:
+    """Refuse NaN and infinities, which JSON has not."""
+    raise UnreadableError(f"not JSON: {name}")
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=unique_members, parse_constant=refuse_constant)
+
+
+def encodable(content: object) -> object:
+    """The content with lone surrogates replaced: JSON can escape them, no encoding holds them."""
+    if isinstance(content, str):
+        return well_formed(content)
+    if isinstance(content, list):
+        return [encodable(each) for each in content]
+    if isinstance(content, dict):
+        return {well_formed(key): encodable(value) for key, value in content.items()}
+    return content
+
+
+def is_deep(content: object, deepest: int) -> bool:
+    """Whether the content is nested more than so many mappings and lists deep."""
+    level: list[object] = [content]
+    for _ in range(deepest + 1):
+        level = [
+            child
+            for each in level
+            if isinstance(each, dict | list)
+            for child in (each.values() if isinstance(each, dict) else each)
+        ]
+    return bool(level)

@@ -1,0 +1,149 @@
+"""What is wrong with one field of an object, worded and classified as Kubernetes does."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.objects.go_text import as_json, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+LONGEST_VALUE = 64 * 1024
+"""Characters of a wrong value that a message shows."""
+
+NOT_NEGATIVE = "must be greater than or equal to 0"
+"""How most fields refuse negative numbers."""
+
+
+class Reason(enum.StrEnum):
+    """Why a field is refused; the `reason` of a cause in a Kubernetes Status."""
+
+    REQUIRED = "FieldValueRequired"
+    INVALID = "FieldValueInvalid"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    FORBIDDEN = "FieldValueForbidden"
+    DUPLICATE = "FieldValueDuplicate"
+    TOO_LONG = "FieldValueTooLong"
+    TOO_MANY = "FieldValueTooMany"
+    TYPE_INVALID = "FieldValueTypeInvalid"
+    UNKNOWN = "UnknownField"
+    """No cause in Kubernetes, where an unknown field fails the decoding of the whole body."""
+
+
+INTRODUCTIONS = {
+    Reason.REQUIRED: "Required value",
+    Reason.INVALID: "Invalid value",
+    Reason.NOT_SUPPORTED: "Unsupported value",
+    Reason.FORBIDDEN: "Forbidden",
+    Reason.DUPLICATE: "Duplicate value",
+    Reason.TOO_LONG: "Too long",
+    Reason.TOO_MANY: "Too many",
+    Reason.TYPE_INVALID: "Invalid value",
+    Reason.UNKNOWN: "Unknown field",
+}
+
+VALUELESS = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO_LONG, Reason.UNKNOWN})
+"""Reasons whose message leaves the value out: there is none, or it would not help."""
+
+
+class FieldError(msgspec.Struct, frozen=True):
+    """One field that is refused."""
+
+    field: str
+    """Path from the object's root, such as `spec.rules[0].subjects`; empty for the root itself."""
+    reason: Reason
+    detail: str = ""
+    value: object = None
+    """The refused value, where `reason` is one that shows it."""
+
+    @property
+    def message(self) -> str:
+        """The error without its path, on one line."""
+        parts = [INTRODUCTIONS[self.reason]]
+        if self.reason is Reason.NOT_SUPPORTED and isinstance(self.value, str):
+            parts.append(as_json(self.value))  # its type has a name of its own in Go
+        elif self.reason not in VALUELESS:
+            parts.append(shown(self.value))
+        if self.detail:
+            parts.append(self.detail)
+        return ": ".join(parts)
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+def shown(value: object) -> str:
+    """The value as Go shows it, cut to `LONGEST_VALUE` characters."""
+    text = quoted(value) if isinstance(value, str) else as_json(value)
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    """The error of a field that must have a value."""
+    return FieldError(field, Reason.REQUIRED, detail)
+
+
+def invalid(field: str, value: object, detail: str) -> FieldError:
+    """The error of a field whose value breaks a rule."""
+    return FieldError(field, Reason.INVALID, detail, value)
+
+
+def checked(field: str, value: str, check: Callable[[str], list[str]]) -> list[FieldError]:
+    """The errors of a field whose value breaks rules of a check from `names`."""
+    return [invalid(field, value, wrong) for wrong in check(value)]
+
+
+def named(field: str, name: str, check: Callable[[str], list[str]]) -> list[FieldError]:
+    """The errors of a name that is required and breaks rules of a check from `names`."""
+    return checked(field, name, check) if name else [required(field)]
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    """The error of a field that must not have a value here."""
+    return FieldError(field, Reason.FORBIDDEN, detail)
+
+
+def not_supported(field: str, value: object, supported: tuple[str, ...]) -> FieldError:
+    """The error of a field whose value is none of those supported."""
+    choices = ", ".join(f'"{choice}"' for choice in sorted(supported))
+    return FieldError(field, Reason.NOT_SUPPORTED, f"supported values: {choices}", value)
+
+
+def duplicate(field: str, value: object) -> FieldError:
+    """The error of a field whose value may occur only once, and did before."""
+    return FieldError(field, Reason.DUPLICATE, value=value)
+
+
+def repeated(names: Iterable[str], path: str) -> list[FieldError]:
+    """The errors of names that are in a list already."""
+    seen: set[str] = set()
+    errors: list[FieldError] = []
+    for index, name in enumerate(names):
+        if name in seen:
+            errors.append(duplicate(f"{path}[{index}]", name))
+        seen.add(name)
+    return errors
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    """The error of a text of more bytes than allowed."""
+    return FieldError(field, Reason.TOO_LONG, f"may not be more than {counted(limit, 'byte')}")
+
+
+def limited(field: str, text: str, limit: int) -> list[FieldError]:
+    """The error of a text that has more bytes than allowed; lone surrogates count as one."""
+    return [too_long(field, limit)] if len(text.encode(errors="replace")) > limit else []
+
+
+def too_many(field: str, count: int, limit: int) -> FieldError:
+    """The error of a list or map of more items than allowed."""
+    return FieldError(field, Reason.TOO_MANY, f"must have at most {counted(limit, 'item')}", count)
+
+
+def counted(number: int, unit: str) -> str:
+    """A number with its unit, such as `2 items`."""
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"

@@ -1,0 +1,1 @@
+"""Structures of objects as data, and reading by them."""

@@ -1,0 +1,202 @@
+"""How objects are structured, in one description that all code about structure reads.
+
+An object is plain JSON data: dictionaries, lists and scalars.  Its *canonical form* is what a
+server written in Go answers: fields without a value are absent, except those that Go writes always
+(`Field.is_always_written`) and structs that are not pointers.
+
+Sources: Kubernetes API conventions, "Optional vs. Required" and "Objects"; Kubernetes
+documentation, "Server-Side Apply", "Merge strategy"; the extensions `x-kubernetes-*` of OpenAPI.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+Object = dict[str, Any]
+"""An object as JSON has it."""
+
+
+class Scalar(enum.Enum):
+    """A type whose value is one JSON value."""
+
+    STRING = "string"
+    BOOLEAN = "boolean"
+    INT32 = "int32"
+    INT64 = "int64"
+    QUANTITY = "quantity"
+    """A string or number on the way in, a canonical string on the way out: `1024Mi` is `1Gi`."""
+    TIME = "date-time"
+    """RFC 3339 in whole seconds, UTC; null where it is zero and written always."""
+    MICRO_TIME = "micro-time"
+    """The same with exactly six digits of a second, on the way in, too."""
+    BASE64 = "byte"
+    """Bytes, as a text in base64."""
+    INT_OR_STRING = "int-or-string"
+    ANY = "any"
+    """JSON that is kept as it is, such as `fieldsV1`, and what a struct keeps of unknown fields."""
+    BYTES = "bytes"
+    """Of protobuf's own messages; no object has them."""
+
+
+class ListType(enum.StrEnum):
+    """How server-side apply owns a list; the value of `x-kubernetes-list-type`."""
+
+    ATOMIC = "atomic"
+    SET = "set"
+    MAP = "map"
+
+
+class Map(msgspec.Struct, frozen=True):
+    """A JSON object with any keys.
+
+    Attributes:
+        value: The type of all values.
+        is_atomic: Whether server-side apply owns it as one.
+    """
+
+    value: Type
+    is_atomic: bool = False
+
+
+class List(msgspec.Struct, frozen=True):
+    """A JSON array.
+
+    Attributes:
+        item: The type of all items.
+        list_type: How server-side apply owns it; None where Kubernetes' documents do not say it,
+            which means `ListType.ATOMIC`.
+        list_keys: Of `ListType.MAP`: the fields that identify an item.
+        merge_key: Of strategic merge patches: the field that identifies an item; "" for none.
+        is_merged: Whether a strategic merge patch merges instead of replacing.
+        retains_keys: Whether a strategic merge patch may say which keys stay.
+    """
+
+    item: Type
+    list_type: ListType | None = ListType.ATOMIC
+    list_keys: tuple[str, ...] = ()
+    merge_key: str = ""
+    is_merged: bool = False
+    retains_keys: bool = False
+
+
+class Union(msgspec.Struct, frozen=True):
+    """Fields of a struct of which only one has a value.
+
+    Attributes:
+        fields: Their names.
+        discriminator: The field that says which of them has it; "" for none.
+    """
+
+    fields: tuple[str, ...]
+    discriminator: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Struct:
+    """A JSON object with named fields.
+
+    Attributes:
+        name: As in Go and OpenAPI, such as `FlowSchemaSpec`.
+        fields: In the order of writing.
+        package: Go package as OpenAPI names it, such as `io.k8s.api.flowcontrol.v1`.
+        description: For `kubectl explain`.
+        is_atomic: Whether server-side apply owns it as one.
+        union: For clients; nothing here is decided by it.
+        keeps_unknown: Whether fields that are not in `fields` are kept as they come, as by
+            `x-kubernetes-preserve-unknown-fields`.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    package: str = ""
+    description: str = ""
+    is_atomic: bool = False
+    union: Union | None = None
+    keeps_unknown: bool = False
+
+    @cached_property
+    def by_name(self) -> dict[str, Field]:
+        """Field name to field."""
+        return {field.name: field for field in self.fields}
+
+    def __repr__(self) -> str:
+        return f"<Struct {self.package}.{self.name}>"
+
+
+Type = Scalar | Map | List | Struct
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One field of a struct.
+
+    Attributes:
+        name: In JSON.
+        type: Of its value.
+        description: For `kubectl explain`; a sentence or two of our own.
+        is_pointer: Whether Go has a pointer there: an absent value differs from a zero one.
+            (Maps and lists are absent when empty, in any case.)
+        is_always_written: Whether Go writes it although it is empty (no `omitempty`): null for a
+            missing list, map or pointer, else the zero value.
+        is_required: Whether OpenAPI calls it required.
+        default: As OpenAPI has it; None for none.
+        enum: The values that OpenAPI names; of a list those of its items.
+        is_replaced: Of a struct: whether a strategic merge patch replaces instead of merging.
+        number: In Kubernetes' protobuf (`generated.proto`); 0 for a field that no message has, such
+            as `kind`, which the envelope has.
+    """
+
+    name: str
+    type: Type
+    description: str = ""
+    is_pointer: bool = False
+    is_always_written: bool = False
+    is_required: bool = False
+    default: object = None
+    enum: tuple[str, ...] = ()
+    is_replaced: bool = False
+    number: int = 0
+
+
+def pointer(name: str, type_: Type, description: str = "", *, number: int = 0) -> Field:
+    """An optional field that Go has a pointer for."""
+    return Field(name, type_, description, is_pointer=True, number=number)
+
+
+def required(name: str, type_: Type, description: str = "", *, number: int = 0) -> Field:
+    """A required field, which Go writes always."""
+    return Field(name, type_, description, is_required=True, is_always_written=True, number=number)
+
+
+def written(name: str, type_: Type, description: str = "", *, number: int = 0) -> Field:
+    """A field that may be absent, which Go writes always."""
+    return Field(name, type_, description, is_always_written=True, number=number)
+
+
+def changed(struct: Struct, *fields: Field, package: str = "") -> Struct:
+    """The struct with some fields replaced or added, for another version of the same object."""
+    by_name = {**struct.by_name, **{field.name: field for field in fields}}
+    return dataclasses.replace(
+        struct, fields=tuple(by_name.values()), package=package or struct.package
+    )
+
+
+def in_package(struct: Struct, package: str) -> Struct:
+    """The struct, and all structs of its package in it, for another version of the same object."""
+
+    def moved(kind: Type) -> Type:
+        if isinstance(kind, List):
+            return msgspec.structs.replace(kind, item=moved(kind.item))
+        if isinstance(kind, Struct) and kind.package == struct.package:
+            return in_package(kind, package)
+        return kind
+
+    fields = tuple(
+        msgspec.structs.replace(field, type=moved(field.type)) for field in struct.fields
+    )
+    return dataclasses.replace(struct, fields=fields, package=package)

@@ -1,0 +1,1 @@
+"""Selectors of objects: by labels and by fields."""

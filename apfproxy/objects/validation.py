@@ -1,0 +1,348 @@
+"""Says what is wrong with a FlowSchema or a PriorityLevelConfiguration that has its defaults.
+
+Fields, reasons and wording are those of kube-apiserver 1.36, so that an object which passes here
+passes there.
+Sources: Kubernetes API reference, flowcontrol.apiserver.k8s.io/v1; answers of kube-apiserver 1.36.
+"""
+
+from __future__ import annotations
+
+import math
+
+from msgspec.structs import fields, replace
+
+from apfproxy.objects import fixed_specs
+from apfproxy.objects.field_errors import (
+    FieldError,
+    checked,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
+from apfproxy.objects.names import check_dns_label, check_dns_subdomain
+from apfproxy.objects.types import (
+    ExemptPriorityLevelConfiguration,
+    FlowControlObject,
+    FlowSchema,
+    FlowSchemaSpec,
+    LimitedPriorityLevelConfiguration,
+    LimitResponse,
+    Model,
+    NonResourcePolicyRule,
+    PolicyRulesWithSubjects,
+    PriorityLevelConfigurationSpec,
+    QueuingConfiguration,
+    ResourcePolicyRule,
+    ServiceAccountSubject,
+    Subject,
+)
+from apfproxy.objects.versions import PRESERVE_ZERO
+
+ALL = "*"
+LOWEST_PRECEDENCE = 10000
+"""The largest number: the smaller, the earlier a FlowSchema is tried."""
+MOST_QUEUES = 10_000_000
+MOST_ENTROPY_BITS = 60
+"""Bits of a flow's hash that dealing may consume; four of the 64 keep the hands nearly unbiased."""
+
+GO_NAMES = {"apiGroups": "APIGroups"}
+"""Those that are not the field's name with a capital."""
+DISTINGUISHERS = ("ByNamespace", "ByUser")
+SUBJECT_KINDS = ("Group", "ServiceAccount", "User")
+LEVEL_TYPES = ("Exempt", "Limited")
+RESPONSE_TYPES = ("Queue", "Reject")
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
+
+
+def validate(obj: FlowControlObject) -> list[FieldError]:
+    """All that is wrong with an object, its other metadata apart; an empty list for nothing."""
+    name = obj.metadata.name
+    if isinstance(obj, FlowSchema):
+        return validate_flow_schema_spec(name, obj.spec)
+    errors = []
+    if PRESERVE_ZERO in obj.metadata.annotations:
+        detail = f"annotation '{PRESERVE_ZERO}' is forbidden"
+        errors.append(forbidden("metadata.annotations", detail))
+    return errors + validate_priority_level_spec(name, obj.spec)
+
+
+def internal(value: object) -> object:
+    """The value in the form that it has inside Kubernetes: all fields, by their names in Go."""
+    if isinstance(value, Model):
+        return {
+            GO_NAMES.get(field.encode_name, field.encode_name[0].upper() + field.encode_name[1:]): (
+                internal(getattr(value, field.name))
+            )
+            for field in fields(value)
+        }
+    if isinstance(value, tuple):
+        return [internal(each) for each in value] or None
+    return value
+
+
+def validate_flow_schema_spec(name: str, spec: FlowSchemaSpec) -> list[FieldError]:
+    """What is wrong with the specification of the FlowSchema of that name, which may be fixed."""
+    errors = []
+    precedence = spec.matching_precedence
+    if precedence <= 0:
+        errors.append(invalid("spec.matchingPrecedence", precedence, "must be a positive value"))
+    elif precedence > LOWEST_PRECEDENCE:
+        detail = f"must not be greater than {LOWEST_PRECEDENCE}"
+        errors.append(invalid("spec.matchingPrecedence", precedence, detail))
+    elif precedence == 1 and name != fixed_specs.EXEMPT:
+        detail = "only the schema named 'exempt' may have matchingPrecedence 1"
+        errors.append(invalid("spec.matchingPrecedence", precedence, detail))
+    method = spec.distinguisher_method
+    if method is not None and method.type not in DISTINGUISHERS:
+        # Kubernetes shows what the field is in.
+        shown = internal(method)
+        errors.append(not_supported("spec.distinguisherMethod.type", shown, DISTINGUISHERS))
+    level, field = spec.priority_level_configuration.name, "spec.priorityLevelConfiguration.name"
+    if level:
+        errors += checked(field, level, check_dns_subdomain)
+    else:
+        errors.append(required(field, "must reference a priority level"))
+    for index, rules in enumerate(spec.rules):
+        errors += validate_rules(rules, f"spec.rules[{index}]")
+    if spec != fixed_specs.FLOW_SCHEMAS.get(name, spec):
+        detail = f"spec of '{name}' must equal the fixed value"
+        errors.append(invalid("spec", internal(spec), detail))
+    return errors
+
+
+def validate_rules(rules: PolicyRulesWithSubjects, field: str) -> list[FieldError]:
+    """What is wrong with one element of a FlowSchema's rules."""
+    errors = []
+    if not rules.subjects:
+        errors.append(required(f"{field}.subjects", "subjects must contain at least one value"))
+    for index, subject in enumerate(rules.subjects):
+        errors += validate_subject(subject, f"{field}.subjects[{index}]")
+    if not rules.resource_rules and not rules.non_resource_rules:
+        detail = "at least one of resourceRules and nonResourceRules has to be non-empty"
+        errors.append(required(field, detail))
+    for index, resource_rule in enumerate(rules.resource_rules):
+        errors += validate_resource_rule(resource_rule, f"{field}.resourceRules[{index}]")
+    for index, other_rule in enumerate(rules.non_resource_rules):
+        errors += validate_non_resource_rule(other_rule, f"{field}.nonResourceRules[{index}]")
+    return errors
+
+
+def validate_subject(subject: Subject, field: str) -> list[FieldError]:
+    """What is wrong with a subject: a union that may have only the member that `kind` names."""
+    if subject.kind not in SUBJECT_KINDS:
+        return [not_supported(f"{field}.kind", subject.kind, SUBJECT_KINDS)]
+    errors = []
+    for kind, member, value in (
+        ("ServiceAccount", "serviceAccount", subject.service_account),
+        ("User", "user", subject.user),
+        ("Group", "group", subject.group),
+    ):
+        at = f"{field}.{member}"
+        if kind != subject.kind:
+            if value is not None:
+                detail = f"{member} is forbidden when subject kind is not '{kind}'"
+                errors.append(forbidden(at, detail))
+        elif value is None:
+            errors.append(required(at, f"{member} is required when subject kind is '{kind}'"))
+        elif isinstance(value, ServiceAccountSubject):
+            errors += validate_service_account(value, at)
+        elif not value.name:
+            errors.append(required(f"{at}.name"))
+    return errors
+
+
+def validate_service_account(account: ServiceAccountSubject, field: str) -> list[FieldError]:
+    """What is wrong with a service account, whose name may be `*`."""
+    errors = []
+    if not account.name:
+        errors.append(required(f"{field}.name"))
+    elif account.name != ALL:
+        errors += checked(f"{field}.name", account.name, check_dns_subdomain)
+    if account.namespace:
+        errors += checked(f"{field}.namespace", account.namespace, check_dns_label)
+    else:
+        errors.append(required(f"{field}.namespace", "must specify namespace for service account"))
+    return errors
+
+
+def validate_resource_rule(rule: ResourcePolicyRule, field: str) -> list[FieldError]:
+    """What is wrong with a rule about resources."""
+    errors = validate_verbs(rule.verbs, field)
+    detail = "resource rules must supply at least one api group"
+    errors += validate_list(rule.api_groups, f"{field}.apiGroups", "api groups", detail)
+    detail = "resource rules must supply at least one resource"
+    errors += validate_list(rule.resources, f"{field}.resources", "resources", detail)
+    if not rule.namespaces and not rule.cluster_scope:
+        detail = "resource rules that are not cluster scoped must supply at least one namespace"
+        errors.append(required(f"{field}.namespaces", detail))
+    errors += validate_wildcard(rule.namespaces, f"{field}.namespaces", "namespaces")
+    if ALL not in rule.namespaces:
+        errors += [
+            invalid(
+                f"{field}.namespaces[{index}]",
+                namespace,
+                f"each member of this list must be '*' or a DNS-1123 label; {wrong}",
+            )
+            for index, namespace in enumerate(rule.namespaces)
+            for wrong in check_dns_label(namespace)
+        ]
+    return errors
+
+
+def validate_non_resource_rule(rule: NonResourcePolicyRule, field: str) -> list[FieldError]:
+    """What is wrong with a rule about URLs that name no resource."""
+    errors = validate_verbs(rule.verbs, field)
+    urls, field = rule.non_resource_urls, f"{field}.nonResourceURLs"
+    detail = "nonResourceURLs must contain at least one value"
+    errors += validate_list(urls, field, "non-resource URLs", detail)
+    if ALL not in urls:
+        errors += [
+            invalid(f"{field}[{index}]", url, wrong)
+            for index, url in enumerate(urls)
+            if (wrong := check_url(url))
+        ]
+    return errors
+
+
+def validate_verbs(verbs: tuple[str, ...], field: str) -> list[FieldError]:
+    """What is wrong with the verbs of the rule at that path."""
+    field = f"{field}.verbs"
+    if not verbs or ALL in verbs:
+        return validate_list(verbs, field, "verbs", "verbs must contain at least one value")
+    return [] if set(verbs) <= set(VERBS) else [not_supported(field, verbs, VERBS)]
+
+
+def validate_list(
+    values: tuple[str, ...], field: str, others: str, if_empty: str
+) -> list[FieldError]:
+    """What is wrong with a list that must not be empty and may be `*` alone."""
+    return validate_wildcard(values, field, others) if values else [required(field, if_empty)]
+
+
+def validate_wildcard(values: tuple[str, ...], field: str, others: str) -> list[FieldError]:
+    """The error of a list that has other elements beside `*`, if it does."""
+    if len(values) > 1 and ALL in values:
+        return [invalid(field, values, f"if '*' is present, must not specify other {others}")]
+    return []
+
+
+def check_url(url: str) -> str:
+    """What is wrong with a URL path that may end in `/*`; empty for nothing."""
+    if not url:
+        return "must not be empty"
+    if not url.startswith("/"):
+        return "must start with slash"
+    if " " in url:
+        return "must not contain white-space"
+    if "//" in url:
+        return "must not contain double slash"
+    if "*" in url.removesuffix("/*"):
+        return "wildcard can only do suffix matching"
+    return ""
+
+
+def validate_priority_level_spec(
+    name: str, spec: PriorityLevelConfigurationSpec
+) -> list[FieldError]:
+    """What is wrong with the specification of the level of that name, which may be fixed."""
+    errors = []
+    if (name == fixed_specs.EXEMPT) != (spec.type == "Exempt"):
+        detail = "must be 'Exempt' if and only if `name` is 'exempt'"
+        errors.append(invalid("spec.type", spec.type, detail))
+    if spec.type == "Exempt":
+        if spec.limited is not None:
+            errors.append(forbidden("spec.limited", "must be nil if the type is not Limited"))
+        if spec.exempt is not None:
+            errors += validate_shares(spec.exempt, "spec.exempt")
+    elif spec.type == "Limited":
+        if spec.exempt is not None:
+            errors.append(forbidden("spec.exempt", "must be nil if the type is Limited"))
+        if spec.limited is None:
+            errors.append(required("spec.limited", "must not be empty when type is Limited"))
+        else:
+            errors += validate_limits(spec.limited, "spec.limited")
+    else:
+        errors.append(not_supported("spec.type", spec.type, LEVEL_TYPES))
+    fixed, but = fixed_specs.PRIORITY_LEVELS.get(name, spec), ""
+    if name == fixed_specs.EXEMPT:
+        # How many seats the exempt level counts for, and lends, is the administrator's choice.
+        fixed, but = replace(fixed, exempt=spec.exempt), " except the 'spec.exempt' field"
+    if spec != fixed:
+        detail = f"spec of '{name}'{but} must equal the fixed value"
+        errors.append(invalid("spec", internal(spec), detail))
+    return errors
+
+
+def validate_shares(
+    part: ExemptPriorityLevelConfiguration | LimitedPriorityLevelConfiguration, field: str
+) -> list[FieldError]:
+    """What is wrong with shares and lendable percentage, which both types of level have."""
+    errors = []
+    shares, lendable = part.nominal_concurrency_shares, part.lendable_percent
+    if shares is not None and shares < 0:
+        detail = "must be a non-negative integer"
+        errors.append(invalid(f"{field}.nominalConcurrencyShares", shares, detail))
+    if lendable is not None and not 0 <= lendable <= 100:  # noqa: PLR2004  all of a percentage
+        detail = "must be between 0 and 100, inclusive"
+        errors.append(invalid(f"{field}.lendablePercent", lendable, detail))
+    return errors
+
+
+def validate_limits(limited: LimitedPriorityLevelConfiguration, field: str) -> list[FieldError]:
+    """What is wrong with the limits of a level of type Limited."""
+    errors = validate_shares(limited, field)
+    errors += validate_response(limited.limit_response, f"{field}.limitResponse")
+    borrowing = limited.borrowing_limit_percent
+    if borrowing is not None and borrowing < 0:
+        detail = "if specified, must be a non-negative integer"
+        errors.append(invalid(f"{field}.borrowingLimitPercent", borrowing, detail))
+    return errors
+
+
+def validate_response(response: LimitResponse, field: str) -> list[FieldError]:
+    """What is wrong with the response to a request that does not fit.
+
+    The messages say Limited where they mean Queue, as kube-apiserver's do.
+    """
+    queuing, at = response.queuing, f"{field}.queuing"
+    if response.type == "Queue":
+        if queuing is not None:
+            return validate_queuing(queuing, at)
+        return [required(at, "must not be empty if limited.limitResponse.type is Limited")]
+    if response.type != "Reject":
+        return [not_supported(f"{field}.type", response.type, RESPONSE_TYPES)]
+    if queuing is None:
+        return []
+    return [forbidden(at, "must be nil if limited.limitResponse.type is not Limited")]
+
+
+def validate_queuing(queuing: QueuingConfiguration, field: str) -> list[FieldError]:
+    """What is wrong with queues, hand size and queue length."""
+    queues, hand_size = queuing.queues, queuing.hand_size
+    errors = []
+    if queuing.queue_length_limit <= 0:
+        at = f"{field}.queueLengthLimit"
+        errors.append(invalid(at, queuing.queue_length_limit, "must be positive"))
+    if queues <= 0:
+        errors.append(invalid(f"{field}.queues", queues, "must be positive"))
+    elif queues > MOST_QUEUES:
+        detail = f"must not be greater than {MOST_QUEUES}"
+        errors.append(invalid(f"{field}.queues", queues, detail))
+    at = f"{field}.handSize"
+    if hand_size <= 0:
+        errors.append(invalid(at, hand_size, "must be positive"))
+    elif hand_size > queues:
+        errors.append(invalid(at, hand_size, f"should not be greater than queues ({queues})"))
+    elif entropy_bits(queues, hand_size) > MOST_ENTROPY_BITS:
+        detail = (
+            f"required entropy bits of deckSize {queues} and handSize {hand_size} "
+            f"should not be greater than {MOST_ENTROPY_BITS}"
+        )
+        errors.append(invalid(at, hand_size, detail))
+    return errors
+
+
+def entropy_bits(deck_size: int, hand_size: int) -> int:
+    """Bits of a hash that dealing a hand consumes, estimated from above."""
+    return math.ceil(math.log2(deck_size) * hand_size)

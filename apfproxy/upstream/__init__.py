@@ -1,0 +1,1 @@
+"""The servers behind: pool, endpoints, connections, their health, discovery."""

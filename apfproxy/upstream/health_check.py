@@ -1,0 +1,122 @@
+"""What a server answers to a check of its health: one request on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from apfproxy.http.read_buffer import READS
+from apfproxy.proxy.counters import UpstreamFailure
+
+if TYPE_CHECKING:
+    from apfproxy.upstream.connection import UpstreamConnection
+
+_VERSIONS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
+_CODE_END: Final = 12
+"""A status line has the version, a space and three digits; no more of an answer is read."""
+_FIRST_CLIENT_ERROR: Final = 400
+_FIRST_SUCCESS: Final = 200
+_FIRST_REDIRECT: Final = 300
+REFUSALS: Final = frozenset({401, 403, 404})
+"""They say that the check is wrong, not the server, unless others are answered well."""
+
+
+class NoAnswerError(OSError):
+    """A connection, but no answer.
+
+    Attributes:
+        kind: How.
+    """
+
+    def __init__(self, kind: UpstreamFailure, problem: str) -> None:
+        super().__init__(problem)
+        self.kind = kind
+
+
+class StatusLine(asyncio.BufferedProtocol):
+    """Waits for the start of an answer.
+
+    Attributes:
+        came: The status code, or why there is none.
+    """
+
+    def __init__(self) -> None:
+        self.came: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._start = b""
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
+        """Where it goes."""
+        return READS.data
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Some of it came."""
+        if self.came.done():
+            return
+        self._start += READS.view[: min(nbytes, _CODE_END - len(self._start))].tobytes()
+        if len(self._start) < _CODE_END:
+            return
+        code = self._start[-3:]
+        if self._start.startswith(_VERSIONS) and code.isdigit():
+            self.came.set_result(int(code))
+        else:
+            self._fail("its answer is not HTTP/1.1")
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  as above
+        """No more of it will come."""
+        if not self.came.done():
+            self._fail("it closes the connection without an answer")
+
+    def _fail(self, problem: str) -> None:
+        self.came.set_exception(NoAnswerError(UpstreamFailure.BROKEN_ANSWER, problem))
+
+
+async def status_of(connection: UpstreamConnection, asked: bytes, limit_s: float) -> int:
+    """Ask on a new connection, which is closed then: the status code of the answer.
+
+    Raises:
+        NoAnswerError: There is none within so many seconds.
+    """
+    line = StatusLine()
+    transport = connection.transport
+    connection.hand_over(line)
+    try:
+        transport.write(asked)
+        async with asyncio.timeout(limit_s):
+            return await line.came
+    except TimeoutError as error:
+        problem = f"no answer to a check within {limit_s:g} s"
+        raise NoAnswerError(UpstreamFailure.ANSWER_TIMEOUT, problem) from error
+    finally:
+        transport.abort()
+
+
+def question(method: str, path: str, host: str, lines: bytes = b"") -> bytes:
+    """The bytes of a request without a body.
+
+    Args:
+        method: GET or HEAD.
+        path: The target.
+        host: The Host field.
+        lines: Further header lines, each with its CRLF.
+    """
+    head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: apfproxy\r\n".encode()
+    return head + lines + b"Connection: close\r\n\r\n"
+
+
+def is_well(status: int) -> bool:
+    """Whether an answer to a check is that of a server that is well."""
+    return status < _FIRST_CLIENT_ERROR
+
+
+def is_success(status: int) -> bool:
+    """Whether an answer shows that what was asked for is there, and that the proxy may ask."""
+    return _FIRST_SUCCESS <= status < _FIRST_REDIRECT
+
+
+def status_text(status: int) -> str:
+    """A status code with what it means, if it has a meaning."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)

@@ -1,0 +1,587 @@
+"""The servers behind, and the line of requests that wait for a connection to one of them.
+
+1. A request goes to the one of two endpoints, drawn by their shares, whose requests hold fewer
+   seats for its share.  A watch or a tunnel, which holds seats for a moment only, goes to the one
+   with fewer connections in use.
+2. Who finds no idle connection there gets a new one, or stands in line where a bound is reached.
+   Whatever connection comes first, of whichever endpoint, serves the line.
+3. A connection that cannot be made is tried at the other endpoints before a request fails.
+4. Endpoints that fail get no requests, nor do those of which nothing is known yet, once another
+   one is known to be well.  Where all fail, all get some: to ask is better than to refuse for sure.
+5. An endpoint that is named no more is drained: its requests end, and it gets no others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import OrderedDict
+from dataclasses import replace
+from math import gcd
+from typing import TYPE_CHECKING, Final, Protocol
+
+from apfproxy.base.faults import Part, report
+from apfproxy.base.tasks import spawn
+from apfproxy.proxy.request_log import text_of_server
+from apfproxy.upstream.connect_failure import (
+    CLOSED_AT_ONCE,
+    NO_ENDPOINT,
+    ORIGIN_FAILURES,
+    OWN_FAILURE,
+    ConnectFailure,
+    connect_failure,
+)
+from apfproxy.upstream.connecting import watch_over
+from apfproxy.upstream.connection import UpstreamConnection
+from apfproxy.upstream.endpoint import Endpoint
+from apfproxy.upstream.endpoint_state import UP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.tls import ClientTls
+    from apfproxy.settings import EndpointAddress, UpstreamSettings
+    from apfproxy.upstream.connection import EndpointBase
+
+SLOTS_PER_ENDPOINT: Final = 20
+"""Of the wheel from which endpoints are drawn, for the largest share: a twentieth of it is the
+least that an endpoint gets."""
+
+
+class Borrower(Protocol):
+    """What waits for a connection."""
+
+    def on_connection(self, connection: UpstreamConnection) -> None:
+        """Here it is."""
+
+    def on_no_connection(self, code: int, reason: str) -> None:
+        """There is none: answer with the status `code`."""
+
+    def fail(self, error: Exception) -> None:
+        """End after an error of the program in one of these; never raises."""
+
+
+class Place:
+    """A place in line.
+
+    Attributes:
+        arrival: Counts up.
+        avoided: Whose connections will not do, since it just failed the request; None for any.
+    """
+
+    __slots__ = ("arrival", "avoided")
+
+    def __init__(self, arrival: int, avoided: EndpointBase | None) -> None:
+        self.arrival = arrival
+        self.avoided = avoided
+
+
+class Pool:
+    """A bounded set of connections to some endpoints.
+
+    Args:
+        settings: Of the servers behind.
+        counters: Of the data plane.
+        now_ns: The clock.
+        tls: How to speak TLS with them; None if no endpoint does.
+        draw: A random number of [0, 1).
+
+    Attributes:
+        endpoints: Those in force, in the order in which they are named.
+        draining: Those that are named no more, but have connections in use.
+        on_change: Called after the endpoints, or the state of one, have changed.
+        on_endpoint_failing: Called when requests failed at one as often in a row as they may, or
+            when it may be gone.
+    """
+
+    def __init__(
+        self,
+        settings: UpstreamSettings,
+        counters: ProxyCounters,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+        tls: ClientTls | None = None,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        assert tls is not None or not settings.address.is_tls
+        self._settings = settings
+        self._tls = tls
+        self.now_ns = now_ns
+        self._counters = counters
+        self._draw = draw
+        self.on_change: Callable[[], None] = _ignore
+        self.on_endpoint_failing: Callable[[Endpoint], None] = _ignore_one
+        self._connects: set[asyncio.Task[None]] = set()
+        # Insertion order is the line; a borrower that leaves is taken out in constant time.
+        # Those who need a connection without a past stand in a line of their own; the places say
+        # who of the two first ones came first.
+        self._line: OrderedDict[Borrower, Place] = OrderedDict()
+        self._new_line: OrderedDict[Borrower, Place] = OrderedDict()
+        self._arrivals = 0
+        self.endpoints: tuple[Endpoint, ...] = ()
+        self.draining: dict[Endpoint, None] = {}
+        # What `take` looks at: the endpoint if it is the only one, and else from where to draw.
+        self._only: Endpoint | None = None
+        self._wheel: list[Endpoint] = []
+        self._cap = 0
+        self._put(self._made(settings.addresses))
+
+    # Endpoints.
+
+    def configure(self, settings: UpstreamSettings, tls: ClientTls | None) -> None:
+        """Put other settings in force; another identity as of `Endpoint.renew`.
+
+        Endpoints that are found out, and not in the settings, stay as they are.
+        """
+        assert tls is not None or not settings.address.is_tls
+        before, self._settings = self._settings, settings
+        is_other_identity = tls is not self._tls or (settings.identity, settings.token_file) != (
+            before.identity,
+            before.token_file,
+        )
+        self._tls = tls
+        for endpoint in self.endpoints:
+            endpoint.configure(endpoint.address, settings, tls)
+        if settings.addresses and settings.addresses != before.addresses:
+            self._put(self._made(settings.addresses))
+        else:
+            self.weigh()
+        if is_other_identity:
+            self.renew()
+        self._connect_for_the_line()
+
+    def set_endpoints(self, addresses: Iterable[EndpointAddress]) -> None:
+        """Have other endpoints; those that are named again stay as they are."""
+        self._put(self._made(addresses))
+        self._connect_for_the_line()
+
+    def _made(self, addresses: Iterable[EndpointAddress]) -> list[Endpoint]:
+        known = {(each.address.address, each.address.server_name): each for each in self.endpoints}
+        found: dict[Endpoint, None] = {}
+        for address in addresses:
+            endpoint = known.get((address.address, address.server_name))
+            if endpoint is None:
+                endpoint = Endpoint(self, address, self._settings, self._counters, self._tls)
+                self._counters.endpoints[endpoint] = endpoint.counters
+                known[address.address, address.server_name] = endpoint
+            else:
+                endpoint.configure(address, self._settings, self._tls)
+            found[endpoint] = None
+        return list(found)
+
+    def _put(self, endpoints: list[Endpoint]) -> None:
+        before, self.endpoints = self.endpoints, tuple(endpoints)
+        self.weigh()
+        for endpoint in before:
+            if endpoint not in self.endpoints:
+                self.draining[endpoint] = None
+                endpoint.drain()
+                self._forget_if_drained(endpoint)
+        self.on_change()
+
+    def _forget_if_drained(self, endpoint: Endpoint) -> None:
+        if endpoint in self.draining and not endpoint.open and not endpoint.connecting:
+            del self.draining[endpoint]
+            self._counters.leave(endpoint)
+
+    def weigh(self) -> None:
+        """Have requests drawn by the shares and states that endpoints have now."""
+        endpoints = self.endpoints
+        self._cap = self._settings.max_requests_per_endpoint or 0
+        up = [each for each in endpoints if each.state is UP]
+        usable = [each for each in up if each.is_known] or up or list(endpoints)
+        for endpoint in endpoints:
+            endpoint.is_one_of_several = len(endpoints) > 1
+            endpoint.log_text = (
+                text_of_server(str(endpoint.address.address)) if len(endpoints) > 1 else ""
+            )
+            endpoint.is_drawn = endpoint in usable
+            endpoint.share = endpoint.address.weight * endpoint.ramp
+        is_alone = len(endpoints) == 1 and not self._cap
+        self._only = endpoints[0] if is_alone else None
+        self._wheel = wheel_of(usable)
+        if len(usable) == 1:
+            for place in (*self._line.values(), *self._new_line.values()):
+                place.avoided = None
+        self._connect_for_the_line()
+
+    @property
+    def healthy_count(self) -> int:
+        """Endpoints that get requests because they are well."""
+        return sum(each.state is UP for each in self.endpoints)
+
+    def _choose(self, *, is_long: bool) -> Endpoint | None:
+        """The endpoint for a request; None if none has room, or there is none."""
+        wheel = self._wheel
+        size = len(wheel)
+        if size < 2:
+            found = wheel[0] if wheel else None
+        else:
+            first = int(self._draw() * size)
+            second = first + 1 + int(self._draw() * (size - 1))
+            found = wheel[first]
+            other = wheel[second if second < size else second - size]
+            if other is not found and is_less_loaded(other, found, is_long=is_long):
+                found = other
+        if self._cap and found is not None and found.busy_count >= self._cap:
+            return self._least_loaded(None, has_idle=True)
+        return found
+
+    def _least_loaded(self, avoided: EndpointBase | None, *, has_idle: bool) -> Endpoint | None:
+        """The best endpoint that has room; None if there is none.
+
+        Args:
+            avoided: One that will not do.
+            has_idle: Whether endpoints with idle connections come first, or those without.
+        """
+        best, best_key = None, (True, 0.0, 0.0)
+        for each in self._drawn():
+            busy = each.busy_count
+            if each is avoided or (self._cap and busy >= self._cap):
+                continue
+            is_second = bool(each.idle) is not has_idle
+            key = (is_second, each.seats / each.share, busy / each.share)
+            if best is None or key < best_key:
+                best, best_key = each, key
+        return best
+
+    def _drawn(self) -> list[Endpoint]:
+        """All that get requests, once each; the first one is drawn by the shares."""
+        wheel = self._wheel
+        start = int(self._draw() * len(wheel))
+        return list(dict.fromkeys(wheel[start:] + wheel[:start]))
+
+    # Connections.
+
+    def limit(self, max_connections: int) -> None:
+        """Have no more connections than that at once."""
+        self._settings = replace(self._settings, max_connections=max_connections)
+
+    def take(self, *, is_long: bool = False) -> UpstreamConnection | None:
+        """An idle connection, or None: then `wait` for one.
+
+        Args:
+            is_long: Whether the request may go on for as long as it likes.
+        """
+        endpoint = self._only
+        if endpoint is None:
+            endpoint = self._choose(is_long=is_long)
+            if endpoint is None:
+                return None
+        idle = endpoint.idle
+        return idle.popitem()[0] if idle else None
+
+    def wait(
+        self, borrower: Borrower, *, is_new: bool = False, avoided: EndpointBase | None = None
+    ) -> None:
+        """Stand in line; the borrower is called back, never from inside this call.
+
+        Args:
+            borrower: Who waits.
+            is_new: Whether only a connection that has carried no request will do, as for an
+                upgrade.  It counts in the bound like any other; an idle one makes way for it.
+            avoided: The endpoint that has failed the request, so that another one gets it, if
+                there is one.
+        """
+        self._arrivals += 1
+        if avoided is not None and not any(each is not avoided for each in self._wheel):
+            avoided = None
+        line = self._new_line if is_new else self._line
+        line[borrower] = Place(self._arrivals, avoided)
+        self._connect_for_the_line()
+
+    def leave(self, borrower: Borrower) -> None:
+        """Leave the line."""
+        self._line.pop(borrower, None)
+        self._new_line.pop(borrower, None)
+        if self._cap:  # an endpoint that would not do for it may have room for others
+            self._connect_for_the_line()
+
+    def put_back(self, connection: UpstreamConnection, now_ns: int) -> None:
+        """Take a connection back whose request and answer are through."""
+        connection.release_seats()
+        if connection.is_closed:
+            return
+        endpoint = connection.endpoint
+        if (endpoint.stale and connection in endpoint.stale) or (
+            self._new_line and self._has_to_make_way()
+        ):
+            connection.abort()
+            return
+        if connection.is_read_paused:
+            connection.resume_reading()
+        if self._line and endpoint.is_drawn:
+            borrower = first_for(self._line, endpoint)
+            if borrower is not None:
+                del self._line[borrower]
+                lend(connection, borrower)
+                if self._cap:  # as of `leave`
+                    self._connect_for_the_line()
+                return
+        connection.idle_since_ns = now_ns
+        endpoint.idle[connection] = None
+        if self._line or self._new_line:
+            self._connect_for_the_line()
+
+    def renew(self) -> None:
+        """Begin another identity everywhere, as of `Endpoint.renew`."""
+        for endpoint in self.endpoints:
+            endpoint.renew()
+
+    def on_closed(self, endpoint: Endpoint) -> None:
+        """A connection of an endpoint is closed."""
+        if self.draining:
+            self._forget_if_drained(endpoint)
+        self._connect_for_the_line()
+
+    def on_failing(self, endpoint: Endpoint) -> None:
+        """Requests failed at an endpoint as often in a row as they may, or it may be gone."""
+        self.on_endpoint_failing(endpoint)
+
+    def close_idle(self, now_ns: int, idle_ns: int = 0, period_ns: int = 0) -> None:
+        """Close connections that have been idle for too long, as of `Endpoint.close_stale`."""
+        for endpoint in self.endpoints:
+            endpoint.close_stale(now_ns, idle_ns, period_ns)
+
+    def close(self) -> None:
+        """Close every connection, busy or idle, and those that have not come about."""
+        for task in list(self._connects):
+            task.cancel()
+        for endpoint in (*self.endpoints, *self.draining):
+            endpoint.close()
+
+    @property
+    def idle_count(self) -> int:
+        """Connections that wait for a request."""
+        return sum(len(each.idle) for each in self.endpoints)
+
+    @property
+    def open_count(self) -> int:
+        """Connections in all."""
+        count = 0
+        for endpoint in self.endpoints:
+            count += len(endpoint.open)
+        for endpoint in self.draining:
+            count += len(endpoint.open)
+        return count
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests that wait for a connection."""
+        return len(self._line) + len(self._new_line)
+
+    # The line.
+
+    def _is_new_first(self) -> bool:
+        """Whether the first of all in line needs a connection without a past."""
+        if not self._new_line:
+            return False
+        if not self._line:
+            return True
+        return next(iter(self._new_line.values())).arrival < next(iter(self._line.values())).arrival
+
+    def _has_to_make_way(self) -> bool:
+        """Whether a connection has to be closed so that the first in line gets a new one."""
+        return (
+            not self._connects
+            and self.open_count >= self._settings.max_connections
+            and self._is_new_first()
+        )
+
+    def _connect_for_the_line(self) -> None:
+        """Open connections for those in line that no connection under way will serve."""
+        while len(self._connects) < len(self._line) + len(self._new_line):
+            if len(self._connects) + self.open_count < self._settings.max_connections:
+                endpoint = self._endpoint_for_the_line()
+                if endpoint is None and self._wheel:
+                    return  # all are full
+                generation = 0
+                if endpoint is not None:
+                    endpoint.connecting += 1
+                    generation = endpoint.generation
+                self._connects.add(
+                    spawn(self._connect(endpoint, generation), name="connect to the origin")
+                )
+            elif not self._make_way():
+                return
+
+    def _endpoint_for_the_line(self) -> Endpoint | None:
+        """The one to connect to for the first in line, or for the first for whom one will do."""
+        line = self._new_line if self._is_new_first() else self._line
+        avoided = next(iter(line.values())).avoided
+        found = self._least_loaded(avoided, has_idle=False)
+        if found is None and avoided is not None:
+            found = self._least_loaded(None, has_idle=False)
+            if found is not None and first_for(line, found) is None:
+                return None
+        return found
+
+    def _make_way(self) -> bool:
+        """Close an idle connection that serves nobody in line; False if there is none."""
+        for endpoint in self.endpoints:
+            if endpoint.idle:
+                next(iter(endpoint.idle)).abort()
+                return True
+        return False
+
+    async def _connect(self, endpoint: Endpoint | None, generation: int) -> None:
+        """Connect to an endpoint, or if that fails to another one, for the first in line."""
+        task = asyncio.current_task()
+        assert task is not None
+        failure = NO_ENDPOINT
+        tried: list[Endpoint] = []
+        while endpoint is not None:
+            tried.append(endpoint)
+            found = await self._tried(endpoint)
+            if isinstance(found, UpstreamConnection):
+                self._connects.discard(task)
+                if generation != endpoint.generation:
+                    endpoint.open.add(found)
+                    found.abort()
+                else:
+                    self._take_in(endpoint, found, is_last=len(tried) > 1)
+                self._forget_if_drained(endpoint)
+                self._connect_for_the_line()
+                return
+            failure = found
+            self._forget_if_drained(endpoint)
+            if self._line and self._lend_idle(tried):
+                self._connects.discard(task)
+                self._connect_for_the_line()
+                return
+            endpoint = self._another(tried)
+            if endpoint is not None:
+                generation = endpoint.generation
+        self._connects.discard(task)
+        if not tried:
+            self._counters.unattributed.fail(failure.kind, failure.problem)
+        self._fail_one(failure)
+
+    async def _tried(self, endpoint: Endpoint) -> UpstreamConnection | ConnectFailure:
+        """A connection to an endpoint, which has one less on its way then; or why there is none."""
+        connection: UpstreamConnection | None = None
+        failure = CLOSED_AT_ONCE
+        try:
+            connection = await endpoint.open_connection()
+            self._counters.upstream_connections_opened += 1
+            # Else it was before it got here: nobody would take it out of those that are open again.
+            if not connection.is_closed:
+                watch_over(connection.transport)
+                return connection
+        except ORIGIN_FAILURES as error:
+            failure = connect_failure(error)
+        except Exception as bug:  # noqa: BLE001  whatever it is, the line must go on
+            report(Part.POOL, bug)
+            failure = OWN_FAILURE
+        finally:
+            endpoint.connecting -= 1
+        if connection is not None:
+            connection.abort()
+        endpoint.fail(failure.kind, failure.problem)
+        return failure
+
+    def _lend_idle(self, tried: list[Endpoint]) -> bool:
+        """Lend an idle connection of another endpoint to who is first in line; False if none is."""
+        for endpoint in self._drawn():
+            if endpoint.idle and endpoint not in tried:
+                borrower = first_for(self._line, endpoint)
+                if borrower is not None:
+                    del self._line[borrower]
+                    lend(endpoint.idle.popitem()[0], borrower)
+                    return True
+        return False
+
+    def _another(self, tried: list[Endpoint]) -> Endpoint | None:
+        """One to connect to that was not tried yet; it has a connection on its way from now on."""
+        if not (self._line or self._new_line):
+            return None
+        for endpoint in self._drawn():
+            if endpoint not in tried and not (self._cap and endpoint.busy_count >= self._cap):
+                endpoint.connecting += 1
+                return endpoint
+        return None
+
+    def _take_in(
+        self, endpoint: Endpoint, connection: UpstreamConnection, *, is_last: bool
+    ) -> None:
+        """Lend a new connection to who is first in line, or keep it.
+
+        Args:
+            endpoint: Whose it is.
+            connection: The connection.
+            is_last: Whether others could not be connected to: then it will do for anybody.
+        """
+        endpoint.open.add(connection)
+        is_new_first = self._is_new_first()
+        line = self._new_line if is_new_first else self._line
+        if is_new_first or (is_last and line):
+            borrower = first_for(line, None if is_last else endpoint)
+            if borrower is not None:
+                del line[borrower]
+                lend(connection, borrower)
+                return
+        try:
+            self.put_back(connection, self.now_ns())
+        except Exception as bug:  # noqa: BLE001  as in `_tried`
+            report(Part.POOL, bug)
+            self._fail_one(OWN_FAILURE)
+            connection.abort()
+
+    def _fail_one(self, failure: ConnectFailure) -> None:
+        if self._line or self._new_line:
+            line = self._new_line if self._is_new_first() else self._line
+            borrower, _ = line.popitem(last=False)
+            try:
+                borrower.on_no_connection(failure.code, failure.reason)
+            except Exception as error:  # noqa: BLE001  it is of this borrower alone
+                borrower.fail(error)
+        self._connect_for_the_line()
+
+
+def lend(connection: UpstreamConnection, borrower: Borrower) -> None:
+    """Give a connection to a borrower out of the line; an error there is the borrower's alone."""
+    try:
+        borrower.on_connection(connection)
+    except Exception as error:  # noqa: BLE001  whatever it is, others wait in line
+        borrower.fail(error)
+        connection.abort()
+
+
+def first_for(line: OrderedDict[Borrower, Place], endpoint: EndpointBase | None) -> Borrower | None:
+    """The first in line for whom a connection of an endpoint will do; None for the first of all."""
+    for borrower, place in line.items():
+        if endpoint is None or place.avoided is not endpoint:
+            return borrower
+    return None
+
+
+def is_less_loaded(endpoint: Endpoint, other: Endpoint, *, is_long: bool) -> bool:
+    """Whether an endpoint has less to do than another one, for its share."""
+    if is_long:
+        return endpoint.busy_count * other.share < other.busy_count * endpoint.share
+    return endpoint.seats * other.share < other.seats * endpoint.share
+
+
+def wheel_of(endpoints: list[Endpoint]) -> list[Endpoint]:
+    """Endpoints to draw from: each as often as its share of the largest says, at least once."""
+    if not endpoints:
+        return []
+    most = max(each.share for each in endpoints)
+    turns = [max(1, round(SLOTS_PER_ENDPOINT * each.share / most)) for each in endpoints]
+    common = gcd(*turns)
+    # In turns, so that two slots in a row are mostly of different endpoints.
+    return [
+        each
+        for turn in range(max(turns) // common)
+        for each, count in zip(endpoints, turns, strict=True)
+        if turn < count // common
+    ]
+
+
+def _ignore() -> None:
+    """Nobody wants to know."""
+
+
+def _ignore_one(endpoint: Endpoint) -> None:
+    """Likewise."""

@@ -1,0 +1,149 @@
+"""Watches, which last, come back into balance after an endpoint has come back.
+
+Requests find their balance by themselves, since each of them is given to an endpoint anew.  A watch
+stays where it began: an endpoint that was away has none, and the others have too many.  So a small
+share of those is ended each minute, as if they were through, and their clients resume them.
+kube-apiserver's `--goaway-chance` is for the same.
+
+1. An endpoint has too much if it has over a tenth more than its part by weight, and over one more.
+   What is over its part is ended then, so that the next look does not find the same again.
+2. Only what has lasted for `OLD_S` is ended: nobody loses two in a row.  Nothing but watches is
+   ended: a tunnel is somebody's session, and no other answer must end as if it were through.
+3. Servers send each event of a watch as a chunk, so a watch ends between two of them.
+4. While an endpoint starts slowly nothing is ended: most would come back to where it was.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING
+
+from apfproxy.base.duties import Recurring
+from apfproxy.base.faults import Part
+from apfproxy.upstream.endpoint_state import UP
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.settings import UpstreamSettings
+    from apfproxy.upstream.endpoint import Endpoint
+    from apfproxy.upstream.pool import Pool
+    from apfproxy.upstream.response_sink import AnswerSink
+
+MINUTE_S = 60.0
+PERIOD_S = 6.0
+"""So that a minute's share is ended bit by bit."""
+STALE_S = 60.0
+OLD_S = 60.0
+"""Clients ask for watches of five to ten minutes."""
+SLACK = 0.1
+"""Of its part that an endpoint may have beyond it: two random choices are no better with few."""
+
+
+class Rebalancing:
+    """Ends what is too much, for one pool.
+
+    Args:
+        settings: Of the servers behind.
+        pool: Which has them.
+        counters: Of the cluster.
+        loop: On which it looks.
+        now_ns: The clock.
+        is_steady: Says whether no endpoint starts slowly.
+    """
+
+    def __init__(
+        self,
+        settings: UpstreamSettings,
+        pool: Pool,
+        counters: ProxyCounters,
+        loop: asyncio.AbstractEventLoop,
+        now_ns: Callable[[], int],
+        is_steady: Callable[[], bool],
+    ) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._counters = counters
+        self._now_ns = now_ns
+        self._is_steady = is_steady
+        self._due = 0.0
+        """Of answers to be ended, what was not a whole one yet."""
+        self._random = random.Random()  # noqa: S311  nothing secret
+        self._recurring = Recurring(Part.UPSTREAM, loop, PERIOD_S, STALE_S, self.look)
+
+    def configure(self, settings: UpstreamSettings) -> None:
+        """Put other settings in force."""
+        self._settings = settings
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._recurring.start()
+
+    def stop(self) -> None:
+        """Look no more; harmless if it never started."""
+        self._recurring.stop()
+
+    def look(self) -> None:
+        """End what is due since the last look, if anything is."""
+        percent = self._settings.rebalance.percent_per_minute
+        if not percent or len(self._pool.endpoints) < 2 or not self._is_steady():
+            self._due = 0.0
+            return
+        excess = excesses(self._pool.endpoints)
+        over = sum(excess.values())
+        if not over:
+            self._due = 0.0
+            return
+        self._due += max(1.0, over * percent / 100) * PERIOD_S / MINUTE_S
+        count = math.floor(self._due)
+        if count:
+            self._due -= count
+            for answer in self._chosen(excess, count):
+                self._end(answer)
+
+    def _chosen(self, excess: dict[Endpoint, int], count: int) -> list[AnswerSink]:
+        """Some of those that are over, at random; at most so many."""
+        before_ns = self._now_ns() - round(OLD_S * 1e9)
+        found: list[AnswerSink] = []
+        for endpoint, most in excess.items():
+            old = [
+                each
+                for each in watches_of(endpoint)
+                if each.watching_ns <= before_ns and each.can_end_watch
+            ]
+            self._random.shuffle(old)
+            found += old[:most]
+        self._random.shuffle(found)
+        return found[:count]
+
+    def _end(self, answer: AnswerSink) -> None:
+        self._counters.upstream_rebalanced += 1
+        try:
+            answer.end_watch()
+        except Exception as error:  # noqa: BLE001  it is of this one alone
+            answer.fail(error)
+
+    def __repr__(self) -> str:
+        return f"<Rebalancing: {self._counters.upstream_rebalanced} ended>"
+
+
+def watches_of(endpoint: Endpoint) -> list[AnswerSink]:
+    """The watches that an endpoint has; it looks at each connection."""
+    answers = [each.tunnelled or each.sink for each in endpoint.open]
+    return [answer for answer in answers if answer is not None and answer.watching_ns]
+
+
+def excesses(endpoints: tuple[Endpoint, ...]) -> dict[Endpoint, int]:
+    """How many watches are over the part of each endpoint that has too many."""
+    counts = {each: len(watches_of(each)) for each in endpoints if each.state is UP}
+    weight = sum(each.address.weight for each in counts)
+    total = sum(counts.values())
+    found: dict[Endpoint, int] = {}
+    for endpoint, count in counts.items():
+        part = total * endpoint.address.weight / weight
+        if count > part + max(1.0, SLACK * part):
+            found[endpoint] = count - math.ceil(part)
+    return found

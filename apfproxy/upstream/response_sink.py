@@ -1,0 +1,97 @@
+"""What a connection to the origin asks of whoever takes the answer.
+
+A base class, not a `Protocol`: compiled code calls its methods as fast as functions.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from mypy_extensions import mypyc_attr
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.http.read_buffer import Piece
+    from apfproxy.http.request_head import RequestHead
+    from apfproxy.http.response_head import ResponseHead
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class AnswerSink(ABC):
+    """What takes the parts of one answer, in their order.
+
+    Attributes:
+        head: The request's.
+    """
+
+    __slots__ = ("head",)
+
+    def __init__(self, head: RequestHead) -> None:
+        self.head = head
+
+    @property
+    def is_long_running(self) -> bool:
+        """Whether the origin may take as long as it likes."""
+        return False
+
+    @property
+    def watching_ns(self) -> int:
+        """When a watch that is under way was asked for; 0 for any other answer."""
+        return 0
+
+    @property
+    def can_end_watch(self) -> bool:
+        """Whether it is a watch that is under way and can be ended now: between two events."""
+        return False
+
+    @property
+    def is_connect(self) -> bool:
+        """Whether the client takes any success for a tunnel: CONNECT of HTTP/2."""
+        return False
+
+    def end_watch(self) -> None:
+        """End a watch as if it were through: its client resumes it."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def on_interim(self, head: ResponseHead) -> None:
+        """A 1xx answer, other than 101."""
+
+    @abstractmethod
+    def on_answer(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
+        """The final head with the first part of the body, and whether that is all of it."""
+
+    @abstractmethod
+    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
+        """An answer 101 and what came behind it; `raw` is the whole head.
+
+        The connection is handed over to another protocol, unless this raises.
+
+        Raises:
+            ResponseError: It was not asked for.
+        """
+
+    @abstractmethod
+    def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:
+        """A further part of the body; `trailers` are whole lines."""
+
+    @abstractmethod
+    def on_broken(self, reason: str, *, may_retry: bool) -> None:
+        """The connection is gone before the answer was whole.
+
+        Args:
+            reason: What went wrong.
+            may_retry: Whether no byte of an answer came, and either the connection had been used
+                before, so that the server probably closed it before it saw the request, or there
+                is another server.
+        """
+
+    @abstractmethod
+    def on_upstream_writable(self) -> None:
+        """The origin takes more of the request's body."""
+
+    @abstractmethod
+    def fail(self, error: Exception) -> None:
+        """End after an error of the program; never raises."""

@@ -1,1 +1,0 @@
-"""Tests of server-side apply."""

@@ -1,0 +1,154 @@
+"""Files of TLS: what is refused, and when certificates expire."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.base import tls_files
+from apfproxy.base.tls_files import Expiries, TlsError, TlsFile, certificates_in, load_own
+from loadtest.certificates import DAY, Authority, new_rsa_key, to_pem
+from tests.proxy.test_tls import SERVER, SERVERS, USERS, folder, server_tls
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["folder"]
+
+NOW = dt.datetime.now(dt.UTC)
+CERTIFICATE = ("server.crt", "downstream.tls.certificateFile")
+KEY = ("server.key", "downstream.tls.keyFile")
+CAS = ("users.crt", "cas")
+
+
+def encrypted_key() -> bytes:
+    """A key that takes a password."""
+    return to_pem(SERVER.key, b"secret")
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "content", "problem"),
+    [
+        pytest.param(*CERTIFICATE, None, "cannot be read: no such file", id="no-certificate"),
+        pytest.param(*CERTIFICATE, b"", "has no certificate in PEM form", id="empty-certificate"),
+        pytest.param(*CERTIFICATE, b"secret", "has no certificate in PEM form", id="nonsense"),
+        pytest.param(
+            *CERTIFICATE, SERVER.cert_pem[:200], "has no certificate in PEM form", id="half-there"
+        ),
+        pytest.param(*KEY, None, "cannot be read: no such file", id="no-key"),
+        pytest.param(*KEY, b"secret", "has no private key in PEM form", id="no-pem-key"),
+        pytest.param(*KEY, encrypted_key(), "is encrypted", id="encrypted"),
+        pytest.param(*KEY, USERS.issue("u").key_pem, "is not the key of", id="key-of-another"),
+        pytest.param(*KEY, to_pem(new_rsa_key()), "is not the key of", id="key-of-another-kind"),
+        pytest.param(*CAS, b"secret", "has no certificate in PEM form", id="client-ca"),
+    ],
+)
+def test_files_that_are_no_good(
+    folder: Path, name: str, setting: str, content: bytes | None, problem: str
+) -> None:
+    """The error names setting, file and what is wrong, not the contents; the old stays."""
+    server = server_tls(folder, client_ca="users.crt")
+    context = server.context
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_bytes(content)
+    with pytest.raises(TlsError) as caught:
+        server.load()
+
+    assert str(caught.value).startswith(f"{setting}: {folder / name}: {problem}")
+    assert "secret" not in str(caught.value)
+    assert context is server.context
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "warning"),
+    [
+        pytest.param(-2, -1, "the certificate expired at ", id="expired"),
+        pytest.param(1, 2, "the certificate is not valid before ", id="not-yet"),
+        pytest.param(-300, 1, "the certificate expires at ", id="soon"),
+        pytest.param(-300, 60, "", id="good"),
+        pytest.param(-0.5, 0.5, "", id="short-lived"),
+    ],
+)
+def test_warns_of_dates(
+    folder: Path, since: float, until: float, warning: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A certificate out of its time is loaded all the same: there may be no other."""
+    SERVERS.issue(
+        "s", usage="server", not_before=NOW + since * DAY, not_after=NOW + until * DAY
+    ).write(folder, "server")
+    with caplog.at_level(logging.WARNING, logger=tls_files.__name__):
+        server_tls(folder)
+
+    assert [warning] * bool(warning) == [
+        message.removeprefix(f"{CERTIFICATE[1]}: {folder / 'server.crt'}: ")[: len(warning)]
+        for message in caplog.messages
+    ]
+
+
+@pytest.mark.parametrize(
+    ("unix_s", "is_chain", "expected"),
+    [
+        pytest.param((30.0, 20.0), True, 20.0, id="chain"),
+        pytest.param((30.0, 5.0), True, 5.0, id="chain-that-is-broken"),
+        pytest.param((30.0, 20.0), False, 20.0, id="cas"),
+        pytest.param((30.0, 5.0), False, 30.0, id="cas-of-which-one-was-replaced"),
+        pytest.param((3.0, 5.0), False, 5.0, id="cas-that-have-all-expired"),
+    ],
+)
+def test_next_expiry(unix_s: tuple[float, ...], is_chain: bool, expected: float) -> None:
+    """Of a chain all certificates are needed; of CAs those that have not expired."""
+    expiries = Expiries(TlsFile("cas", "a"), unix_s, unix_s, is_chain)
+
+    assert expected == expiries.next_unix_s(10.0)
+
+
+@pytest.mark.parametrize(
+    ("until_s", "is_chain", "expected"),
+    [
+        pytest.param((30.0, 40.0), True, None, id="chain"),
+        pytest.param((30.0, 14.0), True, "expires at 1970-01-01T00:00:14+00:00", id="soon"),
+        pytest.param((14.0, 9.0), True, "expired at 1970-01-01T00:00:09+00:00", id="broken"),
+        pytest.param((30.0, 9.0), False, None, id="cas-of-which-one-was-replaced"),
+        pytest.param((14.0, 9.0), False, "expires at 1970-01-01T00:00:14+00:00", id="last-ca"),
+        pytest.param((7.0, 9.0), False, "expired at 1970-01-01T00:00:09+00:00", id="no-ca"),
+    ],
+)
+def test_problem(until_s: tuple[float, ...], is_chain: bool, expected: str | None) -> None:
+    """What has expired, or has to be renewed; a CA may have been replaced by another."""
+    renew_s = tuple(each - 5 for each in until_s)
+    found = Expiries(TlsFile("cas", "a"), until_s, renew_s, is_chain).problem(10.0)
+
+    assert (expected and f"cas: a: the certificate {expected}") == found
+
+
+def test_several_certificates(tmp_path: Path) -> None:
+    """Each in the file has its time."""
+    both = tmp_path / "both.crt"
+    other = Authority("other").issue("o", not_after=NOW.replace(microsecond=0) + 40 * DAY)
+    both.write_bytes(SERVER.cert_pem + other.cert_pem)
+    certificates, expiries = certificates_in(TlsFile("a", str(both)), is_chain=True)
+
+    assert 2 == len(certificates) == len(expiries.unix_s)
+    assert expiries.unix_s[1] == (NOW.replace(microsecond=0) + 40 * DAY).timestamp()
+
+
+def test_certificate_that_changes_while_it_is_read(tmp_path: Path) -> None:
+    """What OpenSSL reads may be another one than what was checked before."""
+
+    class Context(ssl.SSLContext):
+        """Finds another key than that of the certificate."""
+
+        def load_cert_chain(self, *_: object, **__: object) -> None:
+            """Refuse."""
+            error = ssl.SSLError(1, "odd")
+            error.reason = "KEY_VALUES_MISMATCH"
+            raise error
+
+    certificate, key = SERVER.write(tmp_path, "server")
+    with pytest.raises(TlsError, match=r"^a: .*: cannot be used: KEY_VALUES_MISMATCH$"):
+        load_own(Context(ssl.PROTOCOL_TLS_SERVER), TlsFile("a", certificate), TlsFile("b", key))

@@ -1,0 +1,488 @@
+"""The fields of a request."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.authn.credential_fields import CredentialRules
+from apfproxy.authn.credentials import Credentials
+from apfproxy.http.head_error import HeadError
+from apfproxy.http.request_fields import (
+    CHUNKED,
+    NO_BODY,
+    RESERVED_NAMES,
+    SIZED,
+    VIA,
+    FieldRules,
+    OriginHosts,
+    RequestFields,
+    read_fields,
+)
+from apfproxy.http.request_head import RequestHead
+from apfproxy.http.sender import Sender
+from apfproxy.http.upgrade import BEARER_PREFIX, Offer
+from apfproxy.objects.additions import DISTINGUISHER, addition_errors
+from apfproxy.objects.types import FlowSchema, ObjectMeta
+from apfproxy.request.user import User
+from apfproxy.settings import AuthenticationSettings, FrontProxySettings
+
+HOSTS = OriginHosts(b"origin:80", b"")
+NAMES = CredentialRules.of(
+    AuthenticationSettings(
+        front_proxy=FrontProxySettings(username_headers=("X-My-User", "X-Remote-User"))
+    )
+)
+HOST = (b"Host", b"h")
+SPDY = (b"Upgrade", b"SPDY/3.1")
+END = b"X-Forwarded-Proto: http\r\n" + VIA + b"X-Forwarded-For: "
+Lines = list[tuple[bytes, bytes]]
+
+
+def read(
+    *lines: tuple[bytes, bytes], hosts: OriginHosts = HOSTS, is_http_10: bool = False
+) -> RequestFields:
+    """Read fields of a client that is not trusted."""
+    return read_fields(list(lines), FieldRules(hosts, NAMES), is_http_10=is_http_10)
+
+
+def read_trusted(*lines: tuple[bytes, bytes]) -> RequestFields:
+    """Read fields of a client that may assert identities, with a Host before them."""
+    rules = FieldRules(HOSTS, NAMES, believes_claims=True, believes_forwarding=True)
+    return read_fields([HOST, *lines], rules, is_http_10=False)
+
+
+@pytest.mark.parametrize(
+    ("lines", "forwarded"),
+    [
+        pytest.param([], b"", id="nothing"),
+        pytest.param([(b"A", b"b"), (b"a", b"")], b"A: b\r\na: \r\n", id="order-and-spelling"),
+        pytest.param([(b"Authorization", b"x")], b"Authorization: x\r\n", id="authorization"),
+        pytest.param([(b"Impersonate-User", b"x")], b"Impersonate-User: x\r\n", id="impersonation"),
+        pytest.param(
+            [(b"Connection", b"close, x-a ,X-B,,"), (b"X-A", b"1"), (b"x-b", b"2"), (b"C", b"3")],
+            b"C: 3\r\n",
+            id="nominated",
+        ),
+        pytest.param(
+            [
+                (b"Keep-Alive", b"5"),
+                (b"Proxy-Authenticate", b"x"),
+                (b"Proxy-Authorization", b"x"),
+                (b"Proxy-Connection", b"x"),
+                (b"TE", b"trailers"),
+                (b"Trailer", b"A"),
+                (b"Upgrade", b"h2c"),
+            ],
+            b"",
+            id="hop-by-hop",
+        ),
+        pytest.param(
+            [
+                (b"X-Forwarded-Proto", b"https"),
+                (b"X-Forwarded-Host", b"x"),
+                (b"X-Forwarded-Uri", b"x"),
+                (b"X-Forwarded-Prefix", b"x"),
+                (b"X_Forwarded_Port", b"x"),
+                (b"Forwarded", b"for=x;host=y"),
+                (b"X-Real-IP", b"x"),
+                (b"X-Original-URL", b"/x"),
+                (b"X-Rewrite-URL", b"/x"),
+                (b"X-Remote-User", b"x"),
+                (b"x-remote-GROUP", b"x"),
+                (b"X-Remote-Uid", b"x"),
+                (b"X-Remote-Extra-Scopes", b"x"),
+            ],
+            b"",
+            id="what-only-trusted-fronts-say",
+        ),
+        pytest.param(
+            [
+                (name, b"x")
+                for name in (
+                    b"X_Remote_User",
+                    b"x.remote.group",
+                    b"X-Remote_Uid",
+                    b"x_remote-extra-a",
+                    b"X_Remote_Extra_",
+                    b"Content_Length",
+                    b"content.length",
+                    b"Transfer_Encoding",
+                    b"X_Forwarded_For",
+                    b"X_Real_IP",
+                    b"Proxy_Authorization",
+                    b"Keep_Alive",
+                )
+            ],
+            b"",
+            id="look-alikes",
+        ),
+        pytest.param(
+            [(b"X_Remote", b"1"), (b"My_Host", b"2"), (b"Content_Type", b"3")],
+            b"X_Remote: 1\r\nMy_Host: 2\r\nContent_Type: 3\r\n",
+            id="look-alikes-of-nothing",
+        ),
+    ],
+)
+def test_forwards(lines: Lines, forwarded: bytes) -> None:
+    """Fields go on as they stand, but for those of the hop and those that the client made up."""
+    expected = b"Host: h\r\n" + forwarded + END
+
+    assert expected == read(HOST, *lines).forward
+    assert expected == read(*lines, HOST).forward
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_http_10", "always", "forwarded", "host"),
+    [
+        pytest.param([(b"hOST", b"a:1")], False, b"", b"a:1", b"a:1", id="kept"),
+        pytest.param([(b"Host", b"[::1]:8")], False, b"", b"[::1]:8", b"[::1]:8", id="ipv6"),
+        pytest.param([(b"Host", b"")], False, b"", b"", b"", id="empty"),
+        pytest.param([(b"Host", b"a")], False, b"o", b"o", b"a", id="replaced"),
+        pytest.param([], True, b"", b"origin:80", None, id="1.0-without"),
+        pytest.param([], True, b"o", b"o", None, id="1.0-without-replaced"),
+        pytest.param([(b"Host", b"a")], True, b"", b"a", b"a", id="1.0-with"),
+    ],
+)
+def test_host(
+    lines: Lines, is_http_10: bool, always: bytes, forwarded: bytes, host: bytes | None
+) -> None:
+    """The client's Host goes on, unless the settings say another or it has none."""
+    found = read(*lines, hosts=OriginHosts(b"origin:80", always), is_http_10=is_http_10)
+
+    end = END.replace(b"1.1", b"1.0") if is_http_10 else END
+    assert b"Host: %b\r\n" % forwarded + end == found.forward
+    assert host == found.host
+
+
+@pytest.mark.parametrize(
+    ("lines", "framing", "body_bytes", "forwarded"),
+    [
+        pytest.param([], NO_BODY, 0, b"", id="none"),
+        pytest.param([(b"Content-Length", b"0")], NO_BODY, 0, b"Content-Length: 0\r\n", id="empty"),
+        pytest.param([(b"content-length", b"007")], SIZED, 7, b"", id="sized"),
+        pytest.param(
+            [(b"Content-Length", b"7"), (b"Content-Length", b"7")],
+            SIZED,
+            7,
+            b"",
+            id="the-same-length-twice",
+        ),
+        pytest.param(
+            [(b"Transfer-Encoding", b"Chunked")],
+            CHUNKED,
+            0,
+            b"Transfer-Encoding: chunked\r\n",
+            id="chunked",
+        ),
+    ],
+)
+def test_framing(lines: Lines, framing: int, body_bytes: int, forwarded: bytes) -> None:
+    """A body is framed one way, which the proxy says in its own words; a length, in each head."""
+    found = read(HOST, *lines)
+
+    assert (framing, body_bytes) == (found.framing, found.body_bytes)
+    assert b"Host: h\r\n" + forwarded + END == found.forward
+
+
+@pytest.mark.parametrize(
+    ("is_http_10", "is_http2", "protocol", "version"),
+    [
+        pytest.param(True, False, "HTTP/1.0", b"1.0", id="1.0"),
+        pytest.param(False, False, "HTTP/1.1", b"1.1", id="1.1"),
+        pytest.param(False, True, "HTTP/2.0", b"2.0", id="2"),
+    ],
+)
+@pytest.mark.parametrize("section", [b"", b"Host: h\r\n"], ids=["anew", "verbatim"])
+def test_protocol(
+    is_http_10: bool, is_http2: bool, protocol: str, version: bytes, section: bytes
+) -> None:
+    """The server learns from Via how the request came."""
+    rules = FieldRules(HOSTS, NAMES, is_http2=is_http2)
+    found = read_fields([HOST], rules, section, is_http_10=is_http_10)
+
+    assert protocol == found.protocol
+    assert b"Via: %b apfproxy\r\nX-Forwarded-For: " % version in found.forward
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_http_10", "keep_alive"),
+    [
+        pytest.param([], False, True, id="1.1"),
+        pytest.param([(b"Connection", b"x, CLOSE")], False, False, id="1.1-close"),
+        pytest.param([(b"Connection", b"close, keep-alive")], False, False, id="1.1-both"),
+        pytest.param([], True, False, id="1.0"),
+        pytest.param([(b"Connection", b"Keep-Alive")], True, True, id="1.0-keep-alive"),
+        pytest.param(
+            [(b"Connection", b"keep-alive"), (b"Connection", b"close")], True, False, id="1.0-both"
+        ),
+    ],
+)
+def test_keep_alive(lines: Lines, is_http_10: bool, keep_alive: bool) -> None:
+    """HTTP/1.1 goes on unless told otherwise, HTTP/1.0 the other way round."""
+    assert keep_alive == read(HOST, *lines, is_http_10=is_http_10).keep_alive
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_http_10", "expects"),
+    [
+        pytest.param([(b"Content-Length", b"1")], False, True, id="sized"),
+        pytest.param([(b"Transfer-Encoding", b"chunked")], False, True, id="chunked"),
+        pytest.param([(b"Content-Length", b"0")], False, False, id="no-body"),
+        pytest.param([(b"Content-Length", b"1")], True, False, id="1.0"),
+    ],
+)
+def test_expectation(lines: Lines, is_http_10: bool, expects: bool) -> None:
+    """Only an HTTP/1.1 client with a body can wait for a 100; the field itself stays here."""
+    found = read(HOST, (b"Expect", b"100-Continue"), *lines, is_http_10=is_http_10)
+
+    assert expects == found.expects_continue
+    assert b"xpect" not in found.forward
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_http_10", "upgrade"),
+    [
+        pytest.param([SPDY, (b"Connection", b"Upgrade")], False, Offer((b"SPDY/3.1",)), id="asked"),
+        pytest.param([(b"Upgrade", b"h2c"), (b"Connection", b"upgrade")], False, None, id="h2c"),
+        pytest.param([(b"Upgrade", b""), (b"Connection", b"upgrade")], False, None, id="unnamed"),
+        pytest.param([SPDY], False, None, id="not-nominated"),
+        pytest.param([(b"Connection", b"Upgrade")], False, None, id="nominated-only"),
+        pytest.param([SPDY, (b"Connection", b"Upgrade")], True, None, id="1.0"),
+    ],
+)
+def test_upgrade(lines: Lines, is_http_10: bool, upgrade: Offer | None) -> None:
+    """An upgrade is asked for only by both fields, in HTTP/1.1; they are not forwarded as such."""
+    found = read(HOST, *lines, is_http_10=is_http_10)
+
+    assert upgrade == found.upgrade
+    assert b"pgrade" not in found.forward
+
+
+def upgrade_with(*subprotocols: bytes, upgrade: bytes = b"websocket") -> Lines:
+    """The fields of a WebSocket handshake that count here."""
+    return [
+        HOST,
+        (b"Connection", b"Upgrade"),
+        (b"Upgrade", upgrade),
+        (b"Sec-WebSocket-Protocol", b", ".join(subprotocols)),
+    ]
+
+
+TOKEN = BEARER_PREFIX + b"dXNlci1h"
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "token"), [(b"websocket", "user-a"), (b"SPDY/3.1", ""), (b"h2c", "")]
+)
+def test_token_among_the_subprotocols(upgrade: bytes, token: str) -> None:
+    """It is one in a WebSocket handshake only, and goes on if credentials do."""
+    lines = upgrade_with(TOKEN, b"v5", upgrade=upgrade)
+    found = read(*lines)
+
+    assert token == found.credentials.token
+    assert b"Sec-WebSocket-Protocol: " + TOKEN + b", v5\r\n" in found.forward
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "left"),
+    [
+        pytest.param(b"websocket", b"\r\nSec-WebSocket-Protocol: v5\r\n", id="websocket"),
+        pytest.param(b"h2c", b"\r\nSec-WebSocket-Protocol: v5\r\n", id="no-upgrade"),
+    ],
+)
+def test_token_that_does_not_go_on(upgrade: bytes, left: bytes) -> None:
+    """Where the proxy says who asks, the client's token stays here."""
+    found = read_fields(
+        upgrade_with(TOKEN, b"v5", upgrade=upgrade),
+        FieldRules(HOSTS, NAMES, forwards_credentials=False),
+        is_http_10=False,
+    )
+    alone = read_fields(
+        upgrade_with(TOKEN, upgrade=b"h2c"),
+        FieldRules(HOSTS, NAMES, forwards_credentials=False),
+        is_http_10=False,
+    )
+
+    assert left in found.forward
+    assert b"bearer" not in found.forward
+    assert b"Sec-WebSocket" not in alone.forward
+
+
+def test_malformed_token_among_the_subprotocols() -> None:
+    """The request is not authenticated."""
+    with pytest.raises(HeadError) as caught:
+        read(*upgrade_with(TOKEN))
+
+    assert 401 == caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("lines", "claimed"),
+    [
+        pytest.param([(b"X-Remote-User", b"u")], User("u", ()), id="user"),
+        pytest.param([(b"x-MY-user", b"u")], User("u", ()), id="by-a-name-of-ours"),
+        pytest.param(
+            [(b"X-Remote-Group", b"g"), (b"X-Remote-User", b"\xc3\xa9"), (b"X-Remote-Uid", b"1")],
+            User("\u00e9", ("g",), "1"),
+            id="user-with-group",
+        ),
+        pytest.param([(b"Connection", b"x-remote-user")], None, id="nominated-but-not-there"),
+    ],
+)
+def test_claims(lines: Lines, claimed: User | None) -> None:
+    """A front proxy says who asks; nobody else's word counts, and nobody's goes on as it is."""
+    trusted, other = read_trusted(*lines), read(HOST, *lines)
+
+    assert claimed == trusted.credentials.claimed
+    assert None is other.credentials.claimed
+    assert b"Host: h\r\n" + END == trusted.forward == other.forward
+
+
+@pytest.mark.parametrize("name", [b"X-Remote-User", b"x-my-user", b"X-Remote-Extra-Scopes"])
+def test_claims_that_are_nominated(name: bytes) -> None:
+    """Whoever has a front proxy take out a part of who asks gets nothing of what is left."""
+    lines = [(b"Connection", name.upper()), (b"X-Remote-User", b"u"), (name, b"u")]
+
+    assert None is read(HOST, *lines).credentials.claimed
+    with pytest.raises(HeadError) as caught:
+        read_trusted(*lines)
+    assert 400 == caught.value.code
+
+
+@pytest.mark.parametrize("forwards_credentials", [True, False])
+def test_own_credentials(forwards_credentials: bool) -> None:
+    """A client's own credentials go on only where the origin is to judge them."""
+    rules = FieldRules(
+        HOSTS,
+        NAMES,
+        forwards_credentials=forwards_credentials,
+        forwards_impersonation=forwards_credentials,
+    )
+    lines = [HOST, (b"Authorization", b"bearer t"), (b"Impersonate-User", b"u")]
+    found = read_fields(lines, rules, is_http_10=False)
+    own = b"Authorization: bearer t\r\nImpersonate-User: u\r\n" if forwards_credentials else b""
+
+    assert b"Host: h\r\n" + own + END == found.forward
+    assert Credentials("t", None, User("u", ())) == found.credentials
+
+
+def test_look_alikes_of_credentials_do_not_go_on() -> None:
+    """No origin can take another spelling for an identity."""
+    names = (
+        b"X_Remote_User",
+        b"x_my.user",
+        b"Impersonate_User",
+        b"Impersonate_Extra_a",
+        b"Impersonate-Extra_a",
+        b"Sec_WebSocket_Protocol",
+    )
+
+    assert b"Host: h\r\n" + END == read(HOST, *[(name, b"u") for name in names]).forward
+
+
+def test_keys_of_extra_values_may_be_odd() -> None:
+    """A key with other characters is no other spelling of a field."""
+    lines = [(b"Impersonate-User", b"u"), (b"Impersonate-Extra-acme.com%2Fa_b", b"x")]
+    found = read(HOST, *lines)
+
+    assert b"\r\nImpersonate-Extra-acme.com%2Fa_b: x\r\n" in found.forward
+    assert User("u", (), "", (("acme.com/a_b", ("x",)),)) == found.credentials.impersonated
+
+
+def test_trusted_front_says_how_it_was_reached() -> None:
+    """Its fields about that go on, and then the proxy says no protocol of its own."""
+    lines = [
+        (b"X-Forwarded-Proto", b"https"),
+        (b"X-Forwarded-Host", b"x"),
+        (b"X-Forwarded-Port", b"1"),
+        (b"X-Real-Ip", b"y"),
+        (b"Forwarded", b"for=z"),
+    ]
+    written = b"".join(b"%b: %b\r\n" % line for line in lines)
+
+    assert b"Host: h\r\n" + written + VIA + b"X-Forwarded-For: " == read_trusted(*lines).forward
+
+
+def test_earlier_hops_come_first() -> None:
+    """Addresses of earlier hops are kept in one field, in order; empty ones are not."""
+    lines = [(b"X-Forwarded-For", value) for value in (b"a, b", b"", b"c")]
+
+    assert b"Host: h\r\n" + END + b"a, b, c, " == read(HOST, *lines).forward
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        pytest.param([(b"A", b"b")], 400, id="no-host"),
+        pytest.param([HOST, HOST], 400, id="two-hosts"),
+        pytest.param([(b"Host", b"a b")], 400, id="space-in-host"),
+        pytest.param([(b"Host", b"u@a")], 400, id="user-in-host"),
+        pytest.param([(b"Host", b"a/b")], 400, id="path-in-host"),
+        pytest.param([(b"Host", b"a:b")], 400, id="letters-in-port"),
+        pytest.param([(b"Host", b"[::1")], 400, id="open-bracket"),
+        pytest.param([HOST, (b"Connection", b"host")], 400, id="host-nominated"),
+        pytest.param([HOST, (b"Connection", b"Content-Length")], 400, id="length-nominated"),
+        pytest.param([HOST, (b"Connection", b"authorization")], 400, id="authorization-nominated"),
+        pytest.param([HOST, (b"Connection", b"impersonate-user")], 400, id="other-self-nominated"),
+        pytest.param([HOST, *[(b"Authorization", b"Bearer a")] * 2], 400, id="two-authorizations"),
+        pytest.param([HOST, (b"Impersonate-Group", b"g")], 400, id="group-of-nobody"),
+        pytest.param([HOST, (b"Connection", b"a b")], 400, id="no-token-nominated"),
+        pytest.param([HOST, (b"Connection", b'"close"')], 400, id="quoted-nomination"),
+        pytest.param([HOST, (b"Expect", b"200-ok")], 417, id="other-expectation"),
+        pytest.param([HOST, (b"Expect", b"")], 417, id="empty-expectation"),
+        pytest.param([HOST, (b"Content-Length", b"")], 400, id="empty-length"),
+        pytest.param([HOST, (b"Content-Length", b"+1")], 400, id="signed-length"),
+        pytest.param([HOST, (b"Content-Length", b"1, 1")], 400, id="list-of-lengths"),
+        pytest.param([HOST, (b"Content-Length", b"1" * 19)], 400, id="length-too-long"),
+        pytest.param(
+            [HOST, (b"Content-Length", b"1"), (b"Content-Length", b"01")], 400, id="two-lengths"
+        ),
+        pytest.param(
+            [HOST, (b"Content-Length", b"1"), (b"Transfer-Encoding", b"chunked")],
+            400,
+            id="two-framings",
+        ),
+        pytest.param([HOST, (b"Transfer-Encoding", b"gzip, chunked")], 400, id="two-codings"),
+        pytest.param([HOST, (b"Transfer-Encoding", b"")], 400, id="empty-coding"),
+        pytest.param([HOST, (b"Transfer-Encoding", b"identity")], 400, id="identity-coding"),
+        pytest.param(
+            [HOST, *[(b"Transfer-Encoding", b"chunked")] * 2], 400, id="two-coding-fields"
+        ),
+    ],
+)
+def test_refuses(lines: Lines, code: int) -> None:
+    """What is ambiguous or not served is refused, and the error says with which status."""
+    with pytest.raises(HeadError) as refused:
+        read(*lines)
+
+    assert code == refused.value.code
+
+
+def test_refuses_chunked_from_http_10() -> None:
+    """HTTP/1.0 knows no transfer codings, so some hop before misunderstood something."""
+    with pytest.raises(HeadError) as refused:
+        read(HOST, (b"Transfer-Encoding", b"chunked"), is_http_10=True)
+
+    assert 400 == refused.value.code
+
+
+def test_refuses_an_identity_that_is_no_text() -> None:
+    """A name that is not UTF-8 could be read as another one."""
+    with pytest.raises(HeadError) as refused:
+        read_trusted((b"X-Remote-User", b"\xff"))
+
+    assert 400 == refused.value.code
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
+def test_what_is_not_forwarded_tells_no_flows_apart(name: bytes) -> None:
+    """The annotation for it takes no field that is not even forwarded for a trusted client."""
+    try:
+        found = read_trusted((name, b"1"))
+    except HeadError:
+        return  # no such request comes to a flow
+    head = RequestHead("GET", b"/", b"", b"", Sender(found), found.body_bytes, None)
+    text = f"header:{name.decode()}"
+    schema = FlowSchema(metadata=ObjectMeta(annotations={DISTINGUISHER: text}))
+
+    assert name + b": 1" in head.forwarded().lower() or addition_errors(schema)

@@ -1,0 +1,493 @@
+"""Heads of answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httptools
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from apfproxy.http import response_head
+from apfproxy.http.response_head import (
+    CHUNKED,
+    MAX_KNOWN_LINE_BYTES,
+    NO_BODY,
+    SIZED,
+    UNTIL_CLOSE,
+    ResponseError,
+    ResponseHead,
+    check_start,
+    parse_response_head,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ATTRIBUTES = ("status", "lines", "length", "keep_alive", "framing", "has_audit_id", "has_date")
+
+
+def forget() -> None:
+    """Know nothing of what has come, which is the module's only state."""
+    response_head._known_lines.clear()  # noqa: SLF001  as above
+    response_head._known_names.clear()  # noqa: SLF001  as above
+    response_head._known_status_lines.clear()  # noqa: SLF001  as above
+
+
+@pytest.fixture(autouse=True)
+def forget_lines() -> None:
+    """Begin without known lines."""
+    forget()
+
+
+def all_of(head: ResponseHead) -> list[object]:
+    """What a head says."""
+    return [getattr(head, name) for name in ATTRIBUTES]
+
+
+def parse(head: bytes, *, answers_head: bool = False) -> ResponseHead:
+    """Parse a head cold and again warm, which must make no difference."""
+    cold = parse_response_head(head, answers_head=answers_head)
+    warm = parse_response_head(head, answers_head=answers_head)
+    assert all_of(cold) == all_of(warm)
+    return cold
+
+
+@pytest.mark.parametrize(
+    ("head", "answers_head", "framing", "length", "keep_alive"),
+    [
+        pytest.param(b"1.1 200 OK\r\nContent-Length: 5", False, SIZED, 5, True, id="sized"),
+        pytest.param(b"1.1 200 OK\r\ncontent-LENGTH:005 ", False, SIZED, 5, True, id="sized-oddly"),
+        pytest.param(b"1.1 200 OK\r\nContent-Length: 0", False, NO_BODY, 0, True, id="empty"),
+        pytest.param(
+            b"1.1 200 OK\r\nTransfer-Encoding: Chunked", False, CHUNKED, -1, True, id="chunked"
+        ),
+        pytest.param(b"1.1 200 OK", False, UNTIL_CLOSE, -1, False, id="until-close"),
+        pytest.param(b"1.0 200 OK", False, UNTIL_CLOSE, -1, False, id="until-close-1.0"),
+        pytest.param(b"1.1 200 OK\r\nContent-Length: 5", True, NO_BODY, 5, True, id="to-head"),
+        pytest.param(
+            b"1.1 200 OK\r\nTransfer-Encoding: chunked",
+            True,
+            NO_BODY,
+            -1,
+            True,
+            id="to-head-chunked",
+        ),
+        pytest.param(b"1.1 204 No Content", False, NO_BODY, -1, True, id="204"),
+        pytest.param(
+            b"1.1 304 Not Modified\r\nContent-Length: 5", False, NO_BODY, 5, True, id="304"
+        ),
+        pytest.param(b"1.1 100 Continue", False, NO_BODY, -1, True, id="100"),
+        pytest.param(
+            b"1.1 200 OK\r\nContent-Length: 5\r\nConnection: close",
+            False,
+            SIZED,
+            5,
+            False,
+            id="close",
+        ),
+        pytest.param(
+            b"1.1 200 OK\r\nContent-Length: 5\r\nConnection: a, Close",
+            False,
+            SIZED,
+            5,
+            False,
+            id="close-among-others",
+        ),
+        pytest.param(
+            b"1.1 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive",
+            False,
+            SIZED,
+            5,
+            True,
+            id="keep-alive",
+        ),
+        pytest.param(b"1.0 200 OK\r\nContent-Length: 5", False, SIZED, 5, False, id="1.0"),
+        pytest.param(
+            b"1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive",
+            False,
+            SIZED,
+            5,
+            True,
+            id="1.0-keep-alive",
+        ),
+        pytest.param(
+            b"1.0 200 OK\r\nContent-Length: 5\r\nConnection: Keep-Alive, x",
+            False,
+            SIZED,
+            5,
+            True,
+            id="1.0-keep-alive-among-others",
+        ),
+        pytest.param(
+            b"1.0 200 OK\r\nContent-Length: 5\r\nConnection: x",
+            False,
+            SIZED,
+            5,
+            False,
+            id="1.0-other",
+        ),
+        pytest.param(
+            b"1.1 200 OK\r\nContent-Length: 999999999999999999",
+            False,
+            SIZED,
+            10**18 - 1,
+            True,
+            id="longest",
+        ),
+    ],
+)
+def test_frames(
+    head: bytes, answers_head: bool, framing: int, length: int, keep_alive: bool
+) -> None:
+    """Framing as RFC 9112, section 6.3 has it, and whether the connection is of further use."""
+    found = parse(b"HTTP/" + head + b"\r\n\r\n", answers_head=answers_head)
+
+    assert (framing, length, keep_alive) == (found.framing, found.length, found.keep_alive)
+
+
+@pytest.mark.parametrize(
+    ("head", "lines"),
+    [
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nA: b\r\na:c", b"HTTP/1.1 200 OK\r\nA: b\r\na:c\r\n", id="plain"
+        ),
+        pytest.param(
+            b"HTTP/1.0 404 Not Found\r\nA: b", b"HTTP/1.1 404 Not Found\r\nA: b\r\n", id="1.0"
+        ),
+        pytest.param(b"HTTP/1.1 200\r\nA: b", b"HTTP/1.1 200\r\nA: b\r\n", id="no-reason"),
+        pytest.param(
+            b"HTTP/1.1 204 No\r\ncontent-LENGTH: 5\r\nA: b",
+            b"HTTP/1.1 204 No\r\nA: b\r\n",
+            id="length-of-204",
+        ),
+        pytest.param(
+            b"HTTP/1.1 103 Hints\r\nA: b\r\nContent-Length:5",
+            b"HTTP/1.1 103 Hints\r\nA: b\r\n",
+            id="length-of-1xx",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 \xe9\t!", b"HTTP/1.1 200 \xe9\t!\r\n", id="reason-beyond-ascii"
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nConnection: x-a,, X-B\r\nX-A: 1\r\nx-b: 2\r\nX-C: 3",
+            b"HTTP/1.1 200 OK\r\nX-C: 3\r\n",
+            id="nominated",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nConnection: a\r\nB: 1\r\nConnection: b\r\nA: 1\r\nC: 1",
+            b"HTTP/1.1 200 OK\r\nC: 1\r\n",
+            id="nominated-in-two-fields",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nConnection: content-length\r\nContent-Length: 1",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n",
+            id="length-stays-though-nominated",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nConnection: close,\r\nContent-Length: 1",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n",
+            id="length-stays-with-an-empty-option",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nConnection:\r\nContent-Length: 1",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n",
+            id="length-stays-with-an-empty-connection",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\nProxy-Connection: x\r\n"
+            b"TE: x\r\nUpgrade: x\r\nX-Kubernetes-PF-FlowSchema-UID: x\r\n"
+            b"x-kubernetes-pf-prioritylevel-uid: x\r\nTransfer-Encoding: chunked\r\nZ: 1",
+            b"HTTP/1.1 200 OK\r\nZ: 1\r\n",
+            id="hop-by-hop-and-flow-control-of-the-origin",
+        ),
+    ],
+)
+def test_passes_lines_on(head: bytes, lines: bytes) -> None:
+    """Fields go on as they stand, but for those of the hop."""
+    assert lines == parse(head + b"\r\n\r\n").lines
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"HTTP/1.1", id="no-status"),
+        pytest.param(b"HTTP/2.0 200 OK", id="version"),
+        pytest.param(b"http/1.1 200 OK", id="case-of-version"),
+        pytest.param(b"HTTP/1.1 20 OK", id="two-digits"),
+        pytest.param(b"HTTP/1.1 2000 OK", id="four-digits"),
+        pytest.param(b"HTTP/1.1 099 OK", id="below-100"),
+        pytest.param(b"HTTP/1.1  200 OK", id="two-spaces"),
+        pytest.param(b"HTTP/1.1 200 O\nK", id="lf-in-reason"),
+        pytest.param(b"HTTP/1.1 200 O\rK", id="cr-in-reason"),
+        pytest.param(b"HTTP/1.1 200 O\x00K", id="nul-in-reason"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nA", id="no-colon"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nA : b", id="space-before-colon"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n: b", id="no-name"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nA: b\r\n c", id="continued"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n A: b", id="leading-space"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nA: b\nC: d", id="bare-lf"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nA: b\rC: d", id="bare-cr"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nA: \x00", id="nul"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: ", id="empty-length"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: +1", id="signed-length"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 1, 1", id="list-of-lengths"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1", id="two-lengths"
+        ),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000000000", id="too-long"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked",
+            id="both-framings",
+        ),
+        pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip", id="other-coding"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding:", id="empty-coding"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked", id="two-codings"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+            id="two-coding-fields",
+        ),
+        pytest.param(b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked", id="chunked-in-1.0"),
+    ],
+)
+def test_refuses(head: bytes) -> None:
+    """What is malformed or framed ambiguously is refused, however often it comes."""
+    for _ in range(2):
+        with pytest.raises(ResponseError):
+            parse_response_head(head + b"\r\n\r\n", answers_head=False)
+
+
+@pytest.mark.parametrize(
+    ("head", "problem"),
+    [
+        ("HTTP/2 200 OK", 'it begins with "HTTP/2 ", not with HTTP/1.1'),
+        ("220", r'it begins with "220\x0d\x0a\x0d\x0a", not with HTTP/1.1'),
+        ("HTTP/1.1 20 " + "x" * 99, f'"HTTP/1.1 20 {"x" * 28}..." is no status line'),
+        ("HTTP/1.1 200 OK\nDate: x", 'the line "HTTP/1.1 200 OK" ends in LF, not in CR LF'),
+        ("HTTP/1.1 200 O\x07", r'"HTTP/1.1 200 O\x07" is no status line'),
+        ("HTTP/1.1 200 OK\r\nDate", "header line 1 has no colon"),
+        (
+            "HTTP/1.1 200 OK\r\nA: b\r\n c",
+            "header line 2 begins with white space, as if it continued another one",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nX Y: b",
+            'header line 1 has the name "X Y", which is no token',
+        ),
+        ("HTTP/1.1 200 OK\r\nA: \0b", 'the value of "A" has the byte 0x00'),
+        ("HTTP/1.1 200 OK\r\nDate: a\nB: c", 'the line "Date" ends in LF, not in CR LF'),
+        ("HTTP/1.1 200 OK\r\nDate\r\nB: c\nD: e", 'the line "B" ends in LF, not in CR LF'),
+        ("HTTP/1.1 200 OK\r\nDate: a\rB: c", 'the value of "Date" has the byte 0x0d'),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5",
+            "it has two Content-Length fields, 5 and 5",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 5, 5",
+            'Content-Length is "5, 5", not one decimal number',
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked",
+            "it has both Content-Length and Transfer-Encoding",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked",
+            'Transfer-Encoding is "gzip, chunked", not chunked alone',
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: a\r\nTransfer-Encoding: b",
+            "it has 2 Transfer-Encoding fields",
+        ),
+        (
+            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked",
+            "it has a Transfer-Encoding in HTTP/1.0",
+        ),
+    ],
+)
+def test_says_what_is_wrong(head: str, problem: str) -> None:
+    """By the field, without its value, which may be a secret."""
+    with pytest.raises(ResponseError) as refused:
+        parse_response_head(head.encode() + b"\r\n\r\n", answers_head=False)
+
+    assert f"malformed answer: {problem}" == str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("start", "problem"),
+    [
+        (b"HTTP/1.1 200 OK\nDate", 'the line "HTTP/1.1 200 OK" ends in LF, not in CR LF'),
+        (b"HTTP/1.1 200 OK\r\nA: secret\n", 'the line "A" ends in LF, not in CR LF'),
+        (b"HTTP/1.1 200 OK\r\nA: b\r\nC: d\nE: f\r\n", 'the line "C" ends in LF, not in CR LF'),
+        (b"220 ready", 'it begins with "220 rea", not with HTTP/1.1'),
+        (b"\x15\x03\x01\0\2\2\x46", "the server speaks TLS: its URL begins with https"),
+        (
+            b"\0\0\x0c\4\0\0\0\0\0\0\3\0\0\0\x64",
+            "the server speaks HTTP/2 only, as one of gRPC does; it has to speak HTTP/1.1",
+        ),
+    ],
+)
+def test_what_becomes_no_head(start: bytes, problem: str) -> None:
+    """It is refused as soon as that is certain, however it comes."""
+    with pytest.raises(ResponseError) as refused:
+        check_start(start, 0)
+    assert f"malformed answer: {problem}" == str(refused.value)
+    ends = iter(range(1, len(start) + 1))
+    with pytest.raises(ResponseError) as refused:
+        check_in_turn(start, ends)
+    assert f"malformed answer: {problem}" == str(refused.value)
+    begun = b"HTTP/1.1 200 OK\r\nA: b\r"
+    check_in_turn(begun, iter(range(1, len(begun) + 1)))
+
+
+def check_in_turn(start: bytes, ends: Iterator[int]) -> None:
+    """Check the start of a head that comes bit by bit."""
+    for end in ends:
+        check_start(start[:end], max(0, end - 4))
+
+
+def test_known_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither ever new lines nor long ones fill the memory."""
+    monkeypatch.setattr(response_head, "MAX_KNOWN_LINES", 4)
+    long = b"x" * MAX_KNOWN_LINE_BYTES
+    for i in range(20):
+        parse(b"HTTP/1.1 %d OK\r\nA: %d\r\nB%d: %b\r\n\r\n" % (200 + i, i, i, long))
+        parse(b"HTTP/1.1 200 OK\r\n%b: a\r\n\r\n" % long)
+        parse(b"HTTP/1.1 200 %b\r\n\r\n" % long)
+
+        assert 4 >= len(response_head._known_lines)  # noqa: SLF001  what is bounded
+        assert 4 >= len(response_head._known_names)  # noqa: SLF001  as above
+        assert 4 >= len(response_head._known_status_lines)  # noqa: SLF001  as above
+    assert 0 < len(response_head._known_lines)  # noqa: SLF001  as above
+    assert long not in response_head._known_names  # noqa: SLF001  as above
+
+
+def test_what_differs_in_every_answer_is_not_known() -> None:
+    """Lengths and Audit-IDs take no place of lines that come again."""
+    for i in range(3):
+        parse(b"HTTP/1.1 200 OK\r\nDate: a\r\ncontent-length: %d\r\nAUDIT-ID: %d\r\n\r\n" % (i, i))
+
+    assert [b"Date: a"] == list(response_head._known_lines)  # noqa: SLF001  as above
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(b"AUDIT-ID: a", True, id="any-case"),
+        pytest.param(b"X: audit-id: b", False, id="in-a-value"),
+        pytest.param(b"Connection: audit-id\r\nAudit-Id: a", False, id="nominated"),
+    ],
+)
+def test_audit_id(lines: bytes, expected: bool) -> None:
+    """Whether the client gets one from the origin."""
+    assert expected is parse(b"HTTP/1.1 200 audit-id: a\r\n" + lines + b"\r\n\r\n").has_audit_id
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(b"DATE:now", True, id="any-case"),
+        pytest.param(b"X: Date: now", False, id="in-a-value"),
+        pytest.param(b"Connection: date\r\nDate: now", False, id="nominated"),
+    ],
+)
+def test_date(lines: bytes, expected: bool) -> None:
+    """Whether the client gets one from the origin."""
+    assert expected is parse(b"HTTP/1.1 200 date: a\r\n" + lines + b"\r\n\r\n").has_date
+
+
+class Found:
+    """What llhttp finds in a head."""
+
+    def __init__(self) -> None:
+        self.fields: list[tuple[bytes, bytes]] = []
+        self.is_complete = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field."""
+        self.fields.append((name, value.strip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        """The head is through."""
+        self.is_complete = True
+
+
+names = st.sampled_from(
+    [b"A", b"Content-Length", b"Transfer-Encoding", b"Connection", b"Date", b"X Y", b"Upgrade", b""]
+) | st.binary(max_size=4)
+values = st.sampled_from(
+    [b"1", b"5", b"chunked", b"close", b"keep-alive", b"", b"a,b", b" \t", b"\x80", b"gzip"]
+) | st.binary(max_size=6)
+field_lines = st.builds(
+    lambda name, colon, value: name + colon + value,
+    names,
+    st.sampled_from([b":", b": ", b" :", b"", b":\t"]),
+    values,
+)
+heads = st.builds(
+    lambda version, status, reason, fields, end: b"".join(
+        (b"HTTP/", version, b" ", status, reason, end, *(f + end for f in fields), end)
+    ),
+    st.sampled_from([b"1.1", b"1.0"]) | st.binary(max_size=3),
+    st.sampled_from([b"200", b"100", b"204", b"304", b"500", b"999"]) | st.binary(max_size=4),
+    st.sampled_from([b" OK", b"", b" "]) | st.binary(max_size=5),
+    st.lists(field_lines, max_size=4),
+    st.sampled_from([b"\r\n", b"\r\n", b"\r\n", b"\n"]),
+)
+
+
+@given(data=heads | st.binary(max_size=40))
+@example(data=b"HTTP/1.1 200 OK\r\nA: b")
+def test_accepts_no_more_than_llhttp(data: bytes) -> None:
+    """Any bytes are a head that llhttp reads alike, or an error of ours."""
+    head = data[: data.find(b"\r\n\r\n")] if b"\r\n\r\n" in data else data
+    head += b"\r\n\r\n"
+    try:
+        ours = parse_response_head(head, answers_head=False)
+    except ResponseError:
+        return
+    found = Found()
+    parser = httptools.HttpResponseParser(found)
+    try:
+        parser.feed_data(head)
+    except httptools.HttpParserUpgrade:
+        assert 101 == ours.status
+
+    assert found.is_complete
+    assert parser.get_status_code() == ours.status
+    own = Found()
+    httptools.HttpResponseParser(own).feed_data(
+        b"HTTP/1.1 200 OK\r\n" + ours.lines.partition(b"\r\n")[2] + b"\r\n"
+    )
+    gone = [field for field in found.fields if field not in own.fields]
+    assert [field for field in found.fields if field in own.fields] == own.fields
+    nominated = {
+        option.strip(b" \t").lower()
+        for name, value in found.fields
+        if name.lower() == b"connection"
+        for option in value.split(b",")
+    }
+    hop = {b"connection", b"transfer-encoding", b"upgrade"}
+    assert {name.lower() for name, _ in gone} <= hop | nominated - {b"content-length"}
+
+
+def outcome(head: bytes) -> list[object] | None:
+    """What a head says; None if it is refused."""
+    try:
+        found = parse_response_head(head, answers_head=False)
+    except ResponseError:
+        return None
+    return all_of(found)
+
+
+@given(before=st.lists(heads, max_size=3), lines=st.lists(field_lines, max_size=4))
+def test_what_came_before_makes_no_difference(before: list[bytes], lines: list[bytes]) -> None:
+    """Known lines and names speed things up, and decide nothing."""
+    head = b"\r\n".join((b"HTTP/1.1 200 OK", *lines, b"", b""))
+    forget()
+    cold = outcome(head)
+    for other in before:
+        outcome(other)
+
+    assert cold == outcome(head)

@@ -1,0 +1,88 @@
+"""Valid objects as JSON, for tests to break."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from apfproxy.objects.types import GROUP, kind_of
+
+if TYPE_CHECKING:
+    from apfproxy.objects.types import FlowControlObject
+
+V1 = "flowcontrol.apiserver.k8s.io/v1"
+V1BETA3 = "flowcontrol.apiserver.k8s.io/v1beta3"
+
+SUBJECT = {"kind": "User", "user": {"name": "alice"}}
+RESOURCE_RULE = {
+    "verbs": ["get"],
+    "apiGroups": [""],
+    "resources": ["pods"],
+    "namespaces": ["default"],
+}
+URL_RULE = {"verbs": ["get"], "nonResourceURLs": ["/healthz"]}
+QUEUING = {"queues": 16, "handSize": 4, "queueLengthLimit": 10}
+LIMITED = {
+    "nominalConcurrencyShares": 10,
+    "limitResponse": {"type": "Queue", "queuing": QUEUING},
+    "lendablePercent": 0,
+}
+
+
+def flow_schema(name: str = "one", **spec: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
+    """A FlowSchema, some fields of whose specification are set."""
+    return copy.deepcopy(
+        {
+            "apiVersion": V1,
+            "kind": "FlowSchema",
+            "metadata": {"name": name},
+            "spec": {
+                "priorityLevelConfiguration": {"name": "workload-low"},
+                "matchingPrecedence": 500,
+                "rules": [{"subjects": [SUBJECT], "resourceRules": [RESOURCE_RULE]}],
+                **spec,
+            },
+        }
+    )
+
+
+def priority_level(name: str = "one", version: str = V1, **spec: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
+    """A PriorityLevelConfiguration, some fields of whose specification are set."""
+    return copy.deepcopy(
+        {
+            "apiVersion": version,
+            "kind": "PriorityLevelConfiguration",
+            "metadata": {"name": name},
+            "spec": {"type": "Limited", "limited": LIMITED, **spec},
+        }
+    )
+
+
+def limited(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
+    """A Limited priority level, some fields of whose limits are set."""
+    return priority_level(limited={**LIMITED, **fields})
+
+
+def queuing(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
+    """A Limited priority level that queues, some fields of whose queuing are set."""
+    return limited(limitResponse={"type": "Queue", "queuing": {**QUEUING, **fields}})
+
+
+def rules(*, subject: object = None, resource: object = None, url: object = None) -> dict[str, Any]:
+    """A FlowSchema of one rule with this subject and these rules."""
+    rule: dict[str, Any] = {"subjects": [subject or SUBJECT]}
+    if resource is not None:
+        rule["resourceRules"] = [resource]
+    if url is not None:
+        rule["nonResourceRules"] = [url]
+    if resource is url is None:
+        rule["resourceRules"] = [RESOURCE_RULE]
+    return flow_schema(rules=[rule])
+
+
+def as_written(obj: FlowControlObject) -> dict[str, Any]:
+    """A typed object as JSON."""
+    content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
+    return {"apiVersion": f"{GROUP}/v1", "kind": kind_of(obj), **content}

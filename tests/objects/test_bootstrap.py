@@ -1,0 +1,62 @@
+"""The built-in objects are those of Kubernetes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.objects.bootstrap import (
+    bootstrap_objects,
+    load,
+    mandatory_objects,
+    suggested_objects,
+)
+from apfproxy.objects.types import kind_of
+from tests.conformance import vectors
+from tests.objects.objects import as_written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from apfproxy.objects.types import FlowControlObject
+
+
+def by_name(objects: tuple[FlowControlObject, ...]) -> dict[tuple[str, str], object]:
+    """Metadata and specification of objects, by kind and name."""
+    shown = [(kind_of(obj), as_written(obj)) for obj in objects]
+    return {
+        (kind, wire["metadata"]["name"]): (wire["metadata"], wire["spec"]) for kind, wire in shown
+    }
+
+
+def test_bootstrap_objects() -> None:
+    """They equal the mandatory and suggested objects of the reference."""
+    expected = {
+        (kind, wire["metadata"]["name"]): (wire["metadata"], wire["spec"])
+        for kind, wires in (
+            ("FlowSchema", vectors.load("classification")[0]["flow_schemas"]),
+            ("PriorityLevelConfiguration", vectors.load("limits")[0]["priority_levels"]),
+        )
+        for wire in wires
+    }
+
+    assert expected == by_name(bootstrap_objects())
+
+
+def test_mandatory_and_suggested_objects() -> None:
+    """The two parts together are all, and the mandatory part has two objects of each kind."""
+    assert bootstrap_objects() == mandatory_objects() + suggested_objects()
+    assert {
+        (kind, name)
+        for kind in ("FlowSchema", "PriorityLevelConfiguration")
+        for name in ("exempt", "catch-all")
+    } == set(by_name(mandatory_objects()))
+
+
+def test_edited_file(tmp_path: Path) -> None:
+    """A broken file of ours is an error that names it."""
+    (tmp_path / "mandatory.yaml").write_text("kind: FlowSchema\n")
+
+    with pytest.raises(ValueError, match=r"mandatory\.yaml:1: FlowSchema: apiVersion"):
+        load(tmp_path, "mandatory.yaml")

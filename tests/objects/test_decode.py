@@ -1,0 +1,516 @@
+"""Files to objects and problems."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apfproxy.objects.decode import (
+    MOST_MESSAGES,
+    MOST_PROBLEMS,
+    Decoded,
+    Problem,
+    decode_documents,
+    parts_of,
+)
+from apfproxy.objects.reading import read_object
+from apfproxy.objects.types import kind_of
+from tests.objects.objects import V1, V1BETA3, as_written, flow_schema, priority_level
+
+SCHEMA = """\
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata:
+  name: one
+spec:
+  priorityLevelConfiguration: {name: two}
+"""
+
+
+def decode(*wires: object) -> Decoded:
+    """What a file of these JSON values holds."""
+    return decode_documents("\n".join(map(json.dumps, wires)).encode(), "f.json")
+
+
+def names(decoded: Decoded) -> list[tuple[str, str]]:
+    """Kinds and names of the objects."""
+    return [(kind_of(obj), obj.metadata.name) for obj in decoded.objects]
+
+
+def test_yaml() -> None:
+    """Documents become valid objects with defaults."""
+    decoded = decode_documents(f"{SCHEMA}---\n{SCHEMA.replace('one', 'three')}".encode(), "f.yaml")
+
+    assert (
+        names(decoded),
+        decoded.problems,
+    ) == ([("FlowSchema", "one"), ("FlowSchema", "three")], [])
+    assert as_written(decoded.objects[0])["spec"]["matchingPrecedence"] == 1000
+
+
+def test_json() -> None:
+    """JSON values of both kinds and versions are read."""
+    decoded = decode(flow_schema("a"), priority_level("a", V1BETA3))
+
+    assert names(decoded) == [("FlowSchema", "a"), ("PriorityLevelConfiguration", "a")]
+
+
+def untyped(wire: dict[str, Any]) -> dict[str, Any]:
+    """The object as an item of a list of its kind."""
+    return {key: wire[key] for key in ("metadata", "spec")}
+
+
+@pytest.mark.parametrize(
+    ("wire", "expected"),
+    [
+        pytest.param(
+            {
+                "apiVersion": "v1",
+                "kind": "List",
+                "items": [
+                    flow_schema("a"),
+                    {"apiVersion": "v1", "kind": "List", "items": [flow_schema("b")]},
+                ],
+            },
+            ["a", "b"],
+            id="list-in-a-list",
+        ),
+        pytest.param(
+            {
+                "apiVersion": V1,
+                "kind": "FlowSchemaList",
+                "metadata": {"resourceVersion": "1"},
+                "items": [flow_schema("a"), untyped(flow_schema("b"))],
+            },
+            ["a", "b"],
+            id="schemas",
+        ),
+        pytest.param(
+            {
+                "apiVersion": V1BETA3,
+                "kind": "PriorityLevelConfigurationList",
+                "items": [untyped(priority_level("a"))],
+            },
+            ["a"],
+            id="levels-of-v1beta3",
+        ),
+        pytest.param({"apiVersion": "v1", "kind": "List", "items": []}, [], id="empty"),
+        pytest.param({"apiVersion": "v1", "kind": "List"}, [], id="no-items"),
+    ],
+)
+def test_lists(wire: dict[str, Any], expected: list[str]) -> None:
+    """Items of a List, and of lists of either kind, count as if they stood alone."""
+    decoded = decode(wire)
+
+    assert (expected, []) == ([obj.metadata.name for obj in decoded.objects], decoded.problems)
+
+
+@pytest.mark.parametrize(
+    ("wire", "problem"),
+    [
+        pytest.param(
+            flow_schema("a", matchingPrecedence=10001),
+            'f.json:1: FlowSchema "a": spec.matchingPrecedence: Invalid value: 10001: must not be '
+            "greater than 10000",
+            id="invalid",
+        ),
+        pytest.param(
+            flow_schema("a", matchingPrecedense=1, rules={}),
+            'f.json:1: FlowSchema "a": spec.rules: Invalid value: "a mapping": want a list: '
+            "write it as [...], or each item after a dash; "
+            'spec.matchingPrecedense: Unknown field: did you mean "matchingPrecedence"?',
+            id="several",
+        ),
+        pytest.param(
+            {**flow_schema(), "metadata": {"name": "A\n"}, "spec": None},
+            'f.json:1: FlowSchema "A\\n": metadata.name: Invalid value: "A\\n": a lowercase RFC',
+            id="name-on-one-line",
+        ),
+        pytest.param(
+            {**flow_schema(), "metadata": {"name": 7}},
+            'f.json:1: FlowSchema: metadata.name: Invalid value: "7": want a string: put it in',
+            id="name-is-a-number",
+        ),
+        pytest.param(
+            {**flow_schema(), "metadata": None},
+            "f.json:1: FlowSchema: metadata.name: Required value: name or generateName",
+            id="no-metadata",
+        ),
+        pytest.param(
+            {"apiVersion": V1, "kind": "Pod"},
+            'f.json:1: Pod: kind: Unsupported value: "Pod": supported values:',
+            id="other-kind",
+        ),
+        pytest.param(
+            {"apiVersion": V1, "kind": "PodList"},
+            'f.json:1: PodList: kind: Unsupported value: "PodList": supported values:',
+            id="other-list",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "List", "items": [3]},
+            'f.json:1: Invalid value: "a number": want an object with apiVersion and kind',
+            id="number-in-a-list",
+        ),
+        pytest.param(
+            {"apiVersion": V1, "kind": "FlowSchemaList", "items": [3]},
+            'f.json:1: Invalid value: "a number": want an object with apiVersion and kind',
+            id="number-in-a-list-of-schemas",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "List", "items": {}},
+            'f.json:1: List: items: Invalid value: "a mapping": want a list of objects',
+            id="items",
+        ),
+    ],
+)
+def test_problems(wire: dict[str, Any], problem: str) -> None:
+    """A problem is one line with place, object, field and what to do; the others are read."""
+    decoded = decode(wire, flow_schema("fine"))
+
+    assert names(decoded) == [("FlowSchema", "fine")]
+    assert [problem] == [str(each)[: len(problem)] for each in decoded.problems]
+
+
+def test_lists_in_lists_end() -> None:
+    """Three Lists in each other are not followed."""
+    wire: dict[str, Any] = flow_schema()
+    for _ in range(3):
+        wire = {"apiVersion": "v1", "kind": "List", "items": [wire]}
+
+    assert [error.detail for problem in decode(wire).problems for error in problem.errors] == [
+        "a List in a List in a List"
+    ]
+
+
+def test_lines_of_items() -> None:
+    """In YAML a problem's line is that of the item."""
+    text = "apiVersion: v1\nkind: List\nitems:\n- kind: A\n- kind: B\n"
+
+    assert [problem.line for problem in decode_documents(text.encode(), "f").problems] == [4, 5]
+
+
+def test_second_definition() -> None:
+    """Of two objects with one kind and name the first counts."""
+    decoded = decode(flow_schema("a"), priority_level("a"), flow_schema("a", matchingPrecedence=7))
+
+    assert as_written(decoded.objects[0])["spec"]["matchingPrecedence"] == 500
+    assert [str(problem) for problem in decoded.problems] == [
+        'f.json:3: FlowSchema "a": defined a second time in this file: remove one'
+    ]
+
+
+def test_unreadable_end() -> None:
+    """Objects before bytes that cannot be read count."""
+    decoded = decode_documents(f"{SCHEMA}---\n*x\n".encode(), "f.yaml")
+
+    assert names(decoded) == [("FlowSchema", "one")]
+    assert [str(problem) for problem in decoded.problems] == [
+        "f.yaml:8: alias *x: there is no &x before it"
+    ]
+    assert "f.yaml:1: not UTF-8" in str(decode_documents(b"\xff", "f.yaml").problems[0])
+
+
+def test_many_problems() -> None:
+    """A file with nothing but problems is not read to its end."""
+    decoded = decode_documents(b"- a\n---\n" * 1000, "f")
+
+    assert len(decoded.problems) == MOST_PROBLEMS + 1
+    assert (f"more than {MOST_PROBLEMS} problems: the rest of the file was not read",) == (
+        decoded.problems[-1].messages
+    )
+
+
+def test_many_messages() -> None:
+    """A problem tells the first errors and how many more there are."""
+    (problem,) = decode(flow_schema(rules=[{"subjects": [{}]}] * 20)).problems
+
+    assert len(problem.messages) == MOST_MESSAGES + 1
+    assert len(problem.errors) == 40
+    assert problem.messages[-1] == "and 20 more"
+
+
+def test_one_line() -> None:
+    """Whatever kinds, names and keys hold, a problem is one line of moderate length."""
+    (problem,) = decode({"kind": "A\nB" * 100, "metadata": {"name": "\x1b" * 1000}}).problems
+    (other,) = decode({**flow_schema(), "a\nb\u2028\x07": 1}).problems
+
+    assert str(problem).isprintable()
+    assert len(str(problem)) < 1000
+    assert 'FlowSchema "one": a\\nb\\u2028\\x07: Unknown field' in str(other)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(), max_size=5)
+    | st.just("\ud800"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["metadata", "spec", "rules", "subjects", "name", "limited", "x"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    kind=st.sampled_from(["FlowSchema", "PriorityLevelConfiguration", "FlowSchemaList"]),
+    fields=JSON,
+)
+def test_any_json(kind: str, fields: object) -> None:
+    """Whatever the values, there are objects that are valid, or problems that can be shown."""
+    wire = {"metadata": fields, "spec": fields, "items": fields, "apiVersion": V1, "kind": kind}
+
+    decoded = decode(wire)
+
+    assert all(isinstance(str(problem), str) for problem in decoded.problems)
+    assert decoded.objects == [read_object(as_written(obj)) for obj in decoded.objects]
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.binary(max_size=80), cut=st.integers(0, len(SCHEMA)))
+def test_any_bytes(data: bytes, cut: int) -> None:
+    """Bytes in the middle of a good file give objects or problems, never an exception."""
+    decoded = decode_documents(SCHEMA[:cut].encode() + data + SCHEMA[cut:].encode(), "f.yaml")
+
+    assert all(isinstance(problem, Problem) for problem in decoded.problems)
+
+
+WRITTEN = """\
+# a comment
+apiVersion: v1
+kind: List
+items:
+- apiVersion: flowcontrol.apiserver.k8s.io/v1
+  kind: FlowSchema
+  metadata:
+    name: one
+    annotations:
+      apfproxy.io/request-rate: "1"
+  spec:
+    matchingPrecedence: 7
+    priorityLevelConfiguration: {name: two}
+    rules:
+    - subjects:
+      - {kind: User, user: {name: alice}}
+      nonResourceRules:
+      - verbs: [get]
+        nonResourceURLs:
+        - /a
+        - /b
+"""
+
+
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [
+        pytest.param("", 5, id="object"),
+        pytest.param("metadata.name", 8, id="name"),
+        pytest.param("metadata.annotations[apfproxy.io/request-rate]", 10, id="annotation"),
+        pytest.param("metadata.annotations[apfproxy.io/ban]", 9, id="no-such-annotation"),
+        pytest.param("spec.matchingPrecedence", 12, id="field"),
+        pytest.param("spec.priorityLevelConfiguration.name", 13, id="in-one-line"),
+        pytest.param("spec.distinguisherMethod.type", 11, id="what-is-left-out"),
+        pytest.param("spec.rules", 14, id="list"),
+        pytest.param("spec.rules[0]", 15, id="item"),
+        pytest.param("spec.rules[0].subjects[0].user.name", 16, id="in-an-item"),
+        pytest.param("spec.rules[0].nonResourceRules[0].nonResourceURLs[1]", 21, id="plain-values"),
+        pytest.param("spec.rules[1].subjects", 14, id="no-such-item"),
+        pytest.param(f"spec.rules[{'9' * 5000}]", 14, id="no-number"),
+        pytest.param("spec[0]", 11, id="no-list"),
+        pytest.param("]..[", 5, id="no-path"),
+    ],
+)
+def test_line_of(field: str, line: int) -> None:
+    """A field's line is its own, or that of what is around it."""
+    (written,) = decode_documents(WRITTEN.encode(), "f.yaml").written.values()
+
+    assert line == written.line_of(field)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param(json.dumps(flow_schema("a"), indent=2), 11, id="json"),
+        pytest.param(json.dumps(flow_schema("a"), indent=2) + "{}", 1, id="two-of-json"),
+        pytest.param(
+            WRITTEN.replace("v1\nkind: List", f"{V1}\nkind: FlowSchemaList", 1), 12, id="typed-list"
+        ),
+    ],
+)
+def test_line_of_precedence(text: str, line: int) -> None:
+    """A document of JSON has its lines, as have the items of a list of one kind."""
+    (written,) = decode_documents(text.encode(), "f").written.values()
+
+    assert line == written.line_of("spec.matchingPrecedence")
+
+
+def test_lines_of_errors() -> None:
+    """Each error of an object has its own line."""
+    text = WRITTEN.replace("Precedence: 7", "Precedence: 70000").replace("[get]", "[gat]")
+    (problem,) = decode_documents(text.encode(), "f.yaml").problems
+
+    assert [12, 18] == list(problem.lines)
+
+
+def test_parts_of_a_problem() -> None:
+    """As text each error has a line of its own, with the line of its field."""
+    text = WRITTEN.replace("Precedence: 7", "Precedence: 70000").replace("[get]", "[gat]")
+    found = decode_documents(f"{text}---\n[".encode(), "f.yaml")
+    first, second, third = parts_of(found.problems)
+
+    assert first.startswith('f.yaml:12: FlowSchema "')
+    assert second.startswith('f.yaml:18: FlowSchema "')
+    assert third.startswith("f.yaml:24: not YAML: ")
+
+
+def test_other_kinds_are_left_out() -> None:
+    """Objects of other APIs beside those of flow control are named, once a file, and no problem."""
+    account = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n"
+    deployment = "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 3}\n"
+    items = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod}\n"
+    text = f"# nothing\n---\n{account}---\n{SCHEMA}---\n{deployment}---\n{account}---\n{items}"
+    decoded = decode_documents(text.encode(), "f.yaml")
+
+    assert [("FlowSchema", "one")] == names(decoded)
+    assert [] == decoded.problems
+    assert ["f.yaml:3: left out, as it is no object of flow control: Deployment, Pod, "] == [
+        str(each).removesuffix("ServiceAccount") for each in decoded.left_out
+    ]
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        pytest.param({"apiVersion": "v1", "kind": "FlowSchema"}, id="other-group"),
+        pytest.param({"apiVersion": "flowcontrol/v1", "kind": "Flowschema"}, id="nearly"),
+        pytest.param({"apiVersion": V1, "kind": "Flow"}, id="no-kind-of-the-group"),
+        pytest.param({"kind": "Deployment"}, id="no-version"),
+        pytest.param({"apiVersion": "v1"}, id="no-kind"),
+        pytest.param({"replicas": 1}, id="neither"),
+        pytest.param([], id="no-object"),
+    ],
+)
+def test_what_may_be_meant_is_not_left_out(wire: object) -> None:
+    """What looks like an object of flow control, or like no object at all, is a problem."""
+    decoded = decode(wire)
+
+    assert 1 == len(decoded.problems)
+    assert () == decoded.left_out
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param("replicas: 1\nimage: {tag: a}\n", 1, id="values"),
+        pytest.param("---\n- {op: replace, path: /spec, value: 1}\n", 2, id="patch"),
+        pytest.param('{"name": "package"}', 1, id="json"),
+    ],
+)
+def test_found_files_may_have_no_objects(text: str, line: int) -> None:
+    """A file that is in a directory for another reason is left out; a half object is not."""
+    decoded = decode_documents(text.encode(), "f.yaml", is_found=True)
+    half = decode_documents(b"metadata: {name: a}\n", "f.yaml", is_found=True)
+
+    assert ([], []) == (decoded.objects, decoded.problems)
+    assert [
+        f"f.yaml:{line}: left out, as it is no object of flow control: a document without a kind"
+    ] == [str(each) for each in decoded.left_out]
+    assert 1 == len(half.problems)
+
+
+def test_kinds_without_number() -> None:
+    """Of very many kinds the first are named."""
+    decoded = decode(*({"apiVersion": "v1", "kind": f"K{number:03}"} for number in range(25)))
+
+    (left_out,) = decoded.left_out
+    assert left_out.message.endswith("K018, K019 and 5 more")
+
+
+@pytest.mark.parametrize("name", ["{{ .Values.name }}", "${NAME}-flow", "{% name %}"])
+def test_quoted_template(name: str) -> None:
+    """Values of a template that was not rendered are no names."""
+    text = SCHEMA.replace("one", f'"{name}"')
+    (problem,) = decode_documents(text.encode(), "f.yaml").problems
+
+    assert name[:2] in problem.messages[0]
+    assert "a template that was not rendered: render it first" in problem.messages[-1]
+
+
+@pytest.mark.parametrize(
+    ("version", "release"), [("v1alpha1", "1.21"), ("v1beta1", "1.26"), ("v1beta2", "1.29")]
+)
+def test_old_versions(version: str, release: str) -> None:
+    """What was served once says what to write instead; the rest of the object is checked."""
+    old = priority_level("a", "flowcontrol.apiserver.k8s.io/" + version)
+    limited = old["spec"]["limited"]
+    limited["assuredConcurrencyShares"] = limited.pop("nominalConcurrencyShares", 5)
+    good = [str(error) for error in decode(old).problems[0].errors]
+    limited["queues"] = -1
+    broken = decode(old)
+
+    assert [
+        (
+            f'apiVersion: Invalid value: "flowcontrol.apiserver.k8s.io/{version}": Kubernetes has'
+            f" not served it since {release}: write flowcontrol.apiserver.k8s.io/v1"
+        ),
+        "spec.limited.assuredConcurrencyShares: Invalid value:",
+    ] == [good[0], good[1][: good[1].index(":", 45) + 1]]
+    assert "its name is nominalConcurrencyShares since v1beta3" in good[1]
+    assert 2 == len(good)
+    assert "spec.limited.queues" in str(broken.problems[-1])
+
+
+def test_lists_of_old_versions() -> None:
+    """Items of a typed list have its version."""
+    items = [untyped(flow_schema("a")), 7]
+    old = "flowcontrol.apiserver.k8s.io/v1beta2"
+    wire = {"apiVersion": old, "kind": "FlowSchemaList", "items": items}
+    first, second = decode(wire).problems
+
+    assert "Kubernetes has not served it since 1.29" in str(first)
+    assert "want an object" in str(second)
+
+
+@pytest.mark.parametrize("spec", [None, 7, {"limited": 7}, {"type": "Limited", "limited": {}}])
+def test_old_versions_without_shares(spec: object) -> None:
+    """Whatever an object of an old version is, its version is what is wrong first."""
+    wire = {
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1beta1",
+        "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": "a"},
+        "spec": spec,
+    }
+    (problem,) = decode(wire).problems
+
+    assert "Kubernetes has not served it since 1.26" in problem.messages[0]
+    assert not any("assured" in message for message in problem.messages)
+
+
+def test_flaws_of_others() -> None:
+    """What no tool minds in objects of other kinds is none in theirs; in a List it is one."""
+    other = "apiVersion: v1\nkind: Secret\ndata: {a: !!binary aGk=, b: 1, b: !x [2]}\n"
+    decoded = decode_documents(f"{other}---\n{SCHEMA}".encode(), "f.yaml")
+    values = decode_documents(b"a: !secret b\n", "f.yaml", is_found=True)
+    item = f"apiVersion: v1\nkind: List\nitems:\n- {'  '.join(SCHEMA.splitlines(keepends=True))}"
+    flawed = [SCHEMA + "status: !x 1\n", item + "  status: {a: 1, a: 2}\n", "a: !secret b\n"]
+    problems = [decode_documents(text.encode(), "f.yaml").problems for text in flawed]
+
+    assert ([("FlowSchema", "one")], []) == (names(decoded), decoded.problems)
+    assert [] == values.problems
+    assert 1 == len(values.left_out)
+    assert [
+        "f.yaml:7: tag !x is not supported: leave it out",
+        'f.yaml:10: key "a" occurs twice in one mapping: keep one',
+        "f.yaml:1: tag !secret is not supported: leave it out",
+    ] == [str(each) for found in problems for each in found]

@@ -1,0 +1,172 @@
+"""Bytes to plain data."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apfproxy.objects.documents import (
+    DEEPEST,
+    LARGEST_INPUT_BYTES,
+    LARGEST_LINED_BYTES,
+    MOST_DOCUMENTS,
+    UNRENDERED,
+    Document,
+    split_documents,
+)
+from apfproxy.objects.yaml_text import Mapping
+
+
+def contents(text: str) -> list[object]:
+    """The documents of a text that has no problem."""
+    found, problem = split_documents(text.encode())
+    assert problem is None, problem
+    return [document.content for document in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("# nothing\n---\n---\n# more\n", []),
+        ("a: 1\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
+        ("- a\n- [b, {c: d}]\n", [["a", ["b", {"c": "d"}]]]),
+        ("{a: b, c: d}", [{"a": "b", "c": "d"}]),
+        ('{"a": 1}', [{"a": 1}]),
+        (' \n{"a": 1}\n{"a": 2} ', [{"a": 1}, {"a": 2}]),
+        ('{"a": [1.5, null, "\\ud83d\\ude00"]}', [{"a": [1.5, None, "\U0001f600"]}]),
+        ('{"\\ud800": ["\\udc00"]}', [{"\ufffd": ["\ufffd"]}]),
+        ("\ufeffa: 1", [{"a": 1}]),
+        ("a: &x 1\n", [{"a": 1}]),
+        ("1: a\ntrue: b\n1.5: c\noff: d\n", [{"1": "a", "true": "b", "1.5": "c", "false": "d"}]),
+        ("'<<': {a: b}\n", [{"<<": {"a": "b"}}]),
+        ("a: &x [1]\nb: *x\n", [{"a": [1], "b": [1]}]),
+        (
+            "a: &x {b: 1, c: 2}\nd: {<<: *x, c: 3}\n",
+            [{"a": {"b": 1, "c": 2}, "d": {"b": 1, "c": 3}}],
+        ),
+    ],
+)
+def test_documents(text: str, expected: list[object]) -> None:
+    """YAML and JSON documents are read in order, empty ones left out."""
+    assert expected == contents(text)
+
+
+def test_lines() -> None:
+    """Documents and the mappings in them know where they begin."""
+    found, _ = split_documents(b"# c\n---\na:\n- b: 1\n- c: 2\n---\n\nd: 3\n")
+    first = found[0].content
+
+    assert [document.line for document in found] == [3, 8]
+    assert isinstance(first, Mapping)
+    items = first["a"]
+    assert isinstance(items, list)
+    assert [item.line for item in items] == [4, 5]
+    assert [Document({"a": 1}, 2), Document({}, 4)] == split_documents(b'\n{"a":\n1}\n{}')[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "line"),
+    [
+        (b"a: 1\n---\na: b: c\n", "not YAML: mapping values are not allowed", 3),
+        (b"a: [1\n", "not YAML: ", 2),
+        (b"a: \x01", "not YAML: ", None),
+        (b"a: \xff", "not UTF-8: invalid start byte at byte 3: save it as UTF-8", 1),
+        (b"a: &x [1]\n---\nb: *x\n", "alias *x: there is no &x before it", 3),
+        (b"a: 1\nb: &x [*x]\n", "alias *x is within what it stands for", 2),
+        (b"<<: 1\n", "<< takes a mapping, or a list of them", 1),
+        (b"a: 1\nb:\n  c: 2\n  c: 3\n", 'key "c" occurs twice in one mapping: keep one', 4),
+        (b"1: a\n'1': b\n", 'key "1" occurs twice in one mapping: keep one', 2),
+        (b"? [a]\n: b\n", "a key must be a plain value", 1),
+        (b"~: b\n", "a key must be a plain value", 1),
+        (b"a: !!python/object:os.system x\n", "tag tag:yaml.org,2002:python/object:os.system", 1),
+        (b"\na: !!set {b}\n", "tag tag:yaml.org,2002:set is not supported: leave it out", 2),
+        (b"[" * 1000, "nested too deeply", 1),
+        (b'{"a": 1,, }', "not JSON: ", 1),
+        (b'\n{"a": 1}\n{"a": ', "not JSON: ", 3),
+        (b'{"a": {"b": 1, "b": 2}}', 'key "b" occurs twice in one object: keep one', 1),
+        (b'{"a": ' * 100_000, "nested too deeply", 1),
+        (b'{"a": ' * 101 + b"1" + b"}" * 101, f"nested more than {DEEPEST} deep", 1),
+        (b'{"a": ' + b"9" * 5000 + b', "a": "\t"}', "a number is too long", 1),
+        (b'{"a": NaN, "b": "\\ud800", "a": 1}', "not JSON: NaN", 1),
+        (b"{}" * (MOST_DOCUMENTS + 1), "more than 10000 documents: split it", 1),
+        (b"-\n---\n" * (MOST_DOCUMENTS + 1), "more than 10000 documents: split it", 20_001),
+        (b" " * (LARGEST_INPUT_BYTES + 1), "too large: 3145729 bytes", None),
+        ("a: 1\nb: caf\u00e9\n".encode("cp1252"), "not UTF-8: invalid continuation byte at", 2),
+        ("a: 1".encode("utf-16") + b"x", "not UTF-16: truncated data at byte 10: save it as", 1),
+        (b"a: 1\n{{- if .Values.apf }}\nb: 2\n", f"{{{{ is of {UNRENDERED}", 2),
+        (b"a: 1\nb: {{ .Values.b }}\n", f"{{{{ is of {UNRENDERED}", 2),
+        (b"a: '{{ x }}'\nc: 1\nb: [\n", "not YAML: ", 4),
+        (b"a:\n\tb: 1\n", "not YAML: found character that cannot start any token: indent by sp", 2),
+        (b"{{ toYaml .Values.all }}", f"{{{{ is of {UNRENDERED}", 1),
+        (b"a: {% if x %}\n", f"{{% is of {UNRENDERED}", 1),
+    ],
+)
+def test_unreadable(data: bytes, message: str, line: int | None) -> None:
+    """What cannot be read says why, and where."""
+    _, problem = split_documents(data)
+
+    assert problem is not None
+    assert message == str(problem)[: len(message)]
+    assert line == problem.line
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
+)
+@pytest.mark.parametrize("text", ['{"a": "\u00e9"}', "a: \u00e9\r\n"])
+def test_encodings(encoding: str, text: str) -> None:
+    """Files are in any encoding of Unicode, as PowerShell and editors of Windows write them."""
+    documents, problem = split_documents(text.encode(encoding))
+
+    assert problem is None
+    assert [{"a": "\u00e9"}] == [each.content for each in documents]
+
+
+def test_documents_before_a_problem_count() -> None:
+    """A problem hides what comes after it, not what comes before."""
+    documents, problem = split_documents(b"a: 1\n---\n# c\n!x y\n")
+
+    assert [Document({"a": 1}, 1)] == documents
+    assert problem is not None
+    assert ("tag !x is not supported: leave it out", 4) == (str(problem), problem.line)
+
+
+def test_nesting_limit_is_the_same_in_both_languages() -> None:
+    """As deep as it goes, and one deeper."""
+    for opening in ("[", '{"a":'):
+        closing = "]" if opening == "[" else "}"
+        text = opening * (DEEPEST - 1) + "1" + closing * (DEEPEST - 1)
+        assert split_documents(f'{{"a": {text}}}'.encode())[1] is None
+        assert split_documents(f'{{"a": {opening}{text}{closing}}}'.encode())[1] is not None
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    data=st.binary(max_size=60)
+    | st.text("{}[]:,-?&*!|>'\"#%@ \n\tab1~<", max_size=60).map(str.encode)
+)
+def test_any_bytes(data: bytes) -> None:
+    """No input raises, and a document that comes out is plain data."""
+    found, _ = split_documents(data)
+
+    assert all(document.line >= 1 for document in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_lined"),
+    [
+        pytest.param('{"a": [1, true, null, "x"]}', True, id="the-same"),
+        pytest.param('{"a": 1}{"a": 2}', False, id="two"),
+        pytest.param('{"a": 1.0}', False, id="another-number"),
+        pytest.param('{"a\\ud800": 1, "b": "\t"}', False, id="no-json"),
+        pytest.param('{"a": "\\ud83d\\ude00"}', False, id="another-escape"),
+        pytest.param('{"a": "%s"}' % ("x" * LARGEST_LINED_BYTES), False, id="large"),
+    ],
+)
+def test_lines_of_json(text: str, is_lined: bool) -> None:
+    """JSON that is the same as YAML has the lines of its fields; what it holds never changes."""
+    found, _ = split_documents(text.encode())
+
+    assert all(isinstance(each.content, Mapping) is is_lined for each in found)

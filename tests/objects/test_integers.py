@@ -1,0 +1,68 @@
+"""Tests of `apfproxy.objects.integers`."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from apfproxy.objects.integers import parse_int64, parse_uint64
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("+7", 7),
+        ("-007", -7),
+        ("9223372036854775807", (1 << 63) - 1),
+        ("-9223372036854775808", -(1 << 63)),
+        (10_000 * "0" + "1", 1),
+    ],
+)
+def test_parse_int64(text: str, value: int) -> None:
+    """Decimal integers of 64 bits are parsed."""
+    assert value == parse_int64(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *(
+            (text, f'strconv.ParseInt: parsing "{text}": invalid syntax')
+            for text in ["", "+", " 1", "1_0", "0x1", "1.0", "\u0661"]
+        ),
+        (
+            "9223372036854775808",
+            'strconv.ParseInt: parsing "9223372036854775808": value out of range',
+        ),
+        (10_000 * "1", f'strconv.ParseInt: parsing "{40 * "1"}": value out of range'),
+    ],
+)
+def test_parse_int64_refuses(text: str, message: str) -> None:
+    """All else is refused, with the message of Go."""
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        parse_int64(text)
+
+
+@pytest.mark.parametrize(("text", "value"), [("0", 0), ("18446744073709551615", (1 << 64) - 1)])
+def test_parse_uint64(text: str, value: int) -> None:
+    """Decimal integers of 64 bits without a sign are parsed."""
+    assert value == parse_uint64(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("abc", "invalid syntax"),
+        ("-1", "invalid syntax"),
+        ("+1", "invalid syntax"),
+        ("18446744073709551616", "value out of range"),
+    ],
+)
+def test_parse_uint64_refuses(text: str, wrong: str) -> None:
+    """All else is refused, with the message of Go."""
+    with pytest.raises(
+        ValueError, match=re.escape(f'strconv.ParseUint: parsing "{text}": {wrong}')
+    ):
+        parse_uint64(text)

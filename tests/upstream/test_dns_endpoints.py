@@ -1,0 +1,241 @@
+"""A name's addresses: asked for again, kept while there is no answer, one thread at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.base.tasks import spawn
+from apfproxy.settings import Address, EndpointAddress
+from apfproxy.upstream import dns_endpoints
+from apfproxy.upstream.dns_endpoints import DnsEndpoints, Resolver, system_addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+API = Address(host="api.example.", port=6443, is_tls=True)
+UNKNOWN = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+class Stop(BaseException):
+    """There is no more in the script."""
+
+
+class Followed:
+    """A name whose addresses are a script; errors in it are raised.
+
+    Attributes:
+        told: The hosts that were told of, each time.
+        pauses: Seconds, as it waited.
+        problems: What was wrong at each pause.
+    """
+
+    def __init__(self, *script: Iterable[str] | Exception) -> None:
+        self._script = list(script)
+        self.asked: list[str] = []
+        self.told: list[tuple[EndpointAddress, ...]] = []
+        self.pauses: list[float] = []
+        self.problems: list[str | None] = []
+        self.endpoints = DnsEndpoints(
+            API,
+            30.0,
+            Resolver(self._look_up),
+            sleep=self._sleep,
+            chance=lambda: 1.0,
+        )
+        self.endpoints.found.tell(self.told.append)
+
+    def _look_up(self, host: str) -> Iterable[str]:
+        self.asked.append(host)
+        answer = self._script.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def _sleep(self, pause_s: float) -> None:
+        self.pauses.append(pause_s)
+        self.problems.append(self.endpoints.problem())
+        if not self._script:
+            raise Stop
+
+    @property
+    def hosts(self) -> list[list[str]]:
+        """Of the endpoints, each time."""
+        return [[each.address.host for each in endpoints] for endpoints in self.told]
+
+    async def run(self) -> Followed:
+        """Run the script."""
+        with pytest.raises(Stop):
+            await self.endpoints.run()
+        return self
+
+
+async def test_endpoints() -> None:
+    """Each address is an endpoint with the name's port and scheme, and the name's certificate."""
+    followed = await Followed(["10.0.0.2", "2001:db8::1", "10.0.0.1"]).run()
+
+    assert [
+        tuple(
+            EndpointAddress(
+                address=Address(host=host, port=6443, is_tls=True), server_name="api.example"
+            )
+            for host in ("10.0.0.1", "10.0.0.2", "2001:db8::1")
+        )
+    ] == followed.told
+    assert ["api.example."] == followed.asked
+
+
+async def test_changes() -> None:
+    """Other addresses are told; the same ones in another order are not."""
+    followed = await Followed(
+        ["10.0.0.1", "10.0.0.2"], ["10.0.0.2", "10.0.0.1"], ["10.0.0.3"]
+    ).run()
+
+    assert [["10.0.0.1", "10.0.0.2"], ["10.0.0.3"]] == followed.hosts
+    assert pytest.approx([33.0] * 3) == followed.pauses
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(UNKNOWN, "cannot be resolved: Name or service not known", id="unknown"),
+        pytest.param([], "cannot be resolved: the name has no address", id="empty"),
+        pytest.param(UnicodeError("label"), "cannot be resolved: no name of a host", id="odd"),
+        pytest.param(OSError("broken"), "cannot be resolved: broken", id="without-a-text"),
+    ],
+)
+async def test_failures(
+    answer: Iterable[str] | Exception, expected: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is known stays; the failure is said once, and it is asked again after growing pauses."""
+    caplog.set_level("INFO")
+    followed = await Followed(["10.0.0.1"], answer, answer, answer, ["10.0.0.1"]).run()
+
+    text = f"https://api.example.:6443: {expected}; the last known endpoint (1) stays in use"
+    assert [["10.0.0.1"]] == followed.hosts
+    assert [None, text, text, text, None] == followed.problems
+    assert pytest.approx([33.0, 1.0, 2.0, 4.0, 33.0]) == followed.pauses
+    assert [text, "https://api.example.:6443: is resolved again"] == caplog.messages[-2:]
+
+
+async def test_unknown_from_the_start() -> None:
+    """Without any answer nothing is told, but what is wrong is said."""
+    followed = await Followed(UNKNOWN).run()
+
+    assert [] == followed.told
+    assert not followed.endpoints.found.is_known
+    why = "cannot be resolved: Name or service not known"
+    assert [f"https://api.example.:6443: {why}; no endpoint is known"] == followed.problems
+
+
+async def test_own_error() -> None:
+    """An error of the program ends the run; whoever supervises it begins it anew."""
+    with pytest.raises(KeyError):
+        await Followed(KeyError("x")).endpoints.run()
+
+
+class Hanging:
+    """A resolver that answers once it is let go.
+
+    Attributes:
+        asked: How often.
+    """
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.go = threading.Event()
+
+    def __call__(self, _host: str) -> Iterable[str]:
+        """Block, then answer."""
+        self.asked += 1
+        self.go.wait()
+        return ["10.0.0.1"]
+
+
+async def test_resolver_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said, holds one thread, and its answer is taken once it comes."""
+    monkeypatch.setattr(dns_endpoints, "ANSWER_S", 0.0)
+    look_up, told = Hanging(), asyncio.Event()
+    endpoints = DnsEndpoints(API, 30.0, Resolver(look_up))
+    endpoints.found.tell(lambda _: told.set())
+    said = asyncio.Event()
+
+    class Listening(logging.Handler):
+        """Waits for the line."""
+
+        def emit(self, _: logging.LogRecord) -> None:
+            said.set()
+
+    handler = Listening()
+    dns_endpoints.logger.addHandler(handler)
+    running = spawn(endpoints.run(), name="resolving")
+    await said.wait()
+    dns_endpoints.logger.removeHandler(handler)
+    during = endpoints.problem()
+    look_up.go.set()
+    await told.wait()
+    running.cancel()
+    await asyncio.wait((running,))
+
+    assert (
+        "https://api.example.:6443: the resolver has not answered within 0 s; no endpoint is known"
+        == during
+    )
+    assert endpoints.problem() is None
+    assert 1 == look_up.asked
+    assert during in caplog.text
+
+
+async def test_one_question_at_a_time() -> None:
+    """Whoever asks for a name while it is asked for gets the same answer, and no other thread."""
+    look_up = Hanging()
+    resolver = Resolver(look_up)
+    first, second = resolver.ask("a"), resolver.ask("a")
+    given_up = resolver.ask("b")
+    given_up.cancel()
+    look_up.go.set()
+    answers = [await first, await second]
+    third = await resolver.ask("a")
+
+    assert [("10.0.0.1",)] * 2 == answers
+    assert ("10.0.0.1",) == third
+    assert 3 == look_up.asked
+
+
+async def test_the_loop_ends_first() -> None:
+    """An answer that comes when there is no loop any more is nobody's, and no error."""
+    look_up = Hanging()
+    found: list[threading.Thread] = []
+
+    def ask() -> None:
+        async def ask_only() -> None:
+            Resolver(look_up).ask("a")
+            found.extend(each for each in threading.enumerate() if each.name == "resolving a")
+
+        asyncio.run(ask_only())
+
+    await asyncio.to_thread(ask)
+    look_up.go.set()
+    errors: list[object] = []
+    before, threading.excepthook = threading.excepthook, errors.append
+    try:
+        await asyncio.to_thread(found[0].join)
+    finally:
+        threading.excepthook = before
+
+    assert [] == errors
+
+
+def test_system() -> None:
+    """The system's resolver knows this machine, and not what does not exist."""
+    assert "127.0.0.1" in system_addresses("localhost")
+    assert ["10.1.2.3"] == list(system_addresses("10.1.2.3"))
+    with pytest.raises(OSError, match=r"."):
+        system_addresses("does-not-exist.invalid")

@@ -1,0 +1,377 @@
+"""The pool's connections over TLS, to an origin at the other end of a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import socket
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from apfproxy.base.tls_files import TlsFile
+from apfproxy.http.request_fields import RequestFields
+from apfproxy.http.request_head import RequestHead
+from apfproxy.http.sender import Sender
+from apfproxy.proxy.counters import Handshake, ProxyCounters, UpstreamCounters, UpstreamFailure
+from apfproxy.proxy.tls import ClientTls, ServerTls, peer_certificates
+from apfproxy.settings import (
+    Address,
+    DownstreamTlsSettings,
+    UpstreamSettings,
+    UpstreamTlsSettings,
+)
+from apfproxy.upstream.pool import Pool
+from apfproxy.upstream.response_sink import AnswerSink
+from loadtest.certificates import Authority
+from tests.end_to_end.scene import on_uvloop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from apfproxy.http.read_buffer import Piece
+    from apfproxy.http.response_head import ResponseHead
+    from apfproxy.upstream.connection import UpstreamConnection
+
+NOW = dt.datetime.now(dt.UTC)
+SERVERS, PROXIES = Authority("servers"), Authority("proxies")
+FIRST, SECOND = PROXIES.issue("first"), PROXIES.issue("second")
+
+
+class Request(AnswerSink):
+    """Borrows a connection, asks, and puts the connection back."""
+
+    def __init__(self, pool: Pool) -> None:
+        sender = Sender(RequestFields(is_http_10=False))
+        super().__init__(RequestHead("GET", b"/", b"", b"", sender, 0, None))
+        self._pool = pool
+        self._connection: UpstreamConnection
+        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def start(self) -> asyncio.Future[bytes]:
+        """Ask as soon as there is a connection."""
+        connection = self._pool.take()
+        if connection is None:
+            self._pool.wait(self)
+        else:
+            self.on_connection(connection)
+        return self.answer
+
+    def on_connection(self, connection: UpstreamConnection) -> None:
+        """Ask."""
+        self._connection = connection
+        connection.send(self, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+
+    def on_no_connection(self, code: int, reason: str) -> None:
+        """That is the answer."""
+        self.answer.set_result(b"%d %b" % (code, reason.encode()))
+
+    def on_answer(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
+        """Small answers come in one piece."""
+        assert (200, True) == (head.status, is_whole)
+        self._pool.put_back(self._connection, 1)
+        self.answer.set_result(bytes(body))
+
+    def fail(self, error: Exception) -> None:
+        """Let nothing be hidden."""
+        raise error
+
+    def on_interim(self, head: ResponseHead) -> None:
+        """Not sent."""
+        raise AssertionError(head)
+
+    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
+        """Not sent either."""
+        raise AssertionError((head, raw, rest))
+
+    def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:
+        """Nor is this."""
+        raise AssertionError((pieces, is_last, trailers))
+
+    def on_broken(self, reason: str, *, may_retry: bool) -> None:
+        """Nothing is to be lost."""
+        self.answer.set_exception(AssertionError(reason, may_retry))
+
+    def on_upstream_writable(self) -> None:
+        """All was sent at once."""
+
+
+class Origin(asyncio.Protocol):
+    """Answers each request with the number of its connection and who the client is."""
+
+    def __init__(self, opened: list[Origin]) -> None:
+        opened.append(self)
+        self._number = len(opened)
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Find out who that is."""
+        self._transport = cast("asyncio.Transport", transport)
+        leaf, _ = peer_certificates(transport)
+        self._client = {FIRST.der: b"first", SECOND.der: b"second", None: b"nobody"}[leaf]
+
+    def data_received(self, data: bytes) -> None:
+        """Answer."""
+        assert data.endswith(b"\r\n\r\n")
+        body = b"%d %b" % (self._number, self._client)
+        self._transport.write(
+            b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+
+
+@dataclass
+class Scene:
+    """An origin and a pool of connections to it."""
+
+    folder: Path
+    pool: Pool
+    tls: ClientTls
+    opened: list[Origin]
+    counters: UpstreamCounters
+    settings: UpstreamSettings
+
+    async def ask(self) -> str:
+        """Ask once."""
+        return (await Request(self.pool).start()).decode()
+
+
+@contextlib.asynccontextmanager
+async def running(
+    folder: Path,
+    *,
+    server: str = "good",
+    name: str | None = None,
+    ca: Authority = SERVERS,
+    asks_for_certificates: bool = True,
+) -> AsyncIterator[Scene]:
+    """Run both, and close both."""
+    expired = NOW - dt.timedelta(hours=1) if server == "expired" else None
+    certificate, key = SERVERS.issue("s", usage="server", not_after=expired).write(folder, "s")
+    server_tls = ServerTls(
+        DownstreamTlsSettings(certificate_file=certificate, key_file=key),
+        (TlsFile("cas", PROXIES.write(folder, "proxies")),) if asks_for_certificates else (),
+    )
+    server_tls.load()
+    certificate, key = FIRST.write(folder, "own")
+    client_tls = ClientTls(
+        UpstreamTlsSettings(
+            ca_file=ca.write(folder, "servers"),
+            certificate_file=certificate,
+            key_file=key,
+            server_name=name,
+        )
+    )
+    client_tls.load()
+    opened: list[Origin] = []
+    loop = asyncio.get_running_loop()
+    listener = await loop.create_server(
+        lambda: Origin(opened), "127.0.0.1", 0, ssl=server_tls.context
+    )
+    port = listener.sockets[0].getsockname()[1]
+    counters = ProxyCounters()
+    settings = UpstreamSettings(
+        url=Address(host="127.0.0.1", port=port, is_tls=True), max_connections=4
+    )
+    pool = Pool(settings, counters, tls=client_tls)
+    try:
+        yield Scene(folder, pool, client_tls, opened, pool.endpoints[0].counters, settings)
+    finally:
+        pool.close()
+        listener.close()
+        await listener.wait_closed()
+
+
+@on_uvloop
+async def test_connections_are_kept(tmp_path: Path) -> None:
+    """A handshake is paid once, and the origin learns who asks."""
+    async with running(tmp_path) as scene:
+        assert ["1 first"] * 3 == [await scene.ask() for _ in range(3)]
+
+
+@on_uvloop
+async def test_renewal_under_load_loses_nothing(tmp_path: Path) -> None:
+    """Whatever is under way is answered, and what begins later is of the new identity."""
+    async with running(tmp_path) as scene:
+        await asyncio.gather(*(scene.ask() for _ in range(4)))
+        at_once = scene.pool.idle_count
+        under_way = [Request(scene.pool).start() for _ in range(20)]
+        SECOND.write(scene.folder, "own")
+        scene.tls.load()
+        scene.pool.renew()
+        later = [Request(scene.pool).start() for _ in range(20)]
+        before = {(await answer).split()[1] for answer in under_way[:at_once]}
+        after = {(await answer).split()[1] for answer in later}
+        rest = {(await answer).split()[1] for answer in under_way[at_once:]}
+
+        assert ({b"first"}, {b"second"}, {b"second"}) == (before, after, rest)
+        assert 4 >= scene.pool.open_count
+
+
+def kinds(scene: Scene) -> tuple[int, int]:
+    """Full and resumed handshakes with the origin so far."""
+    counted = scene.pool._counters.upstream_handshakes  # noqa: SLF001  a scrape reads the same
+    return counted[Handshake.FULL], counted[Handshake.RESUMED]
+
+
+@on_uvloop
+async def test_sessions_are_taken_up(tmp_path: Path) -> None:
+    """A second connection takes up the session of the first one, open or closed."""
+    async with running(tmp_path, asks_for_certificates=False) as scene:
+        await scene.ask()
+        held = scene.pool.take()
+        assert held is not None
+        await scene.ask()
+        scene.pool.put_back(held, 1)
+        beside = kinds(scene)
+        scene.pool.close_idle(1)
+        assert 0 == scene.pool.open_count
+        await scene.ask()
+
+        assert ((1, 1), (1, 2)) == (beside, kinds(scene))
+
+
+@on_uvloop
+async def test_reload_ends_sessions(tmp_path: Path) -> None:
+    """With other files no session from before is taken up."""
+    async with running(tmp_path, asks_for_certificates=False) as scene:
+        await scene.ask()
+        scene.tls.load()
+        scene.pool.renew()
+        await scene.ask()
+
+        assert (2, 0) == kinds(scene)
+
+
+@on_uvloop
+async def test_old_session_is_not_taken_up(tmp_path: Path) -> None:
+    """Nor where all connections have been closed for long."""
+    async with running(tmp_path, asks_for_certificates=False) as scene:
+        await scene.ask()
+        scene.pool.close_idle(1)
+        sessions = scene.pool.endpoints[0]._sessions  # noqa: SLF001  its time is over
+        assert sessions is not None
+        sessions._until_unix_s = time.time()  # noqa: SLF001
+        await scene.ask()
+
+        assert (2, 0) == kinds(scene)
+
+
+@on_uvloop
+async def test_failed_handshake_ends_sessions(tmp_path: Path) -> None:
+    """Some servers fail where one is taken up: the next connection does without."""
+    async with running(tmp_path, asks_for_certificates=False) as scene:
+        await scene.ask()
+        held = scene.pool.take()
+        settings = scene.settings
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            other = Address(host="127.0.0.1", port=port, is_tls=True)
+            scene.pool.configure(replace(settings, url=other), scene.tls)
+            asking = asyncio.create_task(scene.ask())
+            listener.setblocking(False)
+            client, _ = await asyncio.get_running_loop().sock_accept(listener)
+            client.close()
+            refused = await asking
+        scene.pool.configure(settings, scene.tls)
+        await scene.ask()
+
+        assert held is not None
+        assert refused.startswith("502 ")
+        assert (2, 0) == kinds(scene)
+
+
+@on_uvloop
+async def test_renewal_that_is_refused_changes_nothing(tmp_path: Path) -> None:
+    """Until the new files are good the old identity goes on."""
+    async with running(tmp_path) as scene:
+        (tmp_path / "own.key").write_bytes(SECOND.key_pem)
+        context = scene.tls.context
+        with pytest.raises(Exception, match="is not the key of"):
+            scene.tls.load()
+
+        assert context is scene.tls.context
+        assert "1 first" == await scene.ask()
+
+
+@pytest.mark.parametrize(
+    ("server", "name", "ca", "problem", "setting"),
+    [
+        pytest.param(
+            *("good", None, PROXIES),
+            *("unable to get local issuer", "upstream.tls.caFile"),
+            id="other-ca",
+        ),
+        pytest.param(
+            *("good", "example.org", SERVERS),
+            *("Hostname mismatch", "upstream.tls.serverName"),
+            id="other-name",
+        ),
+        pytest.param(
+            *("expired", None, SERVERS),
+            *("certificate has expired", "certificate has expired"),
+            id="expired",
+        ),
+    ],
+)
+def test_certificate_that_is_no_good(
+    tmp_path: Path,
+    server: str,
+    name: str | None,
+    ca: Authority,
+    problem: str,
+    setting: str,
+) -> None:
+    """The request gets a 502 that says so; the operator learns which setting it may be."""
+
+    @on_uvloop
+    async def ask() -> None:
+        async with running(tmp_path, server=server, name=name, ca=ca) as scene:
+            answer = await scene.ask()
+
+        assert answer.startswith("502 the origin's certificate is not valid: ")
+        assert problem in answer
+        assert 1 == scene.counters.failures[UpstreamFailure.TLS]
+        assert scene.counters.last_problem.startswith(f"certificate verify failed: {problem}")
+        assert scene.counters.last_problem.endswith(setting)
+
+    ask()
+
+
+@on_uvloop
+async def test_handshake_that_stalls(tmp_path: Path) -> None:
+    """An origin that accepts and says nothing costs the handshake's time, and is a 504."""
+    client_tls = ClientTls(
+        UpstreamTlsSettings(ca_file=SERVERS.write(tmp_path), handshake_timeout_s=0.001)
+    )
+    client_tls.load()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = Address(host="127.0.0.1", port=listener.getsockname()[1], is_tls=True)
+        pool = Pool(UpstreamSettings(url=address), ProxyCounters(), tls=client_tls)
+        answer = await Request(pool).start()
+
+    assert (
+        b"504 no TLS handshake with the origin within 0.001 s (upstream.tls.handshakeTimeout)"
+        == answer
+    )
+
+
+@on_uvloop
+async def test_origin_that_speaks_no_tls(tmp_path: Path) -> None:
+    """Something else at that port is a 502."""
+    client_tls = ClientTls(UpstreamTlsSettings(ca_file=SERVERS.write(tmp_path)))
+    client_tls.load()
+
+    async def answer_plainly(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer_plainly, "127.0.0.1", 0) as listener:
+        address = Address(host="127.0.0.1", port=listener.sockets[0].getsockname()[1], is_tls=True)
+        pool = Pool(UpstreamSettings(url=address), ProxyCounters(), tls=client_tls)
+        answer = await Request(pool).start()
+
+    assert answer.startswith(b"502 no TLS with the origin: ")
