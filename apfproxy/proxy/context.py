@@ -11,9 +11,9 @@ from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.answers import DateLine
 from apfproxy.proxy.client_kinds import ClientKinds
 from apfproxy.proxy.client_limits import LimitsInForce
+from apfproxy.proxy.debug_headers import Audience
 from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.slow_readers import SlowReaders
-from apfproxy.proxy.told import Audience
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.flow_control import FlowControl

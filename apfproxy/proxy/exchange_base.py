@@ -16,6 +16,7 @@ from apfproxy.flowcontrol.passage import ABANDONED, Passage
 from apfproxy.proxy import answers
 from apfproxy.proxy.abandoned import AbandonedAnswer
 from apfproxy.proxy.counters import Bound
+from apfproxy.proxy.debug_headers import debug_lines
 from apfproxy.proxy.exchange_state import (
     ANSWERING,
     AWAITING,
@@ -31,7 +32,6 @@ from apfproxy.proxy.exchange_state import (
     ExchangeEvent,
 )
 from apfproxy.proxy.request_log import Failure, text_of_trace
-from apfproxy.proxy.told import told_lines
 from apfproxy.proxy.traces import audit_line
 from apfproxy.upstream.response_sink import AnswerSink
 
@@ -337,14 +337,14 @@ class ExchangeBase(AnswerSink):
     def _class_lines(self, now_ns: int, reason: str = "") -> bytes:
         """The header lines that name its class.
 
-        Those who are told more, see `told`, get that with it.
+        Those who are told more, see `debug_headers`, get that with it.
         """
         context, request, found = self._context, self.request, self.passage.classification
         if found is None:
             return b""
         lines, audience = request.class_lines(found), context.audience
         if not audience.is_empty and audience.has(request.user):
-            return lines + told_lines(self.passage, now_ns, reason)
+            return lines + debug_lines(self.passage, now_ns, reason)
         return lines
 
     def _audit_line(self) -> bytes:

@@ -14,7 +14,7 @@ import random
 import re
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.proxy.told import Audience
+from apfproxy.proxy.debug_headers import Audience
 from apfproxy.proxy.traces import read_traces
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.proxy.told import Audience
+from apfproxy.proxy.debug_headers import Audience
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.settings import AudienceSettings
 

@@ -1,4 +1,4 @@
-"""What answers tell of flow control in X-Apfproxy-* fields, to those whom the settings name."""
+"""The debug headers, X-Apfproxy-*: what flow control made of a request, for some users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NS_PER_MS = 1_000_000
 
 
 class Audience:
-    """Users and groups that settings name, such as those whose answers tell more.
+    """Users and groups that settings name, such as those whose responses have debug headers.
 
     Attributes:
         is_empty: Whether there are none.
@@ -37,11 +37,11 @@ class Audience:
         )
 
 
-def told_lines(passage: Passage, now_ns: int, reason: str) -> bytes:
-    """The header lines about a request that was classified.
+def debug_lines(passage: Passage, now_ns: int, reason: str) -> bytes:
+    """The debug headers of a request that was classified.
 
     Args:
-        passage: Its way through flow control.
+        passage: Its passage through flow control.
         now_ns: The time, for a request that still waits, or has waited in vain.
         reason: Why it was rejected, or failed; "" if it was not.
     """
