@@ -105,7 +105,7 @@ class EndpointMetrics:
                 "endpoint_answers_total",
                 "Final answers of a server behind, by class of their status code",
                 "class",
-                {name: counters.answers_by_class() for name, counters in groups.items()},
+                {name: counters.responses_by_class() for name, counters in groups.items()},
             ),
             (
                 "endpoint_failures_total",

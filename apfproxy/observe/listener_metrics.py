@@ -122,5 +122,5 @@ def unrouted_families(counters: ListenerCounters) -> Iterator[Metric]:
     yield counter(
         PREFIX + "listener_responses_total",
         "Final answers to what is no cluster's request, by status code",
-        by_label("code", by_code(counters.own_answers)),
+        by_label("code", by_code(counters.own_responses)),
     )

@@ -70,7 +70,7 @@ def upstream_state(
         "state": str(upstream.state),
         "problem": upstream.problem,
         "since": upstream.since_unix_s,
-        "answers": counters.answers_by_class(),
+        "answers": counters.responses_by_class(),
         "failures": {str(kind): number for kind, number in counters.failures.items()},
         "answersPerSecond": recent.answers_per_s,
         "failuresPerSecond": recent.failures_per_s,

@@ -40,7 +40,7 @@ MAX_DISCARDED_BYTES = 1 << 20
 """Of the answer's body: it costs the proxy a millisecond, and most answers are smaller."""
 
 
-class AbandonedAnswer(AnswerSink):
+class AbandonedResponse(AnswerSink):
     """Takes the place of an exchange as the sink of an answer, which `Context.abandoned` keeps."""
 
     __slots__ = ("_context", "_discarded_bytes", "_passage", "_timer", "_upstream")

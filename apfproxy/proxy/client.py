@@ -74,7 +74,7 @@ class Client(ABC):
         """Send a 1xx answer on."""
 
     @abstractmethod
-    def send_answer(
+    def send_response(
         self, asked: RequestHead, head: ResponseHead, lines: bytes, body: Piece, *, is_whole: bool
     ) -> None:
         """Send the head of the server's answer on, with the first of its body.

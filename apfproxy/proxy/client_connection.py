@@ -12,7 +12,7 @@ from apfproxy.http.read_buffer import LARGE_BYTES, NOWHERE, write_pieces
 from apfproxy.http.request_fields import VIA
 from apfproxy.http.response_head import CHUNKED
 from apfproxy.http.upgrade import switch_lines
-from apfproxy.proxy import answers
+from apfproxy.proxy import own_responses
 from apfproxy.proxy.client import Client
 from apfproxy.proxy.request_reader import RequestReader
 
@@ -149,7 +149,7 @@ class ClientConnection(Client):
         """Ask for the body."""
         self.send(_CONTINUE)
 
-    def send_answer(
+    def send_response(
         self, asked: RequestHead, head: ResponseHead, lines: bytes, body: Piece, *, is_whole: bool
     ) -> None:
         """Send the head of the server's answer on, and the first of its body."""
@@ -200,7 +200,7 @@ class ClientConnection(Client):
             connection = b"Connection: keep-alive\r\n"
         answer = build(is_head=asked.is_head, extra=extra, connection=connection)
         self.send(answer)
-        return answers.body_bytes(answer)
+        return own_responses.body_bytes(answer)
 
     def end_early(self) -> None:
         """End the answer of a watch as if it were through, and the connection."""

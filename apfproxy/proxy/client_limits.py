@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.base.sockets import UNIX_PEER, reset
-from apfproxy.proxy import answers
+from apfproxy.proxy import own_responses
 from apfproxy.proxy.counters import Refusal
 from apfproxy.proxy.http2.available import is_offered
 from apfproxy.settings import WatchSettings  # noqa: TC001  compiled, the class has it at run time
@@ -180,7 +180,7 @@ class ClientLimits:
             return
         self._counters.count_own(503)
         transport.write(
-            (answers.plain_answer if self._is_plain else answers.status_answer)(
+            (own_responses.plain_response if self._is_plain else own_responses.status_response)(
                 503, message, extra=b"Retry-After: 1\r\n", connection=b"Connection: close\r\n"
             )
         )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 from apfproxy.authn.authenticator import Authenticator
 from apfproxy.base.rare_log import RareLog
 from apfproxy.flowcontrol.preset import PRESETS
-from apfproxy.proxy.answers import DateLine
 from apfproxy.proxy.client_kinds import ClientKinds
 from apfproxy.proxy.client_limits import LimitsInForce
 from apfproxy.proxy.debug_headers import Audience
 from apfproxy.proxy.identification import NO_IDENTIFICATION
+from apfproxy.proxy.own_responses import DateLine
 from apfproxy.proxy.slow_readers import SlowReaders
 
 if TYPE_CHECKING:

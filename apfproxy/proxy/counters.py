@@ -142,7 +142,7 @@ class UpstreamCounters:
     last_problem: str = ""
     telling: int = 0
 
-    def answers_by_class(self) -> dict[str, int]:
+    def responses_by_class(self) -> dict[str, int]:
         """Answers by the class of their status code; all classes are there.
 
         A code above 599, which a server may send, counts as a server's error.
@@ -171,7 +171,7 @@ class UpstreamCounters:
             self.last_failure, self.last_problem = failure, problem
 
 
-def count_answer(answers: dict[int, int], code: int) -> None:
+def count_response(answers: dict[int, int], code: int) -> None:
     """Count a final answer by its status code."""
     answers[code] = answers.get(code, 0) + 1
 
@@ -214,7 +214,7 @@ class ListenerCounters:
         loop_delay_ns: How late the event loop is, smoothed; a gauge.
         malformed_requests: Those that no cluster has seen.
         overloads: Whether new connections are shed, by reason; a gauge.
-        own_answers: Status code to final answers before a request was any cluster's.
+        own_responses: Status code to final answers before a request was any cluster's.
         unrouted_requests: Those that are of no cluster, by their host and path.
     """
 
@@ -240,12 +240,12 @@ class ListenerCounters:
     overloads: dict[Refusal, bool] = field(
         default_factory=lambda: dict.fromkeys((Refusal.LOOP_DELAY, Refusal.MEMORY), False)
     )
-    own_answers: dict[int, int] = field(default_factory=dict)
+    own_responses: dict[int, int] = field(default_factory=dict)
     unrouted_requests: int = 0
 
     def count_own(self, code: int) -> None:
         """Count a final answer to what is no cluster's request."""
-        count_answer(self.own_answers, code)
+        count_response(self.own_responses, code)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -259,7 +259,7 @@ class ProxyCounters:
         abandoned_requests: Requests whose seats were kept after their client had left.
         is_observing: Whether the flow control is only observed; a gauge.
         listener: What clients' connections did; all clusters have the same.
-        own_answers: Status code to final answers that the proxy gave itself.
+        own_responses: Status code to final answers that the proxy gave itself.
         slow_reader_releases: Requests whose seats went back since only their client was waited for.
         slow_readers_open: Those of them whose answer is still under way; a gauge.
         tunnels_by_protocol: `websocket` or `SPDY/3.1`, to upgraded connections so far.
@@ -277,7 +277,7 @@ class ProxyCounters:
     bytes_to_origins: int = 0
     client_aborts: int = 0
     is_observing: bool = False
-    own_answers: dict[int, int] = field(default_factory=dict)
+    own_responses: dict[int, int] = field(default_factory=dict)
     slow_reader_releases: int = 0
     slow_readers_open: int = 0
     tunnels_by_protocol: dict[str, int] = field(
@@ -295,12 +295,12 @@ class ProxyCounters:
 
     def count_own(self, code: int) -> None:
         """Count a final answer that is the proxy's own."""
-        count_answer(self.own_answers, code)
+        count_response(self.own_responses, code)
 
     @property
     def own_by_status(self) -> dict[int, int]:
         """Status code to final answers that the proxy gave itself, to whatever came."""
-        return _sum_of(self.own_answers, self.listener.own_answers)
+        return _sum_of(self.own_responses, self.listener.own_responses)
 
     @property
     def upstream(self) -> UpstreamCounters:
@@ -317,12 +317,12 @@ class ProxyCounters:
     @property
     def responses(self) -> dict[int, int]:
         """Status code to final answers to requests of the cluster, whoever gave them."""
-        return _sum_of(self.upstream.answers, self.own_answers)
+        return _sum_of(self.upstream.answers, self.own_responses)
 
     @property
     def requests_by_status(self) -> dict[int, int]:
         """Status code to final answers sent to clients, whoever gave them."""
-        return _sum_of(self.upstream.answers, self.own_answers, self.listener.own_answers)
+        return _sum_of(self.upstream.answers, self.own_responses, self.listener.own_responses)
 
 
 def _sum_of(*counts: dict[int, int]) -> dict[int, int]:

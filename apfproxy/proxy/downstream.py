@@ -394,9 +394,9 @@ class DownstreamConnection(ClientConnection):
         exchange = self._exchange
         if exchange is not None:
             # The body broke off after the request was admitted.
-            has_answered = exchange.has_answered
+            has_responded = exchange.has_responded
             self._leave(refused.code)
-            if has_answered:
+            if has_responded:
                 self.abort_after_write()
                 return
         self._refuse(refused, is_logged=exchange is not None)

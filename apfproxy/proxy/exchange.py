@@ -20,7 +20,7 @@ from apfproxy.base.faults import Part, report
 from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.http.request_fields import SIZED
-from apfproxy.proxy import answers
+from apfproxy.proxy import own_responses
 from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange_state import (
     AWAITING,
@@ -251,11 +251,11 @@ class Exchange(Forwarding):
             self._why = self._crowd()
         if self.request.attributes.is_plain:
             lines = b"Retry-After: %d\r\n" % refusal.retry_after_s
-            text = answers.TOO_MANY_REQUESTS_TEXT
+            text = own_responses.TOO_MANY_REQUESTS_TEXT
             self._reply_status(429, text, refusal.reason, lines, why="")
         else:
             self._reply(
-                429, partial(answers.too_many_requests, refusal.retry_after_s), refusal.reason
+                429, partial(own_responses.too_many_requests, refusal.retry_after_s), refusal.reason
             )
 
     def _crowd(self, itself: int = 0) -> str:
@@ -275,7 +275,7 @@ class Exchange(Forwarding):
         now_ns = self._context.clock.now_ns()
         if self._flows_on(now_ns):
             return
-        if self.has_answered:
+        if self.has_responded:
             if self._tunnel is not None and self._tunnel.has_left:
                 self._tunnel.close()  # its client knows, and does not go
                 return

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, cast
 from apfproxy.base.faults import Part, contained
 from apfproxy.flowcontrol.observed_passage import ObservedPassage
 from apfproxy.flowcontrol.passage import ABANDONED, Passage
-from apfproxy.proxy import answers
-from apfproxy.proxy.abandoned import AbandonedAnswer
+from apfproxy.proxy import own_responses
+from apfproxy.proxy.abandoned import AbandonedResponse
 from apfproxy.proxy.counters import Bound
 from apfproxy.proxy.debug_headers import debug_lines
 from apfproxy.proxy.exchange_state import (
@@ -178,7 +178,7 @@ class ExchangeBase(AnswerSink):
         self._tunnel: Tunnel | None = None
 
     @property
-    def has_answered(self) -> bool:
+    def has_responded(self) -> bool:
         """Whether the head of the origin's answer is on its way to the client."""
         return self.state in (ANSWERING, TUNNELLING)
 
@@ -199,7 +199,7 @@ class ExchangeBase(AnswerSink):
         """
         if self.request.is_long_running or self._tunnel is not None:
             return True
-        return self.has_answered and self._client.deadline_ns == 0
+        return self.has_responded and self._client.deadline_ns == 0
 
     def _set_deadline(self, now_ns: int) -> None:
         """Give the origin its time to answer in, once it can have all of the request.
@@ -259,7 +259,7 @@ class ExchangeBase(AnswerSink):
 
     def on_malformed(self, code: int) -> None:
         """The body breaks off; the client gets `code` if it has no answer yet, and is done with."""
-        if self.has_answered:
+        if self.has_responded:
             self._leave(Failure.MALFORMED, self._status, self._status, MALFORMED_BODY)
         else:
             self._leave(Failure.MALFORMED, code, 0, MALFORMED_BODY)
@@ -285,15 +285,15 @@ class ExchangeBase(AnswerSink):
         why: str | None = None,
     ) -> None:
         attributes = self.request.attributes
-        build = partial(answers.status_answer, code, message)
+        build = partial(own_responses.status_response, code, message)
         if attributes.is_plain:
             accept = self.request.header("Accept")
-            build = partial(answers.plain_answer, code, message, accept)
-        elif code in answers.SHOWN_AS_TEXT and (
+            build = partial(own_responses.plain_response, code, message, accept)
+        elif code in own_responses.SHOWN_AS_TEXT and (
             not attributes.is_resource_request
             or "proxy" in (attributes.verb, attributes.subresource)
         ):
-            build = partial(answers.plain_answer, code, message)
+            build = partial(own_responses.plain_response, code, message)
         self._reply(code, build, reason, lines, message if why is None else why)
 
     def _reply(
@@ -375,7 +375,7 @@ class ExchangeBase(AnswerSink):
         self._client.hold(0)
         self._end_watch()
         passage.leave_to_origin(now_ns)
-        AbandonedAnswer(context, self.head, upstream, passage, is_watch=self.request.is_watch)
+        AbandonedResponse(context, self.head, upstream, passage, is_watch=self.request.is_watch)
         return True
 
     def _drop_upstream(self) -> None:

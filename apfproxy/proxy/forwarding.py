@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from apfproxy.base.guarded import guarded
 from apfproxy.http.response_head import ResponseError, ResponseHead, is_event_stream
 from apfproxy.http.upgrade import check_accept, switched
-from apfproxy.proxy.answers import RETRY_SOON
 from apfproxy.proxy.client_limits import NEVER_NS
 from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange_base import ExchangeBase
@@ -27,6 +26,7 @@ from apfproxy.proxy.exchange_state import (
     TUNNELLING,
 )
 from apfproxy.proxy.holdings import LARGE_HEAD_BYTES
+from apfproxy.proxy.own_responses import RETRY_SOON
 from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.proxy.watch_seats import WatchSeats
@@ -145,7 +145,9 @@ class Forwarding(ExchangeBase):
             trace.answered(status, now_ns)
         self._status = status
         self._body_bytes = len(body)
-        client.send_answer(request, head, self._answer_lines(head, now_ns), body, is_whole=is_whole)
+        client.send_response(
+            request, head, self._answer_lines(head, now_ns), body, is_whole=is_whole
+        )
         if request.upgrade is not None and not client.keep_alive:
             # The origin may wait for bytes of a protocol that it will not get.
             self._is_whole = False
@@ -282,12 +284,12 @@ class Forwarding(ExchangeBase):
     @property
     def watching_ns(self) -> int:
         """When a watch that is under way was asked for; 0 for any other answer."""
-        return self._sent_ns if self._watch is not None and self.has_answered else 0
+        return self._sent_ns if self._watch is not None and self.has_responded else 0
 
     @property
     def can_end_watch(self) -> bool:
         """Whether it is a watch that is under way and can be ended now: between two events."""
-        if self._watch is None or not self.has_answered:
+        if self._watch is None or not self.has_responded:
             return False
         if self._tunnel is not None:
             return self._tunnel.can_leave

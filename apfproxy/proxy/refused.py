@@ -1,11 +1,11 @@
-"""The answer to what is no request, or none that a cluster takes: it is counted and logged."""
+"""The response to what is no request, or none that a cluster takes: it is counted and logged."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.http.head_error import GrpcError, UnheldError
-from apfproxy.proxy import answers
+from apfproxy.proxy import own_responses
 from apfproxy.proxy.request_log import Failure
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def refused(
     is_head: bool = False,
     is_logged: bool = False,
 ) -> bytes:
-    """The whole answer, after which an HTTP/1.1 connection closes.
+    """The whole response, after which an HTTP/1.1 connection closes.
 
     Args:
         shared: The listener's.
@@ -46,10 +46,10 @@ def refused(
         shared.counters.unrouted_requests += 1
     shared.counters.count_own(error.code)
     is_plain = shared.is_plain if context is None else context.is_plain
-    build = answers.plain_answer if is_plain else answers.status_answer
+    build = own_responses.plain_response if is_plain else own_responses.status_response
     if isinstance(error, GrpcError):
-        build = answers.grpc_answer
-    answer = build(
+        build = own_responses.grpc_response
+    response = build(
         error.code,
         str(error),
         is_head=is_head,
@@ -61,6 +61,6 @@ def refused(
         reason = _REASONS.get(error.code, Failure.MALFORMED)
         if isinstance(error, UnheldError):
             reason = Failure.MEMORY
-        size = answers.body_bytes(answer)
+        size = own_responses.body_bytes(response)
         access_log.on_refused(address, error.code, size, reason, str(error))
-    return answer
+    return response

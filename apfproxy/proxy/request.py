@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.authn.unverified_names import name_of_secret
 from apfproxy.flowcontrol.request_digest import RequestDigest
-from apfproxy.proxy.answers import class_lines
+from apfproxy.proxy.own_responses import class_lines
 from apfproxy.request.user import ANONYMOUS
 
 if TYPE_CHECKING:

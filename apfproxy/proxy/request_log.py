@@ -161,7 +161,7 @@ class RequestLog:
         self._second_ns = -_NS_PER_S
         """By the process's clock: the begin of the second that the text is of, "" for none yet."""
         self._second_text = ""
-        self._answers = answer_texts()
+        self._answers = response_texts()
         self._classes: dict[Classification | None, str] = {}
         self._generation = -1
         """Of the classifications whose texts are kept."""
@@ -260,7 +260,7 @@ class RequestLog:
             return
         self._put(
             f'{self._text_of_time(now_ns)}{NOTHING_KNOWN},"seats":{waited_text(0, 0)}0.000000'
-            f'{answer_text(status, 0)}{body_bytes},"reason":"{reason}","why":{quoted(why)},'
+            f'{response_text(status, 0)}{body_bytes},"reason":"{reason}","why":{quoted(why)},'
             f'"client":"{address}"}}\n'
         )
 
@@ -375,7 +375,7 @@ class RequestLog:
             if status == upstream_status:
                 answer = answers[status]
             else:
-                answer = answer_text(status, upstream_status)
+                answer = response_text(status, upstream_status)
             told = f',"why":{quoted(why)}' if why else ""
             found_by = f'","auditId":"{made_id(made_line)}' if made_line else ""
             lines.append(
@@ -561,15 +561,15 @@ def waited_text(seats: int, wait_ns: int) -> str:
     return f'{seats},"waitSeconds":{wait},"executionSeconds":'
 
 
-def answer_text(status: int, upstream_status: int) -> str:
+def response_text(status: int, upstream_status: int) -> str:
     """The members of a line after the execution's time, to the name of the length."""
     return f',"status":{status or "null"},"upstreamStatus":{upstream_status or "null"},"bytes":'
 
 
 @functools.cache
-def answer_texts() -> tuple[str, ...]:
+def response_texts() -> tuple[str, ...]:
     """Those of each status that the server's answer has, too; once for all logs."""
-    return tuple(answer_text(status, status) for status in range(_STATUSES))
+    return tuple(response_text(status, status) for status in range(_STATUSES))
 
 
 def seconds(duration_ns: int) -> str:

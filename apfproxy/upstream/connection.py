@@ -48,7 +48,7 @@ _SWITCHING_PROTOCOLS: Final = 101
 _FIRST_FINAL: Final = 200
 MAX_LEFT_BYTES: Final = 1 << 20
 """Of an answer that is read once its connection is broken."""
-_MAX_INTERIM_ANSWERS = 32
+_MAX_INTERIM_RESPONSES = 32
 """1xx answers to one request; Go's transport stops at 5, curl at none."""
 
 
@@ -424,7 +424,7 @@ class UpstreamConnection:
                 sink.on_switch(head, raw, data[end:])
                 return
             self._interims += 1
-            if self._interims > _MAX_INTERIM_ANSWERS:
+            if self._interims > _MAX_INTERIM_RESPONSES:
                 raise ResponseError(f"an unexpected answer {head.status}")
             sink.on_interim(head)
             if self.sink is not sink:

@@ -62,7 +62,7 @@ from apfproxy.upstream.health_check import (
     question,
     status_text,
 )
-from apfproxy.upstream.recent_responses import RecentAnswers
+from apfproxy.upstream.recent_responses import RecentResponses
 
 if TYPE_CHECKING:
     from apfproxy.settings import UpstreamSettings
@@ -161,7 +161,7 @@ class EndpointWatch:
         self.endpoint = endpoint
         self._owner = owner
         now_ns = owner.now_ns()
-        self.recent = RecentAnswers(endpoint.counters, now_ns)
+        self.recent = RecentResponses(endpoint.counters, now_ns)
         self.since_unix_s: float | None = None
         self.awaiting = 0
         self.silent_s = 0.0

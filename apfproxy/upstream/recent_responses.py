@@ -71,7 +71,7 @@ class Recent(ABC):
         return f"<{type(self).__name__}: {answers:g}/s, {self.failures_per_s:g}/s failed>"
 
 
-class RecentAnswers(Recent):
+class RecentResponses(Recent):
     """Of one server: a ring of samples, and what follows from it."""
 
     __slots__ = ("_counters", "_samples")
@@ -114,7 +114,7 @@ class RecentAnswers(Recent):
         counters = self._counters
         return Sample(
             now_ns,
-            counters.answers_by_class(),
+            counters.responses_by_class(),
             sum(counters.failures.values()),
             tuple(counters.head_ns.counts),
         )

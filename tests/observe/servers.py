@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from apfproxy.observe.endpoint_state import EndpointView
 from apfproxy.proxy.counters import UpstreamCounters
-from apfproxy.upstream.recent_responses import RecentAnswers
+from apfproxy.upstream.recent_responses import RecentResponses
 
 
 @dataclass
@@ -41,7 +41,7 @@ class StillWatch:
         self.problem = None if state == "up" else "connection refused"
         self.since_unix_s: float | None = 7.0
         self.ejections_total = 0
-        self.recent = RecentAnswers(endpoint.counters, 0)
+        self.recent = RecentResponses(endpoint.counters, 0)
 
 
 class StillUpstream:
@@ -56,7 +56,7 @@ class StillUpstream:
         self.state = "up" if "up" in states else "failing"
         self.problem = None if self.state == "up" else "all fail"
         self.counters = UpstreamCounters()
-        self.recent = RecentAnswers(self.counters, 0)
+        self.recent = RecentResponses(self.counters, 0)
         self.watches = {
             str(place): StillWatch(StillEndpoint(f"http://{place}:1"), state)
             for place, state in enumerate(states)

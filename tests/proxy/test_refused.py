@@ -1,4 +1,4 @@
-"""The answer to what is no request: in the API's form, counted and logged."""
+"""The response to what is no request: in the API's form, counted and logged."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def test_refused(preset: str, kind: bytes, *, is_logged: bool) -> None:
     """Of a cluster that is known its form and its log count; nothing is logged twice."""
     with Bench(preset=preset, access_log=AccessLogSettings(path="log")) as bench:
         error = HeadError(404, "no cluster is there", b"Retry-After: 7\r\n")
-        answer = refused(bench.listener, bench.context, "10.0.0.7", error, is_logged=is_logged)
+        response = refused(bench.listener, bench.context, "10.0.0.7", error, is_logged=is_logged)
 
-        head, _, body = answer.partition(b"\r\n\r\n")
+        head, _, body = response.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 404 Not Found\r\n")
         assert b"Content-Type: %b" % kind in head
         assert head.endswith(b"Retry-After: 7\r\nConnection: close")
         assert b"no cluster is there" in body
         assert 1 == bench.counters.listener.unrouted_requests
-        assert {404: 1} == bench.counters.listener.own_answers
+        assert {404: 1} == bench.counters.listener.own_responses
         assert is_logged == (b"no cluster is there" not in b"".join(bench.log_lines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.proxy.counters import CLASSES, LATENCY_BOUNDS_NS, UpstreamCounters, UpstreamFailure
-from apfproxy.upstream.recent_responses import RecentAnswers, RecentOfAll, quantile_s
+from apfproxy.upstream.recent_responses import RecentOfAll, RecentResponses, quantile_s
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -14,7 +14,7 @@ MS = 1_000_000
 def test_rates() -> None:
     """They are those of the last five seconds, by class of the status code."""
     counters = UpstreamCounters()
-    recent = RecentAnswers(counters, 0)
+    recent = RecentResponses(counters, 0)
     for second in range(1, 4):
         counters.answers[200] = counters.answers.get(200, 0) + 10
         recent.sample(second * S)
@@ -26,13 +26,13 @@ def test_rates() -> None:
 
     assert {**dict.fromkeys(CLASSES, 0.0), "5xx": 2.0} == recent.answers_per_s
     assert 0.2 == recent.failures_per_s
-    assert "<RecentAnswers: 2/s, 0.2/s failed>" == repr(recent)
+    assert "<RecentResponses: 2/s, 0.2/s failed>" == repr(recent)
 
 
 def test_quantiles() -> None:
     """They are those of the last ten seconds; without answers there are none."""
     counters = UpstreamCounters()
-    recent = RecentAnswers(counters, 0)
+    recent = RecentResponses(counters, 0)
     recent.sample(S)
     assert (None, None) == (recent.p50_s, recent.p99_s)
     for _ in range(98):
@@ -50,7 +50,7 @@ def test_quantiles() -> None:
 def test_no_time_passed() -> None:
     """Then there is no rate to be had, and nothing changes."""
     counters = UpstreamCounters()
-    recent = RecentAnswers(counters, S)
+    recent = RecentResponses(counters, S)
     counters.answers[200] = 1
     recent.sample(S)
 
@@ -60,7 +60,7 @@ def test_no_time_passed() -> None:
 def test_all() -> None:
     """Of several servers rates are added up, and quantiles are those of all their answers."""
     slow, fast = UpstreamCounters(), UpstreamCounters()
-    parts = [RecentAnswers(each, 0) for each in (slow, fast)]
+    parts = [RecentResponses(each, 0) for each in (slow, fast)]
     together = RecentOfAll(lambda: parts)
     assert (0.0, None) == (together.failures_per_s, together.p99_s)
     slow.head_ns.observe(2 * S)

@@ -189,7 +189,7 @@ class Http2Stream(Client):
     def refuse(self, error: HeadError, *, is_head: bool) -> None:
         """Answer a request whose body cannot be passed on."""
         exchange = self.exchange
-        has_answered = exchange is not None and exchange.has_answered
+        has_responded = exchange is not None and exchange.has_responded
         self._finish(self._connection.now_ns())
         if exchange is not None:
             try:
@@ -197,7 +197,7 @@ class Http2Stream(Client):
             except Exception as bug:  # noqa: BLE001  as `guarded`
                 self.fail(bug, exchange)
                 return
-        if has_answered:
+        if has_responded:
             self._session.reset(self.stream_id, PROTOCOL_ERROR)
             self._connection.flush_soon()
         else:
@@ -247,7 +247,7 @@ class Http2Stream(Client):
         self._session.interim(self.stream_id, head.status, fields_of(head.lines))
         self._connection.flush_soon()
 
-    def send_answer(
+    def send_response(
         self,
         asked: RequestHead,  # noqa: ARG002  the base's signature
         head: ResponseHead,
@@ -313,7 +313,7 @@ class Http2Stream(Client):
     def unanswered_since_ns(self) -> int:
         """When the request under way asked for its seats; 0 if it has not, or has its answer."""
         exchange = self.exchange
-        return 0 if exchange is None or exchange.has_answered else exchange.asked_ns
+        return 0 if exchange is None or exchange.has_responded else exchange.asked_ns
 
     def on_exchange_end(self, exchange: Served, now_ns: int) -> None:
         """The answer is through; what is left of it is on its way."""

@@ -538,6 +538,6 @@ def keeps_seats(settings: Settings) -> bool:
 def may_last(exchange: Exchange) -> bool:
     """Whether a long-running request may go on as long as its client likes."""
     if exchange._is_whole:  # noqa: SLF001  nothing else tells
-        return exchange.has_answered or exchange.state is AWAITING
+        return exchange.has_responded or exchange.state is AWAITING
     # Of one without seats that goes for its body, too.
-    return exchange.has_answered or not exchange.request.takes_seats
+    return exchange.has_responded or not exchange.request.takes_seats

@@ -1,4 +1,4 @@
-"""Answers of the proxy's own."""
+"""Responses of the proxy's own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 import httptools
 import pytest
 
-from apfproxy.proxy.answers import (
+from apfproxy.proxy.own_responses import (
     DateLine,
-    answer,
-    status_answer,
+    response,
     status_body,
+    status_response,
     too_many_requests,
 )
 
@@ -57,7 +57,7 @@ def test_date_line_is_made_once_a_second(monkeypatch: pytest.MonkeyPatch) -> Non
     assert b"Date: Sun, 06 Nov 1994 08:49:38 GMT\r\n" == subject.at(7_500_000_000)
 
 
-def test_answer_to_head_has_no_body() -> None:
+def test_response_to_head_has_no_body() -> None:
     """It still says how long the body would be."""
     expected = (
         b"HTTP/1.1 400 Bad Request\r\n"
@@ -68,7 +68,7 @@ def test_answer_to_head_has_no_body() -> None:
         b"\r\n"
     )
 
-    assert expected == answer(400, b"abc", b"a/b", is_head=True)
+    assert expected == response(400, b"abc", b"a/b", is_head=True)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_status_is_a_kubernetes_status(code: int, reason: str) -> None:
         "reason": reason,
         "code": code,
     }
-    whole = status_answer(code, message)
+    whole = status_response(code, message)
 
     assert expected == json.loads(status_body(code, message))
     assert whole.endswith(b"\r\n\r\n" + status_body(code, message))

@@ -1,4 +1,4 @@
-"""Answers that the proxy gives itself, in the words that Kubernetes uses, or in plain ones."""
+"""Responses that the proxy gives itself, in the words that Kubernetes uses, or in plain ones."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def status_body(code: int, message: str) -> bytes:
     return json.dumps(status).encode() + b"\n"
 
 
-def answer(
+def response(
     code: int,
     body: bytes,
     content_type: bytes,
@@ -71,11 +71,11 @@ def answer(
     extra: bytes = b"",
     connection: bytes = b"",
 ) -> bytes:
-    """A whole answer; as kube-apiserver's own ones it has a date, and no cache may keep it.
+    """A whole response; as kube-apiserver's own ones it has a date, and no cache may keep it.
 
     Args:
         code: The status code.
-        body: The body; left out, but for its length, in an answer to HEAD.
+        body: The body; left out, but for its length, in a response to HEAD.
         content_type: Of the body.
         is_head: Whether the request's method was HEAD.
         extra: More header lines, each with its CRLF.
@@ -132,15 +132,15 @@ def class_lines(flow_schema_uid: str, priority_level_uid: str) -> bytes:
 
 
 def body_bytes(whole: bytes) -> int:
-    """The length of an answer's body."""
+    """The length of a response's body."""
     return len(whole) - whole.index(b"\r\n\r\n") - 4
 
 
-def status_answer(
+def status_response(
     code: int, message: str, *, is_head: bool = False, extra: bytes = b"", connection: bytes = b""
 ) -> bytes:
-    """A whole answer whose body is a `Status`."""
-    return answer(
+    """A whole response whose body is a `Status`."""
+    return response(
         code,
         status_body(code, message),
         b"application/json",
@@ -150,7 +150,7 @@ def status_answer(
     )
 
 
-def plain_answer(
+def plain_response(
     code: int,
     message: str,
     accept: str = "",
@@ -159,7 +159,7 @@ def plain_answer(
     extra: bytes = b"",
     connection: bytes = b"",
 ) -> bytes:
-    """A whole answer before an API that is not Kubernetes: a line of text, or RFC 9457's JSON.
+    """A whole response before an API that is not Kubernetes: a line of text, or RFC 9457's JSON.
 
     JSON is for clients that name it in `accept`, the value of their field of that name.
     """
@@ -168,7 +168,7 @@ def plain_answer(
         body, content_type = json.dumps(problem).encode() + b"\n", b"application/problem+json"
     else:
         body, content_type = message.encode() + b"\n", b"text/plain; charset=utf-8"
-    return answer(
+    return response(
         code,
         body,
         content_type,
@@ -178,10 +178,10 @@ def plain_answer(
     )
 
 
-def grpc_answer(
+def grpc_response(
     code: int, message: str, *, is_head: bool = False, extra: bytes = b"", connection: bytes = b""
 ) -> bytes:
-    """The whole answer to a call of gRPC that is not served: all of it is a head.
+    """The whole response to a call of gRPC that is not served: all of it is a head.
 
     Args:
         code: 200, whatever became of the call.
@@ -203,7 +203,7 @@ def too_many_requests(
     retry_after_s: int, *, is_head: bool, extra: bytes = b"", connection: bytes = b""
 ) -> bytes:
     """The 429 of Kubernetes' flow control, which is plain text."""
-    return answer(
+    return response(
         429,
         TOO_MANY_REQUESTS,
         b"text/plain; charset=utf-8",
