@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from apfproxy.http.header_block import HeaderBlock, SectionKey
     from apfproxy.http.request_fields import RequestFields
-    from apfproxy.http.sender import SectionKey, Sender
     from apfproxy.request.user import User
 
 PLACE = 224
@@ -27,12 +27,12 @@ LATER = 1024
 """The lines of the access log that are kept, and the identity's object."""
 
 
-def of_section(key: SectionKey, sender: Sender) -> int:
+def of_section(key: SectionKey, block: HeaderBlock) -> int:
     """Bytes of what the fields of a head say, with their own."""
     # Its identity's lines are as long as the fields that they are made of, at most.
     before, after = key
     own = getsizeof(before) + getsizeof(after) + len(before) + len(after)
-    return PLACE + LATER + STRUCTURE + own + _of_fields(sender.fields)
+    return PLACE + LATER + STRUCTURE + own + _of_fields(block.fields)
 
 
 def _of_fields(fields: RequestFields) -> int:

@@ -11,12 +11,12 @@ import httptools
 from apfproxy.base.bounded_cache import BoundedCache, MemoryBudget
 from apfproxy.http.cache_sizes import of_section
 from apfproxy.http.head_error import HeadError
+from apfproxy.http.header_block import HeaderBlock, is_of_any_length, key_of
 from apfproxy.http.request_fields import SIZED, read_fields
-from apfproxy.http.sender import Sender, is_of_any_length, key_of
 
 if TYPE_CHECKING:
+    from apfproxy.http.header_block import SectionKey
     from apfproxy.http.request_fields import FieldRules, RequestFields
-    from apfproxy.http.sender import SectionKey
     from apfproxy.http.upgrade import Offer
 
 # What llhttp accepts too, so that a line which matches needs no parse: Kubernetes' methods, and a
@@ -44,7 +44,7 @@ MAX_KEPT_FIELDS = 16384
 """Field sections by their bytes, per kind of client: enough for a large cluster's nodes."""
 MAX_KEPT_FIELDS_BYTES = 2048
 """Longer sections are read each time: they would take the room of many."""
-MAX_SENDERS: Final = 3
+MAX_BLOCKS: Final = 3
 """Sections that a connection is known by: a program sends one with each kind of body."""
 
 
@@ -63,7 +63,7 @@ class RequestHead:
         method, target: As they stood in the request line.
         line: The request line to forward, with the fields of an upgrade.
         raw: All of the head as it came, up to the empty line; b"" where it is not forwarded so.
-        sender: Whoever sends such fields; `fields` are those.
+        block: Whoever sends such fields; `fields` are those.
         size: Of the head as it came, in bytes.
         body_bytes: Length of a sized body.
 
@@ -71,6 +71,7 @@ class RequestHead:
     """
 
     __slots__ = (
+        "block",
         "body_bytes",
         "expects_continue",
         "fields",
@@ -81,7 +82,6 @@ class RequestHead:
         "line",
         "method",
         "raw",
-        "sender",
         "size",
         "target",
         "upgrade",
@@ -93,17 +93,17 @@ class RequestHead:
         target: bytes,
         line: bytes,
         raw: bytes,
-        sender: Sender,
+        block: HeaderBlock,
         body_bytes: int,
         upgrade: Offer | None,
     ) -> None:
-        fields = sender.fields
+        fields = block.fields
         self.method = method
         self.target = target
         self.line = line
         self.raw = raw if fields.is_verbatim else b""
         self.size = len(raw)
-        self.sender = sender
+        self.block = block
         self.fields = fields
         self.body_bytes = body_bytes
         self.is_head = method == "HEAD"
@@ -117,7 +117,7 @@ class RequestHead:
         """The same head with what is served of the upgrade that it offers; None for nothing."""
         line = self.line if upgrade is None else self.line + upgrade.lines
         head = RequestHead(
-            self.method, self.target, line, self.raw, self.sender, self.body_bytes, upgrade
+            self.method, self.target, line, self.raw, self.block, self.body_bytes, upgrade
         )
         head.size = self.size
         return head
@@ -278,13 +278,13 @@ class HeadParser:
     ) -> None:
         self._limits = limits
         self._rules = rules
-        self._kept: BoundedCache[SectionKey, Sender] = BoundedCache(max_kept, room, of_section)
+        self._kept: BoundedCache[SectionKey, HeaderBlock] = BoundedCache(max_kept, room, of_section)
 
     def parse(
         self,
         head: bytes,
-        known: list[Sender],
-        sender: Sender | None = None,
+        known: list[HeaderBlock],
+        block: HeaderBlock | None = None,
         body_bytes: int = 0,
     ) -> RequestHead:
         """Parse and check one head.
@@ -292,7 +292,7 @@ class HeadParser:
         Args:
             head: From the first byte of the request line to the empty line, that included.
             known: By what its connection is known, the last first; kept up to date.
-            sender: That of them whose fields stand behind the first line; None if none's do, or
+            block: That of them whose fields stand behind the first line; None if none's do, or
                 nobody has looked.
             body_bytes: The length that stands there, too.
 
@@ -303,14 +303,14 @@ class HeadParser:
         if line is None:
             return self._parse_rare(head)
         method, target = line[1].decode(), line[2]
-        if sender is None:
-            sender, body_bytes = self._sender_of(head, line.end(), target, known)
+        if block is None:
+            block, body_bytes = self._block_of(head, line.end(), target, known)
         if len(target) > self._limits.target_bytes:
             raise self._too_long()
-        fields = sender.fields
+        fields = block.fields
         if target[0] != _SLASH:
             _check_target(method, target, fields)
-        return RequestHead(method, target, line[0], head, sender, body_bytes, fields.upgrade)
+        return RequestHead(method, target, line[0], head, block, body_bytes, fields.upgrade)
 
     def _parse_rare(self, head: bytes) -> RequestHead:
         """Parse a head whose line is not of the common form."""
@@ -325,33 +325,33 @@ class HeadParser:
         _check_target(method, target, fields)
         line = b"%b %b HTTP/1.1\r\n" % (method.encode(), target)
         return RequestHead(
-            method, target, line, head, Sender(fields), fields.body_bytes, fields.upgrade
+            method, target, line, head, HeaderBlock(fields), fields.body_bytes, fields.upgrade
         )
 
-    def _sender_of(
-        self, head: bytes, start: int, target: bytes, known: list[Sender]
-    ) -> tuple[Sender, int]:
+    def _block_of(
+        self, head: bytes, start: int, target: bytes, known: list[HeaderBlock]
+    ) -> tuple[HeaderBlock, int]:
         """Whoever sends the fields of a head, and the length of its body."""
         section = head[start:]
         key, body_bytes = key_of(section)
-        sender = self._kept.values.get(key)
-        if sender is None:
+        block = self._kept.values.get(key)
+        if block is None:
             fields = self._parse_fields(head, target, section[:-2])
             body_bytes = fields.body_bytes
             is_told_apart = not key[0] or is_of_any_length(fields)
             is_kept = is_told_apart and len(section) <= MAX_KEPT_FIELDS_BYTES
             # Only what may be known again needs its bytes, beside those of the head.
-            sender = Sender(fields, key) if is_kept else Sender(fields)
+            block = HeaderBlock(fields, key) if is_kept else HeaderBlock(fields)
             if known and known[0].fields.credentials == fields.credentials:
-                sender.identity = known[0].identity
-            if not is_kept or not self._kept.offer(key, sender):
-                return sender, body_bytes
+                block.identity = known[0].identity
+            if not is_kept or not self._kept.offer(key, block):
+                return block, body_bytes
         elif not key[0]:
-            body_bytes = sender.fields.body_bytes
-        known.insert(0, sender)
-        if len(known) > MAX_SENDERS:
+            body_bytes = block.fields.body_bytes
+        known.insert(0, block)
+        if len(known) > MAX_BLOCKS:
             known.pop()
-        return sender, body_bytes
+        return block, body_bytes
 
     def _too_long(self) -> HeadError:
         most = self._limits.target_bytes

@@ -14,7 +14,7 @@ from apfproxy.http.response_head import CHUNKED
 from apfproxy.http.upgrade import switch_lines
 from apfproxy.proxy import own_responses
 from apfproxy.proxy.client import Client
-from apfproxy.proxy.request_reader import RequestReader
+from apfproxy.proxy.header_blocks import HeadReader
 
 if TYPE_CHECKING:
     import asyncio
@@ -93,7 +93,7 @@ class ClientConnection(Client):
         self.address = address
         self._shared = shared
         self._router = router
-        self._reader = RequestReader(router)
+        self._reader = HeadReader(router)
         self._counted_as = counted_as
         """The address under which the limits count this connection; "" while they do not."""
         self._transport = NOWHERE
@@ -130,9 +130,9 @@ class ClientConnection(Client):
         """Find out anew what kind of client this is, when its next request comes."""
         self._reader.forget_peer()
 
-    def forget_senders(self) -> None:
+    def forget_header_blocks(self) -> None:
         """Forget by what the connection is known."""
-        self._reader.forget_senders()
+        self._reader.forget_header_blocks()
 
     @property
     def peer(self) -> Peer:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from apfproxy.authn.credentials import Peer
-    from apfproxy.http.sender import Sender
+    from apfproxy.http.header_block import HeaderBlock
     from apfproxy.proxy.identification import Certificates
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.targets import Targets
@@ -33,8 +33,8 @@ PLAIN_KEPT_BYTES = 1 << 16
 """Of field sections of requests that are of no cluster, and malformed mostly."""
 
 
-class Heads:
-    """The heads of one kind of client.
+class ClientKind:
+    """Clients whose heads are read alike.
 
     Attributes:
         peer: What is known of such clients.
@@ -50,8 +50,8 @@ class Heads:
     def read(
         self,
         data: bytes,
-        known: list[Sender],
-        sender: Sender | None = None,
+        known: list[HeaderBlock],
+        block: HeaderBlock | None = None,
         body_bytes: int = 0,
     ) -> Request:
         """Parse, check and prepare one request; all as of `HeadParser.parse`.
@@ -59,10 +59,10 @@ class Heads:
         Raises:
             HeadError: It must not be forwarded.
         """
-        return self._targets.request_of(self._parser.parse(data, known, sender, body_bytes))
+        return self._targets.request_of(self._parser.parse(data, known, block, body_bytes))
 
     def __repr__(self) -> str:
-        return f"<Heads of {self.peer!r}>"
+        return f"<ClientKind of {self.peer!r}>"
 
 
 class ClientKinds:
@@ -80,7 +80,7 @@ class ClientKinds:
         "_field_rules",
         "_front_proxies",
         "_head_limits",
-        "_heads",
+        "_kinds",
         "_room",
         "_targets",
     )
@@ -95,7 +95,7 @@ class ClientKinds:
         self._targets = targets
         self._certificates = certificates
         self._room = room
-        self._heads: dict[tuple[Peer, bool, bool, bool], Heads] = {}
+        self._kinds: dict[tuple[Peer, bool, bool, bool], ClientKind] = {}
         self._head_limits = head_limits(settings)
         self._front_proxies = settings.downstream.identity_headers_from
         self._field_rules = field_rules(settings)
@@ -104,7 +104,7 @@ class ClientKinds:
         """Whether a field, by its name in lower case, says who asks."""
         return self._field_rules.credentials.says_who(name)
 
-    def heads_of(
+    def kind_of(
         self,
         address: str,
         certificate: bytes | None = None,
@@ -112,8 +112,8 @@ class ClientKinds:
         *,
         is_tls: bool = False,
         is_http2: bool = False,
-    ) -> Heads:
-        """The heads of a client's kind."""
+    ) -> ClientKind:
+        """A client's kind."""
         shared = self._field_rules
         parsed = address_from(address) if shared.proxies else None
         peer = TRUSTED_PEER if is_among(parsed, self._front_proxies) else UNKNOWN_PEER
@@ -124,11 +124,11 @@ class ClientKinds:
             # A part of the kind: fields are kept with who sends them.
             peer = replace(peer, alias=alias_of_address(address))
         is_believed = peer.is_front_proxy or is_among(parsed, shared.proxies)
-        kind = peer, is_tls, is_http2, is_believed
-        heads = self._heads.get(kind)
-        if heads is None:
-            if len(self._heads) >= MAX_KINDS:
-                self._heads.clear()
+        key = peer, is_tls, is_http2, is_believed
+        kind = self._kinds.get(key)
+        if kind is None:
+            if len(self._kinds) >= MAX_KINDS:
+                self._kinds.clear()
             rules = replace(
                 shared,
                 believes_claims=peer.is_front_proxy,
@@ -139,15 +139,15 @@ class ClientKinds:
             is_one = peer.has_certificate or peer.alias is not None
             max_kept = MAX_KEPT_FIELDS_OF_ONE if is_one else MAX_KEPT_FIELDS
             parser = HeadParser(self._head_limits, rules, self._room, max_kept)
-            heads = self._heads[kind] = Heads(peer, parser, self._targets)
-        return heads
+            kind = self._kinds[key] = ClientKind(peer, parser, self._targets)
+        return kind
 
     def forget(self) -> None:
         """Read all heads anew, and authenticate whoever sends them again."""
-        self._heads.clear()
+        self._kinds.clear()
 
     def __repr__(self) -> str:
-        return f"<ClientKinds: {len(self._heads)}>"
+        return f"<ClientKinds: {len(self._kinds)}>"
 
 
 def head_limits(settings: Settings) -> HeadLimits:

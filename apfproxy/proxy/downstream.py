@@ -300,8 +300,8 @@ class DownstreamConnection(ClientConnection):
                 return
             if data[:1] in (b"\r", b"\n"):
                 raise HeadError(400, "malformed request: no request line")
-        sender, end, body_bytes = self._reader.match(data)
-        if sender is None:
+        block, end, body_bytes = self._reader.match(data)
+        if block is None:
             end = data.find(b"\r\n\r\n", max(0, self._probed_bytes - 3)) + 4
         if (end if end > 3 else len(data)) > in_force.max_head_bytes:
             raise head_too_long(in_force.max_head_bytes)
@@ -327,7 +327,7 @@ class DownstreamConnection(ClientConnection):
             del self._pending[:end]
         else:
             self._pending = data[end:]
-        request = self._reader.read(raw, sender, body_bytes)
+        request = self._reader.read(raw, block, body_bytes)
         if not self._pending and not request.head.framing:
             self._reader.remember(raw, request)
         self._begin(request)

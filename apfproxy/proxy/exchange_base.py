@@ -351,11 +351,11 @@ class ExchangeBase(AnswerSink):
         """The header line of the client's Audit-ID, or of one that is made for the request."""
         if self._made_line:
             return self._made_line
-        sender = self.head.sender
-        own = sender.audit_line
+        block = self.head.block
+        own = block.audit_line
         if own is None:
             audit_id = self.request.header("Audit-ID")
-            own = sender.audit_line = audit_line(audit_id) if audit_id else b""
+            own = block.audit_line = audit_line(audit_id) if audit_id else b""
         if not own:
             own = self._made_line = next(self._context.audit_lines)
         return own

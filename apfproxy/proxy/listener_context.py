@@ -48,7 +48,7 @@ class OpenConnection(Protocol):
     def forget_peer(self) -> None:
         """Judge anew what kind of client this is, when its next request comes."""
 
-    def forget_senders(self) -> None:
+    def forget_header_blocks(self) -> None:
         """Forget by what it is known, of which its kind has forgotten some."""
 
     def is_serving(self, cluster: object) -> bool:
@@ -126,7 +126,7 @@ class ListenerContext:
         self._suffixes: dict[bytes, bytes] = {}
         self.on_connection_closed: Callable[[], None] = lambda: None
         self.connections: dict[OpenConnection, None] = {}
-        self.room = MemoryBudget(KEPT_BYTES, self._forget_senders)
+        self.room = MemoryBudget(KEPT_BYTES, self._forget_header_blocks)
         self.is_plain = PRESETS[settings.preset].is_plain
         self.limits = ClientLimits(settings.downstream.limits, counters, is_plain=self.is_plain)
         self.in_force = LimitsInForce.of(settings)
@@ -149,9 +149,9 @@ class ListenerContext:
             self._suffixes.clear()
         return self._suffixes.setdefault(suffix, suffix)
 
-    def _forget_senders(self) -> None:
+    def _forget_header_blocks(self) -> None:
         for connection in self.connections:
-            connection.forget_senders()
+            connection.forget_header_blocks()
 
     def __repr__(self) -> str:
         return f"<ListenerContext: {len(self.connections)} connections>"

@@ -61,13 +61,13 @@ class Request(RequestDigest):
         self.identity_lines = b""
         self.answer_timeout_ns = answer_timeout_ns
         self.identity_until_ns = 0
-        known = head.sender.identity
+        known = head.block.identity
         if known is not None:
             self.identify(known)
 
     def identify(self, identity: Identity) -> None:
         """Take who asks: from now on the request is forwarded and classified as theirs."""
-        self.head.sender.identity = identity
+        self.head.block.identity = identity
         self.user = identity.user
         self.identity_until_ns = identity.valid_until_ns
         self.identity_lines = identity.lines

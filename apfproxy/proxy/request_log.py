@@ -360,8 +360,8 @@ class RequestLog:
                 self._find_second(begun_ns or asked_ns)
                 second_ns, second_text = self._second_ns, self._second_text
                 begun_us = ((begun_ns or asked_ns) - second_ns) // 1000
-            kept = head.sender.logged
-            who = kept[1] if kept is not None and kept[0] is user else text_of_sender(head, user)
+            kept = head.block.logged
+            who = kept[1] if kept is not None and kept[0] is user else text_of_block(head, user)
             where = classes.get(found) or self._text_of_class(found)
             if sent_ns == asked_ns and seats == 1:
                 waited = _AT_ONCE
@@ -416,18 +416,18 @@ def sampled_part(settings: AccessLogSettings) -> float:
     return 0.0 if settings.requests == ERRORS else settings.sampled_percent / 100
 
 
-def text_of_sender(head: RequestHead, user: User | None) -> str:
-    """The end of a line's time, and the members that say who asks; kept with the sender if short.
+def text_of_block(head: RequestHead, user: User | None) -> str:
+    """The end of a line's time, and the members that say who asks; kept with the block if short.
 
     Args:
-        head: Of the request, whose sender keeps the text.
+        head: Of the request, whose block keeps the text.
         user: Who asks; None if nobody knows.
     """
     who = NOBODY_KNOWN if user is None else text_of_user(user)
     traces = text_of_traces(head.forwarded_fields)
     text = f'Z",{who}{traces},"protocol":"{head.fields.protocol}"'
     if user is not None and len(text) <= MAX_KEPT_TEXT:
-        head.sender.logged = (user, text)
+        head.block.logged = (user, text)
     return text
 
 

@@ -185,10 +185,10 @@ class Tracer:
     def begin(self, request: Request) -> RequestTrace | None:
         """The trace of a request, of which is known who asks; None if it is not traced."""
         head = request.head
-        sender = head.sender
-        parent = sender.traceparent
+        block = head.block
+        parent = block.traceparent
         if parent is None:
-            parent = sender.traceparent = read_traces(head.forwarded_fields).traceparent
+            parent = block.traceparent = read_traces(head.forwarded_fields).traceparent
         if parent and self._parents.has(request.user):
             _, trace_id, span_id, flags = parent.split("-")
             if not int(flags, 16) & _SAMPLED:

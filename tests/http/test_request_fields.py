@@ -7,6 +7,7 @@ import pytest
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import Credentials
 from apfproxy.http.head_error import HeadError
+from apfproxy.http.header_block import HeaderBlock
 from apfproxy.http.request_fields import (
     CHUNKED,
     NO_BODY,
@@ -19,7 +20,6 @@ from apfproxy.http.request_fields import (
     read_fields,
 )
 from apfproxy.http.request_head import RequestHead
-from apfproxy.http.sender import Sender
 from apfproxy.http.upgrade import BEARER_PREFIX, Offer
 from apfproxy.objects.additions import DISTINGUISHER, addition_errors
 from apfproxy.objects.types import FlowSchema, ObjectMeta
@@ -481,7 +481,7 @@ def test_what_is_not_forwarded_tells_no_flows_apart(name: bytes) -> None:
         found = read_trusted((name, b"1"))
     except HeadError:
         return  # no such request comes to a flow
-    head = RequestHead("GET", b"/", b"", b"", Sender(found), found.body_bytes, None)
+    head = RequestHead("GET", b"/", b"", b"", HeaderBlock(found), found.body_bytes, None)
     text = f"header:{name.decode()}"
     schema = FlowSchema(metadata=ObjectMeta(annotations={DISTINGUISHER: text}))
 

@@ -16,16 +16,16 @@ from apfproxy.authn.authenticator import Identity
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.http.head_error import HeadError
+from apfproxy.http.header_block import HeaderBlock
 from apfproxy.http.request_fields import VIA, FieldRules, OriginHosts
 from apfproxy.http.request_head import (
+    MAX_BLOCKS,
     MAX_KEPT_FIELDS_BYTES,
-    MAX_SENDERS,
     HeadLimits,
     HeadParser,
     HeadProbe,
     RequestHead,
 )
-from apfproxy.http.sender import Sender
 from apfproxy.http.upgrade import Offer
 from apfproxy.proxy.targets import read_target, with_upgrade
 from apfproxy.request.user import ANONYMOUS
@@ -48,16 +48,16 @@ def new_parser(max_kept: int = 9) -> HeadParser:
     )
 
 
-def parsed(parser: HeadParser, head: bytes, known: list[Sender]) -> RequestHead:
-    """Parse a head as a connection does that is known by these senders."""
+def parsed(parser: HeadParser, head: bytes, known: list[HeaderBlock]) -> RequestHead:
+    """Parse a head as a connection does that is known by these header blocks."""
     start = head.find(b"\r\n") + 2
-    matches = ((sender, *sender.match(head, start)) for sender in known)
-    sender, end, body_bytes = next((each for each in matches if each[1]), (None, 0, 0))
+    matches = ((block, *block.match(head, start)) for block in known)
+    block, end, body_bytes = next((each for each in matches if each[1]), (None, 0, 0))
     assert end in {0, len(head)}
-    return parser.parse(head, known, sender, body_bytes)
+    return parser.parse(head, known, block, body_bytes)
 
 
-def outcome(parser: HeadParser, head: bytes, known: list[Sender] | None = None) -> object:
+def outcome(parser: HeadParser, head: bytes, known: list[HeaderBlock] | None = None) -> object:
     """All that a parser finds, or the status that it refuses the head with."""
     try:
         found = parsed(parser, head, [] if known is None else known)
@@ -72,7 +72,7 @@ def outcome(parser: HeadParser, head: bytes, known: list[Sender] | None = None) 
 
 def parse(head: bytes) -> RequestHead:
     """Parse a head cold and again warm, which must make no difference."""
-    parser, known = new_parser(), list[Sender]()
+    parser, known = new_parser(), list[HeaderBlock]()
     cold = outcome(parser, head, known)
     assert cold == outcome(parser, head, known) == outcome(parser, head, known)
     assert cold == outcome(parser, head)
@@ -364,7 +364,7 @@ def test_length_is_told_apart_from_the_fields(
     """Whatever a connection is known by, each head means what it means alone."""
     parts = data.split(b"\r\n")
     place = min(max(1, place), max(1, len(parts) - 1))
-    parser, known = new_parser(), list[Sender]()
+    parser, known = new_parser(), list[HeaderBlock]()
     for value in values:
         for _ in range(3):
             lines = [*parts[:place], name + value, *parts[place:]]
@@ -376,7 +376,7 @@ def test_length_is_told_apart_from_the_fields(
 
 def test_a_connection_is_known_by_few_senders() -> None:
     """Sections that came twice are known, the last first, and no more than a few."""
-    parser, known = new_parser(), list[Sender]()
+    parser, known = new_parser(), list[HeaderBlock]()
     for i in (1, 2, 3, 4, 5, 4):
         for _ in range(2):
             parsed(parser, b"GET / HTTP/1.1\r\nHost: h%d\r\n\r\n" % i, known)
@@ -384,21 +384,21 @@ def test_a_connection_is_known_by_few_senders() -> None:
     parsed(parser, b"GET / HTTP/1.1\r\nHost: h1\r\n\r\n", known)
 
     assert [b"h1", b"h5", b"h4"] == [each.fields.host for each in known]
-    assert MAX_SENDERS == len(known)
+    assert MAX_BLOCKS == len(known)
 
 
 def test_other_fields_with_the_same_credentials() -> None:
     """Who asks does not depend on a trace's identifier."""
-    parser, known = new_parser(), list[Sender]()
+    parser, known = new_parser(), list[HeaderBlock]()
     section = b"Host: h\r\nAuthorization: Bearer %b\r\nTraceparent: %d\r\n\r\n"
     for _ in range(2):
         first = parser.parse(b"GET / HTTP/1.1\r\n" + section % (b"a", 1), known)
-    first.sender.identity = identity = Identity(ANONYMOUS, b"", 1)
+    first.block.identity = identity = Identity(ANONYMOUS, b"", 1)
     same = parser.parse(b"GET / HTTP/1.1\r\n" + section % (b"a", 2), known)
     other = parser.parse(b"GET / HTTP/1.1\r\n" + section % (b"b", 2), known)
 
-    assert identity is same.sender.identity
-    assert None is other.sender.identity
+    assert identity is same.block.identity
+    assert None is other.block.identity
 
 
 @given(data=heads)

@@ -10,7 +10,7 @@ import pytest
 from apfproxy.authn.authenticator import Authenticator
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Peer
 from apfproxy.proxy import client_kinds as client_kinds_module
-from apfproxy.proxy.client_kinds import ClientKinds, Heads
+from apfproxy.proxy.client_kinds import ClientKind, ClientKinds
 from apfproxy.proxy.identification import Identification
 from apfproxy.request.user import User
 from apfproxy.settings import Address, DownstreamSettings, UpstreamSettings
@@ -80,17 +80,17 @@ def identified() -> Bench:
 def test_kinds_of_clients(address: str, certificate: bytes | None, expected: Peer) -> None:
     """What a client is hangs on its address and its certificate, and on nothing else."""
     with identified() as bench:
-        heads = bench.context.client_kinds.heads_of(address, certificate)
+        heads = bench.context.client_kinds.kind_of(address, certificate)
         assert expected == heads.peer
-        assert heads is bench.context.client_kinds.heads_of(address, certificate)
-        assert heads is not bench.context.client_kinds.heads_of(address, certificate, is_tls=True)
+        assert heads is bench.context.client_kinds.kind_of(address, certificate)
+        assert heads is not bench.context.client_kinds.kind_of(address, certificate, is_tls=True)
 
 
 def test_clients_of_different_kinds_share_nothing() -> None:
     """A head of one is none of another, though its bytes are the same."""
     with identified() as bench:
         heads = [
-            bench.context.client_kinds.heads_of(
+            bench.context.client_kinds.kind_of(
                 address, certificate, is_tls=is_tls, is_http2=is_http2
             )
             for address in ("10.0.0.1", "10.1.0.1")
@@ -108,16 +108,16 @@ def test_kinds_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ever new certificates do not fill the memory."""
     monkeypatch.setattr(client_kinds_module, "MAX_KINDS", 3)
     with identified() as bench:
-        first = bench.context.client_kinds.heads_of("10.0.0.1", b"first")
+        first = bench.context.client_kinds.kind_of("10.0.0.1", b"first")
         for number in range(3):
-            bench.context.client_kinds.heads_of("10.0.0.1", b"%d" % number)
+            bench.context.client_kinds.kind_of("10.0.0.1", b"%d" % number)
 
-        assert first is not bench.context.client_kinds.heads_of("10.0.0.1", b"first")
+        assert first is not bench.context.client_kinds.kind_of("10.0.0.1", b"first")
 
 
 def test_certificates_count_only_where_they_are_judged(bench: Bench) -> None:
     """Without anybody to judge them they say nothing."""
-    assert UNKNOWN_PEER == bench.context.client_kinds.heads_of("10.0.0.1", b"alice").peer
+    assert UNKNOWN_PEER == bench.context.client_kinds.kind_of("10.0.0.1", b"alice").peer
 
 
 @pytest.mark.interpreted
@@ -125,13 +125,13 @@ def test_clients_are_looked_at_when_they_ask(bench: Bench, monkeypatch: pytest.M
     """When all are to be found out anew, none that is silent costs anything."""
     clients = [bench.client() for _ in range(3)]
     looks: list[str] = []
-    heads_of = ClientKinds.heads_of
+    kind_of = ClientKinds.kind_of
 
-    def looking(kinds: ClientKinds, address: str, *args: Any, **names: Any) -> Heads:  # noqa: ANN401
+    def looking(kinds: ClientKinds, address: str, *args: Any, **names: Any) -> ClientKind:  # noqa: ANN401
         looks.append(address)
-        return heads_of(kinds, address, *args, **names)
+        return kind_of(kinds, address, *args, **names)
 
-    monkeypatch.setattr(ClientKinds, "heads_of", looking)
+    monkeypatch.setattr(ClientKinds, "kind_of", looking)
     bench.context.forget_identities()
     assert [] == looks
     for _ in range(2):

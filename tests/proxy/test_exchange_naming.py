@@ -290,7 +290,7 @@ def test_many_addresses_are_bounded(bench: Naming, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(client_kinds_module, "MAX_KINDS", 4)
     kinds = bench.context.client_kinds
     for number in range(20):
-        kinds.heads_of(f"192.0.2.{number}")
+        kinds.kind_of(f"192.0.2.{number}")
 
     assert "<ClientKinds: 4>" == repr(kinds)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def request_of(bench: Bench, head: bytes) -> Request:
     """The request of a head."""
-    return bench.context.client_kinds.heads_of("10.0.0.1").read(head, [])
+    return bench.context.client_kinds.kind_of("10.0.0.1").read(head, [])
 
 
 def test_whoever_asks(bench: Bench) -> None:

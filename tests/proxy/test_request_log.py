@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from apfproxy.authn.authenticator import Identity
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
+from apfproxy.http.header_block import HeaderBlock
 from apfproxy.http.request_fields import RequestFields
 from apfproxy.http.request_head import RequestHead
-from apfproxy.http.sender import Sender
 from apfproxy.objects.bootstrap import bootstrap_objects
 from apfproxy.proxy import request_log
 from apfproxy.proxy.log_omissions import MAX_FLOWS, SECOND_NS
@@ -75,8 +75,8 @@ def request_of(
     target: bytes = b"/a", user: User | None = None, fields: RequestFields | None = None
 ) -> Request:
     """A request of a user, "ann" unless another one is named."""
-    sender = Sender(fields or RequestFields(is_http_10=False))
-    head = RequestHead("GET", target, b"", b"", sender, 0, None)
+    block = HeaderBlock(fields or RequestFields(is_http_10=False))
+    head = RequestHead("GET", target, b"", b"", block, 0, None)
     kind = KindMeter(0).kinds[False]
     result = Request(head, parse_attributes("GET", target), 1, 1, kind, None)
     result.identify(Identity(user or User("ann", ("dev",)), b"", 1))
@@ -292,19 +292,19 @@ def test_text_is_kept_with_its_sender() -> None:
     recorder = Recorder()
     ann, bob = User("ann", ()), User("bob", ())
     head = request_of(user=ann)
-    sender = head.head.sender
+    block = head.head.block
     for user in (ann, ann, bob, User("eve", ("g" * MAX_TEXT,) * MAX_GROUPS)):
         head.user = user
         recorder.log.take(head, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "")
         recorder.log.flush()
         if user is ann:
-            kept = sender.logged
+            kept = block.logged
             assert kept is not None
             assert kept[0] is ann
 
     assert ["ann", "ann", "bob", "eve"] == [line["user"] for line in recorder.lines]
-    assert sender.logged is not None
-    assert sender.logged[0] is bob
+    assert block.logged is not None
+    assert block.logged[0] is bob
 
 
 def test_text_is_kept_with_the_class(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from apfproxy.base.tls_files import TlsFile
+from apfproxy.http.header_block import HeaderBlock
 from apfproxy.http.request_fields import RequestFields
 from apfproxy.http.request_head import RequestHead
-from apfproxy.http.sender import Sender
 from apfproxy.proxy.counters import Handshake, ProxyCounters, UpstreamCounters, UpstreamFailure
 from apfproxy.proxy.tls import ClientTls, ServerTls, peer_certificates
 from apfproxy.settings import (
@@ -46,8 +46,8 @@ class Request(AnswerSink):
     """Borrows a connection, asks, and puts the connection back."""
 
     def __init__(self, pool: Pool) -> None:
-        sender = Sender(RequestFields(is_http_10=False))
-        super().__init__(RequestHead("GET", b"/", b"", b"", sender, 0, None))
+        block = HeaderBlock(RequestFields(is_http_10=False))
+        super().__init__(RequestHead("GET", b"/", b"", b"", block, 0, None))
         self._pool = pool
         self._connection: UpstreamConnection
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

@@ -214,8 +214,8 @@ class Http2Connection(ConnectionBase):
             raw = head_of(fields, is_whole=is_connect or (is_whole and not body))
             request, context = reader.last_request, reader.context
             if request is None or context is None or raw != reader.last_head:
-                sender, _, body_bytes = reader.match(raw)
-                request = reader.read(raw, sender, body_bytes)
+                block, _, body_bytes = reader.match(raw)
+                request = reader.read(raw, block, body_bytes)
                 context = reader.context
                 assert context is not None
                 if not request.head.framing:

@@ -16,6 +16,7 @@ from apfproxy.base.guarded import guarded
 from apfproxy.http.read_buffer import NOBODY, NOWHERE, READ_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.counters import Flood, GoAway, ResetBy
 from apfproxy.proxy.exchange_base import UNHELD
+from apfproxy.proxy.header_blocks import HeadReader
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection_state import (
     ANNOUNCE,
@@ -31,7 +32,6 @@ from apfproxy.proxy.http2.connection_state import (
 )
 from apfproxy.proxy.http2.error_code import ENHANCE_YOUR_CALM, INTERNAL_ERROR, NO_ERROR
 from apfproxy.proxy.http2.multiplexer import Multiplexer
-from apfproxy.proxy.request_reader import RequestReader
 
 if TYPE_CHECKING:
     import asyncio
@@ -101,7 +101,7 @@ class ConnectionBase(Multiplexer):
         self.address = address
         assert BINDING is not None, "nobody may agree on HTTP/2 without it"
         self._shared = shared
-        self._reader = RequestReader(router, is_http2=True)
+        self._reader = HeadReader(router, is_http2=True)
         self._counted_as = counted_as
         self._counts = shared.counters.http2
         in_force = shared.in_force
@@ -406,9 +406,9 @@ class ConnectionBase(Multiplexer):
         """Find out anew what kind of client this is, when its next request comes."""
         self._reader.forget_peer()
 
-    def forget_senders(self) -> None:
+    def forget_header_blocks(self) -> None:
         """Forget by what the connection is known."""
-        self._reader.forget_senders()
+        self._reader.forget_header_blocks()
 
     def is_serving(self, cluster: object) -> bool:  # noqa: ARG002  its streams say so
         """Whether a request of the connection itself is under way: never."""

@@ -394,7 +394,7 @@ class Http2Stream(Client):
     def forget_peer(self) -> None:
         """The connection does."""
 
-    def forget_senders(self) -> None:
+    def forget_header_blocks(self) -> None:
         """The connection does."""
 
     def is_serving(self, cluster: object) -> bool:

@@ -12,8 +12,8 @@ from apfproxy.proxy.client_connection import ClientConnection
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.exchange_base import ExchangeBase
 from apfproxy.proxy.forwarding import Forwarding
+from apfproxy.proxy.header_blocks import HeadReader
 from apfproxy.proxy.request_log import Failure
-from apfproxy.proxy.request_reader import RequestReader
 from apfproxy.proxy.server import ProxyServer
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _not_of_those_who_leave(log: Callable[..., None]) -> Callable[..., None]:
 
 
 def _forgets_half(forget: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: RequestReader) -> None:
+    def mutated(self: HeadReader) -> None:
         known, request = self._known[:], self.last_request
         forget(self)
         self._known[:], self.last_request = known, request
@@ -142,7 +142,7 @@ MUTATIONS: dict[str, Mutation] = {
     "an answer's first part loses a byte": Mutation(
         Forwarding, "on_answer", _says_less_of_an_answer
     ),
-    "heads of those forgotten stay": Mutation(RequestReader, "forget_peer", _forgets_half, seed=15),
+    "heads of those forgotten stay": Mutation(HeadReader, "forget_peer", _forgets_half, seed=15),
     "the origin's pause is for ever": Mutation(
         Forwarding, "on_upstream_writable", _nothing, seed=58
     ),

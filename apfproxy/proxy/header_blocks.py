@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from apfproxy.authn.credentials import Peer
-    from apfproxy.http.sender import Sender
-    from apfproxy.proxy.client_kinds import Heads
+    from apfproxy.http.header_block import HeaderBlock
+    from apfproxy.proxy.client_kinds import ClientKind
     from apfproxy.proxy.cluster_router import ClusterRouter, Route
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.request import Request
@@ -24,7 +24,7 @@ MAX_REPEATED_BYTES: Final = 512
 """Of a head that a connection knows again as a whole: longer ones cost too much memory."""
 
 
-class RequestReader:
+class HeadReader:
     """What is known of one connection's client, and of the requests that it has made.
 
     Attributes:
@@ -35,8 +35,8 @@ class RequestReader:
     """
 
     __slots__ = (
-        "_heads",
         "_is_http2",
+        "_kind",
         "_known",
         "_router",
         "_tls_group",
@@ -61,9 +61,9 @@ class RequestReader:
         self.context: Context | None = router.only
         self._tls_group: Hashable = None
         """Of the clusters that the handshake was for; None if it was for any."""
-        self._heads: Heads | None = None
-        self._known: list[Sender] = []
-        """By what the connection is known: the senders of its last requests."""
+        self._kind: ClientKind | None = None
+        self._known: list[HeaderBlock] = []
+        """By what the connection is known: the header blocks of its last requests."""
         self.last_head = b""
         self.last_request: Request | None = None
 
@@ -86,60 +86,60 @@ class RequestReader:
 
         Not at once: for many connections, each with a certificate of its own, that takes seconds.
         """
-        self._heads = None
-        self.forget_senders()
+        self._kind = None
+        self.forget_header_blocks()
 
-    def forget_senders(self) -> None:
+    def forget_header_blocks(self) -> None:
         """Forget by what the connection is known."""
         self._known.clear()
         self.last_request = None
 
-    def match(self, data: bytes | bytearray) -> tuple[Sender | None, int, int]:
-        """Which sender the connection is known by, if it is, where the head ends, and its length.
+    def match(self, data: bytes | bytearray) -> tuple[HeaderBlock | None, int, int]:
+        """Which block the connection is known by, if it is, where the head ends, and its length.
 
         The fields of a request are mostly those of one before, so that there is no search for
         their end either.
         """
         start = data.find(b"\r\n") + 2
-        for sender in self._known:
-            end, body_bytes = sender.match(data, start)
+        for block in self._known:
+            end, body_bytes = block.match(data, start)
             if end:
-                return sender, end, body_bytes
+                return block, end, body_bytes
         return None, 0, 0
 
-    def read(self, raw: bytes, sender: Sender | None, body_bytes: int) -> Request:
+    def read(self, raw: bytes, block: HeaderBlock | None, body_bytes: int) -> Request:
         """Read a head by the rules of its cluster, which `context` is from now on.
 
         Args:
             raw: The head, from its first byte to the empty line.
-            sender: Whose fields it has, and
+            block: Whose fields it has, and
             body_bytes: the length of its body, both as `match` found them.
 
         Raises:
-            HeadError: As of `Heads.read` and `ClusterRouter.route`.
+            HeadError: As of `ClientKind.read` and `ClusterRouter.route`.
         """
         router, context = self._router, self.context
         if context is not None and (
             context is router.only
             # With its fields the host is that of a request before, too.
-            or (sender is not None and not router.has_prefixes)
+            or (block is not None and not router.has_prefixes)
         ):
-            return self._heads_of_peer(context).read(raw, self._known, sender, body_bytes)
+            return self._kind_of_peer(context).read(raw, self._known, block, body_bytes)
         try:
             route, host, head = router.route(
-                raw, None if sender is None else sender.fields.host or b""
+                raw, None if block is None else block.fields.host or b""
             )
         except HeadError:
             self._enter(None)
             raise
         if context is None or route.context is not context:
             self._enter(route)
-            context, sender = route.context, None
+            context, block = route.context, None
             assert context is not None
-        request = self._heads_of_peer(context).read(head, self._known, sender, body_bytes)
+        request = self._kind_of_peer(context).read(head, self._known, block, body_bytes)
         if (request.head.fields.host or b"") != host:
             # The proxy's two ways to read a head must not differ in where it goes.
-            self.forget_senders()
+            self.forget_header_blocks()
             raise HeadError(400, "malformed request: its Host field is ambiguous")
         return request
 
@@ -152,7 +152,7 @@ class RequestReader:
     def peer_at(self, context: Context) -> Peer:
         """What is known of the client, by the rules of a cluster."""
         if context is self.context:
-            return self._heads_of_peer(context).peer
+            return self._kind_of_peer(context).peer
         return self._kind_at(context).peer
 
     def _enter(self, route: Route | None) -> None:
@@ -186,19 +186,19 @@ class RequestReader:
         context.connection_count += 1
         self.context = context
 
-    def _heads_of_peer(self, context: Context) -> Heads:
-        return self._heads or self._learn_peer(context)
+    def _kind_of_peer(self, context: Context) -> ClientKind:
+        return self._kind or self._learn_peer(context)
 
-    def _learn_peer(self, context: Context) -> Heads:
-        self._heads = self._kind_at(context)
-        return self._heads
+    def _learn_peer(self, context: Context) -> ClientKind:
+        self._kind = self._kind_at(context)
+        return self._kind
 
-    def _kind_at(self, context: Context) -> Heads:
+    def _kind_at(self, context: Context) -> ClientKind:
         """Find out what kind of client this is, and how its requests are to be read."""
         is_tls = self._transport.get_extra_info("ssl_object") is not None
         leaf, chain = peer_certificates(self._transport) if is_tls else (None, ())
         kinds, is_http2 = context.client_kinds, self._is_http2
-        return kinds.heads_of(self.address, leaf, chain, is_tls=is_tls, is_http2=is_http2)
+        return kinds.kind_of(self.address, leaf, chain, is_tls=is_tls, is_http2=is_http2)
 
     def __repr__(self) -> str:
-        return f"<RequestReader of {self.address}>"
+        return f"<HeadReader of {self.address}>"

@@ -41,7 +41,7 @@ def _is_length(digits: bytes | bytearray) -> bool:
     return digits.isdigit() and digits[0] != _ZERO and len(digits) <= _MAX_DIGITS
 
 
-class Sender:
+class HeaderBlock:
     """A field section, whatever length of a body it says, and who sends it.
 
     Attributes:
@@ -95,7 +95,7 @@ class Sender:
         return (end + len(after), int(digits)) if _is_length(digits) else (0, 0)
 
     def __repr__(self) -> str:
-        return f"<Sender of {len(self._before) + len(self._after)} bytes>"
+        return f"<HeaderBlock of {len(self._before) + len(self._after)} bytes>"
 
 
 def is_of_any_length(fields: RequestFields) -> bool:

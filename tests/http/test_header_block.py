@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.http.header_block import HeaderBlock, is_of_any_length, key_of
 from apfproxy.http.request_fields import NO_BODY, SIZED, RequestFields
-from apfproxy.http.sender import Sender, is_of_any_length, key_of
 
 LINE = b"PUT / HTTP/1.1\r\n"
 
@@ -62,23 +62,23 @@ def test_key(section: bytes, key: tuple[bytes, bytes], body_bytes: int) -> None:
 def test_body_bytes(section: bytes, expected: int) -> None:
     """A head has the section if it differs in the digits alone."""
     fields = RequestFields(is_http_10=False, framing=SIZED, body_bytes=5, has_one_length=True)
-    sender = Sender(fields, key_of(b"Content-Length: 5\r\nA: b\r\n\r\n")[0])
+    block = HeaderBlock(fields, key_of(b"Content-Length: 5\r\nA: b\r\n\r\n")[0])
 
     assert is_of_any_length(fields)
     head = LINE + section
     end = len(head) if expected >= 0 else 0
     for data in (head, head + LINE, bytearray(head)):
-        assert (end, max(0, expected)) == sender.match(data, len(LINE))
-    assert "<Sender of 26 bytes>" == repr(sender)
+        assert (end, max(0, expected)) == block.match(data, len(LINE))
+    assert "<HeaderBlock of 26 bytes>" == repr(block)
 
 
 def test_section_without_a_length() -> None:
     """It is the same bytes, or another one."""
     fields = RequestFields(is_http_10=False, framing=NO_BODY)
-    sender = Sender(fields, key_of(b"A: b\r\n\r\n")[0])
+    block = HeaderBlock(fields, key_of(b"A: b\r\n\r\n")[0])
 
     assert not is_of_any_length(fields)
-    assert (len(LINE) + 8, 0) == sender.match(LINE + b"A: b\r\n\r\nbody", len(LINE))
-    assert (0, 0) == sender.match(LINE + b"A: c\r\n\r\n", len(LINE))
-    assert (0, 0) == sender.match(LINE + b"C: d\r\nA: b\r\n\r\n", len(LINE))
-    assert (0, 0) == sender.match(LINE + b"A: b\r\n", len(LINE))
+    assert (len(LINE) + 8, 0) == block.match(LINE + b"A: b\r\n\r\nbody", len(LINE))
+    assert (0, 0) == block.match(LINE + b"A: c\r\n\r\n", len(LINE))
+    assert (0, 0) == block.match(LINE + b"C: d\r\nA: b\r\n\r\n", len(LINE))
+    assert (0, 0) == block.match(LINE + b"A: b\r\n", len(LINE))

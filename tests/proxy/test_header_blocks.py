@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.proxy import client_kinds as client_kinds_module
-from apfproxy.proxy.request_reader import MAX_REPEATED_BYTES
+from apfproxy.proxy.header_blocks import MAX_REPEATED_BYTES
 from tests.proxy.fakes import GET, OK, POST, Bench, FakeTransport, connection_of, status
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_what_a_connection_is_known_by_is_forgotten(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(client_kinds_module, "MAX_KEPT_FIELDS", 2)
     with Bench() as bench:
         client = bench.client()
-        for forget in (bench.context.forget_identities, connection_of(client).forget_senders):
+        for forget in (bench.context.forget_identities, connection_of(client).forget_header_blocks):
             before = ask(bench, client, GET, 3)
             forget()
             assert before[-1] is not ask(bench, client, GET, 1)[0]
