@@ -227,7 +227,7 @@ def test_the_steps_name_files_and_functions_that_exist() -> None:
             "UVStream_write",
         ),
         (
-            "Passage.enter (apfproxy/flowcontrol/passage.py:1);gc_collect_main (x)",
+            "Passage.acquire (apfproxy/flowcontrol/passage.py:1);gc_collect_main (x)",
             "garbage",
             "collect",
         ),
@@ -244,7 +244,8 @@ def test_a_stack_belongs_to_the_step_of_its_innermost_known_function(
 def test_samples_of_other_threads_do_not_count() -> None:
     """Only the event loop's thread is of requests."""
     raw = (
-        "a (x);Passage.enter (apfproxy/flowcontrol/passage.py:1) 3\nThread._bootstrap (t);f (x) 9\n"
+        "a (x);Passage.acquire (apfproxy/flowcontrol/passage.py:1) 3\n"
+        "Thread._bootstrap (t);f (x) 9\n"
     )
 
     assert {"admit": 3} == {step: of.total() for step, of in count_steps(raw).items() if of}

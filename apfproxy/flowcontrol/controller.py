@@ -347,7 +347,7 @@ class Controller:
             return
         # What a level used lately it keeps, or it would wait for it again at each change.
         lately = [(level, level.demand.recent_watermark) for level in levels]
-        demands = [level.wants(used, float(used)) for level, used in lately]
+        demands = [level.level_demand(used, float(used)) for level, used in lately]
         self._impose(levels, divide(demands, seats))
         if self._prompt_limits is not None:
             self._prompt_limits.mark(levels)
@@ -566,7 +566,7 @@ class Controller:
         demands = []
         for level in levels:
             stats = level.demand.reset(now_ns)
-            demands.append(level.wants(stats.high_watermark, level.demand.smoothed))
+            demands.append(level.level_demand(stats.high_watermark, level.demand.smoothed))
         if self._prompt_limits is None:
             self._impose(levels, adjust(demands))
         else:

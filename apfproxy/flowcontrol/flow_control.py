@@ -80,7 +80,7 @@ class FlowControl:
         self.is_observing = on_error is not None
         self.top_flows: FlowObserver | None = None
 
-    def but(self, on_error: Callable[[Exception], None] | None) -> FlowControl:
+    def replace(self, on_error: Callable[[Exception], None] | None) -> FlowControl:
         """The same, but enforced, or observed if `on_error` is given."""
         other = FlowControl(
             self.controller,

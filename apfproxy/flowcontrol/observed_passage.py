@@ -31,7 +31,7 @@ from apfproxy.flowcontrol.passage import ABANDONED, DONE, EXECUTING, NEW, WAITIN
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.flow_control import FlowControl
-    from apfproxy.flowcontrol.passage import Passenger
+    from apfproxy.flowcontrol.passage import Waiter
     from apfproxy.flowcontrol.request_digest import RequestDigest
 
 UNKNOWN: Final = -1
@@ -48,7 +48,7 @@ The one under way enters only if there is none: long ones are under way more oft
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ObservedPassage(Passage):
-    """The passage of one request, and the passenger of that; `state` is what enforcing would do.
+    """The passage of one request, and the waiter of that; `state` is what enforcing would do.
 
     Args:
         control: As of any passage.
@@ -107,7 +107,7 @@ class ObservedPassage(Passage):
         """Whether the response is."""
         return self.through_ns != UNKNOWN
 
-    def enter(self, passenger: Passenger) -> bool:  # noqa: ARG002  it goes on at once
+    def acquire(self, waiter: Waiter) -> bool:  # noqa: ARG002  it goes on at once
         """Let the request go on, which is held back if its client would not have sent it yet."""
         control = self._control
         self._came_ns = control.clock.now_ns()
@@ -127,7 +127,7 @@ class ObservedPassage(Passage):
         return True
 
     def _ask(self) -> None:
-        super().enter(self)
+        super().acquire(self)
 
     # What would become of it.
 
@@ -157,14 +157,14 @@ class ObservedPassage(Passage):
             if self.is_through:
                 self._finish(now_ns)
             else:
-                super().release(now_ns)
+                super().release_seats(now_ns)
         except Exception as error:  # noqa: BLE001  nobody but the clock is there to hear of it
             self.fail(error)
 
     def _finish(self, now_ns: int) -> None:
         """End after the response; the client would send its next request now."""
         try:
-            super().end(now_ns)
+            super().release(now_ns)
         finally:
             self._let_next_enter()
 
@@ -202,26 +202,26 @@ class ObservedPassage(Passage):
         assert on_error is not None
         on_error(error)
         try:
-            self.leave(self._control.clock.now_ns())
+            self.cancel(self._control.clock.now_ns())
         except Exception as again:  # noqa: BLE001  as above
             on_error(again)
 
     # What the request does.
 
-    def release(self, now_ns: int) -> None:
+    def release_seats(self, now_ns: int) -> None:
         """The request goes on, but needs its seats no more."""
         if self.state is EXECUTING and not self._is_late:
-            super().release(now_ns)
+            super().release_seats(now_ns)
         else:
             self._need_no_more(now_ns)
 
-    def end(self, now_ns: int) -> None:
+    def release(self, now_ns: int) -> None:
         """The response is through."""
         self.through_ns = now_ns
         if not self._is_unfinished:
             self._caller = None
             if self.state is not DONE:  # as it is after an error
-                super().end(now_ns)
+                super().release(now_ns)
             return
         caller = self._caller
         if self.state is ABANDONED:
@@ -242,7 +242,7 @@ class ObservedPassage(Passage):
             return self._caller is not None
         return state is WAITING or (self._is_late and state in HOLDING)
 
-    def leave(self, now_ns: int) -> None:
+    def cancel(self, now_ns: int) -> None:
         """The client is gone: it would not have waited."""
         caller = self._caller
         is_first = caller is not None and caller[0] is self
@@ -253,7 +253,7 @@ class ObservedPassage(Passage):
             if not self.is_through:
                 self._callers.append(caller)
         try:
-            super().leave(now_ns)
+            super().cancel(now_ns)
         finally:
             if is_first and self.is_through:
                 self._let_next_enter()

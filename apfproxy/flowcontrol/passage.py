@@ -1,7 +1,7 @@
 """One request's passage through flow control, from its arrival until it has given all back.
 
 It classifies the request, asks the limits of its flow, estimates its work, asks the queue set, and
-waits if need be; then it holds the seats until the request, or the origin, needs them no more.
+waits if need be; then it holds the seats until the request, or the upstream, needs them no more.
 What happens in which state is in `TRANSITIONS`, and so is that all is given back once: a state that
 holds something is left by an event that gives it back.  Counters, the meter of the request's kind
 and the notes on top flows are kept here and nowhere else.
@@ -41,7 +41,7 @@ class PassageState(enum.StrEnum):
     EXECUTING = "executing"
     """It has its seats."""
     ABANDONED = "abandoned"
-    """The request is over, but the origin works on, and so the seats are kept."""
+    """The request is over, but the upstream works on, and so the seats are kept."""
     SEATLESS = "seatless"
     """It takes no seats, or has given them back; the request goes on."""
     OUTSIDE = "outside"
@@ -63,19 +63,19 @@ TRANSITIONS: Final = {
         "admitted": EXECUTING,
         "queued": WAITING,
         "rejected": OUTSIDE,
-        "ended": DONE,
-        "left": DONE,
+        "released": DONE,
+        "cancelled": DONE,
     },
-    WAITING: {"dispatched": EXECUTING, "timed-out": OUTSIDE, "ended": DONE, "left": DONE},
+    WAITING: {"dispatched": EXECUTING, "timed-out": OUTSIDE, "released": DONE, "cancelled": DONE},
     EXECUTING: {
-        "released": SEATLESS,
-        "left-to-origin": ABANDONED,
-        "ended": DONE,
-        "left": DONE,
+        "seats-released": SEATLESS,
+        "left-to-upstream": ABANDONED,
+        "released": DONE,
+        "cancelled": DONE,
     },
-    ABANDONED: {"ended": DONE, "left": DONE},
-    SEATLESS: {"released": SEATLESS, "ended": DONE, "left": DONE},
-    OUTSIDE: {"ended": DONE, "left": DONE},
+    ABANDONED: {"released": DONE, "cancelled": DONE},
+    SEATLESS: {"seats-released": SEATLESS, "released": DONE, "cancelled": DONE},
+    OUTSIDE: {"released": DONE, "cancelled": DONE},
     DONE: {},
 }
 """State to event to the next state; `EXECUTING` and `ABANDONED` have seats, `WAITING` a place in a
@@ -88,18 +88,18 @@ QUEUED: Final = Event("queued", TRANSITIONS)
 REJECTED: Final = Event("rejected", TRANSITIONS)
 DISPATCHED: Final = Event("dispatched", TRANSITIONS)
 TIMED_OUT: Final = Event("timed-out", TRANSITIONS)
-RELEASED: Final = Event("released", TRANSITIONS)
+SEATS_RELEASED: Final = Event("seats-released", TRANSITIONS)
 """The request goes on, but needs its seats no more."""
-LEFT_TO_ORIGIN: Final = Event("left-to-origin", TRANSITIONS)
-"""The request is over, but the origin may work on."""
-ENDED: Final = Event("ended", TRANSITIONS)
-LEFT: Final = Event("left", TRANSITIONS)
+LEFT_TO_UPSTREAM: Final = Event("left-to-upstream", TRANSITIONS)
+"""The request is over, but the upstream may work on."""
+RELEASED: Final = Event("released", TRANSITIONS)
+CANCELLED: Final = Event("cancelled", TRANSITIONS)
 """The client is gone, so that a request would not have gone on in any case."""
 
 PassageEvent = Event[PassageState]
 
 
-class Passenger(Protocol):
+class Waiter(Protocol):
     """The request itself, as its passage calls it."""
 
     def on_seats(self) -> None:
@@ -109,12 +109,12 @@ class Passenger(Protocol):
         """It has waited as long as it may; `Passage.refusal` says so."""
 
     def fail(self, error: Exception) -> None:
-        """End after an error of the program, and call `Passage.leave`; never raises."""
+        """End after an error of the program, and call `Passage.cancel`; never raises."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Passage:
-    """The passage of one request; `enter` comes once, `end` at most once, `leave` last.
+    """The passage of one request; `acquire` comes once, `release` at most once, `cancel` last.
 
     Attributes:
         state: Where it stands.
@@ -125,9 +125,9 @@ class Passage:
 
     __slots__ = (
         "_control",
-        "_passenger",
         "_place",
         "_timer",
+        "_waiter",
         "classification",
         "digest",
         "refusal",
@@ -138,7 +138,7 @@ class Passage:
     def __init__(self, control: FlowControl, digest: RequestDigest) -> None:
         self._control = control
         self.digest = digest
-        self._passenger: Passenger | None = None
+        self._waiter: Waiter | None = None
         self.state = NEW
         self.classification: Classification | None = None
         self.ticket: Ticket | None = None
@@ -172,9 +172,9 @@ class Passage:
 
     # The request arrives.
 
-    def enter(self, passenger: Passenger) -> bool:
+    def acquire(self, waiter: Waiter) -> bool:
         """Ask for seats; whether the request goes on at once, else it waits or is rejected."""
-        self._passenger = passenger
+        self._waiter = waiter
         control, digest = self._control, self.digest
         found = digest.classification
         if found is None or found.generation != control.controller.generation:
@@ -239,7 +239,7 @@ class Passage:
 
     def on_dispatch(self, ticket: Ticket) -> None:
         """Take the seats that the queue set gives; never raises."""
-        passenger = self._passenger
+        waiter = self._waiter
         try:
             now_ns, kind = ticket.dispatched_ns, self.digest.kind
             assert self._timer is not None
@@ -248,14 +248,14 @@ class Passage:
             self.state = DISPATCHED[self.state]
             kind.waiting.end(now_ns)
             kind.executing.begin(now_ns)
-            assert passenger is not None
-            passenger.on_seats()
+            assert waiter is not None
+            waiter.on_seats()
         except Exception as error:  # noqa: BLE001  it is not the fault of whoever gave them back
-            assert passenger is not None
-            passenger.fail(error)
+            assert waiter is not None
+            waiter.fail(error)
 
     def _on_wait_limit(self) -> None:
-        passenger = self._passenger
+        waiter = self._waiter
         try:
             self._timer = None
             ticket, found, control = self.ticket, self.classification, self._control
@@ -267,30 +267,30 @@ class Passage:
             self.digest.kind.waiting.end(now_ns)
             refusal = control.refusal(found.level, RejectReason.TIME_OUT)
             self._reject(TIMED_OUT, found, refusal, now_ns - ticket.arrived_ns)
-            assert passenger is not None
-            passenger.on_time_out()
+            assert waiter is not None
+            waiter.on_time_out()
         except Exception as error:  # noqa: BLE001  nobody but the clock is there to hear of it
-            assert passenger is not None
-            passenger.fail(error)
+            assert waiter is not None
+            waiter.fail(error)
 
     # The request goes on, and ends.
 
-    def release(self, now_ns: int) -> None:
+    def release_seats(self, now_ns: int) -> None:
         """Give the seats back, if it still has them; the request goes on."""
-        self._give_back(RELEASED, now_ns)
+        self._give_back(SEATS_RELEASED, now_ns)
 
-    def leave_to_origin(self, now_ns: int) -> None:
-        """Give all back but the seats, which the origin may need until `end`."""
-        self._give_back(LEFT_TO_ORIGIN, now_ns)
+    def leave_to_upstream(self, now_ns: int) -> None:
+        """Give all back but the seats, which the upstream may need until `release`."""
+        self._give_back(LEFT_TO_UPSTREAM, now_ns)
 
-    def end(self, now_ns: int) -> None:
+    def release(self, now_ns: int) -> None:
         """Give all back: the request is over."""
         if self.state is not EXECUTING or self._place is not None:
-            self._give_back(ENDED, now_ns)
+            self._give_back(RELEASED, now_ns)
             return
         # The usual way of `_give_back`, without what others hold.
         self.state = DONE
-        self._passenger = None
+        self._waiter = None
         ticket, found, digest = self.ticket, self.classification, self.digest
         assert ticket is not None
         assert found is not None
@@ -303,10 +303,10 @@ class Passage:
         if flows is not None:
             flows.on_seats_back(ticket, now_ns)
 
-    def leave(self, now_ns: int) -> None:
+    def cancel(self, now_ns: int) -> None:
         """Give all back at once, whatever was to come; harmless once that is done."""
         if self.state is not DONE:
-            self._give_back(LEFT, now_ns)
+            self._give_back(CANCELLED, now_ns)
 
     def _give_back(self, event: PassageEvent, now_ns: int) -> None:
         """Change the state, and give back what the new one does not have."""
@@ -318,7 +318,7 @@ class Passage:
         if self._place is not None and after is not SEATLESS:
             self._leave_place()
         if after is DONE:
-            self._passenger = None  # no cycle is left: the collector comes hardly ever
+            self._waiter = None  # no cycle is left: the collector comes hardly ever
         if before is EXECUTING or before is ABANDONED:
             if after is not ABANDONED:
                 self._give_seats_back(now_ns)

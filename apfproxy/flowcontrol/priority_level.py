@@ -123,7 +123,7 @@ class PriorityLevel:
         self.additions = level_additions(configuration)
         self.is_quiescing = False
 
-    def wants(self, high_watermark: int, smoothed: float) -> LevelDemand:
+    def level_demand(self, high_watermark: int, smoothed: float) -> LevelDemand:
         """What the adjustment of limits needs to know of it, by its demand in seats."""
         return LevelDemand(
             LevelLimits(self.nominal_limit, self.lower_limit, self.upper_limit),

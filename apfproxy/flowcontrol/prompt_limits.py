@@ -174,7 +174,7 @@ def _divide(
 ) -> Adjustment:
     """Divide the seats by the demand of now, what is left over among the levels that are short."""
     demands = [
-        level.wants(max(level.demand.recent_watermark, seats), float(seats))
+        level.level_demand(max(level.demand.recent_watermark, seats), float(seats))
         for level, seats in zip(levels, wanted, strict=True)
     ]
     return divide(

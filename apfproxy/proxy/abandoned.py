@@ -77,7 +77,7 @@ class AbandonedResponse(AnswerSink):
         try:
             self._upstream.abort()
         finally:
-            self._passage.end(self._context.clock.now_ns())
+            self._passage.release(self._context.clock.now_ns())
 
     def fail(self, error: Exception) -> None:
         """End after an error of the program; never raises."""

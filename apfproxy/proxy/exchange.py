@@ -196,7 +196,7 @@ class Exchange(Forwarding):
         tracer = self._context.tracer
         if tracer is not None:
             self._trace = tracer.begin(self.request)
-        goes_on = passage.enter(self)
+        goes_on = passage.acquire(self)
         ticket = passage.ticket
         if goes_on:
             context = self._context

@@ -374,7 +374,7 @@ class ExchangeBase(AnswerSink):
         self._upstream = None
         self._client.hold(0)
         self._end_watch()
-        passage.leave_to_origin(now_ns)
+        passage.leave_to_upstream(now_ns)
         AbandonedResponse(context, self.head, upstream, passage, is_watch=self.request.is_watch)
         return True
 
@@ -400,9 +400,9 @@ class ExchangeBase(AnswerSink):
             self._context.slow_readers.release(self._slow_level)
             self._slow_level = ""
         if has_left:
-            self.passage.leave(now_ns)
+            self.passage.cancel(now_ns)
         else:
-            self.passage.end(now_ns)
+            self.passage.release(now_ns)
 
     def _count_failed(self) -> None:
         """Count a request that had seats for nothing: the origin failed it."""

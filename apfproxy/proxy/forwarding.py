@@ -178,7 +178,7 @@ class Forwarding(ExchangeBase):
         """Give the seats back before the answer is through."""
         if self._upstream is not None:
             self._upstream.release_seats()
-        self.passage.release(now_ns)
+        self.passage.release_seats(now_ns)
 
     def _start_watch(self, body: Piece) -> None:
         """The watch is on: its seats go back once its initial events are through."""
@@ -353,7 +353,7 @@ class Forwarding(ExchangeBase):
             else:
                 upstream.abort()
         if self._watch is None and not self._slow_level:
-            passage.end(now_ns)
+            passage.release(now_ns)
         else:
             self._give_back(now_ns)
         client.on_exchange_end(self, now_ns)

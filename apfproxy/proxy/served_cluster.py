@@ -100,7 +100,7 @@ class ServedCluster:
         context = self.context
         if settings.flow_control.enforcement != self.settings.flow_control.enforcement:
             # Another one: requests under way go on as they began.
-            context.enforce(context.flow_control.but(self._on_error_of(settings)))
+            context.enforce(context.flow_control.replace(self._on_error_of(settings)))
         self.settings = settings
         self._idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
         self.pool.configure(settings.upstream, identification.client_tls)

@@ -86,7 +86,7 @@ class Lane:
 
 
 class SimulatedRequest(Passage):
-    """One request on its way: its own passage, and the passenger of that."""
+    """One request on its way: its own passage, and the waiter of that."""
 
     __slots__ = ("_simulation", "client", "lane", "service_ns")
 
@@ -280,7 +280,7 @@ class Simulation:
         self.arrivals += 1
         request = SimulatedRequest(self, self.lane(kind), service_ns, client)
         lane = request.lane
-        if request.enter(request):
+        if request.acquire(request):
             if request.ticket is None:
                 self._go_on(request, service_ns)
                 lane.tally.without_seats += 1
@@ -347,23 +347,23 @@ class Simulation:
     def _release(self, request: SimulatedRequest) -> None:
         """A WATCH gives its seats back, and goes on."""
         self.in_flight -= 1
-        request.release(self.clock.time_ns)
+        request.release_seats(self.clock.time_ns)
         self._stop_if_over()
 
     def _end_without_seats(self, request: SimulatedRequest) -> None:
-        request.end(self.clock.time_ns)
+        request.release(self.clock.time_ns)
 
     def _end(self, request: SimulatedRequest) -> None:
         """A request ends, and its seats go back."""
         self.in_flight -= 1
-        request.end(self.clock.time_ns)
+        request.release(self.clock.time_ns)
         if request.client is not None:
             request.client.on_end(0)
         self._stop_if_over()
 
     def _reject(self, request: SimulatedRequest, refusal: Refusal) -> None:
         request.lane.tally.reject(refusal.reason)
-        request.leave(self.clock.time_ns)
+        request.cancel(self.clock.time_ns)
         if request.client is not None:
             request.client.on_end(refusal.retry_after_s or 1)
 

@@ -37,8 +37,8 @@ def test_the_same_but_observed() -> None:
     """What passes it then shares all but that; what was there before is as it was."""
     bench = Bench()
     errors: list[Exception] = []
-    observed = bench.control.but(errors.append)
-    again = observed.but(None)
+    observed = bench.control.replace(errors.append)
+    again = observed.replace(None)
 
     assert (False, True, False) == (
         bench.control.is_observing,

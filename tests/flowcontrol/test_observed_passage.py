@@ -61,7 +61,7 @@ def test_is_rejected(bench: Bench) -> None:
     others = [bench.arrive().passage for _ in range(4)]
     assert [WAITING] * 3 + [OUTSIDE] == [each.state for each in others]
     bench.wait(1)
-    watch.release(bench.clock.now_ns())
+    watch.release_seats(bench.clock.now_ns())
     bench.wait(1)
     assert (OUTSIDE, 1, 1) == (watch.state, watch.seats, others[-1].seats)
     for each in (first, watch, *others):
@@ -74,7 +74,7 @@ def test_a_watch_ends_before_its_turn(bench: Bench) -> None:
     """It has the seats for as long as it needed them."""
     first, watch = bench.arrive().passage, bench.arrive(WATCH).passage
     bench.wait(0.25)
-    watch.release(bench.clock.now_ns())
+    watch.release_seats(bench.clock.now_ns())
     bench.wait(0.25)
     end(bench, watch)
     end(bench, first)
@@ -89,7 +89,7 @@ def test_a_watch_goes_on_late() -> None:
     bench = Bench(is_observing=True, schema=LIMITED)
     first, watch = bench.arrive().passage, bench.arrive(WATCH).passage
     bench.wait(0.25)
-    watch.release(bench.clock.now_ns())
+    watch.release_seats(bench.clock.now_ns())
     bench.wait(0.75)
     end(bench, first)
     assert (EXECUTING, False, (1, 0)) == (watch.state, watch.has_seats, bench.use)
@@ -108,7 +108,7 @@ def test_the_origin_works_on_late(bench: Bench) -> None:
     end(bench, first)
     bench.wait(0.25)
     assert second.has_seats
-    second.leave_to_origin(bench.clock.now_ns())
+    second.leave_to_upstream(bench.clock.now_ns())
     bench.wait(0.25)
     end(bench, second)
     assert (ABANDONED, (1, 0)) == (second.state, bench.use)
@@ -120,8 +120,8 @@ def test_the_origin_works_on_late(bench: Bench) -> None:
 def test_the_client_leaves(bench: Bench) -> None:
     """So does its passage, at once, wherever it is."""
     first, waiting = bench.arrive().passage, bench.arrive().passage
-    waiting.leave(bench.clock.now_ns())
-    first.leave(bench.clock.now_ns())
+    waiting.cancel(bench.clock.now_ns())
+    first.cancel(bench.clock.now_ns())
 
     bench.assert_at_rest()
 
@@ -131,7 +131,7 @@ def test_the_client_leaves(bench: Bench) -> None:
 
 def end(bench: Bench, passage: Passage) -> None:
     """Have the response through."""
-    passage.end(bench.clock.now_ns())
+    passage.release(bench.clock.now_ns())
 
 
 def assert_at_rest(bench: Bench, callers: list[Caller]) -> None:
@@ -212,7 +212,7 @@ def test_a_connection_may_have_several_callers(bench: Bench) -> None:
 
     assert [NEW, NEW, WAITING] == [passage.state for passage in more]
     for passage in (*more, first):
-        passage.leave(bench.clock.now_ns())
+        passage.cancel(bench.clock.now_ns())
     bench.wait(1)
     assert_at_rest(bench, callers)
 
@@ -226,7 +226,7 @@ def test_a_rejected_one_is_no_reason_to_ask_at_once(bench: Bench, is_late: bool)
     end(bench, following)
     last = bench.arrive(callers=callers).passage
     if is_late:  # its place in the queue is taken when it enters
-        passage.leave(bench.clock.now_ns())
+        passage.cancel(bench.clock.now_ns())
         others = [bench.arrive().passage for _ in range(4)]
         bench.wait(0.19)
         rejected = following
@@ -239,7 +239,7 @@ def test_a_rejected_one_is_no_reason_to_ask_at_once(bench: Bench, is_late: bool)
 
     assert str(DONE) == rejected.state
     for each in (first.passage, last, following, *others):
-        each.leave(bench.clock.now_ns())
+        each.cancel(bench.clock.now_ns())
     bench.wait(1)
     assert_at_rest(bench, callers)
 
@@ -273,7 +273,7 @@ def test_one_that_takes_no_seats_is_held_back(bench: Bench) -> None:
     bench.wait(0.1)
 
     assert (DONE, EXECUTING) == (log.state, last.state)
-    last.leave(bench.clock.now_ns())
+    last.cancel(bench.clock.now_ns())
     bench.assert_at_rest()
 
 
@@ -282,7 +282,7 @@ def test_a_watch_that_is_held_back(bench: Bench) -> None:
     first, callers, _ = unfinished(bench)
     watch = bench.arrive(WATCH, callers=callers).passage
     bench.wait(0.2)
-    watch.release(bench.clock.now_ns())
+    watch.release_seats(bench.clock.now_ns())
     end(bench, first.passage)
     bench.wait(0.1)
     assert str(EXECUTING) == watch.state
@@ -300,7 +300,7 @@ def test_one_that_is_held_back_leaves(bench: Bench, is_through: bool) -> None:
     following = bench.arrive(callers=callers).passage
     if is_through:
         end(bench, following)
-    following.leave(bench.clock.now_ns())
+    following.cancel(bench.clock.now_ns())
     assert [[passage]] == callers
     end(bench, first.passage)
     bench.wait(1)
@@ -315,7 +315,7 @@ def test_one_that_was_dropped_leaves(bench: Bench) -> None:
     end(bench, dropped)
     for _ in range(MOST_HELD_BACK):
         end(bench, bench.arrive(callers=callers).passage)
-    dropped.leave(bench.clock.now_ns())
+    dropped.cancel(bench.clock.now_ns())
     end(bench, first.passage)
     bench.wait(1)
 
@@ -326,10 +326,10 @@ def test_an_unfinished_one_leaves(bench: Bench) -> None:
     """The next one enters."""
     first, callers, passage = unfinished(bench)
     following = bench.arrive(callers=callers).passage
-    passage.leave(bench.clock.now_ns())
+    passage.cancel(bench.clock.now_ns())
     bench.wait(0)
     assert str(WAITING) == following.state
-    following.leave(bench.clock.now_ns())
+    following.cancel(bench.clock.now_ns())
     end(bench, first.passage)
 
     assert_at_rest(bench, callers)
@@ -346,7 +346,7 @@ def test_an_error_costs_one_passage() -> None:
     bench.wait(2)
     assert ([ZeroDivisionError], []) == ([type(error) for error in bench.errors], second.told)
     assert DONE is second.passage.state
-    second.passage.release(bench.clock.now_ns())
+    second.passage.release_seats(bench.clock.now_ns())
     end(bench, second.passage)
     with pytest.raises(ZeroDivisionError):
         end(bench, first.passage)
@@ -375,7 +375,7 @@ def test_an_error_of_one_that_enters_late(bench: Bench, monkeypatch: pytest.Monk
     following = bench.arrive(callers=callers).passage
     end(bench, first.passage)
     monkeypatch.setattr(ObservedPassage, "_ask", lambda _: 1 / 0)
-    monkeypatch.setattr(ObservedPassage, "leave", lambda *_: 1 / 0)
+    monkeypatch.setattr(ObservedPassage, "cancel", lambda *_: 1 / 0)
     bench.wait(0.1)
 
     assert [ZeroDivisionError] * 2 == [type(each) for each in bench.errors]
@@ -419,7 +419,7 @@ class Asked(Request):
     def __init__(self, world: World, callers: list[Caller], done: Callable[[float], None]) -> None:
         super().__init__(world.bench, GET, 60 * S, callers)
         self._world, self._done = world, done
-        if self.passage.enter(self):
+        if self.passage.acquire(self):
             self.on_seats()
         elif self.passage.ticket is None:
             self._reject()

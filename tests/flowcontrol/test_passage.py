@@ -44,7 +44,7 @@ LIMITED = 'apfproxy.io/long-running-limit: "1"'
 
 
 class Request:
-    """A passenger; says what it was told."""
+    """A waiter; says what it was told."""
 
     def __init__(
         self, bench: Bench, target: bytes, timeout_ns: int, callers: list[Caller] | None = None
@@ -72,7 +72,7 @@ class Request:
     def fail(self, error: Exception) -> None:
         """Note it, and leave."""
         self.told.append(repr(error))
-        self.passage.leave(self._bench.clock.now_ns())
+        self.passage.cancel(self._bench.clock.now_ns())
 
 
 class Bench:
@@ -106,7 +106,7 @@ class Bench:
     ) -> Request:
         """Have a request come, on a connection of its own unless `callers` are given."""
         request = Request(self, target, timeout_ns, callers)
-        goes_on = request.passage.enter(request)
+        goes_on = request.passage.acquire(request)
         assert goes_on == (
             self.control.is_observing or request.passage.state in (EXECUTING, SEATLESS)
         )
@@ -175,7 +175,7 @@ def test_goes_through() -> None:
     )
     assert ("u", "get") == (request.passage.user_name, request.passage.attributes.verb)
     assert (1, 0) == bench.use
-    request.passage.end(bench.clock.now_ns())
+    request.passage.release(bench.clock.now_ns())
 
     bench.assert_at_rest()
     assert "<Passage of <RequestDigest get /api/v1/namespaces/a/pods/b>, done>" == repr(
@@ -190,12 +190,12 @@ def test_its_turn_comes() -> None:
     first, second = bench.arrive(), bench.arrive()
     assert (WAITING, (1, 1)) == (second.passage.state, bench.use)
     bench.wait(1)
-    first.passage.end(bench.clock.now_ns())
+    first.passage.release(bench.clock.now_ns())
 
     assert (["seats"], EXECUTING) == (second.told, second.passage.state)
-    second.passage.leave(bench.clock.now_ns())
+    second.passage.cancel(bench.clock.now_ns())
     bench.assert_at_rest()
-    second.passage.leave(bench.clock.now_ns())  # harmless
+    second.passage.cancel(bench.clock.now_ns())  # harmless
 
 
 class Noting:
@@ -220,7 +220,7 @@ def test_flows_are_noted() -> None:
     requests = [bench.arrive() for _ in range(6)]
     bench.wait(1)
     for request in reversed(requests):
-        request.passage.leave(bench.clock.now_ns())
+        request.passage.cancel(bench.clock.now_ns())
 
     assert [("u True", 0), *[("u False", S)] * 4, ("executed", S)] == noting.told
 
@@ -235,8 +235,8 @@ def test_waits_too_long() -> None:
     assert refusal is not None
     assert (["time-out"], OUTSIDE) == (second.told, second.passage.state)
     assert (RejectReason.TIME_OUT, 1) == (refusal.reason, refusal.retry_after_s)
-    second.passage.end(bench.clock.now_ns())
-    first.passage.end(bench.clock.now_ns())
+    second.passage.release(bench.clock.now_ns())
+    first.passage.release(bench.clock.now_ns())
     bench.assert_at_rest()
 
 
@@ -245,7 +245,7 @@ def test_limits_of_the_flow() -> None:
     bench = Bench(schema="apfproxy.io/request-rate: '1'")
     passages = [bench.arrive().passage for _ in range(2)]
     for passage in passages:
-        passage.leave(bench.clock.now_ns())
+        passage.cancel(bench.clock.now_ns())
 
     refusal = passages[1].refusal
     assert refusal is not None
@@ -266,7 +266,7 @@ def test_a_place_goes_back_with_the_refusal() -> None:
     assert found.limits is not None
     assert {"u": 1} == found.limits.long_running
     assert (SEATLESS, 0) == (log.state, log.seats)
-    log.end(bench.clock.now_ns())
+    log.release(bench.clock.now_ns())
     assert {} == found.limits.long_running
 
 
@@ -274,10 +274,10 @@ def test_the_origin_works_on() -> None:
     """The place goes back with the client, the seats with the origin."""
     bench = Bench(schema=LIMITED)
     watch = bench.arrive(WATCH).passage
-    watch.leave_to_origin(bench.clock.now_ns())
+    watch.leave_to_upstream(bench.clock.now_ns())
     assert (1, 0) == bench.use
     assert SEATLESS is bench.arrive(LOG).passage.state
-    watch.end(bench.clock.now_ns())
+    watch.release(bench.clock.now_ns())
 
     assert (0, 0) == bench.use
 
@@ -303,7 +303,7 @@ def test_errors() -> None:
     assert ["ZeroDivisionError"] == [told.partition("(")[0] for told in second.told]
     assert DONE is second.passage.state
     with pytest.raises(ZeroDivisionError):
-        first.passage.end(bench.clock.now_ns())
+        first.passage.release(bench.clock.now_ns())
 
     bench.assert_at_rest()
 
@@ -318,7 +318,7 @@ def test_an_error_of_a_count(monkeypatch: pytest.MonkeyPatch, is_waiting: bool) 
         passage = bench.arrive().passage
     monkeypatch.setattr(RequestCount, "end", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        passage.leave(bench.clock.now_ns())
+        passage.cancel(bench.clock.now_ns())
 
     assert (is_waiting, 0) == bench.use
 
@@ -332,7 +332,7 @@ def test_an_error_of_a_turn_is_nobody_elses() -> None:
         raise ZeroDivisionError("a bug")
 
     second.on_seats = fail  # type: ignore[method-assign]
-    first.passage.end(bench.clock.now_ns())
+    first.passage.release(bench.clock.now_ns())
 
     assert ["ZeroDivisionError('a bug')"] == second.told
     bench.assert_at_rest()
@@ -343,7 +343,10 @@ STEPS = st.lists(
         st.tuples(
             st.just("arrive"), st.tuples(st.sampled_from([GET, WATCH, LOG]), st.integers(0, 3))
         ),
-        st.tuples(st.sampled_from(["release", "leave_to_origin", "end", "leave"]), st.integers(0)),
+        st.tuples(
+            st.sampled_from(["release_seats", "leave_to_upstream", "release", "cancel"]),
+            st.integers(0),
+        ),
         st.tuples(st.just("wait"), st.sampled_from([0.1, 1.0, 3.0])),
     ),
     max_size=40,
@@ -368,14 +371,14 @@ def test_all_is_given_back_once(
         elif there:
             request = there[value % len(there)]
             passage = request.passage
-            if step == "release" and passage.has_seats:
-                passage.release(now_ns)
-            elif step == "leave_to_origin" and passage.has_seats:
+            if step == "release_seats" and passage.has_seats:
+                passage.release_seats(now_ns)
+            elif step == "leave_to_upstream" and passage.has_seats:
                 there.remove(request)
-                passage.leave_to_origin(now_ns)
+                passage.leave_to_upstream(now_ns)
                 bench.wait(0.5)
-                passage.end(bench.clock.now_ns())
-            elif step in ("end", "leave"):
+                passage.release(bench.clock.now_ns())
+            elif step in ("release", "cancel"):
                 there.remove(request)
                 getattr(passage, step)(now_ns)
         seats = sum(
@@ -383,7 +386,7 @@ def test_all_is_given_back_once(
         )
         assert seats == bench.queue_set.seats_in_use
     for request in there:
-        request.passage.end(bench.clock.now_ns())
+        request.passage.release(bench.clock.now_ns())
     bench.wait(3600)
 
     bench.assert_at_rest()
@@ -438,7 +441,7 @@ class Passing:
     def enter(self) -> None:
         """Ask for seats."""
         passage, outcome = self.passage, self.outcome
-        goes_on = passage.enter(self)
+        goes_on = passage.acquire(self)
         if passage.ticket is not None and passage.ticket.queue is not None:
             outcome["queue"] = passage.ticket.queue.index
         if passage.refusal is not None:
@@ -459,7 +462,7 @@ class Passing:
     def end(self) -> None:
         """Give the seats back."""
         now_ns = self.outcome["finish_t_ns"] = self._run.clock.now_ns()
-        self.passage.end(now_ns)
+        self.passage.release(now_ns)
 
     def on_time_out(self) -> None:
         """Note that it has waited too long."""

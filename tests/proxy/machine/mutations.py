@@ -76,7 +76,7 @@ def _paused_gives_seats_back(pause: Callable[..., None]) -> Callable[..., None]:
     def mutated(self: Exchange) -> None:
         pause(self)
         if self.passage.has_seats:
-            self.passage.release(self._context.clock.now_ns())
+            self.passage.release_seats(self._context.clock.now_ns())
 
     return mutated
 
