@@ -44,7 +44,7 @@ OF_FUNCTION = {
     "proxy/exchange": {"_identify": "identify", "_take_identity": "identify"},
     "proxy/exchange_base": {"_give_back": "answer", "_finish": "answer", "_log": "observe"},
     "proxy/forwarding": {"_connect": "forward", "on_connection": "forward"},
-    "upstream/pool": {"put_back": "answer"},
+    "upstream/pool": {"release": "answer"},
     "upstream/connection": {"send": "forward", "send_more": "forward"},
 }
 """Functions of another step than their file."""

@@ -1,7 +1,7 @@
-"""Authentication of clients, and of the proxy to the origin: all parts put together.
+"""Authentication of clients, and of the proxy to the upstream: all parts put together.
 
 Files are read again when they change.  Clients are then authenticated again, and no connection to
-the origin that was opened with old credentials is used again.
+the upstream that was opened with old credentials is used again.
 
 Modules that import cryptography or aiohttp are imported only by settings that need them.
 """
@@ -73,7 +73,7 @@ class Identities:
         files: Reads them again when they change.
         review_apis: The upstream's, by the kind of what it is asked, `token` or `access`.
         server_tls: TLS towards clients; None if they speak plain HTTP.
-        client_tls: TLS towards the origin; None if it speaks plain HTTP.
+        client_tls: TLS towards the upstream; None if it speaks plain HTTP.
         names: Bounds the names that nobody verifies; None for no bound.
 
     `choose` says which server of the upstream to ask, as of `UpstreamApi`.

@@ -13,7 +13,7 @@ from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
 from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.http.head_error import HeadError
-from apfproxy.http.request_fields import FieldRules, OriginHosts
+from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.http.request_head import HeadLimits, HeadParser
 from apfproxy.objects.header_names import SECRET_HEADERS
 from apfproxy.proxy.targets import preset_of, read_target, upgrade_rules_of, with_upgrade
@@ -104,7 +104,7 @@ def _judged(head: bytes, settings: Settings | None = None) -> RequestHead:
     if len(head) > downstream.max_head_bytes:
         raise ValueError(f"the head is longer than {downstream.max_head_bytes} bytes")
     rules = FieldRules(
-        OriginHosts(b"", b""),
+        UpstreamHosts(b"", b""),
         CredentialRules.of(defaults.authentication),
         believes_claims=True,
         believes_forwarding=True,

@@ -1,4 +1,4 @@
-"""Header lines that name the user to the origin.
+"""Header lines that name the user to the upstream.
 
 A front proxy names the user in X-Remote-* fields; a proxy with rights of its own impersonates.
 Values that a header field cannot carry as they are, or would trim, are refused.  Keys of extra

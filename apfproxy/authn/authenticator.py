@@ -50,11 +50,11 @@ NOT_KNOWN_WHETHER = "whether the user may impersonate cannot be verified now; tr
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks, and what the origin is told of it.
+    """Who asks, and what the upstream is told of it.
 
     Attributes:
         user: The user that flow control classifies: the impersonated one if that is allowed.
-        lines: Header lines for the origin, each with its CRLF.
+        lines: Header lines for the upstream, each with its CRLF.
         valid_until_ns: On the process's clock; after that the request is authenticated again.
     """
 
@@ -95,7 +95,7 @@ class Rules:
 
     Attributes:
         judges_certificates: Whether client certificates name users; others are bad credentials.
-        assertion: How the origin learns who asks: `upstream.identity` of the settings.
+        assertion: How the upstream learns who asks: `upstream.identity` of the settings.
         challenges: Header lines of an answer 401, each with its CRLF.
         names: Bounds the names that nobody verifies; None for no bound.
     """
@@ -271,7 +271,7 @@ class Authenticator:
                 lines = b""
         except AssertionRefusedError as error:
             return self._refused(Refusal(401, UNAUTHORIZED, str(error)))
-        # Only now: the origin and whoever judges impersonation know nothing of such names.
+        # Only now: the upstream and whoever judges impersonation know nothing of such names.
         source = credentials.source or peer.alias
         alias = credentials.alias or source
         if classified is ANONYMOUS and alias is not None:

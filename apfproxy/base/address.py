@@ -49,7 +49,7 @@ class Address:
 
 
 UNSAID = Address(host="", port=0)
-"""Stands for the address of an origin that nobody has named."""
+"""Stands for the address of an upstream that nobody has named."""
 
 UNIX_MODE = 0o660
 """Of the file of a Unix socket: who may write to it may connect."""

@@ -1,7 +1,7 @@
 """Notices when the process has no file descriptor left, which nothing else would tell of.
 
 uvloop resets connections that it cannot accept for want of one, without a word.  The limits keep
-clients, operators and the origin from that; whatever else may open files is seen here.
+clients, operators and the upstream from that; whatever else may open files is seen here.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Part(enum.StrEnum):
     OBJECTS = "objects"
     """The source of FlowSchemas and PriorityLevelConfigurations."""
     POOL = "pool"
-    """The connections to the origin."""
+    """The connections to the upstream."""
     STORE = "store"
     SWEEP = "sweep"
     TASK = "task"

@@ -13,11 +13,11 @@ from apfproxy.settings.store_address import parse_store
 from apfproxy.settings.values import (
     parse_address,
     parse_api_prefix,
-    parse_dns_origin,
+    parse_dns_url,
     parse_listen_address,
     parse_network,
-    parse_origin,
     parse_service,
+    parse_upstream_url,
     parse_url,
     parse_workers,
 )
@@ -75,7 +75,7 @@ def parse_listen_address_or_none(text: str) -> Address | str:
 def parse_admin(text: str) -> Address:
     """Read where an admin listener is: a URL, `HOST:PORT`, `:PORT` of this machine, or a socket."""
     if "://" in text:
-        return parse_origin(text)
+        return parse_upstream_url(text)
     try:
         return parse_address(f"{LOCALHOST}{text}" if text.startswith(":") else text)
     except ValueError:
@@ -87,8 +87,8 @@ def parse_admin(text: str) -> Address:
 ADDRESS = Parsed("host:port", parse_address)
 LISTEN_ADDRESS = Parsed("[host]:port", parse_listen_address)
 LISTEN_ADDRESS_OR_NONE = Parsed("[host]:port|none", parse_listen_address_or_none)
-ORIGIN = Parsed("url", parse_origin)
-DNS_ORIGIN = Parsed("url", parse_dns_origin)
+UPSTREAM_URL = Parsed("url", parse_upstream_url)
+DNS_URL = Parsed("url", parse_dns_url)
 SERVICE = Parsed("namespace/name", parse_service)
 URL = Parsed("url", parse_url)
 STORE = Parsed("url", parse_store)

@@ -35,14 +35,14 @@ from apfproxy.base.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, CommandError, SettingsFileError, exit_code
 from apfproxy.cli.flags import SectionedCommand
 from apfproxy.cli.parameters import (
-    DNS_ORIGIN,
+    DNS_URL,
     LISTEN_ADDRESS,
     LISTEN_ADDRESS_OR_NONE,
     NETWORK,
     NOWHERE,
-    ORIGIN,
     SERVICE,
     STORE,
+    UPSTREAM_URL,
     URL,
     WORKERS,
     preset_option,
@@ -123,14 +123,14 @@ log = logging.getLogger(__name__)
 @click.option(
     "--upstream",
     multiple=True,
-    type=ORIGIN,
+    type=UPSTREAM_URL,
     metavar="URL",
     help="The server: http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH.  Repeatable, for"
     " several servers of the same API.",
 )
 @click.option(
     "--upstream-dns",
-    type=DNS_ORIGIN,
+    type=DNS_URL,
     metavar="URL",
     help="Instead: servers at all addresses of the URL's host name, which is resolved again.",
 )
@@ -418,7 +418,7 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
         upstream=dataclasses.replace(
             with_values(
                 changed(settings.upstream, token_file="upstream_token_file"),  # noqa: S106 - a path
-                origin_of(settings.upstream, given),
+                upstream_of(settings.upstream, given),
             ),
             rebalance=changed(settings.upstream.rebalance, percent_per_minute="no_rebalance"),
             tls=changed(settings.upstream.tls, ca_file="upstream_ca_file"),
@@ -435,7 +435,7 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
     return result
 
 
-def origin_of(upstream: UpstreamSettings, given: dict[str, Any]) -> dict[str, object]:
+def upstream_of(upstream: UpstreamSettings, given: dict[str, Any]) -> dict[str, object]:
     """What flags say of where the servers are, by fields of `upstream`."""
     found: dict[str, object] = {}
     if "upstream" in given:

@@ -2,8 +2,8 @@
 
 llhttp has judged the syntax: line endings, characters, no continued lines.  The checks here are
 those that a proxy owes to what stands behind it (RFC 9112, sections 3.2, 6.1 and 11.2): one
-framing, one Host, no field that an origin could take for another one, no identity that the client
-made up: the fields of front proxies are taken out, and what the origin is told of who asks is
+framing, one Host, no field that an upstream could take for another one, no identity that the client
+made up: the fields of front proxies are taken out, and what the upstream is told of who asks is
 written anew by `authn.assertion`.  Nothing here depends on the request line but for the version,
 so a client's fields are read once for all its targets.
 """
@@ -132,8 +132,8 @@ CHUNKED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class OriginHosts:
-    """The Host field towards the origin.
+class UpstreamHosts:
+    """The Host field towards the upstream.
 
     Attributes:
         default: For an HTTP/1.0 request that has none.
@@ -155,15 +155,15 @@ class FieldRules:
         believes_forwarding: Whether such clients are front proxies or others that are believed when
             they say for whom they forward.
         proxies: Addresses of all that are.
-        forwards_credentials: Whether the client's own credentials go on to the origin.
-        forwards_impersonation: Whether the origin is to judge whom the client may impersonate.
+        forwards_credentials: Whether the client's own credentials go on to the upstream.
+        forwards_impersonation: Whether the upstream is to judge whom the client may impersonate.
         is_tls: Whether such clients speak TLS.
         is_http2: Whether they speak HTTP/2; their heads are written as those of HTTP/1.1.
         kinds: What has been found out about names of fields, in lower case; few are ever used, so
             that one look-up does for most.
     """
 
-    hosts: OriginHosts
+    hosts: UpstreamHosts
     credentials: CredentialRules
     believes_claims: bool = False
     believes_forwarding: bool = False
@@ -510,7 +510,7 @@ def _kind_of(lower: bytes, rules: FieldRules) -> int:
 
 
 def _is_look_alike(lower: bytes, credentials: CredentialRules) -> bool:
-    """Whether an origin might read the name as that of a field which is guarded."""
+    """Whether an upstream might read the name as that of a field which is guarded."""
     folded = hyphenated(lower)
     return folded != lower and (
         folded in _GUARDED_SPELLINGS

@@ -1,6 +1,6 @@
-"""The head of an origin's answer: checked line by line, and made ready to be passed on.
+"""The head of an upstream's answer: checked line by line, and made ready to be passed on.
 
-An origin says most lines again and again, so a line that was judged once is known by its bytes.
+An upstream says most lines again and again, so a line that was judged once is known by its bytes.
 Those that differ in every answer, its length and its Audit-ID, are judged by their names, and no
 regular expression looks at them.  The grammar is as strict as llhttp's (a test compares them):
 lines end in CRLF, names are tokens, values hold no control characters, and none is continued.
@@ -51,7 +51,7 @@ _IDLE: Final = 7
 _DATE: Final = 8
 
 # By the field's name.  The proxy's own X-Kubernetes-PF-* and X-Apfproxy-* fields take the place of
-# those of an origin with flow control of its own.
+# those of an upstream with flow control of its own.
 _ACTIONS: Final = {
     b"audit-id": _AUDIT_ID,
     b"connection": _CONNECTION,
@@ -85,7 +85,7 @@ MAX_SHOWN_BYTES: Final = 40
 
 
 class ResponseError(Exception):
-    """The origin's answer is not one that can be passed on."""
+    """The upstream's answer is not one that can be passed on."""
 
 
 _StatusLine = tuple[int, bool]
@@ -104,7 +104,7 @@ class ResponseHead:
         lines: The status line and the header lines to pass on, each with its CRLF; a Content-Length
             is among them, a Transfer-Encoding is not.
         length: The value of Content-Length, or -1; also of an answer that has no body.
-        keep_alive: Whether the origin keeps the connection.
+        keep_alive: Whether the upstream keeps the connection.
         framing: `NO_BODY`, `SIZED`, `CHUNKED` or `UNTIL_CLOSE`.
         has_audit_id: Whether an Audit-ID is among the lines.
         has_date: Whether a Date is.

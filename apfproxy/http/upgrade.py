@@ -107,7 +107,7 @@ class Offer:
 
     @property
     def lines(self) -> bytes:
-        """The header lines that make the offer to the origin."""
+        """The header lines that make the offer to the upstream."""
         return b"Connection: Upgrade\r\nUpgrade: %b\r\n" % b", ".join(self.protocols)
 
 
@@ -194,7 +194,7 @@ NO_RULES = UpgradeRules()
 def honoured(
     offer: Offer, method: str, attributes: RequestAttributes, rules: UpgradeRules = NO_RULES
 ) -> Offer | None:
-    """What of an offer goes on to the origin, or None if the request is a normal one.
+    """What of an offer goes on to the upstream, or None if the request is a normal one.
 
     Raises:
         HeadError: It would be a WebSocket handshake, but is malformed.
@@ -264,7 +264,7 @@ def _check_handshake(offer: Offer, method: str) -> None:
 
 
 def switched(head: bytes, offer: Offer | None) -> bytes:
-    """The protocol that an answer 101 names, as the origin spells it.
+    """The protocol that an answer 101 names, as the upstream spells it.
 
     Raises:
         ResponseError: It is not one that was asked for.
@@ -317,7 +317,7 @@ def check_declined(status: int, *, is_connect: bool) -> None:
     """
     if 300 <= status < 400:
         # The client would follow it with the upgrade and its credentials to a place that the
-        # origin chose; kube-apiserver relays none since CVE-2018-1002102.
+        # upstream chose; kube-apiserver relays none since CVE-2018-1002102.
         raise ResponseError(f"a redirect ({status}) in answer to an upgrade")
     if is_connect and status < 300:
         raise ResponseError(f"an answer {status} in place of a WebSocket")

@@ -1,6 +1,6 @@
 """The proxy's own metrics, all named `apfproxy_*`.
 
-`downstream` is the side of the clients, `upstream` that of the origin.
+`downstream` is the side of the clients, `upstream` that of the upstream.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ COUNTERS: Series = {
         "Requests whose seats went back while the rest of their answer waited for its client alone"
     ),
     ("abandoned_requests_total", "abandoned_requests"): (
-        "Requests that kept their seats after their client had left, until the origin was through"
+        "Requests that kept their seats after their client had left, until the upstream was through"
     ),
     ("abandoned_requests_given_up_total", "abandoned_given_up"): (
-        "Of those, the ones that the origin did not answer within upstream.abandonedWait"
+        "Of those, the ones that the upstream did not answer within upstream.abandonedWait"
     ),
-    ("upstream_received_bytes_total", "bytes_from_origins"): "Bytes received from the origin",
-    ("upstream_sent_bytes_total", "bytes_to_origins"): "Bytes sent to the origin",
+    ("upstream_received_bytes_total", "bytes_from_upstreams"): "Bytes received from the upstream",
+    ("upstream_sent_bytes_total", "bytes_to_upstreams"): "Bytes sent to the upstream",
     ("upstream_connections_opened_total", "upstream_connections_opened"): (
-        "Connections opened to the origin"
+        "Connections opened to the upstream"
     ),
     ("upstream_rebalanced_total", "upstream_rebalanced"): (
         "Watches that were ended so that another server behind gets them"
@@ -83,7 +83,7 @@ CONTROLLER_GAUGES: Series = {
 }
 
 STATUS_CODES = range(100, 600)
-"""Codes with their own label value; an origin may send any three digits."""
+"""Codes with their own label value; an upstream may send any three digits."""
 
 
 class PoolState(Protocol):
@@ -139,28 +139,28 @@ class ProxyMetrics:
         idle = self._pool.idle_count
         yield gauge(
             PREFIX + "upstream_connections",
-            "Connections to the origin that are open, by whether a request uses them",
+            "Connections to the upstream that are open, by whether a request uses them",
             [({"state": "active"}, self._pool.open_count - idle), ({"state": "idle"}, idle)],
         )
         yield gauge(
             PREFIX + "upstream_waiters",
-            "Admitted requests that wait for a connection to the origin",
+            "Admitted requests that wait for a connection to the upstream",
             [(NO_LABELS, self._pool.waiting_count)],
         )
         yield counter(
             PREFIX + "upstream_failures_total",
-            "Requests that the origin did not answer, and answers that it cut short, by how",
+            "Requests that the upstream did not answer, and answers that it cut short, by how",
             by_label("reason", counters.upstream.failures),
         )
         yield counter(
             PREFIX + "upstream_tls_handshakes_total",
-            "TLS handshakes with the origin that succeeded, by whether they took up a session",
+            "TLS handshakes with the upstream that succeeded, by whether they took up a session",
             by_label("kind", counters.upstream_handshakes),
         )
         responses = counters.requests_by_status if self._is_only else counters.responses
         for name, help_text, answers in (
             ("responses_total", "Final answers sent to clients", responses),
-            ("upstream_answers_total", "Final answers of the origin", counters.upstream.answers),
+            ("upstream_answers_total", "Final answers of the upstream", counters.upstream.answers),
         ):
             yield counter(
                 PREFIX + name, f"{help_text}, by status code", by_label("code", by_code(answers))
@@ -172,7 +172,7 @@ class ProxyMetrics:
         )
         head = HistogramFamily(
             PREFIX + "upstream_response_head_seconds",
-            "Time from a request sent to the head of the origin's answer",
+            "Time from a request sent to the head of the upstream's answer",
             self._duration_bounds,
         )
         head_ns = counters.upstream.head_ns

@@ -1,19 +1,19 @@
 """The answer to a request that nobody waits for any more: its seats are kept until it has come.
 
-A client that leaves, or whose time is over, no longer needs the answer, but the origin may go on
-working for it.  Closing the connection tells the origin so, and servers that notice stop: Go's
+A client that leaves, or whose time is over, no longer needs the answer, but the upstream may go on
+working for it.  Closing the connection tells the upstream so, and servers that notice stop: Go's
 `net/http` cancels the request's context.  Before one that does not notice, clients that ask and
 leave, again and again, would have it work on any number of requests at once, whatever the limits.
-`upstream.abandonedWait` is for such origins:
+`upstream.abandonedWait` is for such upstreams:
 
-1. The connection stays open, and the origin is not told.  Not by a half-close either: many servers
-   close the connection then, although what they have begun goes on.
+1. The connection stays open, and the upstream is not told.  Not by a half-close either: many
+   servers close the connection then, although what they have begun goes on.
 2. The answer is read and thrown away.  With its end, or that of the connection, the seats go back.
 3. After the setting's time, or `MAX_DISCARDED_BYTES` of the body, the connection is closed and the
    seats go back: who sends an answer notices that its connection is gone.
 4. A watch holds its seats no longer than one whose client stays, `watch.limit`.
-5. If the request's body is not whole, its rest never comes: an origin that waits for that, too, is
-   given the same time.
+5. If the request's body is not whole, its rest never comes: an upstream that waits for that, too,
+   is given the same time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from apfproxy.base.faults import Part, contained, report
 from apfproxy.base.guarded import guarded
 from apfproxy.http.response_head import ResponseError
 from apfproxy.proxy.counters import UpstreamFailure
-from apfproxy.upstream.response_sink import AnswerSink
+from apfproxy.upstream.response_sink import ResponseSink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ MAX_DISCARDED_BYTES = 1 << 20
 """Of the answer's body: it costs the proxy a millisecond, and most answers are smaller."""
 
 
-class AbandonedResponse(AnswerSink):
+class AbandonedResponse(ResponseSink):
     """Takes the place of an exchange as the sink of an answer, which `Context.abandoned` keeps."""
 
     __slots__ = ("_context", "_discarded_bytes", "_passage", "_timer", "_upstream")
@@ -96,12 +96,12 @@ class AbandonedResponse(AnswerSink):
     def on_interim(self, head: ResponseHead) -> None:
         """The answer itself is still to come."""
 
-    def on_answer(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:  # noqa: ARG002  the sink's signature
-        """The origin answers."""
+    def on_response(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:  # noqa: ARG002  the sink's signature
+        """The upstream answers."""
         self._discard(len(body), is_last=is_whole)
 
     def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:  # noqa: ARG002  as above
-        """The origin goes on answering."""
+        """The upstream goes on answering."""
         self._discard(sum(map(len, pieces)), is_last=is_last)
 
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:  # noqa: ARG002  as above
@@ -109,7 +109,7 @@ class AbandonedResponse(AnswerSink):
         raise ResponseError("an answer 101 that nobody waits for")
 
     def on_broken(self, reason: str, *, may_retry: bool) -> None:  # noqa: ARG002  as above
-        """The origin has given up, too."""
+        """The upstream has given up, too."""
         # Answers that nobody waits for are not counted, so that this says nothing of how many fail.
         self._upstream.endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason, is_telling=False)
         self.end()

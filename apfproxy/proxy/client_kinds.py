@@ -10,7 +10,7 @@ from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER
 from apfproxy.authn.unverified_names import alias_of_address
 from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.http.client_address import address_from, is_among
-from apfproxy.http.request_fields import FieldRules, OriginHosts
+from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.http.request_head import MAX_KEPT_FIELDS, HeadLimits, HeadParser
 from apfproxy.settings import IMPERSONATE, PASS_THROUGH, AuthenticationSettings
 
@@ -159,7 +159,7 @@ def field_rules(settings: Settings) -> FieldRules:
     """How the fields of a client are read of which nothing is known, by the settings."""
     downstream, upstream = settings.downstream, settings.upstream
     return FieldRules(
-        OriginHosts(
+        UpstreamHosts(
             upstream.address.authority.encode(),
             (upstream.host_header or "").encode(),
         ),
@@ -172,5 +172,5 @@ def field_rules(settings: Settings) -> FieldRules:
 
 def plain_parser(settings: Settings) -> HeadParser:
     """One that reads heads by no cluster's rules; it keeps next to nothing."""
-    rules = FieldRules(OriginHosts(b"", b""), CredentialRules.of(AuthenticationSettings()))
+    rules = FieldRules(UpstreamHosts(b"", b""), CredentialRules.of(AuthenticationSettings()))
     return HeadParser(head_limits(settings), rules, MemoryBudget(PLAIN_KEPT_BYTES))

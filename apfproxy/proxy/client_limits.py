@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from apfproxy.settings import LimitSettings, Settings
 
 SPARE_DESCRIPTORS = 256
-"""For files, listeners, 64 clients of the admin listener, questions to the origin's API, and
+"""For files, listeners, 64 clients of the admin listener, questions to the upstream's API, and
 connections that are accepted only to be refused."""
 SPARE_QUESTIONS = 32
 """Of both kinds together, by default; for more of them more descriptors are spared."""
@@ -191,9 +191,9 @@ class ClientLimits:
 
         Args:
             descriptors: Files that the process may have open.
-            upstream_connections: The most that there may be towards the origin; each needs one
+            upstream_connections: The most that there may be towards the upstream; each needs one
                 too, and those of clients that are there are no more than these.
-            questions: The most that may be under way to the origin's API.
+            questions: The most that may be under way to the upstream's API.
 
         Returns:
             The new limit, if there must be one.
@@ -206,7 +206,7 @@ class ClientLimits:
         return most
 
     def left(self, descriptors: int, questions: int = 0) -> int:
-        """Connections to the origin for which descriptors are left, if all clients' are there.
+        """Connections to the upstream for which descriptors are left, if all clients' are there.
 
         Clients that are there have no more; but answers that nobody waits for any more may.
         """
@@ -214,7 +214,7 @@ class ClientLimits:
 
 
 def spared(questions: int) -> int:
-    """Descriptors for all but clients and the origin, with so many questions at most."""
+    """Descriptors for all but clients and the upstream, with so many questions at most."""
     return SPARE_DESCRIPTORS + max(0, questions - SPARE_QUESTIONS)
 
 

@@ -255,7 +255,7 @@ class ProxyCounters:
     All else only grows.
 
     Attributes:
-        abandoned_given_up: Of the following, those that the origin did not answer in time.
+        abandoned_given_up: Of the following, those that the upstream did not answer in time.
         abandoned_requests: Requests whose seats were kept after their client had left.
         is_observing: Whether the flow control is only observed; a gauge.
         listener: What clients' connections did; all clusters have the same.
@@ -273,8 +273,8 @@ class ProxyCounters:
     listener: ListenerCounters = field(default_factory=ListenerCounters)
     abandoned_given_up: int = 0
     abandoned_requests: int = 0
-    bytes_from_origins: int = 0
-    bytes_to_origins: int = 0
+    bytes_from_upstreams: int = 0
+    bytes_to_upstreams: int = 0
     client_aborts: int = 0
     is_observing: bool = False
     own_responses: dict[int, int] = field(default_factory=dict)

@@ -1,12 +1,13 @@
 """One request and its answer, from its head to the end of the last byte.
 
-An exchange stands between a client and, while it has one, a connection to the origin.  Where it
+An exchange stands between a client and, while it has one, a connection to the upstream.  Where it
 stands is its `state`, and `exchange_state` says what can happen there; its passage through flow
 control has a state of its own.  A request that fits passes through `start`, `_ask_for_seats`,
-`on_connection`, `on_answer` and `_end` as plain calls, inside the events that brought its bytes.
+`on_connection`, `on_response` and `_end` as plain calls, inside the events that brought its bytes.
 
 Three files, each of which only calls the ones before it: `exchange_base` has all that an exchange
-holds and how it ends, `forwarding` the origin's side, this one the request until it has its seats.
+holds and how it ends, `forwarding` the upstream's side, this one the request until it has its
+seats.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange_state import (
     AWAITING,
     BREAK,
+    CONNECTING,
     GATHER,
     GATHERING,
     IDENTIFY,
     IDENTIFYING,
-    LINED_UP,
     QUEUE,
 )
 from apfproxy.proxy.forwarding import Forwarding
@@ -97,7 +98,7 @@ class Exchange(Forwarding):
     def on_request_body(self, pieces: Sequence[Piece], *, is_last: bool) -> None:
         """Take a further part of the body, framed as it will be forwarded."""
         self._is_whole = is_last
-        if is_last and self.state in (LINED_UP, AWAITING):
+        if is_last and self.state in (CONNECTING, AWAITING):
             self._set_deadline(self._context.clock.now_ns())
         upstream = self._upstream
         if upstream is not None:
@@ -209,7 +210,7 @@ class Exchange(Forwarding):
             # `_connect`, in place where it can be.
             upstream = None
             if upgrade is None:
-                upstream = context.pool.take(is_long=self.request.is_long_running)
+                upstream = context.pool.acquire(is_long=self.request.is_long_running)
             if upstream is None:
                 self._connect()
             else:
@@ -281,7 +282,7 @@ class Exchange(Forwarding):
                 return
             why = STOOD_STILL if self.request.attributes.is_plain else OUT_OF_TIME
             self._finish(BREAK, now_ns, Failure.DEADLINE, why)
-            self._leave_origin(now_ns)
+            self._leave_upstream(now_ns)
             self._client.abort()
             return
         if self.state is AWAITING and self._is_whole and self.request.is_long_running:
@@ -312,7 +313,7 @@ class Exchange(Forwarding):
             is_telling=waited_ns >= min(_TELLING_NS, self._context.in_force.answer_timeout_ns),
         )
         if upstream is not None:
-            # Perhaps the origin's machine is gone.  Then the idle connections of that time are
+            # Perhaps the upstream's machine is gone.  Then the idle connections of that time are
             # dead, too, and each would cost another request its whole time.
             upstream.endpoint.close_idle(self._sent_ns)
         self._reply_status(504, self._late_text(now_ns), Failure.UPSTREAM_TIMEOUT)
@@ -336,7 +337,7 @@ class Exchange(Forwarding):
         return f"{what} within {waited_s:.{0 if waited_s >= 2 else 1}f} s ({', '.join(settings)})"
 
     def _wait_on(self) -> None:
-        """Let the origin take as long as it likes, as kube-apiserver does: kubernetes#57708.
+        """Let the upstream take as long as it likes, as kube-apiserver does: kubernetes#57708.
 
         A server that hangs is found by checks and by TCP.  What it may have worked on for so long
         is not sent to another one, and a watch has had its seats for long enough.

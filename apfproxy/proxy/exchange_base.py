@@ -21,10 +21,10 @@ from apfproxy.proxy.exchange_state import (
     ANSWERING,
     AWAITING,
     BREAK,
+    CONNECTING,
     DONE,
     GATHERING,
     IDENTIFYING,
-    LINED_UP,
     NEW,
     QUEUED,
     REPLY,
@@ -33,7 +33,7 @@ from apfproxy.proxy.exchange_state import (
 )
 from apfproxy.proxy.request_log import Failure, text_of_trace
 from apfproxy.proxy.traces import audit_line
-from apfproxy.upstream.response_sink import AnswerSink
+from apfproxy.upstream.response_sink import ResponseSink
 
 if TYPE_CHECKING:
     import asyncio
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from apfproxy.proxy.tunnel import Tunnel
     from apfproxy.proxy.watch_seats import WatchSeats
     from apfproxy.upstream.connection import UpstreamConnection
-    from apfproxy.upstream.pool import Borrower
+    from apfproxy.upstream.pool import PoolWaiter
 
 LEFT_WHERE = {
     GATHERING: "the client left before its body was there",
     IDENTIFYING: "the client left before it was authenticated",
     QUEUED: "the client left while it waited for seats",
-    LINED_UP: "the client left while it waited for a connection to the server",
+    CONNECTING: "the client left while it waited for a connection to the server",
     AWAITING: "the client left before the server answered",
     ANSWERING: "the client left before the end of the answer",
 }
@@ -73,7 +73,7 @@ UNHELD = {
 """Why a request could not be held, in words."""
 
 
-class ExchangeBase(AnswerSink):
+class ExchangeBase(ResponseSink):
     """What an exchange holds.
 
     Attributes:
@@ -143,7 +143,7 @@ class ExchangeBase(AnswerSink):
         self._begun_ns = 0
         """For log and trace: when it came; 0 if it was not held up since."""
         self._sent_ns = 0
-        """When it was let go to the origin; 0 before."""
+        """When it was let go to the upstream; 0 before."""
         self._made_line = b""
         """The header line of the Audit-ID that the proxy gave it; b"" for none."""
         self._why = ""
@@ -179,7 +179,7 @@ class ExchangeBase(AnswerSink):
 
     @property
     def has_responded(self) -> bool:
-        """Whether the head of the origin's answer is on its way to the client."""
+        """Whether the head of the upstream's answer is on its way to the client."""
         return self.state in (ANSWERING, TUNNELLING)
 
     @property
@@ -193,7 +193,7 @@ class ExchangeBase(AnswerSink):
 
     @property
     def is_long_running(self) -> bool:
-        """Whether it may go on for as long as client and origin like.
+        """Whether it may go on for as long as client and upstream like.
 
         An answer that turns out to be so, as an event stream does, has no deadline any more.
         """
@@ -202,7 +202,7 @@ class ExchangeBase(AnswerSink):
         return self.has_responded and self._client.deadline_ns == 0
 
     def _set_deadline(self, now_ns: int) -> None:
-        """Give the origin its time to answer in, once it can have all of the request.
+        """Give the upstream its time to answer in, once it can have all of the request.
 
         Before an API that is not Kubernetes the time of what flows is not limited.
         """
@@ -235,7 +235,7 @@ class ExchangeBase(AnswerSink):
         """
         request, client = self.request, self._client
         is_answering = self.state is ANSWERING
-        is_coming = self.state in (LINED_UP, AWAITING) and not self._is_whole
+        is_coming = self.state in (CONNECTING, AWAITING) and not self._is_whole
         if not request.attributes.is_plain or not (is_answering or is_coming):
             return False
         since_ns = now_ns - self._moved_ns
@@ -304,11 +304,11 @@ class ExchangeBase(AnswerSink):
         lines: bytes = b"",
         why: str = "",
     ) -> None:
-        """Answer without the origin; `why` is for the access log."""
+        """Answer without the upstream; `why` is for the access log."""
         context, client = self._context, self._client
         now_ns = context.clock.now_ns()
         self.state = REPLY[self.state]
-        self._leave_origin(now_ns)
+        self._leave_upstream(now_ns)
         context.counters.count_own(code)
         extra = lines + self._audit_line() + self._class_lines(now_ns, reason)
         size = client.send_own(self.head, build, extra)
@@ -326,7 +326,7 @@ class ExchangeBase(AnswerSink):
         if client.can_refuse:
             now_ns = self._context.clock.now_ns()
             self.state = REPLY[self.state]
-            self._leave_origin(now_ns)
+            self._leave_upstream(now_ns)
             self._log(now_ns, 0, 0, 0, Failure.MEMORY, why)
             client.refuse_unprocessed(now_ns)
         else:
@@ -360,14 +360,14 @@ class ExchangeBase(AnswerSink):
             own = self._made_line = next(self._context.audit_lines)
         return own
 
-    def _leave_origin(self, now_ns: int) -> None:
+    def _leave_upstream(self, now_ns: int) -> None:
         """Give up the answer, and all that the request holds."""
         if not self._abandon(now_ns):
             self._drop_upstream()
             self._give_back(now_ns)
 
     def _abandon(self, now_ns: int) -> bool:
-        """Keep the seats while the origin may still work, where the settings say so."""
+        """Keep the seats while the upstream may still work, where the settings say so."""
         context, upstream, passage = self._context, self._upstream, self.passage
         if not context.in_force.abandoned_wait_ns or upstream is None or not passage.has_seats:
             return False
@@ -379,13 +379,13 @@ class ExchangeBase(AnswerSink):
         return True
 
     def _drop_upstream(self) -> None:
-        """Give up the connection to the origin, or the wait for one, or the authentication."""
+        """Give up the connection to the upstream, or the wait for one, or the authentication."""
         if self._identification is not None:
             self._identification.cancel()
             self._identification = None
         upstream = self._upstream
         if upstream is None:
-            self._context.pool.leave(cast("Borrower", self))  # it may be in line
+            self._context.pool.leave(cast("PoolWaiter", self))  # it may be in line
         else:
             self._upstream = None
             upstream.abort()
@@ -405,7 +405,7 @@ class ExchangeBase(AnswerSink):
             self.passage.release(now_ns)
 
     def _count_failed(self) -> None:
-        """Count a request that had seats for nothing: the origin failed it."""
+        """Count a request that had seats for nothing: the upstream failed it."""
         passage = self.passage
         if passage.ticket is not None and passage.refusal is None:
             found = passage.classification
@@ -435,7 +435,7 @@ class ExchangeBase(AnswerSink):
                 )
         with contained(Part.CONNECTION, loop):
             self._drop_upstream()
-        if self.passage.state is not ABANDONED:  # else its seats are the origin's
+        if self.passage.state is not ABANDONED:  # else its seats are the upstream's
             with contained(Part.CONNECTION, loop):
                 self._give_back(context.clock.now_ns(), has_left=True)
 
@@ -447,7 +447,7 @@ class ExchangeBase(AnswerSink):
         return self._body_bytes if self._tunnel is None else self._tunnel.bytes_to_client
 
     def _finish(self, event: ExchangeEvent, now_ns: int, reason: str, why: str = "") -> None:
-        """Be done with the origin's answer, and have it in the access log."""
+        """Be done with the upstream's answer, and have it in the access log."""
         self.state = event[self.state]
         status = self._status
         self._log(now_ns, status, status, self._sent_bytes, reason, why)
@@ -466,7 +466,7 @@ class ExchangeBase(AnswerSink):
         Args:
             now_ns: The time.
             status: Sent to the client; 0 for none.
-            upstream_status: The origin's; likewise.
+            upstream_status: The upstream's; likewise.
             body_bytes: The length of the answer's body.
             reason: Why it was rejected or failed; "" if it was not.
             why: The same in words, beside why it waited.
@@ -479,7 +479,7 @@ class ExchangeBase(AnswerSink):
         if access_log is None and trace is None:
             return
         if not reason and passage.refusal is not None:
-            # The line has the origin's answer, and why there would have been none.
+            # The line has the upstream's answer, and why there would have been none.
             reason, why = passage.refusal.reason, passage.refusal.message
         if ticket is None:
             seats, asked_ns = passage.seats, self._sent_ns or now_ns

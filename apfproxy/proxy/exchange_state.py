@@ -1,6 +1,6 @@
 """Where an exchange stands, and what each event does there.
 
-    NEW -> IDENTIFYING -> GATHERING -> QUEUED -> LINED_UP -> AWAITING -> ANSWERING -> DONE
+    NEW -> IDENTIFYING -> GATHERING -> QUEUED -> CONNECTING -> AWAITING -> ANSWERING -> DONE
                                                                       -> TUNNELLING -> DONE
 
 Any of the states before AWAITING is left out where there is nothing to wait for: the usual request
@@ -26,8 +26,8 @@ class ExchangeState(enum.StrEnum):
     """A small body, or the start of a large one, comes in."""
     QUEUED = "queued"
     """It waits for seats."""
-    LINED_UP = "lined-up"
-    """It waits for a connection to the origin."""
+    CONNECTING = "connecting"
+    """It waits for a connection to the upstream."""
     AWAITING = "awaiting"
     """It has a connection, on which the request goes out; the answer is awaited."""
     ANSWERING = "answering"
@@ -41,23 +41,23 @@ NEW: Final = ExchangeState.NEW
 IDENTIFYING: Final = ExchangeState.IDENTIFYING
 GATHERING: Final = ExchangeState.GATHERING
 QUEUED: Final = ExchangeState.QUEUED
-LINED_UP: Final = ExchangeState.LINED_UP
+CONNECTING: Final = ExchangeState.CONNECTING
 AWAITING: Final = ExchangeState.AWAITING
 ANSWERING: Final = ExchangeState.ANSWERING
 TUNNELLING: Final = ExchangeState.TUNNELLING
 DONE: Final = ExchangeState.DONE
 
 _ENDS: Final = {"reply": DONE, "break": DONE}
-_SENDS: Final = {"queue": QUEUED, "line-up": LINED_UP, "send": AWAITING, **_ENDS}
+_SENDS: Final = {"queue": QUEUED, "connect": CONNECTING, "send": AWAITING, **_ENDS}
 
 TRANSITIONS = {
     NEW: {"identify": IDENTIFYING, "gather": GATHERING, **_SENDS},
     IDENTIFYING: {"gather": GATHERING, **_SENDS},
     GATHERING: _SENDS,
-    QUEUED: {"line-up": LINED_UP, "send": AWAITING, **_ENDS},
-    LINED_UP: {"send": AWAITING, **_ENDS},
+    QUEUED: {"connect": CONNECTING, "send": AWAITING, **_ENDS},
+    CONNECTING: {"send": AWAITING, **_ENDS},
     AWAITING: {
-        "retry": LINED_UP,
+        "retry": CONNECTING,
         "answer": ANSWERING,
         "switch": TUNNELLING,
         "end": DONE,
@@ -72,10 +72,10 @@ TRANSITIONS = {
 IDENTIFY: Final = Event("identify", TRANSITIONS)
 GATHER: Final = Event("gather", TRANSITIONS)
 QUEUE: Final = Event("queue", TRANSITIONS)
-LINE_UP: Final = Event("line-up", TRANSITIONS)
+CONNECT: Final = Event("connect", TRANSITIONS)
 SEND: Final = Event("send", TRANSITIONS)
 RETRY: Final = Event("retry", TRANSITIONS)
-"""The origin closed a connection before it saw the request."""
+"""The upstream closed a connection before it saw the request."""
 ANSWER: Final = Event("answer", TRANSITIONS)
 SWITCH: Final = Event("switch", TRANSITIONS)
 REPLY: Final = Event("reply", TRANSITIONS)

@@ -1,4 +1,4 @@
-"""A request on its way to the origin, and the answer on its way back."""
+"""A request on its way to the upstream, and the answer on its way back."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from apfproxy.proxy.exchange_state import (
     ANSWERING,
     AWAITING,
     BREAK,
+    CONNECT,
     DONE,
     END,
     GATHERING,
-    LINE_UP,
     NEW,
     RETRY,
     SEND,
@@ -44,19 +44,19 @@ _GATEWAY_TIMEOUT: Final = 504
 
 
 class Forwarding(ExchangeBase):
-    """A request that has its seats, and the origin's answer to it."""
+    """A request that has its seats, and the upstream's answer to it."""
 
     __slots__ = ()
 
-    # A connection to the origin.
+    # A connection to the upstream.
 
     def _connect(self) -> None:
         pool = self._context.pool
         # One that will be a tunnel is of nobody else before or after.
         is_new = self.head.upgrade is not None
-        upstream = None if is_new else pool.take(is_long=self.request.is_long_running)
+        upstream = None if is_new else pool.acquire(is_long=self.request.is_long_running)
         if upstream is None:
-            self.state = LINE_UP[self.state]
+            self.state = CONNECT[self.state]
             if self._hold():
                 pool.wait(self, is_new=is_new)
         else:
@@ -100,7 +100,7 @@ class Forwarding(ExchangeBase):
             client.resume_reading()
 
     def _answer_lines(self, head: ResponseHead, now_ns: int) -> bytes:
-        """The header lines that are added to the origin's."""
+        """The header lines that are added to the upstream's."""
         lines = self._class_lines(now_ns)
         if not head.has_date:
             lines += self._context.date_line.at(now_ns)
@@ -109,7 +109,7 @@ class Forwarding(ExchangeBase):
         return lines
 
     def on_no_connection(self, code: int, reason: str) -> None:
-        """The origin cannot be reached."""
+        """The upstream cannot be reached."""
         self._count_failed()
         if code == _GATEWAY_TIMEOUT:
             self._reply_status(code, reason, Failure.UPSTREAM_TIMEOUT)
@@ -119,7 +119,7 @@ class Forwarding(ExchangeBase):
         self._reply_status(code, reason, Failure.UPSTREAM, lines)
 
     def on_upstream_writable(self) -> None:
-        """The origin takes more of the body."""
+        """The upstream takes more of the body."""
         self._client.resume_reading()
 
     # The answer.
@@ -131,7 +131,7 @@ class Forwarding(ExchangeBase):
             return
         self._client.send_interim(head)
 
-    def on_answer(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
+    def on_response(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
         """Pass the final head on, with as much of the body as came with it."""
         context, client, request, status = self._context, self._client, self.head, head.status
         now_ns = context.clock.now_ns()
@@ -149,7 +149,7 @@ class Forwarding(ExchangeBase):
             request, head, self._answer_lines(head, now_ns), body, is_whole=is_whole
         )
         if request.upgrade is not None and not client.keep_alive:
-            # The origin may wait for bytes of a protocol that it will not get.
+            # The upstream may wait for bytes of a protocol that it will not get.
             self._is_whole = False
         if is_whole:
             self._end(now_ns)
@@ -201,7 +201,7 @@ class Forwarding(ExchangeBase):
         return self._client.makes_handshakes
 
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
-        """Begin the tunnel that the origin agrees to.
+        """Begin the tunnel that the upstream agrees to.
 
         Raises:
             ResponseError: Nobody asked for it.
@@ -251,7 +251,7 @@ class Forwarding(ExchangeBase):
             self._pause_upstream()
 
     def on_broken(self, reason: str, *, may_retry: bool) -> None:
-        """The origin's connection is gone before the answer was whole."""
+        """The upstream's connection is gone before the answer was whole."""
         upstream, self._upstream = self._upstream, None
         assert upstream is not None
         endpoint = upstream.endpoint
@@ -274,7 +274,7 @@ class Forwarding(ExchangeBase):
             self._context.pool.wait(self, avoided=endpoint)
         else:
             self._count_broken(endpoint, reason)
-            self._reply_status(502, f"the origin did not answer: {reason}", Failure.UPSTREAM)
+            self._reply_status(502, f"the upstream did not answer: {reason}", Failure.UPSTREAM)
 
     def _count_broken(self, endpoint: EndpointBase, reason: str) -> None:
         endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason)
@@ -349,7 +349,7 @@ class Forwarding(ExchangeBase):
         if upstream is not None:
             self._upstream = None
             if self._is_whole:
-                context.pool.put_back(upstream, now_ns)
+                context.pool.release(upstream, now_ns)
             else:
                 upstream.abort()
         if self._watch is None and not self._slow_level:
@@ -391,7 +391,7 @@ class Forwarding(ExchangeBase):
                 self._waited_ns = self._request_bytes = 0
             return
         if self.state is AWAITING and not self._is_whole and upstream is not None:
-            # While the origin takes no more, the client is not what holds the request up.
+            # While the upstream takes no more, the client is not what holds the request up.
             if not upstream.is_write_paused:
                 self._waited_ns += period_ns
                 self._see_body_coming()

@@ -28,7 +28,7 @@ class Identification:
         authenticator: Finds out who asks; None where everybody is anonymous.
         certificates: Judges clients' certificates; None if none counts.
         server_tls: Has the certificate of the moment; None where clients speak plain HTTP.
-        client_tls: How to speak TLS with the origin; None if it speaks plain HTTP.
+        client_tls: How to speak TLS with the upstream; None if it speaks plain HTTP.
     """
 
     authenticator: Authenticator | None = None

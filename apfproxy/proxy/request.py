@@ -33,8 +33,8 @@ class Request(RequestDigest):
 
     Attributes:
         head: Its bytes, and what they say.
-        identity_lines: Header lines that tell the origin who asks.
-        answer_timeout_ns: Until the origin has to answer a request that is whole; a long-running
+        identity_lines: Header lines that tell the upstream who asks.
+        answer_timeout_ns: Until the upstream has to answer a request that is whole; a long-running
             one may go on then, without seats.
         identity_until_ns: On the clock of the process: until then the user is who it is; 0 before
             that is known.

@@ -120,9 +120,9 @@ class Failure(enum.StrEnum):
     UNIDENTIFIED = "unidentified"
     """The client's credentials were refused, or what it may do with them."""
     UPSTREAM = "upstream"
-    """The origin could not be reached, or broke off."""
+    """The upstream could not be reached, or broke off."""
     UPSTREAM_TIMEOUT = "upstream-timeout"
-    """The origin did not begin an answer in time."""
+    """The upstream did not begin an answer in time."""
 
 
 NOBODY_KNOWN: Final = '"user":null,"groups":null'
@@ -201,7 +201,7 @@ class RequestLog:
             ended_ns: When it ended.
             seats: That it took or would have taken; 0 if none by its nature.
             status: Sent; 0 for none.
-            upstream_status: The origin's; likewise.
+            upstream_status: The upstream's; likewise.
             body_bytes: Of the answer.
             reason: Why it was rejected or failed; "" if it was not.
             made_line: The header line of the Audit-ID that the proxy gave it; b"" for none.

@@ -275,7 +275,7 @@ class ProxyServer:
         self._shared.absences.close()
 
     def _leave_all(self) -> None:
-        # Those that wait first: no seat that comes back may send one of them to the origin yet.
+        # Those that wait first: no seat that comes back may send one of them to the upstream yet.
         for connection in sorted(self._shared.connections, key=lambda each: each.has_seats):
             connection.leave()
 

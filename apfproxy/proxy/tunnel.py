@@ -1,4 +1,4 @@
-"""An upgraded connection: bytes both ways, untouched, between a client and the origin.
+"""An upgraded connection: bytes both ways, untouched, between a client and the upstream.
 
 1. What came with the heads goes first, and everything in its order.
 2. A side that takes nothing stops the other one: of each direction at most a read and the
@@ -150,12 +150,12 @@ class Tunnel:
     Args:
         context: Its cluster's.
         downstream: The client's connection.
-        upstream: That to the origin; never used for anything else after.
+        upstream: That to the upstream; never used for anything else after.
         on_over: Called once, when the tunnel is over, though bytes may still be on their way.
-        on_origin_data: Called with all that the origin sends.
+        on_upstream_data: Called with all that the upstream sends.
 
     Attributes:
-        bytes_to_client: That came from the origin so far.
+        bytes_to_client: That came from the upstream so far.
         is_leaving: Whether the client gets a close frame, or has it.
         is_over: Whether both sides have ended, or one is gone.
     """
@@ -167,10 +167,10 @@ class Tunnel:
         "_flush_timer",
         "_frames",
         "_idle_ns",
-        "_on_origin_data",
         "_on_over",
-        "_origin",
+        "_on_upstream_data",
         "_upstream",
+        "_upstream_end",
         "bytes_to_client",
         "is_leaving",
         "is_over",
@@ -182,43 +182,45 @@ class Tunnel:
         downstream: Client,
         upstream: UpstreamConnection,
         on_over: Callable[[], None],
-        on_origin_data: Callable[[bytes], None] | None,
+        on_upstream_data: Callable[[bytes], None] | None,
     ) -> None:
         self._context = context
         self._downstream = downstream
         self._upstream = upstream
         self._on_over: Callable[[], None] | None = on_over
-        self._on_origin_data = on_origin_data
+        self._on_upstream_data = on_upstream_data
         self._idle_ns = context.in_force.tunnel_idle_ns
         self._flush_timer: asyncio.TimerHandle | None = None
         self._frames: FramePosition | None = None
-        """Of what the origin sends, while it is a WebSocket's and goes to the client."""
+        """Of what the upstream sends, while it is a WebSocket's and goes to the client."""
         self.bytes_to_client = 0
         self.is_leaving = False
         self.is_over = False
         self._client = TunnelEnd(self, downstream, self._from_client)
-        self._origin = TunnelEnd(self, upstream, self._from_origin)
-        self._client.other, self._origin.other = self._origin, self._client
+        self._upstream_end = TunnelEnd(self, upstream, self._from_upstream)
+        self._client.other, self._upstream_end.other = self._upstream_end, self._client
 
-    def start(self, head: ResponseHead, lines: bytes, protocol: bytes, from_origin: bytes) -> None:
+    def start(
+        self, head: ResponseHead, lines: bytes, protocol: bytes, from_upstream: bytes
+    ) -> None:
         """Begin with the answer 101, and what came behind it; arguments as of `send_switch`."""
         counters = self._context.counters
         counters.tunnels_open += 1
         counters.tunnels_by_protocol[PROTOCOLS[protocol.lower()].decode()] += 1
         from_client = self._downstream.hand_over(self._client)
-        self._upstream.hand_over(self._origin)
+        self._upstream.hand_over(self._upstream_end)
         if protocol.lower() == WEBSOCKET:
             self._frames = FramePosition()
-            self._frames.feed(from_origin)
-        self.bytes_to_client = len(from_origin)
-        self._downstream.send_switch(head, lines, protocol, from_origin)
+            self._frames.feed(from_upstream)
+        self.bytes_to_client = len(from_upstream)
+        self._downstream.send_switch(head, lines, protocol, from_upstream)
         if from_client:
             self._upstream.send_more(from_client)
         self._note_activity()
         if self._downstream.is_write_paused:
-            self._origin.pause_reading()
+            self._upstream_end.pause_reading()
         else:
-            self._origin.resume_reading()
+            self._upstream_end.resume_reading()
         if self._upstream.is_write_paused:
             self._client.pause_reading()
         else:
@@ -231,7 +233,7 @@ class Tunnel:
         return (
             frames is not None
             and not frames.has_closed
-            and not (self.is_leaving or self.is_over or self._origin.has_ended)
+            and not (self.is_leaving or self.is_over or self._upstream_end.has_ended)
         )
 
     @property
@@ -261,12 +263,12 @@ class Tunnel:
             return
         self._finish()
         self._downstream.end_tunnel()
-        origin = self._origin
-        if not origin.is_lost:
+        end = self._upstream_end
+        if not end.is_lost:
             transport = self._upstream.transport
             transport.close()
             if transport.get_write_buffer_size():
-                # Once the client is gone, no sweep looks at an origin that takes nothing.
+                # Once the client is gone, no sweep looks at an upstream that takes nothing.
                 self._flush_timer = self._context.loop.call_later(
                     self._context.in_force.idle_timeout_ns / 1e9, self._upstream.abort
                 )
@@ -296,7 +298,7 @@ class Tunnel:
 
     def on_lost(self, end: TunnelEnd, error: Exception | None) -> None:
         """A side's transport is gone."""
-        if end is self._origin and self._flush_timer is not None:
+        if end is self._upstream_end and self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
         if error is None:
@@ -314,12 +316,12 @@ class Tunnel:
             self._note_activity()
             self._upstream.send_pieces((data,))
 
-    def _from_origin(self, data: Piece) -> None:
+    def _from_upstream(self, data: Piece) -> None:
         if not self.is_over:
-            self._context.counters.bytes_from_origins += len(data)
+            self._context.counters.bytes_from_upstreams += len(data)
             self._note_activity()
-            if self._on_origin_data is not None:
-                self._on_origin_data(bytes(data))
+            if self._on_upstream_data is not None:
+                self._on_upstream_data(bytes(data))
             frames = self._frames
             if frames is not None:
                 size = frames.feed(data, to_end=self.is_leaving)
@@ -341,7 +343,7 @@ class Tunnel:
         self._context.counters.tunnels_open -= 1
         on_over = self._on_over
         assert on_over is not None
-        self._on_over = self._on_origin_data = None  # they have this tunnel: no cycle
+        self._on_over = self._on_upstream_data = None  # they have this tunnel: no cycle
         on_over()
 
 

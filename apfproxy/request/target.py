@@ -1,8 +1,8 @@
 """Reads a request target as Go's net/http server does, which is what kube-apiserver classifies by.
 
-Only escapes are decoded.  Dot segments, repeated slashes, `;` and case stay as they are: an origin
-that serves `/a/../b` as `/b` may exist, one that must does not, and whoever normalises decides on
-another request than the one that is forwarded.
+Only escapes are decoded.  Dot segments, repeated slashes, `;` and case stay as they are: an
+upstream that serves `/a/../b` as `/b` may exist, one that must does not, and whoever normalises
+decides on another request than the one that is forwarded.
 
 Source: Go 1.26, net/url `ParseRequestURI` and `ParseQuery`, net/http `readRequest`.
 """

@@ -10,7 +10,7 @@ from apfproxy.settings.setting_fields import bounded, path_setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamTlsSettings:
-    """TLS towards the origin, which its URL turns on."""
+    """TLS towards the upstream, which its URL turns on."""
 
     ca_file: str | None = path_setting()
     server_name: str | None = None
@@ -20,7 +20,7 @@ class UpstreamTlsSettings:
 
 
 PASS_THROUGH, FRONT_PROXY, IMPERSONATE = "passThrough", "frontProxy", "impersonate"
-"""How the origin learns who the user is: the client's own credentials go on; the proxy says so in
+"""How the upstream learns who the user is: the client's own credentials go on; the proxy says so in
 X-Remote-* fields under its certificate; or it impersonates under its own token."""
 
 
@@ -47,7 +47,7 @@ MAX_ENDPOINTS = 256
 class EndpointSettings:
     """One of several servers behind."""
 
-    url: Address = field(default=UNSAID, metadata={"form": "origin"})
+    url: Address = field(default=UNSAID, metadata={"form": "upstream"})
     weight: int = bounded(1, 1, 100)
 
 
@@ -114,16 +114,18 @@ class UpgradeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSettings:
-    """Connections to the servers behind: the origin.
+    """Connections to the servers behind: the upstream.
 
     One of `url`, `endpoints`, `dns` and `service` says where they are.
     """
 
-    url: Address = field(default=UNSAID, metadata={"form": "origin", "one_of": "origin"})
-    endpoints: tuple[EndpointSettings, ...] = field(default=(), metadata={"one_of": "origin"})
-    dns: Address = field(default=UNSAID, metadata={"form": "dns", "one_of": "origin"})
+    url: Address = field(default=UNSAID, metadata={"form": "upstream", "one_of": "upstream"})
+    endpoints: tuple[EndpointSettings, ...] = field(default=(), metadata={"one_of": "upstream"})
+    dns: Address = field(default=UNSAID, metadata={"form": "dns", "one_of": "upstream"})
     resolve_interval_s: float = bounded(30.0, 1, 86400)
-    service: ServiceSettings = field(default_factory=ServiceSettings, metadata={"one_of": "origin"})
+    service: ServiceSettings = field(
+        default_factory=ServiceSettings, metadata={"one_of": "upstream"}
+    )
     tls: UpstreamTlsSettings = field(default_factory=UpstreamTlsSettings)
     identity: str = field(
         default=PASS_THROUGH, metadata={"choices": (PASS_THROUGH, FRONT_PROXY, IMPERSONATE)}

@@ -197,8 +197,8 @@ def shown(url: str) -> str:
     return repr(re.sub(r"//[^/?#]*@", "//...@", url).partition("?")[0])
 
 
-def parse_origin(text: str) -> Address:
-    """Read where an origin is: `http://HOST[:PORT]`, `https://HOST[:PORT]` or `unix:/PATH`."""
+def parse_upstream_url(text: str) -> Address:
+    """Read where an upstream is: `http://HOST[:PORT]`, `https://HOST[:PORT]` or `unix:/PATH`."""
     if text.startswith(UNIX):
         return parse_unix(text)
     url = split_url(text)
@@ -213,15 +213,15 @@ def parse_origin(text: str) -> Address:
     return Address(host=parse_host(url.hostname), port=port, is_tls=url.scheme == "https")
 
 
-def parse_dns_origin(text: str) -> Address:
-    """Read the URL of an origin whose host is a name with any number of addresses."""
+def parse_dns_url(text: str) -> Address:
+    """Read the URL of an upstream whose host is a name with any number of addresses."""
     if "://" in text:
-        origin = parse_origin(text)
+        upstream = parse_upstream_url(text)
         try:
-            ipaddress.ip_address(origin.host)
+            ipaddress.ip_address(upstream.host)
         except ValueError:
-            if not origin.path:
-                return origin
+            if not upstream.path:
+                return upstream
     raise ValueError(
         f"expected a URL with a host name, such as https://api.example:6443, not {shown(text)}"
     )

@@ -23,7 +23,7 @@ from apfproxy.settings.values import (
     is_text,
     parse_api_prefix,
     parse_collector_url,
-    parse_dns_origin,
+    parse_dns_url,
     parse_duration,
     parse_header_name,
     parse_host_header,
@@ -32,7 +32,6 @@ from apfproxy.settings.values import (
     parse_listen_address,
     parse_mode,
     parse_network,
-    parse_origin,
     parse_path,
     parse_path_pattern,
     parse_path_prefix,
@@ -40,6 +39,7 @@ from apfproxy.settings.values import (
     parse_service_port,
     parse_size,
     parse_subresource,
+    parse_upstream_url,
     parse_url,
     parse_verb,
     parse_workers,
@@ -75,7 +75,7 @@ CLUSTERS = "clusters"
 NUMBERED = ("label", "port")
 """Those that may look like a number."""
 
-ADDRESS_FORMS = {"origin": parse_origin, "dns": parse_dns_origin}
+ADDRESS_FORMS = {"upstream": parse_upstream_url, "dns": parse_dns_url}
 """As above, of addresses; any other is one to listen on."""
 
 RENAMED = {"upstream.probeInterval": "upstream.healthCheck.interval"}

@@ -1,4 +1,4 @@
-"""Why there is no connection to the origin: for its client, for operators and for counters."""
+"""Why there is no connection to the upstream: for its client, for operators and for counters."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from apfproxy.proxy.counters import UpstreamFailure
 
-ORIGIN_FAILURES = (OSError, ValueError)
-"""Errors that are the origin's; the second is that of a host that cannot be a name."""
+CONNECT_ERRORS = (OSError, ValueError)
+"""Errors that are the upstream's; the second is that of a host that cannot be a name."""
 
 CONNECTION, TLS_HANDSHAKE = "connection", "TLS handshake"
 """The steps of connecting."""
@@ -51,7 +51,7 @@ class ConnectTimeoutError(TimeoutError):
             preposition, setting = "to", "upstream.connectTimeout"
         else:
             preposition, setting = "with", "upstream.tls.handshakeTimeout"
-        super().__init__(f"no {step} {preposition} the origin within {limit_s:g} s ({setting})")
+        super().__init__(f"no {step} {preposition} the upstream within {limit_s:g} s ({setting})")
         self.step = step
         self.limit_s = limit_s
 
@@ -59,39 +59,39 @@ class ConnectTimeoutError(TimeoutError):
 OWN_FAILURE = ConnectFailure(
     UpstreamFailure.CONNECT,
     502,
-    "the proxy failed to connect to the origin; its log says more",
+    "the proxy failed to connect to the upstream; its log says more",
     "an error of the proxy itself; the log says more",
 )
 CLOSED_AT_ONCE = ConnectFailure(
     UpstreamFailure.CONNECT,
     502,
-    "the origin closed the connection at once",
+    "the upstream closed the connection at once",
     "connections are closed at once",
 )
 NO_ENDPOINT = ConnectFailure(
     UpstreamFailure.CONNECT,
     503,
-    "no address of the origin is known yet",
+    "no address of the upstream is known yet",
     "no address of a server is known",
 )
 
 
 def connect_failure(error: Exception) -> ConnectFailure:
-    """What became of an attempt that ended in one of `ORIGIN_FAILURES`."""
+    """What became of an attempt that ended in one of `CONNECT_ERRORS`."""
     # OpenSSL's own errors have more to them than those that Python raises in its name.
     if isinstance(error, ssl.SSLCertVerificationError):
         why = str(getattr(error, "verify_message", "") or error).removesuffix(".")
         return ConnectFailure(
             UpstreamFailure.TLS,
             502,
-            f"the origin's certificate is not valid: {why}",
+            f"the upstream's certificate is not valid: {why}",
             f"certificate verify failed: {why}{_setting(getattr(error, 'verify_code', 0))}",
         )
     if isinstance(error, ssl.SSLError):
         why = getattr(error, "reason", "") or str(error)
         hint = "; upstream.url" if why in NO_TLS_SPOKEN else ""
         return ConnectFailure(
-            UpstreamFailure.TLS, 502, f"no TLS with the origin: {why}", f"no TLS: {why}{hint}"
+            UpstreamFailure.TLS, 502, f"no TLS with the upstream: {why}", f"no TLS: {why}{hint}"
         )
     if isinstance(error, ConnectTimeoutError):
         return ConnectFailure(
@@ -107,7 +107,7 @@ def connect_failure(error: Exception) -> ConnectFailure:
     return ConnectFailure(
         UpstreamFailure.CONNECT,
         502,
-        f"no connection to the origin: {why}",
+        f"no connection to the upstream: {why}",
         why[:1].lower() + why[1:] if why[1:2].islower() else why,
     )
 

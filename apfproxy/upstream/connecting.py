@@ -48,7 +48,7 @@ async def connected(
 
     Raises:
         ConnectTimeoutError: A step takes too long.
-        OSError, ValueError: As of `ORIGIN_FAILURES`.
+        OSError, ValueError: As of `CONNECT_ERRORS`.
     """
     limit_s, step = timeout_s, CONNECTION
     loop = asyncio.get_running_loop()

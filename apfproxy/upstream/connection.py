@@ -1,4 +1,4 @@
-"""A connection to the origin: it sends one request at a time and takes its answer apart."""
+"""A connection to the upstream: it sends one request at a time and takes its answer apart."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from apfproxy.http.read_buffer import Piece
     from apfproxy.proxy.counters import ProxyCounters, UpstreamCounters
-    from apfproxy.upstream.response_sink import AnswerSink
+    from apfproxy.upstream.response_sink import ResponseSink
 
 _HEAD_END: Final = b"\r\n\r\n"
 _SWITCHING_PROTOCOLS: Final = 101
@@ -57,7 +57,7 @@ class EndpointBase(EndpointLoad):
     """A server behind, as connections to it see it.
 
     Attributes:
-        idle: Connections that wait for a request, in the order of use: the one lent first is last.
+        idle: Connections that wait for a request, in the order of use: the one given first is last.
         idle_line: That of its Keep-Alive field.
         is_drawn: Whether it gets requests.
         open: All connections.
@@ -103,13 +103,13 @@ class EndpointBase(EndpointLoad):
 
 
 class UpstreamConnection:
-    """One connection, lent by the pool to one exchange at a time.
+    """One connection, given by the pool to one exchange at a time.
 
     Attributes:
         endpoint: The server at its other end.
         seats: Which the request that it carries holds there.
         sink: The exchange whose answer is awaited, or None while the connection is idle.
-        is_write_paused: Whether the origin is slow to take the request's body.
+        is_write_paused: Whether the upstream is slow to take the request's body.
         idle_since_ns: When it was put back into the pool.
         tunnelled: The exchange that has its transport for a tunnel, which `sink` is no more.
         was_used: Whether a request was answered on it.
@@ -144,8 +144,8 @@ class UpstreamConnection:
         self._counters = counters
         self.transport = NOWHERE
         self.write = NOWHERE.write
-        self.sink: AnswerSink | None = None
-        self.tunnelled: AnswerSink | None = None
+        self.sink: ResponseSink | None = None
+        self.tunnelled: ResponseSink | None = None
         self.idle_since_ns = 0
         self.is_closed = False
         self.is_read_paused = False
@@ -190,21 +190,21 @@ class UpstreamConnection:
             self.endpoint.seats -= self.seats
             self.seats = 0
 
-    def send(self, sink: AnswerSink, data: bytes) -> None:
+    def send(self, sink: ResponseSink, data: bytes) -> None:
         """Start a request; the answer goes to `sink`."""
         self.sink = sink
-        self._counters.bytes_to_origins += len(data)
+        self._counters.bytes_to_upstreams += len(data)
         self.write(data)
 
     def send_more(self, data: bytes) -> None:
         """Send more of what follows a request's head."""
-        self._counters.bytes_to_origins += len(data)
+        self._counters.bytes_to_upstreams += len(data)
         self.write(data)
 
     def send_pieces(self, pieces: Sequence[Piece]) -> int:
         """Send more of the request's body; says how many bytes that is."""
         size = sum(map(len, pieces))
-        self._counters.bytes_to_origins += size
+        self._counters.bytes_to_upstreams += size
         if size:
             write_pieces(self.transport, pieces, size)
         return size
@@ -248,7 +248,7 @@ class UpstreamConnection:
             self.endpoint.forget(self)
             self.transport.abort()
 
-    def fail(self, error: Exception, sink: AnswerSink | None = None) -> None:
+    def fail(self, error: Exception, sink: ResponseSink | None = None) -> None:
         """Close after an error of the program, and end whose answer it was; never raises."""
         sink = sink or self.sink
         if sink is None:
@@ -271,7 +271,7 @@ class UpstreamConnection:
         return READS.data
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._counters.bytes_from_origins += nbytes
+        self._counters.bytes_from_upstreams += nbytes
         sink = self.sink
         if sink is None:
             # Nothing was asked: whatever this is, it must not become the next answer.  Some servers
@@ -294,7 +294,7 @@ class UpstreamConnection:
             self.fail(bug, sink)
 
     def eof_received(self) -> None:
-        """The origin closed; `connection_lost` follows."""
+        """The upstream closed; `connection_lost` follows."""
 
     @guarded
     def connection_lost(self, exc: Exception | None) -> None:
@@ -363,7 +363,7 @@ class UpstreamConnection:
 
     # The answer.
 
-    def _take_start(self, sink: AnswerSink, nbytes: int) -> None:
+    def _take_start(self, sink: ResponseSink, nbytes: int) -> None:
         """Take a read while the head has not come: mostly head and body, all of the answer."""
         end = READS.data.find(_HEAD_END, 0, nbytes) + len(_HEAD_END)
         if end >= len(_HEAD_END) and not self._partial:
@@ -378,7 +378,7 @@ class UpstreamConnection:
             ):
                 self._end(sink, keep_alive=head.keep_alive)
                 # Of the body nothing is copied: the sink writes it before the buffer is used again.
-                sink.on_answer(head, READS.view[end:nbytes], is_whole=True)
+                sink.on_response(head, READS.view[end:nbytes], is_whole=True)
                 return
         self._take_head(sink, READS.view[:nbytes].tobytes())
 
@@ -394,7 +394,7 @@ class UpstreamConnection:
                 self.endpoint.on_idle_line(head.idle_line)
         return head
 
-    def _take_head(self, sink: AnswerSink, data: bytes) -> None:
+    def _take_head(self, sink: ResponseSink, data: bytes) -> None:
         if self._partial:
             searched = max(0, len(self._partial) - 3)
             self._partial += data
@@ -433,19 +433,19 @@ class UpstreamConnection:
             end = data.find(_HEAD_END)
         self._start_body(sink, head, rest_of(data, end))
 
-    def _start_body(self, sink: AnswerSink, head: ResponseHead, rest: Piece) -> None:
+    def _start_body(self, sink: ResponseSink, head: ResponseHead, rest: Piece) -> None:
         self._head = head
         self._framing = head.framing
         if head.framing == SIZED and len(rest) < head.length:
             self._body_left = head.length - len(rest)
-            sink.on_answer(head, rest, is_whole=False)
+            sink.on_response(head, rest, is_whole=False)
         elif head.framing == CHUNKED:
             self._decoder = ChunkedDecoder()
             try:
                 pieces, excess = self._decoder.feed(rest)
             except ChunkedError:
-                # The origin has answered: the client gets its head, and then no end.
-                sink.on_answer(head, b"", is_whole=False)
+                # The upstream has answered: the client gets its head, and then no end.
+                sink.on_response(head, b"", is_whole=False)
                 raise
             body = b"".join(pieces)
             if self._decoder.is_done:
@@ -453,21 +453,21 @@ class UpstreamConnection:
                 self._end(sink, keep_alive=head.keep_alive and not excess)
                 # In one call where nothing would be lost by it.
                 if trailers:
-                    sink.on_answer(head, body, is_whole=False)
+                    sink.on_response(head, body, is_whole=False)
                     sink.on_body((), is_last=True, trailers=trailers)
                 else:
-                    sink.on_answer(head, body, is_whole=True)
+                    sink.on_response(head, body, is_whole=True)
             else:
-                sink.on_answer(head, body, is_whole=False)
+                sink.on_response(head, body, is_whole=False)
         elif head.framing in (NO_BODY, SIZED):
             # What is beyond the announced length belongs to nobody.
             announced = rest[: head.length if head.framing else 0]
             self._end(sink, keep_alive=head.keep_alive and len(announced) == len(rest))
-            sink.on_answer(head, announced, is_whole=True)
+            sink.on_response(head, announced, is_whole=True)
         else:
-            sink.on_answer(head, rest, is_whole=False)
+            sink.on_response(head, rest, is_whole=False)
 
-    def _take_body(self, sink: AnswerSink, data: Piece) -> None:
+    def _take_body(self, sink: ResponseSink, data: Piece) -> None:
         head = self._head
         assert head is not None
         if self._framing == SIZED:
@@ -492,11 +492,11 @@ class UpstreamConnection:
         else:
             sink.on_body((data,), is_last=False)
 
-    def _end(self, sink: AnswerSink, *, keep_alive: bool) -> None:
+    def _end(self, sink: ResponseSink, *, keep_alive: bool) -> None:
         """The answer is whole: get ready for the next one, or go.
 
         The exchange learns of it right after this, and puts the connection back with
-        `Pool.put_back` once the request is through as well.
+        `Pool.release` once the request is through as well.
         """
         assert self.sink is sink
         self.sink = None

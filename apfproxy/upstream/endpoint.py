@@ -207,7 +207,7 @@ class Endpoint(EndpointBase):
         """Open a connection, which no client's request gets, and close it again.
 
         Raises:
-            OSError, ValueError: As of `ORIGIN_FAILURES`: there is none.
+            OSError, ValueError: As of `CONNECT_ERRORS`: there is none.
         """
         connection = await self.open_connection()
         # In order: servers that log broken connections would log each probe.
@@ -222,7 +222,7 @@ class Endpoint(EndpointBase):
 
         Raises:
             NoAnswerError: There is none.
-            OSError, ValueError: As of `ORIGIN_FAILURES`: there is no connection.
+            OSError, ValueError: As of `CONNECT_ERRORS`: there is no connection.
         """
         return await status_of(await self.open_connection(), question, limit_s)
 
@@ -230,7 +230,7 @@ class Endpoint(EndpointBase):
         """Connect; the connection is not among those that are open yet.
 
         Raises:
-            OSError, ValueError: As of `ORIGIN_FAILURES`.
+            OSError, ValueError: As of `CONNECT_ERRORS`.
         """
         tls, sessions = self._tls, self._sessions
         if tls is not None:

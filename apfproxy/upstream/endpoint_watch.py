@@ -42,7 +42,7 @@ from apfproxy.base.faults import Part, report
 from apfproxy.base.rare_log import RareLog
 from apfproxy.base.tasks import spawn
 from apfproxy.proxy.counters import UpstreamFailure
-from apfproxy.upstream.connect_failure import ORIGIN_FAILURES, ConnectTimeoutError, connect_failure
+from apfproxy.upstream.connect_failure import CONNECT_ERRORS, ConnectTimeoutError, connect_failure
 from apfproxy.upstream.endpoint_log import UNKNOWN, EndpointLog
 from apfproxy.upstream.endpoint_state import (
     DRAINING,
@@ -435,7 +435,7 @@ class EndpointWatch:
         self._checking = None
         if isinstance(error, NoAnswerError):
             pass  # it fails still
-        elif isinstance(error, ORIGIN_FAILURES):
+        elif isinstance(error, CONNECT_ERRORS):
             found = connect_failure(error)
             self._fail(found.kind, found.problem, now_ns)
         elif error is not None:
@@ -453,7 +453,7 @@ class EndpointWatch:
                 found = await self._asked(rules)
         except NoAnswerError as error:
             found = error.kind, str(error)
-        except ORIGIN_FAILURES as error:
+        except CONNECT_ERRORS as error:
             if isinstance(error, TimeoutError) and not isinstance(error, ConnectTimeoutError):
                 kind = UpstreamFailure.ANSWER_TIMEOUT
                 found = kind, f"no answer to a check within {self._limit_s:g} s"

@@ -26,8 +26,8 @@ from apfproxy.base.tasks import spawn
 from apfproxy.proxy.request_log import text_of_server
 from apfproxy.upstream.connect_failure import (
     CLOSED_AT_ONCE,
+    CONNECT_ERRORS,
     NO_ENDPOINT,
-    ORIGIN_FAILURES,
     OWN_FAILURE,
     ConnectFailure,
     connect_failure,
@@ -50,7 +50,7 @@ SLOTS_PER_ENDPOINT: Final = 20
 least that an endpoint gets."""
 
 
-class Borrower(Protocol):
+class PoolWaiter(Protocol):
     """What waits for a connection."""
 
     def on_connection(self, connection: UpstreamConnection) -> None:
@@ -113,11 +113,11 @@ class Pool:
         self.on_change: Callable[[], None] = _ignore
         self.on_endpoint_failing: Callable[[Endpoint], None] = _ignore_one
         self._connects: set[asyncio.Task[None]] = set()
-        # Insertion order is the line; a borrower that leaves is taken out in constant time.
+        # Insertion order is the line; a waiter that leaves is taken out in constant time.
         # Those who need a connection without a past stand in a line of their own; the places say
         # who of the two first ones came first.
-        self._line: OrderedDict[Borrower, Place] = OrderedDict()
-        self._new_line: OrderedDict[Borrower, Place] = OrderedDict()
+        self._line: OrderedDict[PoolWaiter, Place] = OrderedDict()
+        self._new_line: OrderedDict[PoolWaiter, Place] = OrderedDict()
         self._arrivals = 0
         self.endpoints: tuple[Endpoint, ...] = ()
         self.draining: dict[Endpoint, None] = {}
@@ -258,7 +258,7 @@ class Pool:
         """Have no more connections than that at once."""
         self._settings = replace(self._settings, max_connections=max_connections)
 
-    def take(self, *, is_long: bool = False) -> UpstreamConnection | None:
+    def acquire(self, *, is_long: bool = False) -> UpstreamConnection | None:
         """An idle connection, or None: then `wait` for one.
 
         Args:
@@ -273,12 +273,12 @@ class Pool:
         return idle.popitem()[0] if idle else None
 
     def wait(
-        self, borrower: Borrower, *, is_new: bool = False, avoided: EndpointBase | None = None
+        self, waiter: PoolWaiter, *, is_new: bool = False, avoided: EndpointBase | None = None
     ) -> None:
-        """Stand in line; the borrower is called back, never from inside this call.
+        """Stand in line; the waiter is called back, never from inside this call.
 
         Args:
-            borrower: Who waits.
+            waiter: Who waits.
             is_new: Whether only a connection that has carried no request will do, as for an
                 upgrade.  It counts in the bound like any other; an idle one makes way for it.
             avoided: The endpoint that has failed the request, so that another one gets it, if
@@ -288,17 +288,17 @@ class Pool:
         if avoided is not None and not any(each is not avoided for each in self._wheel):
             avoided = None
         line = self._new_line if is_new else self._line
-        line[borrower] = Place(self._arrivals, avoided)
+        line[waiter] = Place(self._arrivals, avoided)
         self._connect_for_the_line()
 
-    def leave(self, borrower: Borrower) -> None:
+    def leave(self, waiter: PoolWaiter) -> None:
         """Leave the line."""
-        self._line.pop(borrower, None)
-        self._new_line.pop(borrower, None)
+        self._line.pop(waiter, None)
+        self._new_line.pop(waiter, None)
         if self._cap:  # an endpoint that would not do for it may have room for others
             self._connect_for_the_line()
 
-    def put_back(self, connection: UpstreamConnection, now_ns: int) -> None:
+    def release(self, connection: UpstreamConnection, now_ns: int) -> None:
         """Take a connection back whose request and answer are through."""
         connection.release_seats()
         if connection.is_closed:
@@ -312,10 +312,10 @@ class Pool:
         if connection.is_read_paused:
             connection.resume_reading()
         if self._line and endpoint.is_drawn:
-            borrower = first_for(self._line, endpoint)
-            if borrower is not None:
-                del self._line[borrower]
-                lend(connection, borrower)
+            waiter = first_for(self._line, endpoint)
+            if waiter is not None:
+                del self._line[waiter]
+                give(connection, waiter)
                 if self._cap:  # as of `leave`
                     self._connect_for_the_line()
                 return
@@ -401,7 +401,7 @@ class Pool:
                     endpoint.connecting += 1
                     generation = endpoint.generation
                 self._connects.add(
-                    spawn(self._connect(endpoint, generation), name="connect to the origin")
+                    spawn(self._connect(endpoint, generation), name="connect to the upstream")
                 )
             elif not self._make_way():
                 return
@@ -446,7 +446,7 @@ class Pool:
                 return
             failure = found
             self._forget_if_drained(endpoint)
-            if self._line and self._lend_idle(tried):
+            if self._line and self._give_idle(tried):
                 self._connects.discard(task)
                 self._connect_for_the_line()
                 return
@@ -469,7 +469,7 @@ class Pool:
             if not connection.is_closed:
                 watch_over(connection.transport)
                 return connection
-        except ORIGIN_FAILURES as error:
+        except CONNECT_ERRORS as error:
             failure = connect_failure(error)
         except Exception as bug:  # noqa: BLE001  whatever it is, the line must go on
             report(Part.POOL, bug)
@@ -481,14 +481,14 @@ class Pool:
         endpoint.fail(failure.kind, failure.problem)
         return failure
 
-    def _lend_idle(self, tried: list[Endpoint]) -> bool:
-        """Lend an idle connection of another endpoint to who is first in line; False if none is."""
+    def _give_idle(self, tried: list[Endpoint]) -> bool:
+        """Give an idle connection of another endpoint to who is first in line; False if none is."""
         for endpoint in self._drawn():
             if endpoint.idle and endpoint not in tried:
-                borrower = first_for(self._line, endpoint)
-                if borrower is not None:
-                    del self._line[borrower]
-                    lend(endpoint.idle.popitem()[0], borrower)
+                waiter = first_for(self._line, endpoint)
+                if waiter is not None:
+                    del self._line[waiter]
+                    give(endpoint.idle.popitem()[0], waiter)
                     return True
         return False
 
@@ -505,7 +505,7 @@ class Pool:
     def _take_in(
         self, endpoint: Endpoint, connection: UpstreamConnection, *, is_last: bool
     ) -> None:
-        """Lend a new connection to who is first in line, or keep it.
+        """Give a new connection to who is first in line, or keep it.
 
         Args:
             endpoint: Whose it is.
@@ -516,13 +516,13 @@ class Pool:
         is_new_first = self._is_new_first()
         line = self._new_line if is_new_first else self._line
         if is_new_first or (is_last and line):
-            borrower = first_for(line, None if is_last else endpoint)
-            if borrower is not None:
-                del line[borrower]
-                lend(connection, borrower)
+            waiter = first_for(line, None if is_last else endpoint)
+            if waiter is not None:
+                del line[waiter]
+                give(connection, waiter)
                 return
         try:
-            self.put_back(connection, self.now_ns())
+            self.release(connection, self.now_ns())
         except Exception as bug:  # noqa: BLE001  as in `_tried`
             report(Part.POOL, bug)
             self._fail_one(OWN_FAILURE)
@@ -531,28 +531,30 @@ class Pool:
     def _fail_one(self, failure: ConnectFailure) -> None:
         if self._line or self._new_line:
             line = self._new_line if self._is_new_first() else self._line
-            borrower, _ = line.popitem(last=False)
+            waiter, _ = line.popitem(last=False)
             try:
-                borrower.on_no_connection(failure.code, failure.reason)
-            except Exception as error:  # noqa: BLE001  it is of this borrower alone
-                borrower.fail(error)
+                waiter.on_no_connection(failure.code, failure.reason)
+            except Exception as error:  # noqa: BLE001  it is of this waiter alone
+                waiter.fail(error)
         self._connect_for_the_line()
 
 
-def lend(connection: UpstreamConnection, borrower: Borrower) -> None:
-    """Give a connection to a borrower out of the line; an error there is the borrower's alone."""
+def give(connection: UpstreamConnection, waiter: PoolWaiter) -> None:
+    """Give a connection to a waiter out of the line; an error there is the waiter's alone."""
     try:
-        borrower.on_connection(connection)
+        waiter.on_connection(connection)
     except Exception as error:  # noqa: BLE001  whatever it is, others wait in line
-        borrower.fail(error)
+        waiter.fail(error)
         connection.abort()
 
 
-def first_for(line: OrderedDict[Borrower, Place], endpoint: EndpointBase | None) -> Borrower | None:
+def first_for(
+    line: OrderedDict[PoolWaiter, Place], endpoint: EndpointBase | None
+) -> PoolWaiter | None:
     """The first in line for whom a connection of an endpoint will do; None for the first of all."""
-    for borrower, place in line.items():
+    for waiter, place in line.items():
         if endpoint is None or place.avoided is not endpoint:
-            return borrower
+            return waiter
     return None
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from apfproxy.settings import UpstreamSettings
     from apfproxy.upstream.endpoint import Endpoint
     from apfproxy.upstream.pool import Pool
-    from apfproxy.upstream.response_sink import AnswerSink
+    from apfproxy.upstream.response_sink import ResponseSink
 
 MINUTE_S = 60.0
 PERIOD_S = 6.0
@@ -104,10 +104,10 @@ class Rebalancing:
             for answer in self._chosen(excess, count):
                 self._end(answer)
 
-    def _chosen(self, excess: dict[Endpoint, int], count: int) -> list[AnswerSink]:
+    def _chosen(self, excess: dict[Endpoint, int], count: int) -> list[ResponseSink]:
         """Some of those that are over, at random; at most so many."""
         before_ns = self._now_ns() - round(OLD_S * 1e9)
-        found: list[AnswerSink] = []
+        found: list[ResponseSink] = []
         for endpoint, most in excess.items():
             old = [
                 each
@@ -119,7 +119,7 @@ class Rebalancing:
         self._random.shuffle(found)
         return found[:count]
 
-    def _end(self, answer: AnswerSink) -> None:
+    def _end(self, answer: ResponseSink) -> None:
         self._counters.upstream_rebalanced += 1
         try:
             answer.end_watch()
@@ -130,7 +130,7 @@ class Rebalancing:
         return f"<Rebalancing: {self._counters.upstream_rebalanced} ended>"
 
 
-def watches_of(endpoint: Endpoint) -> list[AnswerSink]:
+def watches_of(endpoint: Endpoint) -> list[ResponseSink]:
     """The watches that an endpoint has; it looks at each connection."""
     answers = [each.tunnelled or each.sink for each in endpoint.open]
     return [answer for answer in answers if answer is not None and answer.watching_ns]

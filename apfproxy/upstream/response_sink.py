@@ -1,4 +1,4 @@
-"""What a connection to the origin asks of whoever takes the answer.
+"""What a connection to the upstream asks of whoever takes the answer.
 
 A base class, not a `Protocol`: compiled code calls its methods as fast as functions.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class AnswerSink(ABC):
+class ResponseSink(ABC):
     """What takes the parts of one answer, in their order.
 
     Attributes:
@@ -33,7 +33,7 @@ class AnswerSink(ABC):
 
     @property
     def is_long_running(self) -> bool:
-        """Whether the origin may take as long as it likes."""
+        """Whether the upstream may take as long as it likes."""
         return False
 
     @property
@@ -60,7 +60,7 @@ class AnswerSink(ABC):
         """A 1xx answer, other than 101."""
 
     @abstractmethod
-    def on_answer(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
+    def on_response(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
         """The final head with the first part of the body, and whether that is all of it."""
 
     @abstractmethod
@@ -90,7 +90,7 @@ class AnswerSink(ABC):
 
     @abstractmethod
     def on_upstream_writable(self) -> None:
-        """The origin takes more of the request's body."""
+        """The upstream takes more of the request's body."""
 
     @abstractmethod
     def fail(self, error: Exception) -> None:

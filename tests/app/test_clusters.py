@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from apfproxy.settings import DrainSettings
 from tests.end_to_end.gateway import gateway, get
-from tests.end_to_end.origin import Arrival, Origin
 from tests.end_to_end.peer import begin
 from tests.end_to_end.scene import OK, on_uvloop, until
+from tests.end_to_end.upstream import Arrival, Upstream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 A, B = {"name": "a", "hosts": ["a.test"]}, {"name": "b", "hosts": ["b.test"]}
 
 
-def silent_api(folder: Path) -> tuple[Origin, dict[str, object]]:
+def silent_api(folder: Path) -> tuple[Upstream, dict[str, object]]:
     """A Kubernetes API that accepts connections and answers nothing, and settings that name it."""
-    origin = Origin(reads=False)
-    origin.start()
+    upstream = Upstream(reads=False)
+    upstream.start()
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(
         json.dumps(
             {
                 "clusters": [
-                    {"name": "k", "cluster": {"server": f"http://127.0.0.1:{origin.port}"}}
+                    {"name": "k", "cluster": {"server": f"http://127.0.0.1:{upstream.port}"}}
                 ],
                 "contexts": [{"name": "k", "context": {"cluster": "k", "user": "u"}}],
                 "users": [{"name": "u", "user": {}}],
@@ -39,7 +39,7 @@ def silent_api(folder: Path) -> tuple[Origin, dict[str, object]]:
         )
     )
     kubernetes = {"enabled": True, "kubeconfig": str(kubeconfig), "firstSyncTimeout": "30s"}
-    return origin, kubernetes
+    return upstream, kubernetes
 
 
 @on_uvloop
@@ -86,7 +86,7 @@ async def test_clusters_come_change_and_leave(tmp_path: Path) -> None:
         async def hold(arrival: Arrival) -> None:
             held.append(arrival)
 
-        scene.origins["b"].answer_with(hold)
+        scene.upstreams["b"].answer_with(hold)
         client, watcher = await scene.connect(), await scene.connect()
         await client.send(get("b.test", "/slow"))
         await until(lambda: len(held) == 1)
@@ -125,7 +125,7 @@ async def test_requests_that_outlast_their_cluster(
         async def hold(arrival: Arrival) -> None:
             held.append(arrival)
 
-        scene.origins["b"].answer_with(hold)
+        scene.upstreams["b"].answer_with(hold)
         client = await scene.connect()
         await client.send(get("b.test", "/slow"))
         await until(lambda: bool(held))
@@ -147,7 +147,7 @@ async def test_another_cluster_of_the_same_name(tmp_path: Path) -> None:
         async def hold(arrival: Arrival) -> None:
             arrived.append(arrival)
 
-        scene.origins["a"].answer_with(hold)
+        scene.upstreams["a"].answer_with(hold)
         client = await scene.connect()
         await client.send(get("a.test"))
         await until(lambda: arrived)
@@ -196,7 +196,7 @@ async def test_one_made_anew_that_cannot_be_used(tmp_path: Path) -> None:
 @on_uvloop
 async def test_one_cluster_starts_slowly(tmp_path: Path) -> None:
     """The others do not wait for it; its requests are told to come back soon."""
-    origin, kubernetes = silent_api(tmp_path)
+    upstream, kubernetes = silent_api(tmp_path)
     async with gateway(tmp_path, A, {**B, "flowControl": {"kubernetes": kubernetes}}) as scene:
         assert (200, "a / a.test") == await scene.asked("a.test")
         answer = await scene.ask(get("b.test"))
@@ -205,13 +205,13 @@ async def test_one_cluster_starts_slowly(tmp_path: Path) -> None:
         scene.process.hurry(lambda: None)
         await until(lambda: scene.member("b").cluster)
         assert (200, "b / b.test") == await scene.asked("b.test")
-        await origin.stop()
+        await upstream.stop()
 
 
 @on_uvloop
 async def test_removed_while_it_is_made_anew(tmp_path: Path) -> None:
     """What was to take its place never does; all of both ends."""
-    origin, kubernetes = silent_api(tmp_path)
+    upstream, kubernetes = silent_api(tmp_path)
     async with gateway(tmp_path, A, B) as scene:
         before = scene.member("b").cluster
         await scene.reload(A, {**B, "flowControl": {"kubernetes": kubernetes}})
@@ -221,13 +221,13 @@ async def test_removed_while_it_is_made_anew(tmp_path: Path) -> None:
         assert 404 == (await scene.asked("b.test"))[0]
         assert not [each.name for each in scene.process.health if "/b" in each.name]
         await until(lambda: not before.served.pool.open_count)
-        await origin.stop()
+        await upstream.stop()
 
 
 @on_uvloop
 async def test_removed_while_it_starts_and_added_again(tmp_path: Path) -> None:
     """The new one is not in the way of the one that is gone, nor the other way round."""
-    origin, kubernetes = silent_api(tmp_path)
+    upstream, kubernetes = silent_api(tmp_path)
     async with gateway(tmp_path, A, {**B, "flowControl": {"kubernetes": kubernetes}}) as scene:
         await scene.reload(A)
         await scene.reload(A, B)
@@ -237,7 +237,7 @@ async def test_removed_while_it_starts_and_added_again(tmp_path: Path) -> None:
         assert {"cluster/b", "cluster/b/limits", "cluster/b/upstream"} <= checks
         await scene.reload(A, {**B, "flowControl": {"serverConcurrencyLimit": 77}})
         assert "" == scene.member("b").problem
-        await origin.stop()
+        await upstream.stop()
 
 
 @on_uvloop
@@ -290,7 +290,7 @@ async def test_drain_ends_all_clusters(tmp_path: Path) -> None:
 
         clients = []
         for name in "ab":
-            scene.origins[name].answer_with(hold)
+            scene.upstreams[name].answer_with(hold)
             clients.append(await scene.connect())
             await clients[-1].send(get(f"{name}.test"))
         await until(lambda: len(arrived) == 2)
@@ -306,7 +306,7 @@ async def test_drain_ends_all_clusters(tmp_path: Path) -> None:
 @on_uvloop
 async def test_settings_change_while_others_are_put_in_force(tmp_path: Path) -> None:
     """The last ones count, also where they are those from before."""
-    origin, kubernetes = silent_api(tmp_path)
+    upstream, kubernetes = silent_api(tmp_path)
     async with gateway(tmp_path, A) as scene:
         first = scene.member("a").cluster
         await scene.reload({**A, "flowControl": {"kubernetes": kubernetes}})
@@ -321,4 +321,4 @@ async def test_settings_change_while_others_are_put_in_force(tmp_path: Path) -> 
 
         await until(is_last)
         assert (200, "a / a.test") == await scene.asked("a.test")
-        await origin.stop()
+        await upstream.stop()

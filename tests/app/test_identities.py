@@ -37,7 +37,7 @@ from apfproxy.settings import (
     UpstreamTlsSettings,
 )
 from loadtest.certificates import Authority, Issued
-from tests.app.test_process import ANY_PORT, origin
+from tests.app.test_process import ANY_PORT, upstream
 from tests.authn.signing import private_key, public_pem, signed, unsigned
 from tests.authn.test_api_keys import sha256
 from tests.authn.test_unverified_names import basic
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from apfproxy.proxy.identification import Identification
 
 S = 1_000_000_000
-HTTP = Address(host="origin", port=80)
-HTTPS = Address(host="origin", port=443, is_tls=True)
+HTTP = Address(host="upstream", port=80)
+HTTPS = Address(host="upstream", port=443, is_tls=True)
 REVIEWS = ReviewSettings(is_enabled=True)
 ISSUER = "https://issuer.example"
 OWN_TOKEN = "0123456789abcdef"  # noqa: S105 - of nobody
@@ -315,7 +315,7 @@ class Served(Bench):
 
     Attributes:
         identities: Of those files.
-        own_changes: How often what the proxy is to the origin has changed.
+        own_changes: How often what the proxy is to the upstream has changed.
     """
 
     identities: Identities
@@ -352,9 +352,9 @@ class Served(Bench):
     def who(self, client: FakeTransport, *lines: bytes) -> str:
         """As whom the proxy forwards the client's request, or the code of its refusal."""
         self.send(client, b"GET /x HTTP/1.1\r\nHost: h\r\n%b\r\n" % b"".join(lines))
-        sent = self.origins[0].take()
+        sent = self.upstreams[0].take()
         if sent:
-            self.send(self.origins[0], OK)
+            self.send(self.upstreams[0], OK)
         code = status(client.take()).decode()
         user = sent.partition(b"Impersonate-User: ")[2].partition(b"\r\n")[0].decode()
         return user or code
@@ -362,8 +362,8 @@ class Served(Bench):
     def own_token(self, client: FakeTransport) -> str:
         """The token with which the proxy forwards a request."""
         self.send(client, b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
-        sent = self.origins[0].take()
-        self.send(self.origins[0], OK)
+        sent = self.upstreams[0].take()
+        self.send(self.upstreams[0], OK)
         client.take()
         return sent.partition(b"Authorization: Bearer ")[2].partition(b"\r\n")[0].decode()
 
@@ -488,7 +488,7 @@ def test_changed_token_of_its_own(folder: Folder) -> None:
 
 
 def test_changed_certificates(folder: Folder) -> None:
-    """New connections have the new one; with the origin no old connection is used again."""
+    """New connections have the new one; with the upstream no old connection is used again."""
     with Served(folder) as bench:
         server, client = bench.identities.server_tls, bench.identities.client_tls
         assert server is not None
@@ -567,7 +567,7 @@ async def test_changed_files_count_on_a_real_connection(folder: Folder) -> None:
     cert, key = folder.users_ca.issue("alice").write(folder.path, "alice")
     context = ssl.create_default_context(cafile=folder.of("own.crt"))
     context.load_cert_chain(cert, key)
-    async with origin() as server:
+    async with upstream() as server:
         settings = dataclasses.replace(
             folder.settings,
             upstream=UpstreamSettings(

@@ -54,7 +54,7 @@ def exported(
 def answered(bench: Bench, request: bytes = GET, answer: bytes = OK) -> list[Traced]:
     """The trace of a request that is answered."""
     bench.ask(request)
-    bench.send(bench.origins[0], answer)
+    bench.send(bench.upstreams[0], answer)
     return [(bench.traces[-1], "blue")]
 
 
@@ -106,11 +106,11 @@ def test_link(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its words are the status's description."""
     bench.ask(GET.replace(b"GET", b"PATCH"))
-    bench.end(bench.origins[0])
+    bench.end(bench.upstreams[0])
     own, _ = exported([(bench.traces[0], "")], monkeypatch)
 
     assert StatusCode.ERROR == own.status.status_code
-    assert "the origin did not answer: the connection was closed early" == own.status.description
+    assert "the upstream did not answer: the connection was closed early" == own.status.description
 
 
 def test_text_that_is_no_unicode(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def settings_for(upstream_port: int, flow_control: FlowControlSettings | None = 
     )
 
 
-def origin() -> TestServer:
+def upstream() -> TestServer:
     """A server that answers each request with its target, and has a metrics page."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -89,7 +89,7 @@ async def page(session: aiohttp.ClientSession, port: int | None, path: str) -> t
 @on_uvloop
 async def test_forwards_and_shows_itself() -> None:
     """A started process forwards, answers on its admin listener, and ends with a drain."""
-    async with origin() as server, aiohttp.ClientSession() as session:
+    async with upstream() as server, aiohttp.ClientSession() as session:
         process = ProxyProcess(settings_for(server.port or 0))
         await process.start()
         forwarded = await page(session, process.port, "/api/v1/pods?limit=1")
@@ -236,7 +236,7 @@ async def test_without_admin() -> None:
 
 async def test_object_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The numbers of objects that the server stores arrive where costs are estimated."""
-    async with origin() as server:
+    async with upstream() as server:
         url = str(server.make_url("/metrics"))
         flow_control = FlowControlSettings(object_counts_from=url, hash_seed=1)
         arrived = asyncio.Event()
@@ -312,7 +312,7 @@ async def test_an_error_of_object_counts_does_not_end_them(
 ) -> None:
     """They are read again, and readyz says so in between."""
     monkeypatch.setattr(duties, "FIRST_PAUSE_S", 0.001)
-    async with origin() as server:
+    async with upstream() as server:
         url = str(server.make_url("/metrics"))
         flow_control = FlowControlSettings(object_counts_from=url, hash_seed=1)
         process = ProxyProcess(settings_for(server.port or 0, flow_control))

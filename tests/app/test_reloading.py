@@ -78,7 +78,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 LEFT_OUT = frozenset({
-    *("controller", "clock", "pool", "origin", "generation", "counters", "context", "problem"),
+    *("controller", "clock", "pool", "upstream", "generation", "counters", "context", "problem"),
     *("reads_total", "sweep_now_ns", "_health", "_costs", "_descriptor"),
     *("_progress_ns", "_beat_s", "_counted_ns", "_closing", "_kinds", "kinds"),
     *("_counters", "_delay_ns", "_late_ns", "sweep", "_done_s", "_owner", "_sessions"),

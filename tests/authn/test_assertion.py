@@ -1,4 +1,4 @@
-"""What the origin is told of who asks."""
+"""What the upstream is told of who asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks, and what the origin is told of it."""
+"""Who asks, and what the upstream is told of it."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ async def test_front_proxy_without_a_ca_of_users() -> None:
 
 
 async def test_tokens_where_nobody_knows_any() -> None:
-    """They are no credential then, and the origin may well know them."""
+    """They are no credential then, and the upstream may well know them."""
     subject = Authenticator(VirtualClock(S), now_s=lambda: NOW_S)
 
     assert "system:anonymous" == name_of(await found(subject, UNKNOWN_PEER, GOOD))
@@ -311,7 +311,7 @@ async def test_order_of_those_who_know_tokens() -> None:
     ],
 )
 async def test_lines(assertion: str, peer: Peer, credentials: Credentials, lines: bytes) -> None:
-    """What the origin is told, byte for byte."""
+    """What the upstream is told, byte for byte."""
     result = await found(authenticator(Rules(assertion=assertion)), peer, credentials)
 
     assert isinstance(result, Identity)
@@ -344,7 +344,7 @@ FORBIDDEN = (
 async def test_impersonation(
     assertion: str, leave: bool | None, is_known: bool, who: str, lines: bytes
 ) -> None:
-    """With leave it changes the class; the origin judges it, but where the proxy's rights would."""
+    """With leave it changes the class; the upstream judges it, unless the proxy's rights do."""
     leaves = None if leave is None else Leave(answer=leave, is_known=is_known)
     subject = authenticator(Rules(assertion=assertion), leaves)
     for token in ("good", "slow"):
@@ -387,7 +387,7 @@ async def test_leave_is_of_the_real_user() -> None:
     ],
 )
 async def test_leave_that_is_open(assertion: str, who: str) -> None:
-    """Where the origin judges the fields it goes on as the real user; else not for now."""
+    """Where the upstream judges the fields it goes on as the real user; else not for now."""
     subject = authenticator(
         Rules(assertion=assertion), Leave(answer=None, is_known=False, leave_s=0.0)
     )
@@ -602,7 +602,7 @@ async def test_unverified_names(peer: Peer, credentials: Credentials, who: str) 
         ),
     ],
 )
-async def test_origin_hears_of_no_unverified_name(assertion: str, lines: bytes) -> None:
+async def test_upstream_hears_of_no_unverified_name(assertion: str, lines: bytes) -> None:
     """For it the client stays anonymous."""
     subject = authenticator(Rules(assertion=assertion))
     identity = await found(subject, AT, NAMED)

@@ -1,6 +1,6 @@
 """Hostile and awkward HTTP through a whole proxy, judged by what comes out on both sides.
 
-Each case has a proxy and an origin of its own.  Cases about identity are in
+Each case has a proxy and an upstream of its own.  Cases about identity are in
 `test_hostile_identity`; those that take more than one connection and a script are in `ELSEWHERE`.
 """
 

@@ -1,8 +1,8 @@
 """Identities that are forged, ambiguous, revoked or borrowed: who is served, as whom.
 
-Each case is played in all three ways to tell the origin who asks.  The origin has to get the lines
-that belong to the user, in that way, and no other line that could name anybody; the class of each
-answer tells whom the flow control took the user for.
+Each case is played in all three ways to tell the upstream who asks.  The upstream has to get the
+lines that belong to the user, in that way, and no other line that could name anybody; the class of
+each answer tells whom the flow control took the user for.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conformance.hostile.script import Case
-    from tests.end_to_end.origin import Arrival
     from tests.end_to_end.peer import Message
+    from tests.end_to_end.upstream import Arrival
 
 Line = tuple[bytes, bytes]
 
@@ -67,7 +67,7 @@ USERS: dict[str, list[Line]] = {
     "alice, by proxy": [(b"user", b"alice"), (b"group", b"dev"), (b"extra-scopes", b"a%2Fb")],
     "bob, by root": [(b"user", b"bob"), (b"extra-acme.com%2fproject", b"x")],
 }
-"""What the origin is to learn of whom, without the name of a way and all users' group."""
+"""What the upstream is to learn of whom, without the name of a way and all users' group."""
 TOKEN_OF = {"alice": b"user-a", "bob": b"user-b", "root": b"admin"}
 
 AS_BOB_OF_MASTERS = [(b"impersonate-user", b"bob"), (b"impersonate-group", b"system:masters")]
@@ -83,9 +83,9 @@ class Served:
 
     Attributes:
         user: Who asks; a key of `USERS`.
-        lines: What else goes on, where the origin judges it.
+        lines: What else goes on, where the upstream judges it.
         effective: Who that is then, if it is somebody else.
-        told: What the origin learns of that; a key of `USERS`.
+        told: What the upstream learns of that; a key of `USERS`.
         code: Of the answer.
         authorization: What the client sent, if it was not `Bearer` and the user's token.
     """
@@ -131,7 +131,7 @@ OUTCOMES: dict[str, list[Served | int]] = {
 }
 """What becomes of each request of a case: a code of the proxy's own, or who it is served as."""
 OF_ONE_WAY: dict[tuple[str, str], list[Served | int]] = {("ID-16", IMPERSONATE): [403]}
-"""Where the way to tell the origin makes a difference: with the proxy's rights nobody borrows."""
+"""Where the way to tell the upstream makes a difference: with the proxy's rights nobody borrows."""
 OVER_HTTP2: dict[str, tuple[str, list[Served | int]]] = {"ID-23": ("reject-4xx-and-close", [400])}
 """Where the protocol makes one: what is expected, and what becomes of the requests.
 
@@ -152,7 +152,7 @@ def site(tmp_path: Path) -> Site:
 
 
 def identity_lines(request: Message) -> list[Line]:
-    """All that an origin could take for a word about who asks, however it reads names."""
+    """All that an upstream could take for a word about who asks, however it reads names."""
     found = []
     for name, value in request.fields:
         folded = re.sub(rb"[^a-z0-9]", b"-", name)
@@ -166,7 +166,7 @@ def identity_lines(request: Message) -> list[Line]:
 
 
 def wanted_lines(served: Served, mode: str) -> list[Line]:
-    """What the origin has to get about a request, by the way in which it is told."""
+    """What the upstream has to get about a request, by the way in which it is told."""
     if mode == IMPERSONATE:
         own = (b"authorization", b"Bearer " + OWN_TOKEN)
         told = USERS[served.told or served.user]
@@ -213,7 +213,7 @@ async def test_hostile_identity(case_id: str, mode: str, site: Site, protocol: s
     assert [wanted_lines(each, mode) for each in served] == list(
         map(identity_lines, outcome.requests)
     )
-    # An answer to exec does not name its schema; who asks is seen in what the origin got.
+    # An answer to exec does not name its schema; who asks is seen in what the upstream got.
     named = [] if case["expect"] == "tunnel" else [SCHEMA_NUMBERS[name] for name in effective]
     assert named == [int(number) for number in SCHEMA.findall(bytes(outcome.received))]
     if mode != PASS_THROUGH:
@@ -246,7 +246,7 @@ async def test_id_05_of_a_server(site: Site) -> None:
             await client.send(CASES["ID-05"]["raw"].encode())
             assert b"" == await client.receive()
 
-        assert [] == scene.origin.peers
+        assert [] == scene.upstream.peers
 
 
 @on_uvloop
@@ -274,7 +274,7 @@ async def test_id_27_during_a_drain() -> None:
 
 
 class Reviewer:
-    """An origin that reviews tokens, and answers all else.
+    """An upstream that reviews tokens, and answers all else.
 
     Attributes:
         groups: Of everybody who has a token; None once the tokens are revoked.
@@ -288,7 +288,7 @@ class Reviewer:
         self.requests: list[Message] = []
 
     async def answer(self, arrival: Arrival) -> None:
-        """Answer at the origin."""
+        """Answer at the upstream."""
         peer, request = arrival
         if REVIEWS not in request.line:
             self.requests.append(request)
@@ -307,7 +307,7 @@ class Reviewer:
 
 
 def reviewed(setup: Setup) -> Setup:
-    """A proxy that knows tokens from the origin alone."""
+    """A proxy that knows tokens from the upstream alone."""
     authentication = AuthenticationSettings(
         token_review=ReviewSettings(is_enabled=True), anonymous=False
     )
@@ -322,7 +322,7 @@ async def test_hh_16(mode: str, end: str, site: Site) -> None:
     reviewer = Reviewer()
     reviewer.groups = [f"a{end}X-Remote-Group: system:masters"]
     async with running(reviewed(site.setup(mode, is_tls=False))) as scene:
-        scene.origin.answer_with(reviewer.answer)
+        scene.upstream.answer_with(reviewer.answer)
         client = await scene.ask(CASES["HH-16"]["raw"].encode())
 
         assert 401 == (await client.read_answer()).status
@@ -355,7 +355,7 @@ async def test_id_22(mode: str, site: Site, monkeypatch: pytest.MonkeyPatch) -> 
     async with running(reviewed(site.setup(mode, is_tls=False))) as scene:
         clock = scene.process.clock
         assert isinstance(clock, MovedClock)
-        scene.origin.answer_with(reviewer.answer)
+        scene.upstream.answer_with(reviewer.answer)
         client = await scene.connect()
 
         async def statuses(number: int) -> list[int]:

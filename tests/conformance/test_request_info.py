@@ -37,7 +37,7 @@ def test_attributes(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", HOSTILE, ids=[case["id"] for case in HOSTILE])
 def test_hostile_targets(case: dict[str, Any]) -> None:
-    """Targets made to deceive a proxy have the attributes that an origin acts by."""
+    """Targets made to deceive a proxy have the attributes that an upstream acts by."""
     method, target, _ = case["raw"].split("\r\n", 1)[0].encode("latin-1").split(b" ")
     expected = case["requestinfo"]
     if expected is None:

@@ -72,7 +72,7 @@ flows:
 """
 
 
-class Origin:
+class Upstream:
     """The server behind; it answers slow requests, and ends watches, once it is let go."""
 
     def __init__(self) -> None:
@@ -95,9 +95,9 @@ class Site:
     """A proxy with few seats, its server, and a client."""
 
     def __init__(
-        self, origin: Origin, process: ProxyProcess, session: aiohttp.ClientSession
+        self, upstream: Upstream, process: ProxyProcess, session: aiohttp.ClientSession
     ) -> None:
-        self.origin = origin
+        self.upstream = upstream
         self.process = process
         self._session = session
 
@@ -120,17 +120,17 @@ class Site:
         """Have a request at the server, which is let go at the end if it was not before."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.get(path))
-            await self.origin.arrived.acquire()
+            await self.upstream.arrived.acquire()
             yield
-            self.origin.gate.set()
-        self.origin.gate.clear()
+            self.upstream.gate.set()
+        self.upstream.gate.clear()
 
 
 @contextlib.asynccontextmanager
 async def site(objects: Path) -> AsyncIterator[Site]:
     """Make a proxy with the objects of a file, and stop it at the end."""
-    origin, app = Origin(), web.Application()
-    app.router.add_route("*", "/{path:.*}", origin.answer)
+    upstream, app = Upstream(), web.Application()
+    app.router.add_route("*", "/{path:.*}", upstream.answer)
     server = TestServer(app)
     await server.start_server()
     control = FlowControlSettings(server_concurrency_limit=10, objects=(str(objects),))
@@ -140,7 +140,7 @@ async def site(objects: Path) -> AsyncIterator[Site]:
     )
     process = ProxyProcess(settings)
     async with aiohttp.ClientSession() as session:
-        yield Site(origin, process, session)
+        yield Site(upstream, process, session)
     await process.stop()
     await server.close()
 
@@ -166,7 +166,7 @@ async def of_a_proxy(folder: Path) -> Calls:
             async with proxy.pending("patient/pods/slow"), asyncio.TaskGroup() as tasks:
                 tasks.create_task(proxy.get("patient/pods"))
                 await until(lambda: patient.requests_waiting == 1)
-                proxy.origin.gate.set()
+                proxy.upstream.gate.set()
         async with proxy.pending("default/pods/slow"):
             with traced(calls, "seats idle elsewhere"):
                 await proxy.get("default/pods")

@@ -1,1 +1,1 @@
-"""Whole proxies over real sockets, before a scripted origin."""
+"""Whole proxies over real sockets, before a scripted upstream."""

@@ -124,16 +124,16 @@ async def api_servers(folder: Path | None = None) -> AsyncIterator[dict[str, str
             `ca.crt`, which signs it; None for no such proxy.
     """
     async with contextlib.AsyncExitStack() as stack:
-        direct, origin = [await stack.enter_async_context(api_server()) for _ in range(2)]
-        proxied = await stack.enter_async_context(proxy(origin))
+        direct, upstream = [await stack.enter_async_context(api_server()) for _ in range(2)]
+        proxied = await stack.enter_async_context(proxy(upstream))
         urls = {DIRECT: url_of(direct), PROXIED: url_of(proxied)}
         if folder is not None:
             authority = Authority("servers")
             authority.write(folder)
             files = authority.issue("a", usage="server").write(folder, "server")
             tls = DownstreamTlsSettings(certificate_file=files[0], key_file=files[1])
-            origin = await stack.enter_async_context(api_server())
-            secure = await stack.enter_async_context(proxy(origin, tls))
+            upstream = await stack.enter_async_context(api_server())
+            secure = await stack.enter_async_context(proxy(upstream, tls))
             urls[PROXIED_HTTP2] = f"https://127.0.0.1:{secure}"
         yield urls
 

@@ -1,4 +1,4 @@
-"""Many clients and an origin that cost little: tens of thousands of requests take seconds."""
+"""Many clients and an upstream that cost little: tens of thousands of requests take seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3}) ")
 LENGTH = re.compile(rb"\r\nContent-Length: ([0-9]+)\r\n")
 
 
-class NumberOrigin(asyncio.Protocol):
+class NumberUpstream(asyncio.Protocol):
     """Answers each request with the number that its target ends with, and counts it."""
 
     def __init__(self, counts: dict[bytes, int]) -> None:
@@ -115,10 +115,10 @@ class Crowd:
         on_progress: Called with the number of answers after each.
 
     Attributes:
-        answered: Numbers that were answered by the origin, to what it said.
+        answered: Numbers that were answered by the upstream, to what it said.
         others: Answers of other statuses, by status.
         unanswered: Numbers whose connection ended before the answer was whole.
-        seen: Numbers that reached the origin, to how often.
+        seen: Numbers that reached the upstream, to how often.
     """
 
     def __init__(
@@ -164,10 +164,10 @@ class Crowd:
             self.unanswered.append(number)
 
     @contextlib.asynccontextmanager
-    async def origin(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[int]:
-        """An origin for them: its port."""
+    async def upstream(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[int]:
+        """An upstream for them: its port."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: NumberOrigin(self.seen), host, port)
+        server = await loop.create_server(lambda: NumberUpstream(self.seen), host, port)
         try:
             yield server.sockets[0].getsockname()[1]
         finally:

@@ -1,4 +1,4 @@
-"""A proxy before several clusters, each of which has an origin that says what it got."""
+"""A proxy before several clusters, each of which has an upstream that says what it got."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import SettingsFile, reload
 from apfproxy.sources.settings_file import load_settings
 from tests.end_to_end.http2_peer import HTTP2, SPOKEN, Http2Peer
-from tests.end_to_end.origin import Arrival, Origin
 from tests.end_to_end.peer import Message, Peer
+from tests.end_to_end.upstream import Arrival, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,34 +41,34 @@ def get(host: str, target: str = "/", *fields: str) -> bytes:
 
 
 class Gateway:
-    """The proxy, and the origins by their names.
+    """The proxy, and the upstreams by their names.
 
     Attributes:
-        origins: Started when they are first named.
+        upstreams: Started when they are first named.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.origins: dict[str, Origin] = {}
+        self.upstreams: dict[str, Upstream] = {}
         self._path = folder / "gateway.yaml"
         self._file = SettingsFile(self._path, lambda: load_settings(self._path))
         self._clients: list[Peer] = []
         self.process: ProxyProcess
 
     def url_of(self, name: str) -> str:
-        """The URL of an origin, which is started."""
-        if name not in self.origins:
-            origin = self.origins[name] = Origin()
+        """The URL of an upstream, which is started."""
+        if name not in self.upstreams:
+            upstream = self.upstreams[name] = Upstream()
 
             async def say(arrival: Arrival) -> None:
                 await _say(name, arrival)
 
-            origin.answer_with(say)
-            origin.start()
-        return f"http://127.0.0.1:{self.origins[name].port}"
+            upstream.answer_with(say)
+            upstream.start()
+        return f"http://127.0.0.1:{self.upstreams[name].port}"
 
     def write(self, *clusters: dict[str, Any], whole: str = WHOLE) -> None:
-        """Write the settings; a cluster without `upstream` has an origin of its name."""
+        """Write the settings; a cluster without `upstream` has an upstream of its name."""
         listed = [
             each if "upstream" in each else {**each, "upstream": {"url": self.url_of(each["name"])}}
             for each in clusters
@@ -116,8 +116,8 @@ class Gateway:
         for client in self._clients:
             client.close()
         await self.process.stop()
-        for origin in self.origins.values():
-            await origin.stop()
+        for upstream in self.upstreams.values():
+            await upstream.stop()
         await asyncio.sleep(0)
 
 

@@ -1,4 +1,4 @@
-"""One end of an HTTP/1.1 connection that a test moves byte by byte: a client's, or an origin's."""
+"""One end of an HTTP/1.1 connection that a test moves byte by byte: a client's or an upstream's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy before a scripted origin, in the event loop of the test."""
+"""A proxy before a scripted upstream, in the event loop of the test."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from apfproxy.settings import (
     WatchSettings,
 )
 from tests.end_to_end.http2_peer import HTTP2, SPOKEN, Http2Peer
-from tests.end_to_end.origin import Arrival, Origin
 from tests.end_to_end.peer import WAIT_S, Message, Peer
+from tests.end_to_end.upstream import Arrival, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
@@ -153,7 +153,7 @@ class Setup:
         seats: The server concurrency limit.
         enforcement: `enforce` or `observe`.
         limit_adjustment: `prompt` or `kubernetes`.
-        origin_reads, buffer_bytes: As in `Origin`.
+        upstream_reads, buffer_bytes: As in `Upstream`.
         max_connections, connect_timeout_s, ...: Settings by their names.
     """
 
@@ -162,7 +162,7 @@ class Setup:
     seats: int = 600
     enforcement: str = ENFORCE
     limit_adjustment: str = PROMPT
-    origin_reads: bool = True
+    upstream_reads: bool = True
     buffer_bytes: int | None = None
     downstream: DownstreamSettings = field(
         default_factory=lambda: DownstreamSettings(
@@ -174,7 +174,7 @@ class Setup:
             overload=OverloadSettings(loop_delay_s=None),
         )
     )
-    # Without probes, so that an origin sees no connection but those of a test's requests.
+    # Without probes, so that an upstream sees no connection but those of a test's requests.
     upstream: UpstreamSettings = field(
         default_factory=lambda: UpstreamSettings(health_check=HealthCheckSettings(interval_s=None))
     )
@@ -192,24 +192,24 @@ class Setup:
         return replace(self, downstream=replace(self.downstream, **changes))
 
     def with_upstream(self, **changes: Any) -> Setup:  # noqa: ANN401  settings by their names
-        """With other settings for the origin."""
+        """With other settings for the upstream."""
         return replace(self, upstream=replace(self.upstream, **changes))
 
 
 class Scene:
-    """A running proxy, its origin, and its clients.
+    """A running proxy, its upstream, and its clients.
 
     Attributes:
         process: The proxy.
-        origin: What it forwards to.
+        upstream: What it forwards to.
         protocol: What clients speak.
         expects_errors: Whether a test has put errors into the program, and looks at them itself.
     """
 
-    def __init__(self, process: ProxyProcess, origin: Origin, protocol: str) -> None:
+    def __init__(self, process: ProxyProcess, upstream: Upstream, protocol: str) -> None:
         self.expects_errors = False
         self.process = process
-        self.origin = origin
+        self.upstream = upstream
         self.protocol = protocol
         self._clients: list[Peer] = []
 
@@ -237,9 +237,9 @@ class Scene:
     async def exchange(
         self, request: bytes, answer: bytes = OK, *, source: str = "127.0.0.1"
     ) -> tuple[Message, Message]:
-        """Send a request and answer it: what the origin got, and what the client got."""
+        """Send a request and answer it: what the upstream got, and what the client got."""
         client = await self.ask(request, source=source)
-        arrival = await self.origin.next_request()
+        arrival = await self.upstream.next_request()
         await arrival.peer.send(answer)
         got = await client.read_answer(to_head=request.startswith(b"HEAD "))
         client.close()
@@ -250,10 +250,10 @@ class Scene:
         counters = self.process.cluster.counters
         await _deliver(client, pieces, lambda: counters.listener.bytes_from_clients)
 
-    async def deliver_answer(self, origin_side: Peer, *pieces: bytes) -> None:
-        """Have the proxy read pieces of what the origin sends one by one."""
+    async def deliver_answer(self, upstream_side: Peer, *pieces: bytes) -> None:
+        """Have the proxy read pieces of what the upstream sends one by one."""
         counters = self.process.cluster.counters
-        await _deliver(origin_side, pieces, lambda: counters.bytes_from_origins)
+        await _deliver(upstream_side, pieces, lambda: counters.bytes_from_upstreams)
 
     def configure(self, objects: list[FlowControlObject]) -> None:
         """Put objects in force."""
@@ -267,9 +267,9 @@ class Scene:
         return self.process.cluster.controller.levels[name]
 
     async def take_seat(self, request: bytes = GET, *, source: str = "127.0.0.1") -> Hold:
-        """Have a request under way at the origin."""
+        """Have a request under way at the upstream."""
         client = await self.ask(request, source=source)
-        return Hold(client, await self.origin.next_request())
+        return Hold(client, await self.upstream.next_request())
 
     def close_clients_but(self, client: Peer) -> None:
         """Close all clients but one."""
@@ -284,7 +284,7 @@ class Scene:
 
 
 class Hold:
-    """A request that is under way at the origin.
+    """A request that is under way at the upstream.
 
     Attributes:
         client: Who sent it.
@@ -307,14 +307,14 @@ TURNS = 3
 
 @contextlib.asynccontextmanager
 async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> AsyncIterator[Scene]:
-    """A proxy before an origin; at its end all is closed, and nothing may be left.
+    """A proxy before an upstream; at its end all is closed, and nothing may be left.
 
     Args:
         setup: What it is made of.
-        upstream_port: Where requests go instead of to the origin, if not 0.
+        upstream_port: Where requests go instead of to the upstream, if not 0.
     """
     setup = setup or Setup()
-    origin = Origin(reads=setup.origin_reads, buffer_bytes=setup.buffer_bytes)
+    upstream = Upstream(reads=setup.upstream_reads, buffer_bytes=setup.buffer_bytes)
     downstream, protocol = setup.downstream, SPOKEN.get()
     if protocol == HTTP2:
         downstream = replace(downstream, http2=Http2Settings(is_cleartext=True))
@@ -323,7 +323,7 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
             preset=setup.preset,
             downstream=downstream,
             upstream=replace(
-                setup.upstream, url=Address(host="127.0.0.1", port=upstream_port or origin.port)
+                setup.upstream, url=Address(host="127.0.0.1", port=upstream_port or upstream.port)
             ),
             authentication=setup.authentication,
             tunnel=setup.tunnel,
@@ -341,8 +341,8 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
             admin=setup.admin,
         )
     )
-    scene = Scene(process, origin, protocol)
-    origin.start()
+    scene = Scene(process, upstream, protocol)
+    upstream.start()
     await process.start()
     if setup.objects is not None:
         scene.configure(objects_of(setup.objects))
@@ -351,7 +351,7 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
     finally:
         scene.close_clients()
         await process.stop()
-        await origin.stop()
+        await upstream.stop()
         for _ in range(TURNS):
             await asyncio.sleep(0)
     assert {asyncio.current_task()} == asyncio.all_tasks()

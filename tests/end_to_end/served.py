@@ -119,7 +119,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-class Origin(http.server.ThreadingHTTPServer):
+class Upstream(http.server.ThreadingHTTPServer):
     """A server that says nothing of clients that are gone: tests read what the program prints."""
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -129,11 +129,11 @@ class Origin(http.server.ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def origin() -> Iterator[str]:
+def started_upstream() -> Iterator[str]:
     """A server that answers every GET: its URL."""
-    server = Origin(("127.0.0.1", 0), Answer)
+    server = Upstream(("127.0.0.1", 0), Answer)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, name="origin")
+    thread = threading.Thread(target=server.serve_forever, name="upstream")
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -1,4 +1,4 @@
-"""Clients that ask and leave, or pause: the origin works on no more than there are seats."""
+"""Clients that ask and leave, or pause: the upstream works on no more than there are seats."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLIENTS = 12
 WAIT_S = 3600.0
 
 
-class BusyOrigin(ThreadingHTTPServer):
+class BusyUpstream(ThreadingHTTPServer):
     """Works on each request until it is told to answer, whether anybody waits for it or not.
 
     Attributes:
@@ -64,13 +64,13 @@ class BusyOrigin(ThreadingHTTPServer):
 
 
 class BusyHandler(BaseHTTPRequestHandler):
-    """One connection of the origin."""
+    """One connection of the upstream."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         """Work, and answer."""
-        assert isinstance(self.server, BusyOrigin)
+        assert isinstance(self.server, BusyUpstream)
         self.server.work()
         self.send_response(200)
         self.send_header("Content-Length", "2")
@@ -82,18 +82,18 @@ class BusyHandler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def busy_origin() -> Iterator[BusyOrigin]:
-    """Run such an origin."""
-    origin = BusyOrigin()
-    thread = threading.Thread(target=origin.serve_forever, args=(0.01,))
+def busy_upstream() -> Iterator[BusyUpstream]:
+    """Run such an upstream."""
+    upstream = BusyUpstream()
+    thread = threading.Thread(target=upstream.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield origin
+        yield upstream
     finally:
-        origin.may_answer.set()
-        origin.shutdown()
+        upstream.may_answer.set()
+        upstream.shutdown()
         thread.join()
-        origin.server_close()
+        upstream.server_close()
 
 
 def _is_at_least(counted: object, name: str, number: int) -> bool:
@@ -110,8 +110,8 @@ def _is_at_least(counted: object, name: str, number: int) -> bool:
 async def test_clients_that_reset(wait_s: float, *, is_bounded: bool) -> None:
     """With the wait it works on as many requests as there are seats, without it on all."""
     setup = Setup(NARROW, seats=SEATS).with_upstream(abandoned_wait_s=wait_s)
-    with busy_origin() as origin:
-        async with running(setup, upstream_port=origin.server_port) as scene:
+    with busy_upstream() as upstream:
+        async with running(setup, upstream_port=upstream.server_port) as scene:
             queue_set = scene.level().queue_set
             seats = queue_set.concurrency_limit
             for _ in range(CLIENTS):
@@ -120,7 +120,7 @@ async def test_clients_that_reset(wait_s: float, *, is_bounded: bool) -> None:
                 await scene.deliver(client, GET.replace(b"/healthz", b"/x"))
                 if queue_set.dispatched_total > dispatched:
                     expected = queue_set.dispatched_total
-                    await until(partial(_is_at_least, origin, "begun", expected))
+                    await until(partial(_is_at_least, upstream, "begun", expected))
                 aborts = scene.process.cluster.counters.client_aborts
                 await client.leave()
                 await until(
@@ -129,9 +129,9 @@ async def test_clients_that_reset(wait_s: float, *, is_bounded: bool) -> None:
                     )
                 )
 
-            assert (seats if is_bounded else CLIENTS) == origin.most_at_once
+            assert (seats if is_bounded else CLIENTS) == upstream.most_at_once
             assert (seats if is_bounded else 0) == queue_set.seats_in_use
-            origin.may_answer.set()
+            upstream.may_answer.set()
             await until(lambda: queue_set.seats_in_use == 0)
             assert {} == scene.process.cluster.served.context.abandoned
 
@@ -144,14 +144,14 @@ async def test_stop(enforcement: str) -> None:
     setup = Setup(NARROW, seats=SEATS, enforcement=enforcement).with_upstream(
         abandoned_wait_s=WAIT_S
     )
-    with busy_origin() as origin:
-        async with running(setup, upstream_port=origin.server_port) as scene:
+    with busy_upstream() as upstream:
+        async with running(setup, upstream_port=upstream.server_port) as scene:
             queue_set = scene.level().queue_set
             clients = []
             for _ in range(2):
                 clients.append(await scene.connect())
                 await scene.deliver(clients[-1], GET.replace(b"/healthz", b"/x"))
-            await until(lambda: origin.begun == 2)
+            await until(lambda: upstream.begun == 2)
             await clients[0].leave()
             await until(lambda: scene.process.cluster.counters.client_aborts == 1)
             assert 2 == queue_set.seats_in_use
@@ -159,7 +159,7 @@ async def test_stop(enforcement: str) -> None:
 
 @over_both_protocols
 @on_uvloop
-async def test_an_origin_that_closes() -> None:
+async def test_an_upstream_that_closes() -> None:
     """It has given up, too: the seats are back long before the wait is over."""
     setup = Setup(NARROW, seats=SEATS).with_upstream(abandoned_wait_s=WAIT_S)
     async with running(setup) as scene:
@@ -183,7 +183,7 @@ async def test_clients_that_pause() -> None:
             await scene.deliver(client, GET.replace(b"/healthz", b"/x"))
             if index == seats:
                 break
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n")
             connection = max(
                 cast(

@@ -66,10 +66,10 @@ async def logged(
     """Run a scene with an access log: its lines, once the proxy is gone.
 
     Args:
-        steps: What clients and the origin do.
+        steps: What clients and the upstream do.
         setup: What the scene is made of.
         path: Of the log.
-        upstream_port: Where requests go instead of to the origin, if not 0.
+        upstream_port: Where requests go instead of to the upstream, if not 0.
         settings: Of the log.
     """
     setup = replace(setup, access_log=AccessLogSettings(path=str(path), **settings))
@@ -130,7 +130,7 @@ async def queued(scene: Scene) -> None:
     client = await scene.ask(GET)
     await until(lambda: scene.level().queue_set.requests_waiting)
     await hold.end()
-    await (await scene.origin.next_request()).peer.send(OK)
+    await (await scene.upstream.next_request()).peer.send(OK)
     await client.read_answer()
 
 
@@ -156,7 +156,7 @@ async def refused_after_waiting(scene: Scene) -> None:
 
 
 async def left_while_executing(scene: Scene) -> None:
-    """The client goes while the origin works."""
+    """The client goes while the upstream works."""
     hold = await scene.take_seat()
     hold.client.close()
     await until(lambda: scene.process.cluster.counters.client_aborts)
@@ -180,7 +180,7 @@ async def left_within_the_answer(scene: Scene) -> None:
 
 
 async def broken_off(scene: Scene) -> None:
-    """The origin closes before the end of its answer."""
+    """The upstream closes before the end of its answer."""
     hold = await scene.take_seat()
     await scene.deliver_answer(hold.arrival.peer, STREAM + b"3\r\nabc\r\n")
     hold.arrival.peer.close()
@@ -189,7 +189,7 @@ async def broken_off(scene: Scene) -> None:
 
 
 async def not_answered(scene: Scene) -> None:
-    """The origin closes without an answer."""
+    """The upstream closes without an answer."""
     hold = await scene.take_seat(GET.replace(b"GET", b"POST"))
     hold.arrival.peer.close()
     await hold.client.read_answer()
@@ -201,7 +201,7 @@ async def answered(scene: Scene) -> None:
 
 
 async def not_answered_in_time(scene: Scene) -> None:
-    """The origin takes too long."""
+    """The upstream takes too long."""
     hold = await scene.take_seat()
     await hold.client.read_answer()
 
@@ -250,14 +250,14 @@ async def without_its_body(scene: Scene) -> None:
 async def tunnelled(scene: Scene) -> None:
     """A tunnel through which eight bytes come back."""
     client = await scene.ask(EXEC)
-    origin = await scene.origin.next_connection()
-    await origin.read_head()
-    await origin.send(AGREED + b"1234")
+    upstream = await scene.upstream.next_connection()
+    await upstream.read_head()
+    await upstream.send(AGREED + b"1234")
     await client.read_head()
-    await origin.send(b"5678")
+    await upstream.send(b"5678")
     await client.read_exactly(8)
     client.close()
-    origin.close()
+    upstream.close()
     await until(lambda: not scene.process.cluster.counters.tunnels_open)
 
 
@@ -364,7 +364,7 @@ ENDS = [
     ),
     pytest.param(
         tunnelled,
-        replace(ONE_SEAT, origin_reads=False, tunnel=TunnelSettings()),
+        replace(ONE_SEAT, upstream_reads=False, tunnel=TunnelSettings()),
         {"status": 101, "upstreamStatus": 101, "bytes": 8, "subresource": "exec", "seats": 0},
         id="tunnel",
     ),
@@ -386,7 +386,7 @@ async def test_every_end_has_a_line(
 @over_both_protocols
 @on_uvloop
 async def test_the_wait_of_a_queued_request(tmp_path: Path) -> None:
-    """The time in the queue and that at the origin are told apart."""
+    """The time in the queue and that at the upstream are told apart."""
     lines = await logged(queued, ONE_SEAT, tmp_path / "log")
 
     assert ["/first", "/healthz"] == [line["path"] for line in lines]
@@ -395,7 +395,7 @@ async def test_the_wait_of_a_queued_request(tmp_path: Path) -> None:
 
 @over_both_protocols
 @on_uvloop
-async def test_an_origin_that_is_not_there(tmp_path: Path) -> None:
+async def test_an_upstream_that_is_not_there(tmp_path: Path) -> None:
     """Nobody listens there."""
     (line,) = await logged(answered, ONE_SEAT, tmp_path / "log", upstream_port=UNUSED_PORT)
 
@@ -408,13 +408,13 @@ async def test_which_server(tmp_path: Path) -> None:
     """Of several servers the line names the one that has had the request at last."""
 
     async def steps(scene: Scene) -> None:
-        ports = (UNUSED_PORT, scene.origin.port)
+        ports = (UNUSED_PORT, scene.upstream.port)
         addresses = [Address(host="127.0.0.1", port=port) for port in ports]
         pool = scene.process.cluster.served.pool
         pool.set_endpoints([EndpointAddress(address=each) for each in addresses])
         for _ in range(2):
             await scene.exchange(GET)
-        found.append(f"127.0.0.1:{scene.origin.port}")
+        found.append(f"127.0.0.1:{scene.upstream.port}")
 
     found: list[str] = []
     lines = await logged(steps, ONE_SEAT, tmp_path / "log")
@@ -511,7 +511,7 @@ def test_flood_of_a_banned_client(tmp_path: Path) -> None:
     objects, log, number = tmp_path / "objects.yaml", tmp_path / "log", 2000
     objects.write_text(banned.replace("Shares: 1000", "Shares: 0"))
     with (
-        whole.origin() as upstream,
+        whole.started_upstream() as upstream,
         whole.command(
             *("serve", "--upstream", upstream, "--objects", str(objects)),
             *("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--access-log", str(log)),

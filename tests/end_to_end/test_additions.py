@@ -92,4 +92,4 @@ async def test_ban() -> None:
             refused = await client.read_answer()
             assert (403, "Forbidden") == (refused.status, json.loads(refused.body)["reason"])
             await client.send(LOG)
-        assert scene.origin.is_quiet
+        assert scene.upstream.is_quiet

@@ -22,7 +22,7 @@ from apfproxy.cli.commands import cli
 from loadtest.browser import UNTIL, chromium
 from loadtest.certificates import Authority
 from tests.end_to_end.programs import installed
-from tests.end_to_end.served import WITHIN_S, Served, ask, command, connections, origin
+from tests.end_to_end.served import WITHIN_S, Served, ask, command, connections, started_upstream
 
 if TYPE_CHECKING:
     import socket
@@ -121,7 +121,7 @@ class Site:
 def serving(site: Site, workers: int) -> Iterator[Served]:
     """A proxy with workers, or without."""
     settings = site.folder / "settings.json"
-    with origin() as upstream:
+    with started_upstream() as upstream:
         settings.write_text(
             json.dumps({
                 "upstream": {"url": upstream},
@@ -302,7 +302,7 @@ def test_credentials_that_come_and_go(tmp_path: Path) -> None:
 def test_warning(workers: str) -> None:
     """A listener that others reach, and that asks for nothing, is warned of at the start."""
     with (
-        origin() as upstream,
+        started_upstream() as upstream,
         command(
             *("serve", "--upstream", upstream, "--workers", workers),
             *("--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"),

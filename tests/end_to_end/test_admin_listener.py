@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.served import ask, command, connections, origin
+from tests.end_to_end.served import ask, command, connections, started_upstream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ def test_connections_without_end(tmp_path: Path, first: bytes, reason: str) -> N
     # Where the machine is busy with other things, that is no reason to refuse anybody.
     settings.write_text("downstream: {overload: {loopDelay: null}}\n")
     with (
-        origin() as upstream,
+        started_upstream() as upstream,
         command(
             *("serve", "--upstream", upstream, "--settings", str(settings)),
             *("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"),

@@ -40,8 +40,8 @@ from tests.end_to_end.scene import NARROW, Setup, on_uvloop, running
 from tests.end_to_end.served import (
     WITHIN_S,
     Answer,
-    Origin,
     Served,
+    Upstream,
     answered,
     ask,
     children,
@@ -112,7 +112,7 @@ class Behind(Answer):
 def behind(released: threading.Event | None = None) -> Iterator[str]:
     """Such a server; requests that it holds are answered at its end, or once they are released."""
     end = released or threading.Event()
-    server = Origin(("127.0.0.1", 0), type("Mine", (Behind,), {"released": end}))
+    server = Upstream(("127.0.0.1", 0), type("Mine", (Behind,), {"released": end}))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

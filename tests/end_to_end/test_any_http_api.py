@@ -219,9 +219,9 @@ async def test_what_lasts_leaves_others_alone(
 
 async def test_before_nginx(tmp_path: Path) -> None:
     """Paths of any kind are forwarded; levels and users are those of the preset."""
-    origin = start_nginx_origin(Site(tmp_path, None, None))
-    arguments = ["--preset", "http", "--upstream", f"http://127.0.0.1:{origin.port}"]
-    with origin, proxy(tmp_path, arguments) as (port, admin):
+    upstream = start_nginx_origin(Site(tmp_path, None, None))
+    arguments = ["--preset", "http", "--upstream", f"http://127.0.0.1:{upstream.port}"]
+    with upstream, proxy(tmp_path, arguments) as (port, admin):
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
             for path in ("/api/v1/namespaces/x/pods?watch=1&timeout=soon", "/healthz", "/a/b"):
                 async with session.get(path) as answer:

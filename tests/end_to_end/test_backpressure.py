@@ -28,8 +28,8 @@ from tests.end_to_end.scene import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.end_to_end.origin import Arrival
     from tests.end_to_end.peer import Peer
+    from tests.end_to_end.upstream import Arrival
 
 MOST_HELD_BYTES = 128 * 1024
 BUFFER_BYTES = 16 * 1024
@@ -37,7 +37,7 @@ TOTAL_BYTES = 8 << 20
 PIECE = bytes(range(256)) * 64
 PROC = Path("/proc/net/tcp")
 POST = b"POST /api/v1/pods HTTP/1.1\r\nHost: a\r\n"
-SMALL = Setup(origin_reads=False, buffer_bytes=BUFFER_BYTES)
+SMALL = Setup(upstream_reads=False, buffer_bytes=BUFFER_BYTES)
 
 
 def kernel_bytes(receiver_port: int) -> int:
@@ -95,23 +95,23 @@ def framed(form: str) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("form", ["sized", "chunked", "small-chunks"])
 @on_uvloop
-async def test_a_slow_origin(form: str) -> None:
-    """A client is stopped once the proxy holds enough for an origin that takes little."""
+async def test_a_slow_upstream(form: str) -> None:
+    """A client is stopped once the proxy holds enough for an upstream that takes little."""
     framing, data = framed(form)
     async with running(SMALL) as scene:
         counters = scene.process.cluster.counters
         client = await scene.connect(buffer_bytes=BUFFER_BYTES)
         first = GATHERED_BYTES // len(data) * data if form == "sized" else b""
         await client.send(POST + framing + first)
-        origin = await scene.origin.next_connection()
-        taken = len(await origin.read_head())
+        upstream = await scene.upstream.next_connection()
+        taken = len(await upstream.read_head())
         held = []
         flood = Flood(client, data, lambda: counters.listener.bytes_from_clients)
         for _ in range(4):
             await flood.rise()
-            passed_on = taken + kernel_bytes(origin.port)
-            held.append(counters.bytes_to_origins - passed_on)
-            taken += len(await origin.read_exactly(50_000))
+            passed_on = taken + kernel_bytes(upstream.port)
+            held.append(counters.bytes_to_upstreams - passed_on)
+            taken += len(await upstream.read_exactly(50_000))
 
         assert flood.sent < TOTAL_BYTES
         assert 0 < max(held) <= MOST_HELD_BYTES
@@ -126,18 +126,18 @@ async def test_a_slow_origin(form: str) -> None:
 @over_both_protocols
 @on_uvloop
 async def test_a_slow_client(form: str) -> None:
-    """An origin is stopped once the proxy holds enough for a client that takes little."""
+    """An upstream is stopped once the proxy holds enough for a client that takes little."""
     framing, data = framed(form) if form != "until-close" else (b"\r\n", PIECE)
     async with running(SMALL) as scene:
         counters = scene.process.cluster.counters
         client = await scene.connect(buffer_bytes=BUFFER_BYTES)
         await client.send(GET)
-        origin = await scene.origin.next_connection()
-        await origin.read_head()
-        await origin.send(b"HTTP/1.1 200 OK\r\n" + framing)
+        upstream = await scene.upstream.next_connection()
+        await upstream.read_head()
+        await upstream.send(b"HTTP/1.1 200 OK\r\n" + framing)
         taken = len(await client.read_head())
         held = []
-        flood = Flood(origin, data, lambda: counters.bytes_from_origins)
+        flood = Flood(upstream, data, lambda: counters.bytes_from_upstreams)
         for _ in range(4):
             await flood.rise()
             held.append(counters.listener.bytes_to_clients - taken - kernel_bytes(client.port))
@@ -178,7 +178,7 @@ async def test_pipelined_bytes_wait() -> None:
         counters = scene.process.cluster.counters
         client = await scene.connect(buffer_bytes=BUFFER_BYTES)
         await client.send(GET)
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         before = counters.listener.bytes_from_clients
         await client.send(POST + b"Content-Length: %d\r\n\r\n" % TOTAL_BYTES)
         flood = Flood(client, PIECE, lambda: counters.listener.bytes_from_clients)
@@ -189,7 +189,7 @@ async def test_pipelined_bytes_wait() -> None:
         other = await scene.ask(GET)
         await until(lambda: scene.level().queue_set.requests_waiting)
         await arrival.peer.send(OK)
-        following = await scene.origin.next_request()
+        following = await scene.upstream.next_request()
         await until(lambda: scene.level().queue_set.requests_waiting)
         await flood.rise()
         held.append(counters.listener.bytes_from_clients - before)
@@ -213,7 +213,7 @@ async def test_answers_that_nobody_reads() -> None:
                 b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1000
             )
 
-        scene.origin.answer_with(answer)
+        scene.upstream.answer_with(answer)
         client = await scene.connect(buffer_bytes=BUFFER_BYTES)
         flood = Flood(client, GET * 100, lambda: counters.listener.bytes_to_clients)
         await flood.rise()

@@ -60,7 +60,7 @@ async def test_reload_under_load() -> None:
 
     crowd = Crowd(REQUESTS, PODS, reload)
     async with (
-        crowd.origin() as port,
+        crowd.upstream() as port,
         running(Setup(objects=ROOMY, seats=20), upstream_port=port) as scene,
     ):
         await crowd.run(scene.process.port, CLIENTS)
@@ -116,7 +116,7 @@ async def test_new_certificates_under_load(tmp_path: Path) -> None:
         await crowd.run(scene.process.port, 10, tls)
 
     crowd = Crowd(2 * BEFORE_DRAIN, PODS, renew)
-    async with crowd.origin() as port, running(setup, upstream_port=port) as scene:
+    async with crowd.upstream() as port, running(setup, upstream_port=port) as scene:
         await asyncio.gather(*(come(0), come(500), come(1000), come(2000), come(3000)))
         counters = scene.process.cluster.counters
         await until(lambda: not scene.process.server.connection_count)
@@ -150,7 +150,7 @@ async def drain_once(
             draining.append(begin(scene.process.server.drain()))
 
     crowd = Crowd(2 * BEFORE_DRAIN, path, drain)
-    async with crowd.origin() as port, running(setup, upstream_port=port) as scene:
+    async with crowd.upstream() as port, running(setup, upstream_port=port) as scene:
         await crowd.run(scene.process.port, CLIENTS, tls)
         async with asyncio.timeout(WAIT_S):
             await draining[0]
@@ -176,7 +176,7 @@ async def test_listening_goes_on_for_the_shutdown_delay() -> None:
         draining = begin(scene.process.drain())
         await asyncio.sleep(0)
         client = await scene.ask(GET)
-        await (await scene.origin.next_request()).peer.send(OK)
+        await (await scene.upstream.next_request()).peer.send(OK)
         answer = await client.read_answer()
 
         assert (200, None) == (answer.status, answer.value(b"connection"))

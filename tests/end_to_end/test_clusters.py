@@ -13,7 +13,7 @@ from tests.end_to_end.scene import on_uvloop, over_both_protocols
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.end_to_end.origin import Arrival
+    from tests.end_to_end.upstream import Arrival
 
 A, B = {"name": "a", "hosts": ["a.test"]}, {"name": "b", "hosts": ["b.test"]}
 UPGRADE = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
@@ -136,7 +136,7 @@ async def test_upgrades_go_to_their_cluster(tmp_path: Path) -> None:
                 b"Upgrade: websocket\r\nSec-WebSocket-Accept: abc\r\n\r\nhello"
             )
 
-        scene.origins["b"].answer_with(switch)
+        scene.upstreams["b"].answer_with(switch)
         client = await scene.connect()
         assert 200 == (await scene.ask(get("a.test"), client)).status
         target = "/b/api/v1/namespaces/n/pods/p/exec?command=x"

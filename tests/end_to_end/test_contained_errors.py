@@ -20,9 +20,9 @@ from apfproxy.proxy import server as server_module
 from apfproxy.proxy.absences import Absences
 from apfproxy.proxy.overload import Overload
 from apfproxy.settings import Address, LimitSettings
-from tests.end_to_end.origin import Origin
 from tests.end_to_end.peer import WAIT_S, Peer
 from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running, until
+from tests.end_to_end.upstream import Upstream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,10 +47,10 @@ ONE_SEAT = Setup(objects=NARROW, seats=1)
 
 
 @contextlib.asynccontextmanager
-async def served(folder: Path, origin_port: int) -> AsyncIterator[tuple[int, int]]:
+async def served(folder: Path, upstream_port: int) -> AsyncIterator[tuple[int, int]]:
     """Run the program: where clients connect, and where the operator does."""
     path = folder / "settings.yaml"
-    path.write_text(SETTINGS.format(port=origin_port))
+    path.write_text(SETTINGS.format(port=upstream_port))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "apfproxy", "serve", "--settings", str(path)),
         stderr=asyncio.subprocess.PIPE,
@@ -72,10 +72,10 @@ async def served(folder: Path, origin_port: int) -> AsyncIterator[tuple[int, int
 
 async def test_a_stalled_body_ends_no_deadline_but_its_own(tmp_path: Path) -> None:
     """After a body that never came, of a client that is known already, all deadlines are kept."""
-    origin = Origin()
-    origin.start()
-    origin.answer_with(lambda arrival: arrival.peer.send(OK))
-    async with served(tmp_path, origin.port) as (port, admin), aiohttp.ClientSession() as session:
+    upstream = Upstream()
+    upstream.start()
+    upstream.answer_with(lambda arrival: arrival.peer.send(OK))
+    async with served(tmp_path, upstream.port) as (port, admin), aiohttp.ClientSession() as session:
         client = await Peer.connect(port)
         for _ in range(3):
             await client.send(POST + b"body")
@@ -95,7 +95,7 @@ async def test_a_stalled_body_ends_no_deadline_but_its_own(tmp_path: Path) -> No
             metrics = await response.text()
     for peer in (client, head, idle):
         peer.close()
-    await origin.stop()
+    await upstream.stop()
 
     assert (408, 408, True) == (stalled.status, late_head.status, is_idle_closed)
     assert (200, "[+]ping ok\n[+]sweep ok\n[+]upstream ok\nlivez check passed\n") == livez
@@ -144,8 +144,8 @@ def proxy_side(scene: Scene, client: Peer) -> DownstreamConnection:
     return found
 
 
-def origin_side(scene: Scene) -> UpstreamConnection:
-    """The proxy's side of its only connection to the origin."""
+def upstream_side(scene: Scene) -> UpstreamConnection:
+    """The proxy's side of its only connection to the upstream."""
     [found] = scene.process.cluster.served.pool.endpoints[0].open
     return found
 
@@ -178,7 +178,7 @@ async def test_an_error_at_a_deadline(
         clients = [await connect_unanswerable(scene) for _ in range(3)]
         for client in clients:
             await client.send(GET)
-            await scene.origin.next_request()
+            await scene.upstream.next_request()
         idle = await scene.connect()
         begun = await scene.ask(b"GET / HTTP/1.1\r\n")
         for client in clients:
@@ -265,7 +265,7 @@ EVENTS = {
 
 @pytest.mark.parametrize("event", EVENTS)
 @on_uvloop
-async def test_an_error_in_an_event_of_the_origin(event: str) -> None:
+async def test_an_error_in_an_event_of_the_upstream(event: str) -> None:
     """The client of that request is closed and its seat comes back; the next one gets it."""
     request, answer = EVENTS[event]
     async with running(ONE_SEAT) as scene:
@@ -281,12 +281,12 @@ async def test_an_error_in_an_event_of_the_origin(event: str) -> None:
         elif event == "body":
             break_part(client, "_transport", "write")
         elif event == "connection":
-            break_part(origin_side(scene), "transport", "abort")
+            break_part(upstream_side(scene), "transport", "abort")
         else:
             break_part(client, "_transport", "can_write_eof")
         await hold.arrival.peer.send(answer[-1])
         await hold.client.read_to_end()
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(OK)
         assert 200 == (await waiting.read_answer()).status
         assert {Part.CONNECTION: 1} == totals(scene)
@@ -325,12 +325,12 @@ async def test_an_error_at_a_dispatch_is_of_the_dispatched() -> None:
         hold = await scene.take_seat()
         waiting = await scene.ask(GET)
         await until(lambda: scene.level().queue_set.requests_waiting)
-        origin_side(scene).write = broken
+        upstream_side(scene).write = broken
         assert 200 == (await hold.end()).status
         assert await waiting.is_at_end()
         assert 0 == scene.level().queue_set.seats_in_use
         await hold.client.send(GET)
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(OK)
         assert 200 == (await hold.client.read_answer()).status
         assert {Part.CONNECTION: 1} == totals(scene)
@@ -345,10 +345,10 @@ async def test_an_error_of_who_waits_for_a_connection() -> None:
         first, second = await scene.ask(GET), await scene.ask(GET)
         pool = scene.process.cluster.served.pool
         await until(lambda: pool.waiting_count == 2)
-        origin_side(scene).write = broken
+        upstream_side(scene).write = broken
         assert 200 == (await hold.end()).status
         assert await first.is_at_end()
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(OK)
         assert 200 == (await second.read_answer()).status
         assert {Part.CONNECTION: 1} == totals(scene)
@@ -375,12 +375,12 @@ async def test_errors_before_a_request_is_on_its_way() -> None:
         kinds = scene.process.cluster.kinds
         for _ in range(3):
             assert 200 == (await (await scene.take_seat()).end()).status
-            origin_side(scene).write = broken
+            upstream_side(scene).write = broken
             client = await scene.ask(chunked + b"1\r\na\r\n")
             assert await client.is_at_end()
         kinds.usages(scene.process.clock.now_ns())
         client = await scene.ask(chunked + b"0\r\n\r\n")
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(OK)
         assert 200 == (await client.read_answer()).status
         counts = [count.count for kind in kinds.kinds for count in (kind.waiting, kind.executing)]

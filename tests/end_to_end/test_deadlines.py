@@ -1,4 +1,4 @@
-"""What happens when a client, the origin or a queue takes too long, and what is malformed."""
+"""What happens when a client, the upstream or a queue takes too long, and what is malformed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_head_that_takes_too_long(start: bytes) -> None:
         assert (408, b"close") == (answer.status, answer.value(b"connection"))
         assert "Timeout" == json.loads(answer.body)["reason"]
         assert await client.is_at_end()
-        assert [] == scene.origin.peers
+        assert [] == scene.upstream.peers
 
 
 @on_uvloop
@@ -57,7 +57,7 @@ async def test_more_bytes_do_not_put_the_deadline_off() -> None:
     async with running(Setup().with_downstream(head_timeout_s=SHORT_S)) as scene:
         client = await scene.connect()
         await scene.deliver(client, get(b"/"))
-        await (await scene.origin.next_request()).peer.send(OK)
+        await (await scene.upstream.next_request()).peer.send(OK)
         await client.read_answer()
         counters = scene.process.cluster.counters
         await scene.deliver(client, b"GET / HTTP/1.1\r\n")
@@ -74,7 +74,7 @@ async def test_idle_connections_of_clients_are_closed() -> None:
     """A client that asks nothing more for the limit is closed without a word."""
     async with running(Setup().with_downstream(idle_timeout_s=SHORT_S)) as scene:
         client = await scene.ask(GET)
-        await (await scene.origin.next_request()).peer.send(OK)
+        await (await scene.upstream.next_request()).peer.send(OK)
         assert 200 == (await client.read_answer()).status
 
         assert await client.is_at_end()
@@ -82,13 +82,13 @@ async def test_idle_connections_of_clients_are_closed() -> None:
 
 @over_both_protocols
 @on_uvloop
-async def test_the_origin_takes_too_long() -> None:
-    """A request that is not answered in time is a 504, and is cancelled at the origin."""
+async def test_the_upstream_takes_too_long() -> None:
+    """A request that is not answered in time is a 504, and is cancelled at the upstream."""
     setup = Setup(objects=NARROW, seats=1).with_downstream(request_timeout_s=SHORT_S)
     async with running(setup) as scene:
         hold = await scene.take_seat(get(PODS))
         answer = await hold.client.read_answer()
-        await until(lambda: scene.origin.ended)
+        await until(lambda: scene.upstream.ended)
 
         assert (504, "Timeout") == (answer.status, json.loads(answer.body)["reason"])
         assert "(downstream.requestTimeout)" in json.loads(answer.body)["message"]
@@ -102,10 +102,10 @@ async def test_the_connection_goes_on_after_a_504() -> None:
     """A client whose request took too long may ask again."""
     async with running() as scene:
         client = await scene.ask(get(PODS + b"?timeout=10ms"))
-        await scene.origin.next_request()
+        await scene.upstream.next_request()
         assert 504 == (await client.read_answer()).status
         await client.send(GET)
-        await (await scene.origin.next_request()).peer.send(OK)
+        await (await scene.upstream.next_request()).peer.send(OK)
 
         assert 200 == (await client.read_answer()).status
 
@@ -159,7 +159,7 @@ async def test_a_timeout_that_is_none(parameter: bytes) -> None:
     async with running() as scene:
         answer = await (await scene.ask(get(PODS + b"?timeout=" + parameter))).read_answer()
 
-        assert (400, True) == (answer.status, scene.origin.is_quiet)
+        assert (400, True) == (answer.status, scene.upstream.is_quiet)
 
 
 @over_both_protocols
@@ -174,7 +174,7 @@ async def test_an_answer_that_takes_too_long() -> None:
         assert b"hello" == await hold.client.read_exactly(5)
 
         assert await hold.client.is_at_end()
-        await until(lambda: scene.origin.ended)
+        await until(lambda: scene.upstream.ended)
 
 
 @on_uvloop
@@ -340,15 +340,15 @@ async def test_a_named_request_that_is_an_event_stream() -> None:
 @on_uvloop
 async def test_upgrades_that_are_answered_late() -> None:
     """The same of a request that becomes a tunnel."""
-    setup = Setup(origin_reads=False).with_upstream(answer_timeout_s=SHORT_S)
+    setup = Setup(upstream_reads=False).with_upstream(answer_timeout_s=SHORT_S)
     async with running(setup) as scene:
         client = await scene.ask(EXEC)
-        origin = await scene.origin.next_connection()
-        await origin.read_head()
+        upstream = await scene.upstream.next_connection()
+        await upstream.read_head()
         for _ in range(2):
             late = await scene.ask(get(PODS))
             assert 504 == (await late.read_answer()).status
-        await origin.send(
+        await upstream.send(
             b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
         )
 
@@ -359,21 +359,21 @@ async def test_upgrades_that_are_answered_late() -> None:
 @on_uvloop
 async def test_what_flows_has_no_deadline_before_plain_apis() -> None:
     """An upload and a feed go on for as long as they move; what stands still beside them ends."""
-    setup = Setup(preset="http", origin_reads=False).with_downstream(request_timeout_s=1.0)
+    setup = Setup(preset="http", upstream_reads=False).with_downstream(request_timeout_s=1.0)
     async with running(setup) as scene:
         uploader = await scene.ask(
             b"PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
-        upload = await scene.origin.next_connection()
+        upload = await scene.upstream.next_connection()
         await upload.read_head()
         reader = await scene.ask(get(b"/feed"))
-        feed = await scene.origin.next_connection()
+        feed = await scene.upstream.next_connection()
         await feed.read_head()
         await feed.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         await reader.read_head()
         for _ in range(2):  # each of which takes all of the time that there is
             late = begin((await scene.ask(get(b"/late"))).read_answer())
-            await scene.origin.next_connection()
+            await scene.upstream.next_connection()
             while not late.done():
                 await uploader.send(b"2\r\nab\r\n")
                 assert b"ab" == await upload.read_chunk()
@@ -416,7 +416,7 @@ async def test_malformed_requests(form: str) -> None:
         assert (400, b"close") == (answer.status, answer.value(b"connection"))
         assert "BadRequest" == json.loads(answer.body)["reason"]
         assert await client.is_at_end()
-        assert [] == scene.origin.peers
+        assert [] == scene.upstream.peers
         assert 1 == scene.process.cluster.counters.listener.malformed_requests
 
 
@@ -425,28 +425,28 @@ async def test_a_malformed_request_behind_a_good_one() -> None:
     """The good one is answered before the 400."""
     async with running() as scene:
         client = await scene.ask(GET + MALFORMED["no-host"])
-        await (await scene.origin.next_request()).peer.send(OK)
+        await (await scene.upstream.next_request()).peer.send(OK)
 
         assert [200, 400] == [(await client.read_answer()).status for _ in range(2)]
         assert await client.is_at_end()
-        assert scene.origin.is_quiet
+        assert scene.upstream.is_quiet
 
 
 @on_uvloop
 async def test_a_body_that_becomes_malformed() -> None:
-    """The request is cancelled at the origin, and its client gets a 400."""
-    async with running(Setup(origin_reads=False)) as scene:
+    """The request is cancelled at the upstream, and its client gets a 400."""
+    async with running(Setup(upstream_reads=False)) as scene:
         client = await scene.ask(
             b"POST %b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n" % PODS
         )
-        origin = await scene.origin.next_connection()
-        await origin.read_head()
-        assert b"abc" == await origin.read_chunk()
+        upstream = await scene.upstream.next_connection()
+        await upstream.read_head()
+        assert b"abc" == await upstream.read_chunk()
         await client.send(b"zz\r\n")
 
         assert 400 == (await client.read_answer()).status
         assert await client.is_at_end()
-        assert b"" == await origin.read_to_end()
+        assert b"" == await upstream.read_to_end()
 
 
 @pytest.mark.parametrize(
@@ -470,4 +470,4 @@ async def test_what_is_not_served(request_: bytes, code: int) -> None:
 
         assert code == (await client.read_answer()).status
         assert await client.is_at_end()
-        assert [] == scene.origin.peers
+        assert [] == scene.upstream.peers

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.end_to_end.programs import installed
-from tests.end_to_end.served import WITHIN_S, Answer, Origin, command
+from tests.end_to_end.served import WITHIN_S, Answer, Upstream, command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ class Feed(Answer):
 def feed() -> Iterator[str]:
     """A server of event streams: its URL."""
     Feed.may_end, Feed.is_over = threading.Event(), threading.Event()
-    server = Origin(("127.0.0.1", 0), Feed)
+    server = Upstream(("127.0.0.1", 0), Feed)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, name="feed")
     thread.start()

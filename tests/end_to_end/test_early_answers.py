@@ -34,16 +34,16 @@ def send_now(client: Peer, data: bytes) -> None:
 @on_uvloop
 async def test_an_answer_before_a_reset(cut: int, preset: str) -> None:
     """It reaches the client, though what the proxy writes in that moment meets the reset."""
-    async with running(Setup(preset=preset, origin_reads=False)) as scene:
+    async with running(Setup(preset=preset, upstream_reads=False)) as scene:
         client = await scene.ask(UPLOAD)
-        origin_side = await scene.origin.next_connection()
+        upstream_side = await scene.upstream.next_connection()
         await scene.deliver(client, PIECE)
         if cut:
-            await scene.deliver_answer(origin_side, TOO_LARGE[:cut])
+            await scene.deliver_answer(upstream_side, TOO_LARGE[:cut])
         # The loop hears of the client first, so it writes before it reads.
         send_now(client, PIECE)
-        await origin_side.send(TOO_LARGE[cut:])
-        origin_side.close()  # with a body that is not read, so the kernel resets
+        await upstream_side.send(TOO_LARGE[cut:])
+        upstream_side.close()  # with a body that is not read, so the kernel resets
         answer = await client.read_answer()
 
         assert (413, b"at most\n") == (answer.status, answer.body)
@@ -53,13 +53,13 @@ async def test_an_answer_before_a_reset(cut: int, preset: str) -> None:
 @on_uvloop
 async def test_an_answer_that_a_reset_cuts() -> None:
     """It is no whole one for the client either."""
-    async with running(Setup(origin_reads=False)) as scene:
+    async with running(Setup(upstream_reads=False)) as scene:
         client = await scene.ask(UPLOAD)
-        origin_side = await scene.origin.next_connection()
+        upstream_side = await scene.upstream.next_connection()
         await scene.deliver(client, PIECE)
         send_now(client, PIECE)
-        await origin_side.send(TOO_LARGE[:-1])
-        origin_side.close()
+        await upstream_side.send(TOO_LARGE[:-1])
+        upstream_side.close()
 
         with pytest.raises(EndOfStreamError):
             await client.read_answer()
@@ -69,12 +69,12 @@ async def test_an_answer_that_a_reset_cuts() -> None:
 @on_uvloop
 async def test_a_reset_without_an_answer() -> None:
     """It is 502, and no connection is left."""
-    async with running(Setup(origin_reads=False)) as scene:
+    async with running(Setup(upstream_reads=False)) as scene:
         client = await scene.ask(UPLOAD)
-        origin_side = await scene.origin.next_connection()
+        upstream_side = await scene.upstream.next_connection()
         await scene.deliver(client, PIECE)
         send_now(client, PIECE)
-        origin_side.close()
+        upstream_side.close()
 
         assert 502 == (await client.read_answer()).status
         await until(lambda: not scene.process.cluster.served.pool.open_count)

@@ -22,9 +22,9 @@ from loadtest.objects import priority_level
 from tests.app.test_process import settings_for
 from tests.conformance import vectors
 from tests.conformance.test_classification import without_nulls
-from tests.end_to_end.origin import Origin
 from tests.end_to_end.peer import Peer
 from tests.end_to_end.scene import NARROW, OK, objects_of, on_uvloop, until
+from tests.end_to_end.upstream import Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,9 +131,9 @@ def has_more_waiting(queue_set: QueueSet, before: int) -> bool:
 @on_uvloop
 async def test_explains_what_it_does() -> None:
     """Each request goes the way that was explained just before it came."""
-    origin = Origin()
-    origin.start()
-    settings = settings_for(origin.port)
+    upstream = Upstream()
+    upstream.start()
+    settings = settings_for(upstream.port)
     process = ProxyProcess(
         dataclasses.replace(
             settings,
@@ -161,7 +161,7 @@ async def test_explains_what_it_does() -> None:
                 before = queue_set.requests_waiting
                 await client.send(request)
                 if found.outcome.decision == "execute":
-                    arrival = await origin.next_request()
+                    arrival = await upstream.next_request()
                     seen.append(("execute", 0))
                 elif found.outcome.decision == "wait":
                     await until(partial(has_more_waiting, queue_set, before))
@@ -172,12 +172,12 @@ async def test_explains_what_it_does() -> None:
             await arrival.peer.send(OK)
             await clients[0].read_answer()
             for client in clients[1:3]:
-                await (await origin.next_request()).peer.send(OK)
+                await (await upstream.next_request()).peer.send(OK)
                 await client.read_answer()
     finally:
         for client in clients:
             client.close()
         await process.stop()
-        await origin.stop()
+        await upstream.stop()
 
     assert [("execute", 0), ("wait", 0), ("wait", 1), ("reject", 2)] == said == seen

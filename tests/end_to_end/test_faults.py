@@ -1,6 +1,6 @@
-"""Thousands of requests over connections to the origin that fail in every way, clients that leave.
+"""Thousands of requests over connections to the upstream that fail in all ways, clients that leave.
 
-The requests, the origin that answers them and the link that fails are those of the load tests.
+The requests, the upstream that answers them and the link that fails are those of the load tests.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ async def suffer(
     dice = random.Random(seed)  # noqa: S311  no secret
     seen = Seen()
     loop = asyncio.get_running_loop()
-    origin = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0)
-    link = FaultyLink(origin.sockets[0].getsockname()[1], dice)
+    upstream = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0)
+    link = FaultyLink(upstream.sockets[0].getsockname()[1], dice)
     await link.listen()
     faults = Faults(dice)
     link.choose = lambda: choose(faults)
@@ -102,12 +102,12 @@ async def suffer(
             assert_nothing_is_held(scene)
     finally:
         link.stop()
-        origin.close()
+        upstream.close()
         await until(lambda: not link.wires)
 
 
 def assert_nothing_is_held(scene: Scene) -> None:
-    """No seat, no place in a queue and no connection to the origin is in use."""
+    """No seat, no place in a queue and no connection to the upstream is in use."""
     pool = scene.process.cluster.served.pool
     assert (0, 0) == (pool.open_count - pool.idle_count, pool.waiting_count)
     for level in scene.process.cluster.controller.levels.values():
@@ -139,7 +139,7 @@ async def test_random_faults_over_http2() -> None:
 @pytest.mark.parametrize("fails", [FaultyLink.refuse, FaultyLink.swallow])
 @on_uvloop
 async def test_unreachable(fails: Callable[[FaultyLink], None]) -> None:
-    """Requests to an origin that cannot be reached are all answered with 502 or 504."""
+    """Requests to an upstream that cannot be reached are all answered with 502 or 504."""
     link = FaultyLink(0, random.Random(1))  # noqa: S311  no secret
     await link.listen()
     fails(link)
@@ -189,8 +189,8 @@ async def test_lost_connections_are_forgotten(tmp_path: Path) -> None:
     context = ssl.create_default_context(cadata=authority.pem.decode())
     seen = Seen()
     loop = asyncio.get_running_loop()
-    origin = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0)
-    async with running(setup, upstream_port=origin.sockets[0].getsockname()[1]) as scene:
+    upstream = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0)
+    async with running(setup, upstream_port=upstream.sockets[0].getsockname()[1]) as scene:
         gc.collect()
         before = connections()  # that a failed test's traceback still holds
         gc.disable()
@@ -202,6 +202,6 @@ async def test_lost_connections_are_forgotten(tmp_path: Path) -> None:
             found = connections() - before
         finally:
             gc.enable()
-    origin.close()
+    upstream.close()
 
     assert set() == found

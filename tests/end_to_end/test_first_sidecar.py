@@ -188,12 +188,14 @@ async def running(
 
 
 @contextlib.contextmanager
-def proxy(directory: Path, origin: int, change: Callable[[str], str]) -> Iterator[tuple[int, int]]:
+def proxy(
+    directory: Path, upstream: int, change: Callable[[str], str]
+) -> Iterator[tuple[int, int]]:
     """README's command, with a change; its ports."""
     found = COMMAND.search((ROOT / "README.md").read_text())
     assert found is not None
     text = change(found[1].replace("\\\n", " "))
-    own = origin, *free_ports(2)
+    own = upstream, *free_ports(2)
     for documented, port in zip(PORTS, own, strict=True):
         assert 1 == text.count(f":{documented}")
         text = text.replace(f":{documented}", f":{port}")

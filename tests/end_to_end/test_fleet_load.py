@@ -70,16 +70,16 @@ def test_the_server_counts() -> None:
     """Requests at once, also of clients that are gone; others are answered without counting."""
 
     async def count() -> tuple[int, int, float | None]:
-        origin = FleetOrigin(limit=1, service_s=0.02)
-        await origin.start()
-        clients = FleetClients([origin.port, origin.port], users=2)
+        upstream = FleetOrigin(limit=1, service_s=0.02)
+        await upstream.start()
+        clients = FleetClients([upstream.port, upstream.port], users=2)
         clients.aim({0: 1, 1: 2})
-        came = await origin.until(lambda: origin.running == 3, within_s=10)
-        peak = origin.peak
+        came = await upstream.until(lambda: upstream.running == 3, within_s=10)
+        peak = upstream.peak
         clients.stop()
-        ended = await origin.until(lambda: not origin.running, within_s=10)
-        origin.stop()
-        return peak, origin.answered[1], None if came is None else ended
+        ended = await upstream.until(lambda: not upstream.running, within_s=10)
+        upstream.stop()
+        return peak, upstream.answered[1], None if came is None else ended
 
     peak, answered, ended = asyncio.run(count())
 

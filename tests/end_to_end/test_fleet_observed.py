@@ -36,14 +36,14 @@ async def test_seats_follow_what_is_observed(tmp_path: Path) -> None:
 
     ledger, path = LedgerServer(), str(tmp_path / "ledger")
     await ledger.start(path)
-    origin = await asyncio.start_server(keep_waiting, "127.0.0.1", 0)
+    upstream = await asyncio.start_server(keep_waiting, "127.0.0.1", 0)
     flow_control = FlowControlSettings(
         enforcement=OBSERVE, server_concurrency_limit=LIMIT, suggested_objects=False
     )
-    settings = settings_for(origin.sockets[0].getsockname()[1], flow_control)
+    settings = settings_for(upstream.sockets[0].getsockname()[1], flow_control)
     async with ending:
         ending.push_async_callback(ledger.close)
-        ending.callback(origin.close)
+        ending.callback(upstream.close)
         memberships = []
         for name in ("one", "two"):
             fleet = FleetSettings(store=f"parent:{path}", member=name)

@@ -55,7 +55,7 @@ async def expect_free_seat(scene: Scene) -> None:
 @over_both_protocols
 @on_uvloop
 async def test_observing_neither_delays_nor_rejects(objects: str) -> None:
-    """All requests are at the origin at once; what would have become of them is counted."""
+    """All requests are at the upstream at once; what would have become of them is counted."""
     async with running(Setup(objects=objects, seats=1, enforcement="observe")) as scene:
         holds = [await scene.take_seat() for _ in range(4)]
         queue_set = scene.level().queue_set
@@ -75,7 +75,7 @@ async def test_observing_neither_delays_nor_rejects(objects: str) -> None:
 @over_both_protocols
 @on_uvloop
 async def test_requests_wait_for_seats() -> None:
-    """With one seat the origin has one request at a time, in the order of their arrival."""
+    """With one seat the upstream has one request at a time, in the order of their arrival."""
     async with running(ONE_SEAT) as scene:
         first = await scene.take_seat()
         clients = []
@@ -83,12 +83,12 @@ async def test_requests_wait_for_seats() -> None:
             clients.append(await scene.ask(GET.replace(b"healthz", b"%d" % number)))
             waiting = number
             await until(lambda: scene.level().queue_set.requests_waiting == waiting)  # noqa: B023  run at once
-        assert scene.origin.is_quiet
+        assert scene.upstream.is_quiet
         await first.end()
         for number, client in enumerate(clients, start=1):
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             assert b"GET /%d HTTP/1.1" % number == arrival.request.line
-            assert scene.origin.is_quiet
+            assert scene.upstream.is_quiet
             await arrival.peer.send(OK)
             assert 200 == (await client.read_answer()).status
 
@@ -116,10 +116,10 @@ async def test_a_rejection(objects: str) -> None:
         scene.close_clients_but(client)
         await until(lambda: not scene.level().queue_set.requests_executing)
         await client.send(GET)
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(OK)
         assert 200 == (await client.read_answer()).status
-        assert hold.arrival.peer in scene.origin.ended
+        assert hold.arrival.peer in scene.upstream.ended
 
 
 @over_both_protocols
@@ -132,7 +132,7 @@ async def test_a_rejected_head_request() -> None:
         answer = await client.read_answer(to_head=True)
         await hold.end()
         await client.send(GET)
-        await (await scene.origin.next_request()).peer.send(OK)
+        await (await scene.upstream.next_request()).peer.send(OK)
 
         assert (429, b"43") == (answer.status, answer.value(b"content-length"))
         assert 200 == (await client.read_answer()).status
@@ -153,7 +153,7 @@ async def test_a_rejected_body_is_thrown_away() -> None:
         assert 429 == (await client.read_answer()).status
         await hold.end()
         await client.send(GET)
-        await (await scene.origin.next_request()).peer.send(OK)
+        await (await scene.upstream.next_request()).peer.send(OK)
 
         assert 200 == (await client.read_answer()).status
 
@@ -173,7 +173,7 @@ async def test_a_watch_gives_its_seat_back_at_the_bookmark() -> None:
         await scene.deliver_answer(hold.arrival.peer, chunk(BOOKMARK[:cut]))
         assert 1 == queue_set.requests_waiting
         await scene.deliver_answer(hold.arrival.peer, chunk(BOOKMARK[cut:]))
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(OK)
         assert 200 == (await waiting.read_answer()).status
 
@@ -291,7 +291,7 @@ async def test_the_next_request_on_a_connection_that_is_only_observed() -> None:
         client = await scene.connect()
         for _ in range(4):
             await client.send(GET)
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             await arrival.peer.send(OK)
             assert 200 == (await client.read_answer()).status
         queue_set = scene.level().queue_set

@@ -43,7 +43,7 @@ def request(*lines: bytes, method: bytes = b"GET", target: bytes = b"/x") -> byt
 )
 @on_uvloop
 async def test_the_target_is_forwarded_byte_for_byte(target: bytes) -> None:
-    """The origin gets the very target that the client sent."""
+    """The upstream gets the very target that the client sent."""
     async with running() as scene:
         got, _ = await scene.exchange(request(target=target))
 
@@ -52,7 +52,7 @@ async def test_the_target_is_forwarded_byte_for_byte(target: bytes) -> None:
 
 @on_uvloop
 async def test_fields_are_forwarded() -> None:
-    """Fields that concern client and origin pass unchanged, in their order, repeated ones too."""
+    """Fields that concern client and upstream pass unchanged, in their order, repeated ones too."""
     lines = [b"X-B: 1", b"x-a:  two words ", b"X-B: 3", b"Cookie: a=b", b"Authorization: Bearer z"]
     async with running() as scene:
         got, answer = await scene.exchange(
@@ -101,7 +101,7 @@ async def test_hop_by_hop_fields_of_a_request() -> None:
 @over_both_protocols
 @on_uvloop
 async def test_hop_by_hop_fields_of_an_answer() -> None:
-    """The same of an answer, and the flow control of the origin gives way to the proxy's."""
+    """The same of an answer, and the flow control of the upstream gives way to the proxy's."""
     async with running() as scene:
         _, answer = await scene.exchange(
             request(),
@@ -179,7 +179,7 @@ async def test_nobody_makes_up_an_identity(name: bytes) -> None:
 @over_both_protocols
 @on_uvloop
 async def test_a_trusted_client_says_who_asks() -> None:
-    """Its identity headers decide the class and go on to the origin; odd spellings do not."""
+    """Its identity headers decide the class and go on to the upstream; odd spellings do not."""
     lines = [
         b"X-Remote-User: alice",
         b"X-Remote-Group: dev",
@@ -280,7 +280,7 @@ async def test_stable_uids() -> None:
 @over_both_protocols
 @on_uvloop
 async def test_every_answer_names_its_class() -> None:
-    """The headers are on answers of the origin and on 502 and 429 of the proxy."""
+    """The headers are on answers of the upstream and on 502 and 429 of the proxy."""
     async with running(
         Setup(objects=NARROW.replace("queueLengthLimit: 2", "queueLengthLimit: 1"), seats=1)
     ) as scene:
@@ -291,7 +291,7 @@ async def test_every_answer_names_its_class() -> None:
         answers.append(await rejected.read_answer())
         hold.arrival.peer.close()
         answers.append(await hold.client.read_answer())
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(OK)
         answers.append(await waiting.read_answer())
 

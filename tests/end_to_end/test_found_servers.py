@@ -129,7 +129,7 @@ class Load:
         port = free_port()
         async with contextlib.AsyncExitStack() as stack:
             for host in HOSTS:
-                await stack.enter_async_context(self.crowd.origin(host, port))
+                await stack.enter_async_context(self.crowd.upstream(host, port))
             yield port
 
     def begin(self, process: ProxyProcess) -> None:

@@ -43,8 +43,8 @@ def test_a_call_is_unimplemented(body: bytes, kind: bytes, preset: str, tmp_path
             assert b"12" == answer.value(b"grpc-status")
             assert (answer.value(b"grpc-message") or b"").startswith(b"apfproxy does not forward")
             assert None is answer.value(b"transfer-encoding")  # as it reads what has a body
-            assert scene.origin.is_quiet
-            assert [] == scene.origin.peers
+            assert scene.upstream.is_quiet
+            assert [] == scene.upstream.peers
 
     spoken = SPOKEN.set(HTTP2)
     try:

@@ -20,7 +20,7 @@ from tests.end_to_end.http2.frames import (
     headers,
     ping,
 )
-from tests.end_to_end.served import Served, ask, command, origin
+from tests.end_to_end.served import Served, ask, command, started_upstream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ class Proxy:
 @contextlib.contextmanager
 def proxy(folder: Path, **settings: Any) -> Iterator[Proxy]:  # noqa: ANN401  lines of YAML
     """A process before a server that answers."""
-    with origin() as url:
+    with started_upstream() as url:
         path = folder / "settings.yaml"
         lines = "".join(f"\n    {name}: {value}" for name, value in settings.items())
         path.write_text(

@@ -21,7 +21,7 @@ LAST_WORDS = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Leng
 async def asked(scene: Scene, answer: bytes = OK) -> Peer:
     """Have a request answered: the connection to the server that it went by."""
     client = await scene.ask(GET)
-    arrival = await scene.origin.next_request()
+    arrival = await scene.upstream.next_request()
     await arrival.peer.send(answer)
     assert 200 == (await client.read_answer()).status
     client.close()
@@ -47,7 +47,7 @@ async def test_a_server_that_closes_idle_connections(
         second = await asked(scene)
 
         assert second is not first
-        await until(lambda: second in scene.origin.ended)
+        await until(lambda: second in scene.upstream.ended)
     assert 1 == caplog.text.count("closes idle connections: none is used again after")
 
 
@@ -59,4 +59,4 @@ async def test_a_server_that_says_for_how_long() -> None:
         peer = await asked(scene, ANNOUNCING)
         assert peer is await asked(scene, ANNOUNCING)
 
-        await until(lambda: peer in scene.origin.ended)
+        await until(lambda: peer in scene.upstream.ended)

@@ -21,8 +21,8 @@ import pytest
 
 from tests.end_to_end.api_servers import in_thread
 from tests.end_to_end.kubectl import COMMAND_S, PROGRAM, Kubectl, find_kubectl, minor_version
-from tests.end_to_end.streaming_origin.identities import described
-from tests.end_to_end.streaming_origin.stage import (
+from tests.end_to_end.streaming_upstream.identities import described
+from tests.end_to_end.streaming_upstream.stage import (
     ACCOUNT,
     CERTIFICATE,
     CREDENTIALS,
@@ -38,8 +38,8 @@ from tests.end_to_end.streaming_origin.stage import (
     TOKEN,
     WRONG_TOKEN,
     Stage,
-    origins,
     proxies,
+    upstreams,
 )
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ PIECE_BYTES = 200_000
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Origins, and a proxy in each mode."""
-    with in_thread(origins(tmp_path_factory.mktemp("stage"))) as made, proxies(made):
+    """Upstreams, and a proxy in each mode."""
+    with in_thread(upstreams(tmp_path_factory.mktemp("stage"))) as made, proxies(made):
         yield made
 
 
@@ -234,7 +234,7 @@ def forward_ports(kubectl: Kubectl, pod: str) -> None:
 
 
 def whoami(kubectl: Kubectl, pod: str) -> str:
-    """Who asks, as the origin sees it."""
+    """Who asks, as the upstream sees it."""
     return kubectl("exec", pod, "--", "whoami")
 
 
@@ -257,7 +257,7 @@ def test_streams(
     Player(stage, credential, protocol, tmp_path).play(scenario, targets, pod)
 
     for target in targets:
-        streams = [each for each in stage.origins[target].asked if each.pod == pod]
+        streams = [each for each in stage.upstreams[target].asked if each.pod == pod]
         protocols = {each.protocol for each in streams if each.what != "log"}
         assert protocols
         assert set() == protocols - PROTOCOLS[protocol]
@@ -274,7 +274,7 @@ def test_streams(
     ],
 )
 def test_identities(stage: Stage, tmp_path: Path, credential: str, modes: tuple[str, ...]) -> None:
-    """The origin sees the same user, however the proxy tells it, and whatever else is claimed."""
+    """The upstream sees the same user, however the proxy tells it, and whatever else is claimed."""
 
     def scenario(kubectl: Kubectl, pod: str) -> None:
         assert described(stage.users[credential]) == kubectl("exec", pod, "--", "whoami")
@@ -292,7 +292,7 @@ def test_unknown_token(stage: Stage, tmp_path: Path) -> None:
 
 
 def test_impersonation_is_judged(stage: Stage, tmp_path: Path) -> None:
-    """Who may not be somebody else is told so by the origin, which knows who really asks."""
+    """Who may not be somebody else is told so by the upstream, which knows who really asks."""
 
     def scenario(kubectl: Kubectl, pod: str) -> None:
         path = f"/api/v1/namespaces/default/pods/{pod}/log"

@@ -18,7 +18,7 @@ CLIENTS = 4
 BODY_BYTES = 12 << 20
 """More than the kernel holds of a connection."""
 BUFFER_BYTES = 64 * 1024
-SETUP = Setup(origin_reads=False, buffer_bytes=BUFFER_BYTES)
+SETUP = Setup(upstream_reads=False, buffer_bytes=BUFFER_BYTES)
 
 
 @functools.cache
@@ -72,10 +72,10 @@ async def test_answers(*, is_chunked: bool) -> None:
             await client.send(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % number)
             clients.append(client)
         for _ in range(CLIENTS):
-            origin = await scene.origin.next_connection()
-            number = int((await origin.read_head()).split()[1][1:])
+            upstream = await scene.upstream.next_connection()
+            number = int((await upstream.read_head()).split()[1][1:])
             answer = b"HTTP/1.1 200 OK\r\n" + messages[number]
-            sending.append(asyncio.create_task(origin.send(answer)))
+            sending.append(asyncio.create_task(upstream.send(answer)))
         for client in clients:
             await client.read_head()
         received = await asyncio.gather(
@@ -102,12 +102,15 @@ async def test_requests(*, is_chunked: bool) -> None:
             request += messages[number]
             sending.append(asyncio.create_task(client.send(request)))
             clients.append(client)
-        origins = {}
+        upstreams = {}
         for _ in range(CLIENTS):
-            origin = await scene.origin.next_connection()
-            origins[int((await origin.read_head()).split()[1][1:])] = origin
+            upstream = await scene.upstream.next_connection()
+            upstreams[int((await upstream.read_head()).split()[1][1:])] = upstream
         received = await asyncio.gather(
-            *(read_body(origin, is_chunked=is_chunked) for _, origin in sorted(origins.items()))
+            *(
+                read_body(upstream, is_chunked=is_chunked)
+                for _, upstream in sorted(upstreams.items())
+            )
         )
         await asyncio.gather(*sending)
 

@@ -28,7 +28,7 @@ from tests.end_to_end.scene import GET, OK, Scene, Setup, on_uvloop, running, un
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.end_to_end.origin import Arrival
+    from tests.end_to_end.upstream import Arrival
 
 CASES: dict[str, Any] = {case["id"]: case for case in vectors.load("hostile_http")}
 CLIENT_HELLO_START = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
@@ -47,7 +47,7 @@ def with_limits(**limits: Any) -> Setup:  # noqa: ANN401  settings by their name
 
 
 async def answer_ok(arrival: Arrival) -> None:
-    """Answer at the origin."""
+    """Answer at the upstream."""
     await arrival.peer.send(OK)
 
 
@@ -92,21 +92,21 @@ async def test_li_12() -> None:
                 b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
             )
 
-        scene.origin.answer_with(answer)
+        scene.upstream.answer_with(answer)
         client = await scene.connect()
         sending = begin(client.send(sent))
         answers = [(await client.read_answer()).body for _ in range(number)]
         await sending
 
         assert [b"%d" % each for each in range(1, number + 1)] == answers
-        assert (1, 1) == (most, len(scene.origin.peers))
+        assert (1, 1) == (most, len(scene.upstream.peers))
 
 
 @on_uvloop
 async def test_li_12_with_a_limit() -> None:
     """One more than may be sent ahead is refused, behind the answers to those before."""
     async with running(with_limits(max_pipelined_requests=100)) as scene:
-        scene.origin.answer_with(answer_ok)
+        scene.upstream.answer_with(answer_ok)
         client = await scene.connect()
         sending = begin(client.send(raw("LI-12")))
         codes = [(await client.read_answer()).status for _ in range(101)]
@@ -120,7 +120,7 @@ async def test_li_12_with_a_limit() -> None:
 async def test_li_13() -> None:
     """A connection over the limit is told so and closed; those within it go on."""
     async with running(with_limits(max_connections=20)) as scene:
-        scene.origin.answer_with(answer_ok)
+        scene.upstream.answer_with(answer_ok)
         clients = [await scene.connect() for _ in range(20)]
         await until(lambda: scene.process.server.connection_count == len(clients))
         extra = [await scene.connect() for _ in range(100)]
@@ -146,7 +146,7 @@ async def test_li_13() -> None:
 async def test_li_13_of_one_address() -> None:
     """Others are served when an address has all the connections that it may have."""
     async with running(with_limits(max_connections_per_address=3)) as scene:
-        scene.origin.answer_with(answer_ok)
+        scene.upstream.answer_with(answer_ok)
         for _ in range(3):
             await (await scene.ask(GET)).read_answer()
         refused = await (await scene.connect()).read_answer()
@@ -178,7 +178,7 @@ async def test_li_17() -> None:
     """Whatever is asked for, and by what program, there are no more metrics than before."""
     requests = raw("LI-17").split(b"\r\n\r\n")[:1000]
     async with running() as scene:
-        scene.origin.answer_with(answer_ok)
+        scene.upstream.answer_with(answer_ok)
         client = await scene.connect()
         found = []
         for some in (requests[:10], requests[10:]):
@@ -203,7 +203,7 @@ async def test_li_18() -> None:
     root.setLevel(logging.DEBUG)
     try:
         async with running() as scene:
-            scene.origin.answer_with(answer_ok)
+            scene.upstream.answer_with(answer_ok)
             client = await scene.ask(raw("LI-18"))
             await client.read_answer()
             logging.getLogger("apfproxy").debug("refused: %s", raw("LI-18").decode("latin-1"))

@@ -202,7 +202,7 @@ async def test_above_the_fold(browser: Chrome) -> None:
     )
     async with shown(browser, width=1400) as (scene, tab):
         (client,) = await ask_as(scene, "ann", 1)
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         await client.read_answer()
         await tab.until("document.querySelector('#flow-rows tr') !== null")
@@ -277,7 +277,7 @@ async def test_hand_of_a_top_flow(browser: Chrome) -> None:
     """A flow that took seats is listed; its button shows its hand, and another hides it."""
     async with shown(browser) as (scene, tab):
         (client,) = await ask_as(scene, "b <i>ob</i>", 1)
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         await client.read_answer()
         await tab.until("document.querySelector('#flow-rows button') !== null")
@@ -319,7 +319,7 @@ async def test_hostile_names(browser: Chrome) -> None:
     async with shown(browser) as (scene, tab):
         for user in (turning, "a" * 300):
             (client,) = await ask_as(scene, user, 1)
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
             await client.read_answer()
         await tab.until("document.querySelectorAll('#flow-rows tr').length === 2")
@@ -508,7 +508,7 @@ async def test_several_servers(browser: Chrome) -> None:
     lines = "[...document.querySelectorAll('#endpoint-rows th')].map((each) => each.textContent)"
     async with shown(browser, width=400) as (scene, tab):
         assert await tab.run("document.getElementById('endpoints').hidden")
-        addresses = [Address(host="127.0.0.1", port=port) for port in (scene.origin.port, 9)]
+        addresses = [Address(host="127.0.0.1", port=port) for port in (scene.upstream.port, 9)]
         pool = scene.process.cluster.served.pool
         pool.set_endpoints([EndpointAddress(address=each) for each in addresses])
         await tab.until(f"{lines}.length === 2")

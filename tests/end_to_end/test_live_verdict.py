@@ -61,11 +61,11 @@ async def test_server_behind(browser: Chrome) -> None:
     state = "document.getElementById('server-state')"
     async with shown(browser) as (scene, tab):
         (client,) = await ask_as(scene, "ann", 1)
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         await client.read_answer()
         await tab.until(f"{state}.dataset.state === 'up'")
-        await scene.origin.stop()
+        await scene.upstream.stop()
         for _ in range(5):
             (client,) = await ask_as(scene, "ann", 1)
             await client.read_answer()
@@ -75,7 +75,7 @@ async def test_server_behind(browser: Chrome) -> None:
         failed = f"{ROW}.querySelector('td:nth-child(5) small').textContent"
         await tab.until(f"{failed}.endsWith('/s failed')")
 
-    address = f"http://127.0.0.1:{scene.origin.port}"
+    address = f"http://127.0.0.1:{scene.upstream.port}"
     assert verdict.startswith(f"The server behind, {address}, has been failing for ")
     assert "connection refused" in verdict
     assert problem.startswith("connection refused (since ")

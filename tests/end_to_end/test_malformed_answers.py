@@ -32,7 +32,7 @@ async def test_says_what_is_wrong(name: str, preset: str, caplog: pytest.LogCapt
     async with running(Setup(preset=preset)) as scene:
         for _ in range(3):
             client = await scene.ask(GET)
-            await (await scene.origin.next_request()).peer.send(answer)
+            await (await scene.upstream.next_request()).peer.send(answer)
             got = await client.read_answer()
 
             assert 502 == got.status

@@ -23,8 +23,8 @@ from tests.end_to_end.scene import (
 )
 
 if TYPE_CHECKING:
-    from tests.end_to_end.origin import Arrival
     from tests.end_to_end.peer import Message
+    from tests.end_to_end.upstream import Arrival
 
 MIB = 1 << 20
 CONTENT = random.Random(1).randbytes(3 * MIB)  # noqa: S311  any bytes
@@ -62,14 +62,14 @@ def said(target: bytes, body: bytes = b"") -> bytes:
 async def test_a_connection_is_kept() -> None:
     """HTTP/1.1 requests follow each other on one connection, and none is told that it closes."""
     async with running() as scene:
-        scene.origin.answer_with(say_target)
+        scene.upstream.answer_with(say_target)
         client = await scene.connect()
         for number in range(3):
             await client.send(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % number)
             answer = await client.read_answer()
 
             assert (said(b"/%d" % number), None) == (answer.body, answer.value(b"connection"))
-        assert 1 == len(scene.origin.peers)
+        assert 1 == len(scene.upstream.peers)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ async def test_what_connection_says(
 ) -> None:
     """A client's version and Connection decide whether its connection stays open."""
     async with running() as scene:
-        scene.origin.answer_with(say_target)
+        scene.upstream.answer_with(say_target)
         request = b"GET / HTTP/%b\r\nHost: a\r\n%b\r\n" % (version, connection)
         client = await scene.ask(request)
         answer = await client.read_answer()
@@ -103,12 +103,12 @@ async def test_what_connection_says(
 
 @on_uvloop
 async def test_http_10_becomes_1_1() -> None:
-    """The origin is asked in HTTP/1.1, with its own name as Host if the client gave none."""
+    """The upstream is asked in HTTP/1.1, with its own name as Host if the client gave none."""
     async with running() as scene:
         request, _ = await scene.exchange(b"GET /x HTTP/1.0\r\n\r\n")
 
         assert b"GET /x HTTP/1.1" == request.line
-        assert b"127.0.0.1:%d" % scene.origin.port == request.value(b"host")
+        assert b"127.0.0.1:%d" % scene.upstream.port == request.value(b"host")
 
 
 @on_uvloop
@@ -116,7 +116,7 @@ async def test_http_10_gets_no_chunks() -> None:
     """An answer in chunks reaches an HTTP/1.0 client as bytes until the end of its connection."""
     async with running() as scene:
         client = await scene.ask(b"GET /x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
             + chunked(b"one", b"two", trailers=b"X-Sum: 6\r\n")
@@ -154,7 +154,7 @@ PIPELINED = [
 async def test_pipelined_requests(step: int) -> None:
     """Pipelined requests are answered in their order, however their bytes come."""
     async with running() as scene:
-        scene.origin.answer_with(say_target)
+        scene.upstream.answer_with(say_target)
         client = await scene.connect()
         pieces = [PIPELINE[at : at + step] for at in range(0, len(PIPELINE), step)]
         await scene.deliver(client, *pieces)
@@ -167,12 +167,12 @@ async def test_pipelined_answers_wait_for_the_first() -> None:
     """A pipelined request is not even sent before the one before it is answered."""
     async with running() as scene:
         client = await scene.ask(PIPELINE)
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         other = await scene.take_seat()
 
         assert b"GET /one HTTP/1.1" == arrival.request.line
         assert b"GET /healthz HTTP/1.1" == other.arrival.request.line
-        assert scene.origin.is_quiet
+        assert scene.upstream.is_quiet
         client.close()
 
 
@@ -180,7 +180,7 @@ async def test_pipelined_answers_wait_for_the_first() -> None:
 async def test_a_thousand_pipelined_requests() -> None:
     """So many requests in a few reads are all answered, each once."""
     async with running() as scene:
-        scene.origin.answer_with(say_target)
+        scene.upstream.answer_with(say_target)
         client = await scene.connect()
         targets = [b"/%d" % number for number in range(1000)]
         requests = b"".join(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % each for each in targets)
@@ -227,7 +227,7 @@ async def test_requests_cut_anywhere(form: str) -> None:
         client = await scene.connect()
         for cut in range(len(raw)):
             await scene.deliver(client, raw[:cut], raw[cut:])
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             await arrival.peer.send(OK)
             await client.read_answer()
             arrived.add(normal(arrival.request))
@@ -245,7 +245,7 @@ async def test_answers_cut_anywhere(form: str) -> None:
         client = await scene.connect()
         for cut in range(len(raw)):
             await client.send(GET)
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             await scene.deliver_answer(arrival.peer, raw[:cut], raw[cut:])
             if form == "until-close":
                 arrival.peer.close()
@@ -267,9 +267,9 @@ async def test_requests_byte_by_byte(form: str) -> None:
         client = await scene.connect()
         await scene.deliver(client, *(raw[at : at + 1] for at in range(len(raw))))
         await scene.deliver(client, GET)
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(OK)
-        following = await scene.origin.next_request()
+        following = await scene.upstream.next_request()
         await following.peer.send(OK)
 
         assert normal(whole) == normal(arrival.request)
@@ -293,7 +293,7 @@ async def test_large_requests(form: str) -> None:
     async with running() as scene:
         client = await scene.ask(b"POST %b HTTP/1.1\r\nHost: a\r\n%b\r\n\r\n" % (PODS, framing))
         sending = begin(client.send(body))
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await sending
         await arrival.peer.send(OK)
 
@@ -325,43 +325,43 @@ async def test_large_answers(form: str) -> None:
 @on_uvloop
 async def test_bodies_are_streamed() -> None:
     """Each part of a body is passed on before the next one is there, both ways."""
-    async with running(Setup(origin_reads=False)) as scene:
+    async with running(Setup(upstream_reads=False)) as scene:
         client = await scene.ask(
             b"POST %b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" % PODS
         )
-        origin = await scene.origin.next_connection()
-        await origin.read_head()
+        upstream = await scene.upstream.next_connection()
+        await upstream.read_head()
         for part in (b"one", b"two"):
             await client.send(b"3\r\n%b\r\n" % part)
-            assert part == await origin.read_chunk()
+            assert part == await upstream.read_chunk()
         await client.send(b"0\r\n\r\n")
-        assert b"" == await origin.read_chunk()
-        await origin.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert b"" == await upstream.read_chunk()
+        await upstream.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         await client.read_head()
         for part in (b"four", b"five"):
-            await origin.send(b"4\r\n%b\r\n" % part)
+            await upstream.send(b"4\r\n%b\r\n" % part)
             assert part == await client.read_chunk()
-        await origin.send(b"0\r\n\r\n")
+        await upstream.send(b"0\r\n\r\n")
         assert b"" == await client.read_chunk()
 
 
 @on_uvloop
 async def test_an_answer_before_the_end_of_the_request() -> None:
     """An answer that comes while the body is still on its way reaches the client at once."""
-    async with running(Setup(origin_reads=False)) as scene:
+    async with running(Setup(upstream_reads=False)) as scene:
         client = await scene.ask(
             b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" % PODS
             + b"first".ljust(GATHERED_BYTES)
         )
-        origin = await scene.origin.next_connection()
-        await origin.read_head()
-        assert b"first" == (await origin.read_exactly(GATHERED_BYTES)).rstrip()
-        await origin.send(sized(b"no", status=b"413 Content Too Large"))
+        upstream = await scene.upstream.next_connection()
+        await upstream.read_head()
+        assert b"first" == (await upstream.read_exactly(GATHERED_BYTES)).rstrip()
+        await upstream.send(sized(b"no", status=b"413 Content Too Large"))
         answer = await client.read_answer()
 
         assert (413, b"no", b"close") == (answer.status, answer.body, answer.value(b"connection"))
         assert await client.is_at_end()
-        assert await origin.is_at_end()
+        assert await upstream.is_at_end()
 
 
 @on_uvloop
@@ -387,7 +387,7 @@ async def test_interim_answers() -> None:
     async with running() as scene:
         for version, expected in ((b"1.1", [103, 103, 200]), (b"1.0", [200])):
             client = await scene.ask(b"GET / HTTP/%b\r\nHost: a\r\n\r\n" % version)
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             await arrival.peer.send(interim % 1 + interim % 2 + OK)
 
             assert expected == [(await client.read_answer()).status for _ in expected]
@@ -410,12 +410,12 @@ async def test_answers_without_a_body(method: bytes, answer: bytes, length: byte
         client = await scene.connect()
         for _ in range(2):
             await client.send(b"%b /x HTTP/1.1\r\nHost: a\r\n\r\n" % method)
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             await arrival.peer.send(b"HTTP/1.1 %b\r\n" % answer)
             got = await client.read_answer(to_head=True)
 
             assert (answer[:3], length) == (b"%d" % got.status, got.value(b"content-length"))
-        assert 1 == len(scene.origin.peers)
+        assert 1 == len(scene.upstream.peers)
 
 
 EXPECTING = (
@@ -430,7 +430,7 @@ async def test_the_body_is_asked_for() -> None:
         client = await scene.ask(EXPECTING)
         interim = await client.read_answer()
         await client.send(b"hello")
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(b"HTTP/1.1 100 Continue\r\n\r\n" + OK)
         answer = await client.read_answer()
 
@@ -460,7 +460,7 @@ async def test_the_body_is_asked_for_once_admitted() -> None:
         assert 0 == sent_before
         assert 100 == (await client.read_answer()).status
         await client.send(b"hello")
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(OK)
 
         assert (b"hello", 200) == (arrival.request.body, (await client.read_answer()).status)
@@ -468,7 +468,7 @@ async def test_the_body_is_asked_for_once_admitted() -> None:
 
 @on_uvloop
 async def test_a_rejected_body_is_not_asked_for() -> None:
-    """A rejected request gets its 429 and no 100, and nothing of it reaches the origin."""
+    """A rejected request gets its 429 and no 100, and nothing of it reaches the upstream."""
     async with running(Setup(objects=REJECTING, seats=1)) as scene:
         hold = await scene.take_seat()
         client = await scene.ask(EXPECTING)
@@ -476,7 +476,7 @@ async def test_a_rejected_body_is_not_asked_for() -> None:
 
         assert (429, b"close") == (answer.status, answer.value(b"connection"))
         assert await client.is_at_end()
-        assert (1, True) == (len(scene.origin.peers), scene.origin.is_quiet)
+        assert (1, True) == (len(scene.upstream.peers), scene.upstream.is_quiet)
         await hold.end()
 
 
@@ -488,4 +488,4 @@ async def test_another_expectation_is_refused() -> None:
 
         assert 417 == (await client.read_answer()).status
         assert await client.is_at_end()
-        assert [] == scene.origin.peers
+        assert [] == scene.upstream.peers

@@ -55,7 +55,7 @@ async def test_methods_that_are_not_served(method: bytes, status: int) -> None:
         client = await scene.ask(method + b" / HTTP/1.1\r\n" + HOST + b"\r\n")
 
         assert status == (await client.read_answer()).status
-        assert scene.origin.is_quiet
+        assert scene.upstream.is_quiet
 
 
 @on_uvloop
@@ -64,7 +64,7 @@ async def test_a_method_that_comes_bit_by_bit() -> None:
     async with running(Setup(preset="http")) as scene:
         client = await scene.connect()
         await scene.deliver(client, b"LI", b"ST", b" /a", b" HTTP/1.1\r\n", HOST, b"\r\n")
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         assert b"LIST /a HTTP/1.1" == arrival.request.line
         others = [await scene.ask(begin) for begin in (b"LI(", b"M" * 65, b"\x16\x03\x01")]
 

@@ -26,12 +26,12 @@ from tests.end_to_end.scene import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.end_to_end.origin import Arrival
+    from tests.end_to_end.upstream import Arrival
 
 GROUPS = 200
 """As many as identity providers put into one token."""
 ISSUER = "https://issuer.example"
-BROKEN_OFF = "the origin did not answer: the connection was closed early"
+BROKEN_OFF = "the upstream did not answer: the connection was closed early"
 
 
 def request(target: str, *lines: str, method: str = "GET") -> bytes:
@@ -49,7 +49,7 @@ def test_kubectl_prints_the_cause(tmp_path: Path) -> None:
     @on_uvloop
     async def run() -> None:
         async with running() as scene:
-            scene.origin.answer_with(broken_off)
+            scene.upstream.answer_with(broken_off)
             kubectl = Kubectl(
                 program,
                 minor_version(program, tmp_path),
@@ -99,7 +99,7 @@ async def test_something_was_sent() -> None:
     """Nobody knows whether the server has done it: the client is not told to send it again."""
     async with running() as scene:
         client = await scene.ask(request("/api/v1/namespaces/a/pods", method="POST"))
-        (await scene.origin.next_request()).peer.close()
+        (await scene.upstream.next_request()).peer.close()
         answer = await client.read_answer()
 
     assert (502, None) == (answer.status, answer.value(b"retry-after"))

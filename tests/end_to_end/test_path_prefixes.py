@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from tests.end_to_end.origin import Arrival
+    from tests.end_to_end.upstream import Arrival
 
 PREFIXES = RequestSettings(path_prefixes=("/k8s/clusters/{cluster}", "/clusters/{workspace}"))
 SCHEMA = "metadata: {name: everybody, uid: 00000000-0000-0000-0000-00000000bbbb"
@@ -109,7 +109,7 @@ async def test_flows_of_clusters(preset: str) -> None:
                 found.append((await client.read_answer()).status)
             return found
 
-        scene.origin.answer_with(say_ok)
+        scene.upstream.answer_with(say_ok)
         for cluster in (b"/clusters/a", b"/clusters/b", b"/k8s/clusters/c"):
             found = await statuses(cluster + b"/api/v1/pods", cluster, cluster + b"/version")
             assert [200, 200, 429] == found

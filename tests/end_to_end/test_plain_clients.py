@@ -107,7 +107,7 @@ async def test_isolation(
         await until_waiting(1 + WAITING)
         order = []
         for _ in range(2 + WAITING):
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             order.append(b"/modest" in arrival.request.line)
             await arrival.peer.send(b"HTTP/1.1 204 No Content\r\n\r\n")
         await until(lambda: queue_set.requests_executing == 0)
@@ -127,7 +127,7 @@ async def test_behind_a_balancer(tmp_path: Path) -> None:
     ).with_downstream(trusted_proxies=(ipaddress.ip_network("127.0.0.1"),))
 
     async with running(setup) as scene:
-        scene.origin.answer_with(lambda arrival: arrival.peer.send(OK))
+        scene.upstream.answer_with(lambda arrival: arrival.peer.send(OK))
         with nginx(tmp_path, BALANCER.replace("PORT", str(scene.process.port))) as port:
             for source, to, forged in (
                 (GREEDY, port, "192.0.2.1"),
@@ -159,7 +159,7 @@ async def test_keys_that_are_withdrawn(tmp_path: Path) -> None:
         client = await scene.connect()
         for _ in range(3):
             await client.send(ask)
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             await arrival.peer.send(b"HTTP/1.1 204 No Content\r\n\r\n")
             assert 204 == (await client.read_answer()).status
         keys_file(tmp_path, another="bob")

@@ -73,7 +73,7 @@ async def test_haproxy(tmp_path: Path, options: str, speaks: str) -> None:
                 *(installed("curl"), "-sk", protocol, "--interface", CLIENT, url),
                 stdout=asyncio.subprocess.PIPE,
             )
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             await arrival.peer.send(OK)
             body, _ = await curl.communicate()
 
@@ -95,7 +95,7 @@ async def test_connection_of_the_balancer_itself() -> None:
     async with running(behind()) as scene:
         client = await scene.connect_socket()
         await client.send(V2_LOCAL + GET)
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(OK)
 
         assert [BALANCER.encode()] == arrival.request.values(b"x-forwarded-for")
@@ -150,7 +150,7 @@ async def test_limit_of_an_address() -> None:
         for address in (b"192.0.2.7", b"192.0.2.8"):
             client = await scene.connect_socket()
             await client.send(HEADER.replace(b"192.0.2.7", address) + GET)
-            held.append(await scene.origin.next_request())
+            held.append(await scene.upstream.next_request())
         client = await scene.connect_socket()
         await client.send(HEADER + GET)
         refused = await client.read_answer()

@@ -62,4 +62,4 @@ async def test_that_comes_bit_by_bit() -> None:
         client = await scene.connect()
         await scene.deliver(client, *(request[at : at + 1] for at in range(len(request))))
 
-        assert "GET /é?ü HTTP/1.1".encode() == (await scene.origin.next_request()).request.line
+        assert "GET /é?ü HTTP/1.1".encode() == (await scene.upstream.next_request()).request.line

@@ -1,4 +1,4 @@
-"""Between programs of others: nginx as the origin, HAProxy in front, aiohttp as the client."""
+"""Between programs of others: nginx as the upstream, HAProxy in front, aiohttp as the client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BIG_BYTES = 5_000_000
 
-ORIGIN = """
+UPSTREAM_URL = """
 location / { root DIRECTORY; }
 location /text/ { alias DIRECTORY/; gzip on; gzip_proxied any; gzip_types text/plain; }
 location /echo { return 200 "$http_x_remote_user|$http_x_forwarded_for|$http_via|$request_uri"; }
@@ -30,24 +30,24 @@ location /moved { return 307 http://elsewhere.test/; }
 """
 
 
-def origin(directory: Path) -> str:
-    """The directives of an origin that serves files of a directory."""
-    return ORIGIN.replace("DIRECTORY", str(directory))
+def upstream(directory: Path) -> str:
+    """The directives of an upstream that serves files of a directory."""
+    return UPSTREAM_URL.replace("DIRECTORY", str(directory))
 
 
 @pytest.fixture
 def big(tmp_path: Path) -> bytes:
-    """A large file of the origin."""
+    """A large file of the upstream."""
     data = random.Random(1).randbytes(BIG_BYTES)  # noqa: S311  not a secret
     (tmp_path / "big.bin").write_bytes(data)
     return data
 
 
 @on_uvloop
-async def test_nginx_as_the_origin(tmp_path: Path, big: bytes) -> None:
+async def test_nginx_as_the_upstream(tmp_path: Path, big: bytes) -> None:
     """Whole files, parts of them, their heads, and what has not changed come through."""
     digest = hashlib.sha256(big).digest()
-    with nginx(tmp_path, origin(tmp_path)) as port:
+    with nginx(tmp_path, upstream(tmp_path)) as port:
         async with (
             running(upstream_port=port) as scene,
             aiohttp.ClientSession(f"http://127.0.0.1:{scene.process.port}") as session,
@@ -76,7 +76,7 @@ async def test_nginx_sends_chunks(tmp_path: Path) -> None:
     """What nginx compresses as it goes has no length, and comes through in chunks."""
     text = "one line of many\n" * 10_000
     (tmp_path / "long.txt").write_text(text)
-    with nginx(tmp_path, "include /etc/nginx/mime.types;" + origin(tmp_path)) as port:
+    with nginx(tmp_path, "include /etc/nginx/mime.types;" + upstream(tmp_path)) as port:
         async with (
             running(upstream_port=port) as scene,
             aiohttp.ClientSession(f"http://127.0.0.1:{scene.process.port}") as session,
@@ -96,7 +96,7 @@ async def test_nginx_takes_bodies(tmp_path: Path, big: bytes, is_chunked: bool) 
         for start in range(0, BIG_BYTES, 100_000):
             yield big[start : start + 100_000]
 
-    with nginx(tmp_path, origin(tmp_path)) as port:
+    with nginx(tmp_path, upstream(tmp_path)) as port:
         async with (
             running(upstream_port=port) as scene,
             aiohttp.ClientSession(f"http://127.0.0.1:{scene.process.port}") as session,
@@ -115,7 +115,7 @@ async def test_haproxy_in_front(tmp_path: Path, source: str, user: str) -> None:
     """A trusted proxy in front says who asks, and every hop is in X-Forwarded-For."""
     front = tmp_path / "front"
     front.mkdir()
-    with nginx(tmp_path, origin(tmp_path)) as port:
+    with nginx(tmp_path, upstream(tmp_path)) as port:
         async with running(upstream_port=port) as scene:
             with haproxy(front, scene.process.port, source, "X-Remote-User alice") as front_port:
                 async with (

@@ -13,7 +13,7 @@ import pytest
 
 from loadtest.certificates import Authority
 from loadtest.restart import ACTIVATION, SUCCESSION, measure
-from tests.end_to_end.served import ask, command, origin
+from tests.end_to_end.served import ask, command, started_upstream
 from tests.end_to_end.test_unix_sockets import get
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def test_a_successor_has_the_sockets_and_their_files(tmp_path: Path) -> None:
     """Those of a Unix socket stay until the last one ends; metrics are the successor's."""
     listen, admin = tmp_path / "listen", tmp_path / "admin"
     with (
-        origin() as upstream,
+        started_upstream() as upstream,
         command(
             *("serve", "--upstream", upstream, "--listen", f"unix:{listen}"),
             *("--admin", f"unix:{admin}"),
@@ -61,7 +61,7 @@ def test_a_successor_has_the_sockets_and_their_files(tmp_path: Path) -> None:
 def test_a_successor_that_cannot_start(tmp_path: Path) -> None:
     """The process goes on as if nobody had asked, and says why."""
     settings = tmp_path / "settings.yaml"
-    with origin() as upstream:
+    with started_upstream() as upstream:
         text = f"upstream: {{url: '{upstream}'}}\ndownstream: {{listen: '127.0.0.1:0'}}\n"
         settings.write_text(text + "admin: null\n")
         with command("serve", "--settings", str(settings)) as served:
@@ -79,7 +79,7 @@ def test_a_successor_that_cannot_start(tmp_path: Path) -> None:
 def test_a_successor_that_ends_late(tmp_path: Path) -> None:
     """One that had the sockets already leaves their files alone."""
     settings, listen = tmp_path / "settings.yaml", tmp_path / "listen"
-    with origin() as upstream, socket.create_server(("127.0.0.1", 0)) as taken:
+    with started_upstream() as upstream, socket.create_server(("127.0.0.1", 0)) as taken:
         text = f"upstream: {{url: '{upstream}'}}\ndownstream: {{listen: 'unix:{listen}'}}\n"
         settings.write_text(text + "admin: null\n")
         with command("serve", "--settings", str(settings)) as served:
@@ -98,7 +98,7 @@ def test_a_successor_that_ends_late(tmp_path: Path) -> None:
 def test_another_address(tmp_path: Path) -> None:
     """A successor whose settings name another address listens there, and not at the old one."""
     settings = tmp_path / "settings.yaml"
-    with origin() as upstream:
+    with started_upstream() as upstream:
         text = f"upstream: {{url: '{upstream}'}}\nadmin: null\ndownstream: {{listen: '%s'}}\n"
         settings.write_text(text % "127.0.0.1:0")
         with command("serve", "--settings", str(settings)) as served:
@@ -151,7 +151,7 @@ def test_over_tls(tmp_path: Path) -> None:
         return received
 
     with (
-        origin() as upstream,
+        started_upstream() as upstream,
         command(
             *("serve", "--settings", str(settings), "--upstream", upstream),
             *("--listen", "127.0.0.1:0", "--admin", "none", *tls),

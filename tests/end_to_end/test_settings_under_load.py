@@ -19,7 +19,6 @@ from apfproxy.settings import (
     TopFlowsSettings,
 )
 from tests.end_to_end.crowd import Crowd
-from tests.end_to_end.origin import Origin
 from tests.end_to_end.scene import (
     NARROW,
     OK,
@@ -29,6 +28,7 @@ from tests.end_to_end.scene import (
     running,
     until,
 )
+from tests.end_to_end.upstream import Upstream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,8 +86,8 @@ async def test_no_request_is_lost(tmp_path: Path) -> None:
 
     crowd = Crowd(REQUESTS, PODS, progress)
     async with (
-        crowd.origin() as port,
-        crowd.origin() as other_port,
+        crowd.upstream() as port,
+        crowd.upstream() as other_port,
         running(Setup(objects=ROOMY, seats=20), upstream_port=port) as scene,
     ):
         process = scene.process
@@ -119,13 +119,13 @@ async def test_a_request_ends_as_it_began(tmp_path: Path) -> None:
     server gets their requests.
     """
     (tmp_path / "tokens").write_text("secret-1,ann,1\n")
-    other = Origin()
+    other = Upstream()
     other.start()
     async with running() as scene:
         before = scene.process.settings
         first = await scene.take_seat(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
         idle = await scene.ask(b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
-        await (await scene.origin.next_request()).peer.send(OK)
+        await (await scene.upstream.next_request()).peer.send(OK)
         await idle.read_answer()
         upstream = replace(before.upstream, url=Address(host="127.0.0.1", port=other.port))
         authentication = AuthenticationSettings(
@@ -141,7 +141,7 @@ async def test_a_request_ends_as_it_began(tmp_path: Path) -> None:
         arrival = await other.next_request()
         await arrival.peer.send(OK)
         last = await idle.read_answer()
-        is_quiet = scene.origin.is_quiet
+        is_quiet = scene.upstream.is_quiet
         await other.stop()
 
     assert [200, 401, 401, 200] == [answer.status, *refusals, last.status]
@@ -166,7 +166,7 @@ async def test_what_was_only_observed_ends_so() -> None:
         )
         waiting = await scene.ask(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
         answers = [(await each.end()).status for each in passing]
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(OK)
         last = (await waiting.read_answer()).status
         await until(lambda: not queue_set.requests_executing)

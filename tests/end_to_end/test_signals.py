@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.served import ask, command, connections, origin
+from tests.end_to_end.served import ask, command, connections, started_upstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +137,7 @@ def test_settings_change(site: Site) -> None:
 def test_files_are_read_again(site: Site) -> None:
     """Objects, tokens and certificates are those that the files have by then."""
     with (
-        origin() as upstream,
+        started_upstream() as upstream,
         command(
             *("serve", "--settings", str(site.path), "--upstream", upstream),
             *("--access-log", str(site.directory / "log")),

@@ -31,7 +31,7 @@ async def test_the_first_request_of_an_idle_proxy(
 
         if limit_adjustment == AS_KUBERNETES:
             scene.process.cluster.controller.adjust_limits()
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(OK)
         assert 200 == (await client.read_answer()).status
 
@@ -43,7 +43,7 @@ async def test_many_at_once() -> None:
         for _ in range(4):
             client = await scene.connect()
             await scene.deliver(client, GET)
-        arrivals = [await scene.origin.next_request() for _ in range(4)]
+        arrivals = [await scene.upstream.next_request() for _ in range(4)]
 
         assert 4 == len(arrivals) == scene.level(LEVEL).queue_set.requests_executing
 

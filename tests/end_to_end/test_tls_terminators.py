@@ -78,12 +78,12 @@ def page_haproxy(directory: Path, tls: TlsSite, port: int) -> Iterator[int]:
 def test_redirects_keep_https(front: Front, trusted: str, scheme: str, tmp_path: Path) -> None:
     """Clients that came by https are sent there, where the terminator is trusted."""
     tls = make_tls(tmp_path)
-    folders = tmp_path / "origin", tmp_path / "front"
+    folders = tmp_path / "upstream", tmp_path / "front"
     for each in folders:
         each.mkdir()
     settings, port = tmp_path / "apfproxy.yaml", free_port()
-    with nginx(folders[0], REGISTRY) as origin:
-        settings.write_text(SETTINGS % (origin, port, trusted))
+    with nginx(folders[0], REGISTRY) as upstream:
+        settings.write_text(SETTINGS % (upstream, port, trusted))
         with command("serve", "--settings", str(settings)) as served:
             served.line("listens on")
             with front(folders[1], tls, port) as own:

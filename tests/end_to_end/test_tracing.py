@@ -110,7 +110,7 @@ async def test_trace_that_goes_on() -> None:
         ) as scene,
     ):
         request, _ = await scene.exchange(POD)
-        port = scene.origin.port
+        port = scene.upstream.port
         await scene.exchange(GET)  # which nobody traces
     own = collector.named("GET /api/v1/namespaces/{:namespace}/pods/{:name}")
     upstream = collector.named("upstream")

@@ -46,15 +46,17 @@ def ended(served: Served) -> str:
 
 def test_all_are_unix_sockets(tmp_path: Path) -> None:
     """Requests, pages and commands go through them; their files are gone in the end."""
-    origin, listen, admin = (tmp_path / name for name in ("origin", "listen", "admin"))
-    flags = ("--upstream", f"unix:{origin}", "--listen", f"unix:{listen}")
+    upstream, listen, admin = (tmp_path / name for name in ("upstream", "listen", "admin"))
+    flags = ("--upstream", f"unix:{upstream}", "--listen", f"unix:{listen}")
     log = tmp_path / "log"
     with (
-        command("apiserver", "--listen", f"unix:{origin}") as apiserver,
+        command("apiserver", "--listen", f"unix:{upstream}") as apiserver,
         command(*("serve", *flags, "--admin", f"unix:{admin}", "--access-log", str(log))) as served,
     ):
-        apiserver.line(f"serves the API on unix:{origin};")
-        served.line(f"listens on unix:{listen}, forwards to unix:{origin}, admin on unix:{admin};")
+        apiserver.line(f"serves the API on unix:{upstream};")
+        served.line(
+            f"listens on unix:{listen}, forwards to unix:{upstream}, admin on unix:{admin};"
+        )
         status, body = get(listen, "/api/v1/namespaces")
         ready, _ = get(admin, "/readyz")
         mode = stat.S_IMODE(listen.stat().st_mode)

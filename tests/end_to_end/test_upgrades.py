@@ -39,20 +39,20 @@ SPDY = (
 )
 AGREED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 AGREED_TO_SPDY = AGREED.replace(b"websocket", b"SPDY/3.1")
-RAW = Setup(origin_reads=False)
+RAW = Setup(upstream_reads=False)
 TWICE_THE_MARK = 2 * 49152
 CANARY = b"GET /canary HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 async def opened(scene: Scene, *, buffer_bytes: int | None = None) -> tuple[Peer, Peer]:
-    """The client's and the origin's side of a tunnel through which nothing has come."""
+    """The client's and the upstream's side of a tunnel through which nothing has come."""
     client = await scene.connect(buffer_bytes=buffer_bytes)
     await client.send(EXEC)
-    origin = await scene.origin.next_connection()
-    await origin.read_head()
-    await origin.send(AGREED)
+    upstream = await scene.upstream.next_connection()
+    await upstream.read_head()
+    await upstream.send(AGREED)
     assert (await client.read_head()).startswith(b"HTTP/1.1 101 ")
-    return client, origin
+    return client, upstream
 
 
 async def over(scene: Scene) -> None:
@@ -69,8 +69,8 @@ async def over(scene: Scene) -> None:
 
 def sides(pair: tuple[Peer, Peer], first: str) -> tuple[Peer, Peer]:
     """The side that acts and the other one."""
-    client, origin = pair
-    return (client, origin) if first == "client" else (origin, client)
+    client, upstream = pair
+    return (client, upstream) if first == "client" else (upstream, client)
 
 
 async def send_in_pieces(sender: Peer, data: bytes, seed: int) -> None:
@@ -97,23 +97,23 @@ async def test_every_byte(request_: bytes, answer: bytes) -> None:
     there, back = random.Random(1).randbytes(3_000_000), random.Random(2).randbytes(3_000_000)  # noqa: S311  as above
     async with running(RAW) as scene:
         client = await scene.ask(request_ + there[:5000])
-        origin = await scene.origin.next_connection()
-        await origin.read_head()
-        await origin.send(answer + back[:5000])
+        upstream = await scene.upstream.next_connection()
+        await upstream.read_head()
+        await upstream.send(answer + back[:5000])
         senders = [
             begin(send_in_pieces(client, there[5000:], 3)),
-            begin(send_in_pieces(origin, back[5000:], 4)),
+            begin(send_in_pieces(upstream, back[5000:], 4)),
         ]
         head = begin(client.read_head())
         assert b"101" == (await head)[9:12]
-        got = await asyncio.gather(origin.read_to_end(), client.read_to_end())
+        got = await asyncio.gather(upstream.read_to_end(), client.read_to_end())
         await asyncio.gather(*senders)
         await over(scene)
 
     assert [True, True] == [there == got[0], back == got[1]]
 
 
-@pytest.mark.parametrize("first", ["client", "origin"])
+@pytest.mark.parametrize("first", ["client", "upstream"])
 @on_uvloop
 async def test_half_close(first: str) -> None:
     """One side's end arrives after its bytes, and it goes on to receive."""
@@ -132,7 +132,7 @@ async def test_half_close(first: str) -> None:
         assert 0 == scene.process.cluster.counters.client_aborts
 
 
-@pytest.mark.parametrize("first", ["client", "origin"])
+@pytest.mark.parametrize("first", ["client", "upstream"])
 @on_uvloop
 async def test_reset(first: str) -> None:
     """A reset of one side is a reset of the other, not an end."""
@@ -144,7 +144,7 @@ async def test_reset(first: str) -> None:
         await over(scene)
 
 
-@pytest.mark.parametrize("slow", ["client", "origin"])
+@pytest.mark.parametrize("slow", ["client", "upstream"])
 @on_uvloop
 async def test_a_slow_reader(slow: str) -> None:
     """A side is stopped once the proxy holds enough for the other one."""
@@ -154,11 +154,11 @@ async def test_a_slow_reader(slow: str) -> None:
         is_client = slow == "client"
 
         def passed_on() -> int:
-            return counters.listener.bytes_to_clients if is_client else counters.bytes_to_origins
+            return counters.listener.bytes_to_clients if is_client else counters.bytes_to_upstreams
 
         def has_read() -> int:
             return (
-                counters.bytes_from_origins if is_client else counters.listener.bytes_from_clients
+                counters.bytes_from_upstreams if is_client else counters.listener.bytes_from_clients
             )
 
         before = taken = passed_on()
@@ -189,16 +189,16 @@ async def test_refused_upgrades(answer: bytes, code: int) -> None:
     """The answer is the last one on both connections: what follows is never a request."""
     async with running(RAW) as scene:
         client = await scene.ask(EXEC + CANARY)
-        origin = await scene.origin.next_connection()
-        assert (await origin.read_head()).startswith(b"GET " + POD)
-        await origin.send(answer)
+        upstream = await scene.upstream.next_connection()
+        assert (await upstream.read_head()).startswith(b"GET " + POD)
+        await upstream.send(answer)
         got = await client.read_answer()
         await client.send(CANARY)
 
         assert (code, b"close") == (got.status, got.value(b"connection"))
         assert await client.is_at_end()
-        assert await origin.is_at_end()
-        assert 1 == len(scene.origin.peers)
+        assert await upstream.is_at_end()
+        assert 1 == len(scene.upstream.peers)
 
 
 @on_uvloop
@@ -206,12 +206,12 @@ async def test_a_101_that_nobody_asked_for() -> None:
     """It is not passed on."""
     async with running(RAW) as scene:
         client = await scene.ask(GET)
-        origin = await scene.origin.next_connection()
-        await origin.read_head()
-        await origin.send(AGREED)
+        upstream = await scene.upstream.next_connection()
+        await upstream.read_head()
+        await upstream.send(AGREED)
 
         assert 502 == (await client.read_answer()).status
-        assert await origin.is_at_end()
+        assert await upstream.is_at_end()
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ async def test_malformed_handshakes(request_: bytes, code: int) -> None:
 
         assert code == (await client.read_answer()).status
         assert await client.is_at_end()
-        assert [] == scene.origin.peers
+        assert [] == scene.upstream.peers
 
 
 VNC = EXEC.replace(
@@ -263,16 +263,16 @@ async def test_other_upgrades(request_: bytes, answer: bytes) -> None:
     setup = replace(RAW, objects=NARROW, seats=1).with_upstream(upgrades=UPGRADES)
     async with running(setup) as scene:
         client = await scene.ask(request_)
-        origin = await scene.origin.next_connection()
-        assert b"\r\nUpgrade: " in await origin.read_head()
+        upstream = await scene.upstream.next_connection()
+        assert b"\r\nUpgrade: " in await upstream.read_head()
         queue_set = scene.level().queue_set
         assert 1 == queue_set.seats_in_use
-        await origin.send(answer)
+        await upstream.send(answer)
         assert (await client.read_head()).startswith(b"HTTP/1.1 101 ")
         assert 0 == queue_set.seats_in_use
         await client.send(b"ping")
-        assert b"ping" == await origin.read_exactly(4)
-        await origin.send(b"pong")
+        assert b"ping" == await upstream.read_exactly(4)
+        await upstream.send(b"pong")
         assert b"pong" == await client.read_exactly(4)
 
 
@@ -291,7 +291,7 @@ async def test_where_an_upgrade_means_nothing(request_: bytes) -> None:
     async with running(Setup().with_upstream(upgrades=UPGRADES)) as scene:
         client = await scene.ask(request_ + CANARY)
         for _ in range(2):
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             assert None is arrival.request.value(b"upgrade")
             await arrival.peer.send(OK)
             assert 200 == (await client.read_answer()).status
@@ -304,7 +304,7 @@ async def test_upgrades_that_mean_nothing(protocol: bytes) -> None:
     async with running() as scene:
         client = await scene.ask(SPDY.replace(b"SPDY/3.1", protocol) + CANARY)
         for path in (POD, b"/canary"):
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             assert path in arrival.request.line
             assert None is arrival.request.value(b"upgrade")
             await arrival.peer.send(OK)
@@ -316,13 +316,13 @@ async def test_draining_ends_tunnels() -> None:
     """They go on within the drain's time; then the client of a WebSocket is told, and goes."""
     frame = b"\x82\x04last"
     async with running(replace(RAW, drain=DrainSettings(timeout_s=0.2, idle_grace_s=0))) as scene:
-        client, origin = await opened(scene)
-        await origin.send(frame)
+        client, upstream = await opened(scene)
+        await upstream.send(frame)
         assert frame == await client.read_exactly(len(frame))
         draining = begin(scene.process.drain())
         assert GOING_AWAY == await client.read_exactly(len(GOING_AWAY))
         await client.send(b"reply")
-        assert b"reply" == await origin.read_exactly(5)
+        assert b"reply" == await upstream.read_exactly(5)
         client.close()
         await draining
 
@@ -333,10 +333,10 @@ async def test_draining_ends_tunnels() -> None:
 async def test_idle_tunnels_are_cut() -> None:
     """The server's sweep finds them."""
     async with running(replace(RAW, tunnel=TunnelSettings(idle_timeout_s=0.001))) as scene:
-        client, origin = await opened(scene)
+        client, upstream = await opened(scene)
 
         assert await client.is_at_end()
-        assert await origin.is_at_end()
+        assert await upstream.is_at_end()
         await over(scene)
 
 
@@ -347,12 +347,12 @@ async def opened_over_tls(
     context = ssl.create_default_context(cadata=authority.pem.decode())
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.process.port, ssl=context)
     writer.write(EXEC)
-    origin = await scene.origin.next_connection()
-    await origin.read_head()
-    await origin.send(AGREED)
+    upstream = await scene.upstream.next_connection()
+    await upstream.read_head()
+    await upstream.send(AGREED)
     async with asyncio.timeout(WAIT_S):
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
-    return reader, writer, origin
+    return reader, writer, upstream
 
 
 def over_tls(folder: Path, authority: Authority) -> Setup:
@@ -364,19 +364,19 @@ def over_tls(folder: Path, authority: Authority) -> Setup:
 
 @on_uvloop
 async def test_every_byte_over_tls(tmp_path: Path) -> None:
-    """Both ways at once; the origin's end is that of both, after all that it sent."""
+    """Both ways at once; the upstream's end is that of both, after all that it sent."""
     there, back = random.Random(1).randbytes(2_000_000), random.Random(2).randbytes(2_000_000)  # noqa: S311  as above
     authority = Authority("site")
     async with running(over_tls(tmp_path, authority)) as scene:
-        reader, writer, origin = await opened_over_tls(scene, authority)
-        sender = begin(origin.send(back))
+        reader, writer, upstream = await opened_over_tls(scene, authority)
+        sender = begin(upstream.send(back))
         got = begin(reader.readexactly(len(back) + 4))
         for start in range(0, len(there), 70_001):
             writer.write(there[start : start + 70_001])
-        assert there == await origin.read_exactly(len(there))
+        assert there == await upstream.read_exactly(len(there))
         await sender
-        await origin.send(b"last")
-        origin.end_sending()
+        await upstream.send(b"last")
+        upstream.end_sending()
         assert back + b"last" == await got
         assert b"" == await reader.read()
         writer.close()
@@ -385,29 +385,29 @@ async def test_every_byte_over_tls(tmp_path: Path) -> None:
 
 @on_uvloop
 async def test_client_ends_over_tls(tmp_path: Path) -> None:
-    """The origin gets all that the client sent, and then the end."""
+    """The upstream gets all that the client sent, and then the end."""
     authority = Authority("site")
     async with running(over_tls(tmp_path, authority)) as scene:
-        _, writer, origin = await opened_over_tls(scene, authority)
+        _, writer, upstream = await opened_over_tls(scene, authority)
         data = b"x" * 300_000
         writer.write(data)
         writer.close()
 
-        assert data == await origin.read_to_end()
-        origin.close()
+        assert data == await upstream.read_to_end()
+        upstream.close()
         await over(scene)
 
 
 @on_uvloop
 async def test_a_slow_reader_over_tls(tmp_path: Path) -> None:
-    """The origin is stopped as well where its bytes are encrypted before they wait."""
+    """The upstream is stopped as well where its bytes are encrypted before they wait."""
     authority = Authority("site")
     setup = replace(over_tls(tmp_path, authority), buffer_bytes=BUFFER_BYTES)
     async with running(setup) as scene:
         counters = scene.process.cluster.counters
-        reader, writer, origin = await opened_over_tls(scene, authority)
+        reader, writer, upstream = await opened_over_tls(scene, authority)
         cast("asyncio.ReadTransport", writer.transport).pause_reading()
-        flood = Flood(origin, bytes(range(256)) * 64, lambda: counters.bytes_from_origins)
+        flood = Flood(upstream, bytes(range(256)) * 64, lambda: counters.bytes_from_upstreams)
         await flood.rise()
         stopped_at = flood.sent
         assert stopped_at < TOTAL_BYTES
@@ -415,7 +415,7 @@ async def test_a_slow_reader_over_tls(tmp_path: Path) -> None:
         async with asyncio.timeout(WAIT_S):
             await reader.readexactly(stopped_at)
         writer.close()
-        origin.close()
+        upstream.close()
         await over(scene)
 
 
@@ -437,10 +437,10 @@ async def test_token_among_the_subprotocols(tmp_path: Path, token: bytes, code: 
     async with running(setup) as scene:
         client = await scene.ask(EXEC[:-2] + offered)
         if code == 101:
-            origin = await scene.origin.next_connection()
-            assert offered[:-2] in await origin.read_head()
-            await origin.send(AGREED[:-2] + b"Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n")
+            upstream = await scene.upstream.next_connection()
+            assert offered[:-2] in await upstream.read_head()
+            await upstream.send(AGREED[:-2] + b"Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n")
         head = await client.read_head()
 
         assert b"HTTP/1.1 %d " % code == head[:13]
-        assert (code != 101) == (scene.origin.peers == [])
+        assert (code != 101) == (scene.upstream.peers == [])

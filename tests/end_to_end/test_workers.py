@@ -29,7 +29,7 @@ from tests.end_to_end.served import (
     children,
     command,
     connections,
-    origin,
+    started_upstream,
 )
 from tests.end_to_end.test_unix_sockets import get
 
@@ -48,7 +48,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 def workers(count: str = "2", *flags: str) -> Iterator[tuple[Served, int]]:
     """A proxy of several workers before a server: the parent, and the port."""
     with (
-        origin() as upstream,
+        started_upstream() as upstream,
         command(
             *("serve", "--upstream", upstream, "--listen", "127.0.0.1:0", "--admin", "none"),
             *("--workers", count, *flags),
@@ -187,7 +187,7 @@ def test_unix_sockets(tmp_path: Path) -> None:
     """All accept from one, whose file is there until the end."""
     path = tmp_path / "listen"
     with (
-        origin() as upstream,
+        started_upstream() as upstream,
         command(
             *("serve", "--upstream", upstream, "--listen", f"unix:{path}", "--admin", "none"),
             *("--workers", "2"),
@@ -273,7 +273,7 @@ def test_store(tmp_path: Path) -> None:
 
 def test_deleted_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one of the workers' sockets is made again: they serve, share seats, and have pages."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as runtime, origin() as upstream:
+    with tempfile.TemporaryDirectory(dir="/tmp") as runtime, started_upstream() as upstream:
         monkeypatch.setenv("RUNTIME_DIRECTORY", runtime)
         flags = ("--upstream", upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
         store = ("--store", str(tmp_path / "objects.db"))
@@ -297,7 +297,7 @@ def test_deleted_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_sockets_of_systemd() -> None:
     """All workers accept from the one socket that systemd keeps."""
-    with origin() as upstream, socket.create_server(("127.0.0.1", 0)) as listener:
+    with started_upstream() as upstream, socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         flags = ("serve", "--upstream", upstream, "--admin", "none", "--workers", "2")
         with activated(listener, *flags) as served:
@@ -383,7 +383,7 @@ def test_killed_worker_under_load() -> None:
 def test_several_clusters(tmp_path: Path) -> None:
     """Workers serve all of them, and share the seats of each."""
     settings = tmp_path / "settings.yaml"
-    with origin() as one, origin() as two:
+    with started_upstream() as one, started_upstream() as two:
         settings.write_text(
             "workers: 2\nadmin: null\ndownstream: {listen: '127.0.0.1:0'}\nclusters:\n"
             f"- {{name: a, pathPrefix: /a, upstream: {{url: '{one}'}}}}\n"
@@ -408,7 +408,7 @@ def test_several_clusters(tmp_path: Path) -> None:
 def test_few_open_files() -> None:
     """Workers are started with as many as the parent has, however few."""
     with (
-        origin() as upstream,
+        started_upstream() as upstream,
         command(
             *("serve", "--upstream", upstream, "--listen", "127.0.0.1:0", "--admin", "none"),
             *("--workers", "2"),

@@ -14,7 +14,15 @@ from click.testing import CliRunner
 from apfproxy.cli.commands import cli
 from loadtest.browser import Tab, chromium
 from tests.end_to_end.programs import installed
-from tests.end_to_end.served import Served, answered, ask, children, command, connections, origin
+from tests.end_to_end.served import (
+    Served,
+    answered,
+    ask,
+    children,
+    command,
+    connections,
+    started_upstream,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +55,7 @@ HOLD = (
 def workers(*flags: str) -> Iterator[tuple[Served, int, int]]:
     """A proxy of two workers that has had some requests: the parent, its port, the admin's."""
     with (
-        origin() as upstream,
+        started_upstream() as upstream,
         command(
             *("serve", "--workers", "2", "--upstream", upstream, "--listen", "127.0.0.1:0"),
             *("--admin", "127.0.0.1:0", "--server-concurrency-limit", str(SEATS)),
@@ -207,7 +215,7 @@ def test_dumps() -> None:
 
 def test_clusters(tmp_path: Path) -> None:
     """The pages of several clusters are those of both workers, too."""
-    with origin() as upstream:
+    with started_upstream() as upstream:
         settings = tmp_path / "settings.yaml"
         settings.write_text(CLUSTERS.format(upstream=upstream))
         with command("serve", "--settings", str(settings)) as served:

@@ -101,8 +101,8 @@ def test_a_watch_goes_on_late() -> None:
     assert SEATLESS is bench.arrive(LOG).passage.state
 
 
-def test_the_origin_works_on_late(bench: Bench) -> None:
-    """Seats that came late are kept while the origin works for a client that is gone."""
+def test_the_upstream_works_on_late(bench: Bench) -> None:
+    """Seats that came late are kept while the upstream works for a client that is gone."""
     first, second = bench.arrive().passage, bench.arrive().passage
     bench.wait(0.5)
     end(bench, first)

@@ -270,8 +270,8 @@ def test_a_place_goes_back_with_the_refusal() -> None:
     assert {} == found.limits.long_running
 
 
-def test_the_origin_works_on() -> None:
-    """The place goes back with the client, the seats with the origin."""
+def test_the_upstream_works_on() -> None:
+    """The place goes back with the client, the seats with the upstream."""
     bench = Bench(schema=LIMITED)
     watch = bench.arrive(WATCH).passage
     watch.leave_to_upstream(bench.clock.now_ns())

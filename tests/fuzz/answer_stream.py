@@ -1,8 +1,8 @@
-"""Any bytes from an origin, through a whole data plane on transports that are not real.
+"""Any bytes from an upstream, through a whole data plane on transports that are not real.
 
 What the client gets is read by the plain reader, and by llhttp in a pass of its own: the status,
-the fields and the body that the plain reader finds in the origin's bytes, with an end only where
-the origin's answer had one.  Bytes behind an answer never become the answer to another request.
+the fields and the body that the plain reader finds in the upstream's bytes, with an end only where
+the upstream's answer had one.  Bytes behind an answer never become the answer to another request.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Outcome:
     Attributes:
         interims: Statuses of interim answers.
         answer: The final one, if there is one.
-        is_closed: Whether the proxy has ended the connection, or what the origin sends has.
+        is_closed: Whether the proxy has ended the connection, or what the upstream sends has.
         breaks_off: Whether the answer's body turns out to be malformed.
     """
 
@@ -89,7 +89,7 @@ class Outcome:
 
 
 def run_one(data: bytes) -> None:
-    """Play one input: a byte that says who asked and how it is split, then the origin's bytes."""
+    """Play one input: a byte that says who asked and how it is split, then the upstream's bytes."""
     choice, stream = data[0] if data else 0, data[1:]
     request = Request(is_head=bool(choice & 0x80), is_http_10=bool(choice & 0x40))
     has_end = bool(choice & 0x20)
@@ -109,7 +109,7 @@ def run_one(data: bytes) -> None:
 
 
 def _expected(stream: bytes, request: Request, *, has_end: bool) -> Outcome:
-    """What the plain reader finds in the origin's bytes; no answer where there is no good head."""
+    """What the plain reader finds in the upstream's bytes; none where there is no good head."""
     interims: list[int] = []
     position = 0
     try:
@@ -142,19 +142,19 @@ def _expected(stream: bytes, request: Request, *, has_end: bool) -> Outcome:
 def _play(pieces: Iterable[bytes], request: Request, *, has_end: bool) -> Outcome:
     bench = STAGE.bench()
     client = bench.ask(request.raw)
-    origin = _asked(bench)
-    origin.take()
+    upstream = _asked(bench)
+    upstream.take()
     for piece in pieces:
-        if not origin.ended_by:
-            bench.send(origin, piece)
+        if not upstream.ended_by:
+            bench.send(upstream, piece)
     if has_end:
-        bench.end(origin)
+        bench.end(upstream)
         if bench.connecting:
             # Nothing came on a connection that was used before: so the request was sent again.
             assert not any(pieces)
-            origin = _asked(bench)
-            origin.take()
-            bench.end(origin)
+            upstream = _asked(bench)
+            upstream.take()
+            bench.end(upstream)
     bench.loop.run_ready()
     is_closed = client.has_eof or bool(client.ended_by)
     outcome = _received(client.take(), request, is_closed=is_closed)
@@ -164,26 +164,26 @@ def _play(pieces: Iterable[bytes], request: Request, *, has_end: bool) -> Outcom
     bench.end(client)
     bench.loop.run_ready()
     bench.assert_at_rest()
-    for each in [each for each in bench.origins if each.ended_by]:
-        bench.origins.remove(each)
+    for each in [each for each in bench.upstreams if each.ended_by]:
+        bench.upstreams.remove(each)
     return outcome
 
 
 def _asked(bench: Bench) -> FakeTransport:
-    """The one connection to the origin that has a request."""
+    """The one connection to the upstream that has a request."""
     while bench.connecting:
         bench.connect()
-    (origin,) = [each for each in bench.origins if each.written and not each.ended_by]
-    return origin
+    (upstream,) = [each for each in bench.upstreams if each.written and not each.ended_by]
+    return upstream
 
 
 def _ask_again(bench: Bench, client: FakeTransport) -> None:
     """Another request on the client's connection gets an answer of its own."""
     bench.send(client, SECOND)
-    origin = _asked(bench)
-    assert origin.take().startswith(b"GET /second HTTP/1.1\r\n")
+    upstream = _asked(bench)
+    assert upstream.take().startswith(b"GET /second HTTP/1.1\r\n")
     bench.send(
-        origin, b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(SECOND_BODY) + SECOND_BODY
+        upstream, b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(SECOND_BODY) + SECOND_BODY
     )
     raw = client.take()
     answer = read_answer(raw, to_head=False, is_ended=False)
@@ -210,7 +210,7 @@ def _received(raw: bytes, request: Request, *, is_closed: bool) -> Outcome:
 
 
 def _check(expected: Outcome, got: Outcome, request: Request) -> None:
-    """Compare what the client got with what the origin sent."""
+    """Compare what the client got with what the upstream sent."""
     if request.is_http_10:
         assert got.interims == []
     else:
@@ -255,7 +255,7 @@ def _check(expected: Outcome, got: Outcome, request: Request) -> None:
 
 
 def _is_cut(sent: Message, got: Message) -> bool:
-    """Whether the origin's answer broke off and the client has a part of what there was."""
+    """Whether the upstream's answer broke off and the client has a part of what there was."""
     return not sent.is_whole and sent.body.startswith(got.body)
 
 
@@ -289,9 +289,9 @@ def _check_by_llhttp(raw: bytes, answer: Message) -> None:
 
 
 def seeds() -> list[bytes]:
-    """What hostile origins send, and a few good answers, to all kinds of requests."""
+    """What hostile upstreams send, and a few good answers, to all kinds of requests."""
     raw = [
-        *raw_messages(of_origins=True),
+        *raw_messages(of_upstreams=True),
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-A: b\r\n\r\n",

@@ -190,7 +190,7 @@ class Play:
     """One connection and what came of it.
 
     Attributes:
-        forwarded: Requests that the origin got whole.
+        forwarded: Requests that the upstream got whole.
         is_plain: Whether no stream was reset, and the connection not ended.
         answered: Status of each stream's answer.
     """
@@ -216,38 +216,38 @@ class Play:
         bench.loop.run_ready()
         assert (0, 0) == (counts.connections_open, counts.streams_open)
         bench.assert_at_rest()
-        for origin in [each for each in bench.origins if each.ended_by]:
-            bench.origins.remove(origin)
+        for upstream in [each for each in bench.upstreams if each.ended_by]:
+            bench.upstreams.remove(upstream)
 
     def _ends(self) -> int:
         counts = self._bench.counters.listener.http2
         return sum(counts.goaways.values()) + sum(counts.resets.values())
 
     def _answer(self) -> None:
-        """Be the origin, until nothing more comes of it."""
+        """Be the upstream, until nothing more comes of it."""
         bench = self._bench
         is_busy = True
         while is_busy:
             is_busy = False
             while bench.connecting:
                 bench.connect()
-            for origin in list(bench.origins):
-                if not origin.ended_by and origin.written and self._serve(origin):
+            for upstream in list(bench.upstreams):
+                if not upstream.ended_by and upstream.written and self._serve(upstream):
                     is_busy = True
             bench.loop.run_ready()
 
-    def _serve(self, origin: FakeTransport) -> bool:
-        """Answer the request that the origin has got, if it is whole."""
-        raw = bytes(origin.written)
+    def _serve(self, upstream: FakeTransport) -> bool:
+        """Answer the request that the upstream has got, if it is whole."""
+        raw = bytes(upstream.written)
         got = read_request(raw)  # whatever it raises, the proxy has sent it
         if not got.is_whole:
             return False
         assert got.end == len(raw), ("more than one request", raw)
         check_by_llhttp(raw, got)
-        origin.take()
+        upstream.take()
         self.forwarded.append(got)
         body = b"" if got.method == b"HEAD" else b"ok"
-        self._bench.send(origin, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + body)
+        self._bench.send(upstream, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + body)
         return True
 
     def _read(self, received: bytes) -> None:

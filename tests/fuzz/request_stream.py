@@ -120,7 +120,7 @@ class Play:
     """One connection and what came of it.
 
     Attributes:
-        forwarded: Requests that the origin got whole.
+        forwarded: Requests that the upstream got whole.
         answers: To whom, in order.
         is_closed: Whether the proxy has ended the connection.
     """
@@ -144,36 +144,37 @@ class Play:
         bench.end(client)
         bench.loop.run_ready()
         bench.assert_at_rest()
-        for origin in [each for each in bench.origins if each.ended_by]:
-            bench.origins.remove(origin)
+        for upstream in [each for each in bench.upstreams if each.ended_by]:
+            bench.upstreams.remove(upstream)
 
     def _answer(self) -> None:
-        """Be the origin, until nothing more comes of it."""
+        """Be the upstream, until nothing more comes of it."""
         bench = self._bench
         is_busy = True
         while is_busy:
             is_busy = False
             while bench.connecting:
                 bench.connect()
-            for origin in list(bench.origins):
-                if not origin.ended_by and origin.written and self._serve(origin):
+            for upstream in list(bench.upstreams):
+                if not upstream.ended_by and upstream.written and self._serve(upstream):
                     is_busy = True
             bench.loop.run_ready()
 
-    def _serve(self, origin: FakeTransport) -> bool:
-        """Answer the request that the origin has got, if it is whole."""
-        raw = bytes(origin.written)
+    def _serve(self, upstream: FakeTransport) -> bool:
+        """Answer the request that the upstream has got, if it is whole."""
+        raw = bytes(upstream.written)
         request = read_request(raw)  # whatever it raises, the proxy has sent it
         if not request.is_whole:
             return False
         assert request.end == len(raw), ("more than one request", raw)
         check_by_llhttp(raw, request)
-        origin.take()
+        upstream.take()
         number = len(self.forwarded)
         self.forwarded.append(request)
         body = b"" if request.method == b"HEAD" else b"ok"
         self._bench.send(
-            origin, b"HTTP/1.1 200 OK\r\nX-Number: %d\r\nContent-Length: 2\r\n\r\n" % number + body
+            upstream,
+            b"HTTP/1.1 200 OK\r\nX-Number: %d\r\nContent-Length: 2\r\n\r\n" % number + body,
         )
         return True
 
@@ -296,7 +297,7 @@ def _is_guarded(folded: bytes) -> bool:
 
 
 class _Counted:
-    """What llhttp finds in the bytes that went to the origin."""
+    """What llhttp finds in the bytes that went to the upstream."""
 
     def __init__(self) -> None:
         self.messages = 0

@@ -15,8 +15,8 @@ from apfproxy.http.request_fields import (
     SIZED,
     VIA,
     FieldRules,
-    OriginHosts,
     RequestFields,
+    UpstreamHosts,
     read_fields,
 )
 from apfproxy.http.request_head import RequestHead
@@ -26,7 +26,7 @@ from apfproxy.objects.types import FlowSchema, ObjectMeta
 from apfproxy.request.user import User
 from apfproxy.settings import AuthenticationSettings, FrontProxySettings
 
-HOSTS = OriginHosts(b"origin:80", b"")
+HOSTS = UpstreamHosts(b"upstream:80", b"")
 NAMES = CredentialRules.of(
     AuthenticationSettings(
         front_proxy=FrontProxySettings(username_headers=("X-My-User", "X-Remote-User"))
@@ -39,7 +39,7 @@ Lines = list[tuple[bytes, bytes]]
 
 
 def read(
-    *lines: tuple[bytes, bytes], hosts: OriginHosts = HOSTS, is_http_10: bool = False
+    *lines: tuple[bytes, bytes], hosts: UpstreamHosts = HOSTS, is_http_10: bool = False
 ) -> RequestFields:
     """Read fields of a client that is not trusted."""
     return read_fields(list(lines), FieldRules(hosts, NAMES), is_http_10=is_http_10)
@@ -138,7 +138,7 @@ def test_forwards(lines: Lines, forwarded: bytes) -> None:
         pytest.param([(b"Host", b"[::1]:8")], False, b"", b"[::1]:8", b"[::1]:8", id="ipv6"),
         pytest.param([(b"Host", b"")], False, b"", b"", b"", id="empty"),
         pytest.param([(b"Host", b"a")], False, b"o", b"o", b"a", id="replaced"),
-        pytest.param([], True, b"", b"origin:80", None, id="1.0-without"),
+        pytest.param([], True, b"", b"upstream:80", None, id="1.0-without"),
         pytest.param([], True, b"o", b"o", None, id="1.0-without-replaced"),
         pytest.param([(b"Host", b"a")], True, b"", b"a", b"a", id="1.0-with"),
     ],
@@ -147,7 +147,7 @@ def test_host(
     lines: Lines, is_http_10: bool, always: bytes, forwarded: bytes, host: bytes | None
 ) -> None:
     """The client's Host goes on, unless the settings say another or it has none."""
-    found = read(*lines, hosts=OriginHosts(b"origin:80", always), is_http_10=is_http_10)
+    found = read(*lines, hosts=UpstreamHosts(b"upstream:80", always), is_http_10=is_http_10)
 
     end = END.replace(b"1.1", b"1.0") if is_http_10 else END
     assert b"Host: %b\r\n" % forwarded + end == found.forward
@@ -351,7 +351,7 @@ def test_claims_that_are_nominated(name: bytes) -> None:
 
 @pytest.mark.parametrize("forwards_credentials", [True, False])
 def test_own_credentials(forwards_credentials: bool) -> None:
-    """A client's own credentials go on only where the origin is to judge them."""
+    """A client's own credentials go on only where the upstream is to judge them."""
     rules = FieldRules(
         HOSTS,
         NAMES,
@@ -367,7 +367,7 @@ def test_own_credentials(forwards_credentials: bool) -> None:
 
 
 def test_look_alikes_of_credentials_do_not_go_on() -> None:
-    """No origin can take another spelling for an identity."""
+    """No upstream can take another spelling for an identity."""
     names = (
         b"X_Remote_User",
         b"x_my.user",

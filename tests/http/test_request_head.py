@@ -17,7 +17,7 @@ from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.http.head_error import HeadError
 from apfproxy.http.header_block import HeaderBlock
-from apfproxy.http.request_fields import VIA, FieldRules, OriginHosts
+from apfproxy.http.request_fields import VIA, FieldRules, UpstreamHosts
 from apfproxy.http.request_head import (
     MAX_BLOCKS,
     MAX_KEPT_FIELDS_BYTES,
@@ -42,7 +42,7 @@ def new_parser(max_kept: int = 9) -> HeadParser:
     """A parser that knows nothing yet."""
     return HeadParser(
         HeadLimits(4, 64),
-        FieldRules(OriginHosts(b"o:80", b""), NAMES),
+        FieldRules(UpstreamHosts(b"o:80", b""), NAMES),
         MemoryBudget(1 << 20),
         max_kept,
     )

@@ -200,7 +200,7 @@ def test_frames(
             b"TE: x\r\nUpgrade: x\r\nX-Kubernetes-PF-FlowSchema-UID: x\r\n"
             b"x-kubernetes-pf-prioritylevel-uid: x\r\nTransfer-Encoding: chunked\r\nZ: 1",
             b"HTTP/1.1 200 OK\r\nZ: 1\r\n",
-            id="hop-by-hop-and-flow-control-of-the-origin",
+            id="hop-by-hop-and-flow-control-of-the-upstream",
         ),
     ],
 )
@@ -380,7 +380,7 @@ def test_what_differs_in_every_answer_is_not_known() -> None:
     ],
 )
 def test_audit_id(lines: bytes, expected: bool) -> None:
-    """Whether the client gets one from the origin."""
+    """Whether the client gets one from the upstream."""
     assert expected is parse(b"HTTP/1.1 200 audit-id: a\r\n" + lines + b"\r\n\r\n").has_audit_id
 
 
@@ -393,7 +393,7 @@ def test_audit_id(lines: bytes, expected: bool) -> None:
     ],
 )
 def test_date(lines: bytes, expected: bool) -> None:
-    """Whether the client gets one from the origin."""
+    """Whether the client gets one from the upstream."""
     assert expected is parse(b"HTTP/1.1 200 date: a\r\n" + lines + b"\r\n\r\n").has_date
 
 

@@ -78,7 +78,7 @@ def test_fields_of_an_offer() -> None:
 
 
 def test_lines_of_an_offer() -> None:
-    """The origin is offered what the client offers."""
+    """The upstream is offered what the client offers."""
     assert b"Connection: Upgrade\r\nUpgrade: WebSocket, SPDY/3.1\r\n" == BOTH.lines
 
 
@@ -319,7 +319,7 @@ def test_switched(head: bytes, offer: Offer, protocol: bytes) -> None:
     ],
 )
 def test_answers_that_nobody_asked_for(head: bytes, offer: Offer | None, reason: str) -> None:
-    """They are failures of the origin."""
+    """They are failures of the upstream."""
     with pytest.raises(ResponseError, match=re.escape(reason)):
         switched(head, offer)
 

@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """A data plane with one seat and one idle connection to its origin."""
+    """A data plane with one seat and one idle connection to its upstream."""
     with Bench() as result:
         yield result

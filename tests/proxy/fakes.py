@@ -309,7 +309,7 @@ class Returner:
 
     def on_connection(self, connection: UpstreamConnection) -> None:
         """Put it back, as after a request that was answered in no time."""
-        self._pool.put_back(connection, S)
+        self._pool.release(connection, S)
 
     def on_no_connection(self, code: int, reason: str) -> None:
         """Never asked for."""
@@ -320,15 +320,15 @@ class Returner:
         raise error
 
 
-def with_origin(settings: UpstreamSettings) -> UpstreamSettings:
-    """The settings with an origin, if they name none."""
+def with_upstream(settings: UpstreamSettings) -> UpstreamSettings:
+    """The settings with an upstream, if they name none."""
     if settings.addresses:
         return settings
-    return replace(settings, url=Address(host="origin", port=80))
+    return replace(settings, url=Address(host="upstream", port=80))
 
 
 class Bench:
-    """The data plane between a client's transports and an origin's.
+    """The data plane between a client's transports and an upstream's.
 
     Attributes:
         seats: Of the level that queues.
@@ -336,14 +336,14 @@ class Bench:
         log_lines: Of the access log, if there is one.
         traces: Of requests that are over, if any are traced.
         identifying: Tasks that find out who asks; `run_tasks` lets them go on.
-        origins: Transports of connections to the origin, in the order in which they came up.
+        upstreams: Transports of connections to the upstream, in the order in which they came up.
     """
 
     def __init__(  # noqa: PLR0913  what tests vary
         self,
         *,
         seats: int = 1,
-        idle_origins: int = 1,
+        idle_upstreams: int = 1,
         downstream: DownstreamSettings | None = None,
         upstream: UpstreamSettings | None = None,
         authentication: AuthenticationSettings | None = None,
@@ -368,7 +368,7 @@ class Bench:
         self.settings = Settings(
             preset=preset,
             downstream=downstream or DownstreamSettings(),
-            upstream=with_origin(upstream or UpstreamSettings()),
+            upstream=with_upstream(upstream or UpstreamSettings()),
             authentication=authentication or AuthenticationSettings(),
             flow_control=FlowControlSettings(enforcement=enforcement),
             access_log=access_log or AccessLogSettings(),
@@ -411,7 +411,7 @@ class Bench:
             self.context.in_force, gathered_body_bytes=gathered_body_bytes
         )
         self.connecting: deque[asyncio.Task[None]] = deque()
-        self.origins: list[FakeTransport] = []
+        self.upstreams: list[FakeTransport] = []
         # Connections come up in tasks of a loop of their own, which runs in `connect` only.
         self._tasks_loop = asyncio.new_event_loop()
         cast("Any", self._tasks_loop).create_connection = self._create_connection
@@ -423,7 +423,7 @@ class Bench:
         )
         for each in self._patches:
             each.start()
-        for _ in range(idle_origins):
+        for _ in range(idle_upstreams):
             self.pool.wait(Returner(self.pool))
             self.connect()
 
@@ -479,7 +479,7 @@ class Bench:
         if isinstance(outcome, BaseException):
             raise outcome
         transport = FakeTransport(self.loop)
-        self.origins.append(transport)
+        self.upstreams.append(transport)
         protocol = factory()
         transport.connect(protocol)
         if outcome == "lost":

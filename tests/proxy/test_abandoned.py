@@ -1,4 +1,4 @@
-"""Requests whose client is gone, and whose seats are kept while the origin works on."""
+"""Requests whose client is gone, and whose seats are kept while the upstream works on."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ WAIT_S = 30.0
 
 
 def bench_with(*, wait_s: float = WAIT_S, **others: str) -> Bench:
-    """A data plane with one seat before an origin that may not notice that a client has left."""
-    upstream = UpstreamSettings(url=Address(host="origin", port=80), abandoned_wait_s=wait_s)
+    """A data plane with one seat before an upstream that may not notice that a client has left."""
+    upstream = UpstreamSettings(url=Address(host="upstream", port=80), abandoned_wait_s=wait_s)
     return Bench(upstream=upstream, **others)  # type: ignore[arg-type]  # settings by their names
 
 
 def assert_over(bench: Bench, *, given_up: int = 0) -> None:
     """The only abandoned request is through: its connection closed, its seats back."""
-    assert "abort" == bench.origins[0].ended_by
+    assert "abort" == bench.upstreams[0].ended_by
     assert (1, given_up) == (bench.counters.abandoned_requests, bench.counters.abandoned_given_up)
     assert {} == bench.context.abandoned
     bench.assert_at_rest()
 
 
 def leave_at_work(bench: Bench) -> None:
-    """A client leaves while the origin works."""
+    """A client leaves while the upstream works."""
     bench.end(bench.ask(GET))
 
 
 def leave_half_way(bench: Bench) -> None:
-    """A client leaves while the origin answers."""
+    """A client leaves while the upstream answers."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.send(bench.upstreams[0], CHUNKED_OK)
     bench.end(client)
 
 
 def leave_unread(bench: Bench) -> None:
     """A client leaves that was slow to take the answer."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.send(bench.upstreams[0], CHUNKED_OK)
     connection_of(client).pause_writing()
-    bench.send(bench.origins[0], b"4\r\nmore\r\n")
-    assert not bench.origins[0].reads
+    bench.send(bench.upstreams[0], b"4\r\nmore\r\n")
+    assert not bench.upstreams[0].reads
     bench.end(client)
 
 
@@ -84,7 +84,7 @@ def body_too_late(bench: Bench) -> None:
 
 
 def answer_too_late(bench: Bench) -> None:
-    """The origin takes too long."""
+    """The upstream takes too long."""
     client = bench.ask(GET)
     bench.wait(60)
     assert b"504" == status(client.take())
@@ -93,7 +93,7 @@ def answer_too_late(bench: Bench) -> None:
 def rest_too_late(bench: Bench) -> None:
     """The rest of an answer takes too long."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.send(bench.upstreams[0], CHUNKED_OK)
     bench.wait(60)
     assert "abort" == client.ended_by
 
@@ -117,17 +117,17 @@ def way_out(function: Callable[[Bench], None]) -> str:
 
 @pytest.mark.parametrize("abandon", WAYS_OUT, ids=way_out)
 def test_seats_are_kept_until_the_answer(abandon: Callable[[Bench], None]) -> None:
-    """However the request ends, the next one waits until the origin is through with it."""
+    """However the request ends, the next one waits until the upstream is through with it."""
     with bench_with() as bench:
         abandon(bench)
         second = bench.ask(GET)
 
         assert (1, 1, 0) == bench.use()
-        assert not bench.origins[0].has_eof
-        assert bench.origins[0].reads
-        assert "" == bench.origins[0].ended_by
+        assert not bench.upstreams[0].has_eof
+        assert bench.upstreams[0].reads
+        assert "" == bench.upstreams[0].ended_by
         has_begun = abandon in (leave_half_way, leave_unread, rest_too_late)
-        bench.send(bench.origins[0], b"4\r\nmore\r\n0\r\n\r\n" if has_begun else OK)
+        bench.send(bench.upstreams[0], b"4\r\nmore\r\n0\r\n\r\n" if has_begun else OK)
         assert (1, 0, 1) == bench.use()
         bench.end(second)
         assert_over(bench)
@@ -135,7 +135,7 @@ def test_seats_are_kept_until_the_answer(abandon: Callable[[Bench], None]) -> No
 
 @pytest.mark.parametrize("abandon", WAYS_OUT, ids=way_out)
 def test_not_for_ever(abandon: Callable[[Bench], None]) -> None:
-    """An origin that never answers is given up."""
+    """An upstream that never answers is given up."""
     with bench_with() as bench:
         abandon(bench)
         bench.clock.run_until(bench.clock.now_ns() + round(WAIT_S * 1e9) - 1)
@@ -151,7 +151,7 @@ def test_seats_go_back_at_once_by_default(abandon: Callable[[Bench], None]) -> N
     with Bench() as bench:
         abandon(bench)
 
-        assert "abort" == bench.origins[0].ended_by
+        assert "abort" == bench.upstreams[0].ended_by
         assert 0 == bench.counters.abandoned_requests
         bench.assert_at_rest()
 
@@ -159,18 +159,20 @@ def test_seats_go_back_at_once_by_default(abandon: Callable[[Bench], None]) -> N
 @pytest.mark.parametrize(
     "come",
     [
-        pytest.param(lambda bench: bench.end(bench.origins[0]), id="end"),
-        pytest.param(lambda bench: bench.end(bench.origins[0], OSError()), id="error"),
-        pytest.param(lambda bench: bench.send(bench.origins[0], b"no HTTP\r\n\r\n"), id="nonsense"),
+        pytest.param(lambda bench: bench.end(bench.upstreams[0]), id="end"),
+        pytest.param(lambda bench: bench.end(bench.upstreams[0], OSError()), id="error"),
+        pytest.param(
+            lambda bench: bench.send(bench.upstreams[0], b"no HTTP\r\n\r\n"), id="nonsense"
+        ),
         pytest.param(
             lambda bench: bench.send(
-                bench.origins[0], b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"
+                bench.upstreams[0], b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"
             ),
             id="switch",
         ),
     ],
 )
-def test_an_origin_that_gives_up(come: Callable[[Bench], None]) -> None:
+def test_an_upstream_that_gives_up(come: Callable[[Bench], None]) -> None:
     """Whatever ends the connection ends the wait."""
     with bench_with() as bench:
         leave_at_work(bench)
@@ -185,13 +187,13 @@ def test_interim_answers_and_slow_writes_say_nothing() -> None:
     """Only the final answer counts."""
     with bench_with() as bench:
         leave_at_work(bench)
-        bench.send(bench.origins[0], b"HTTP/1.1 103 Early Hints\r\n\r\n")
-        bench.origins[0].protocol.pause_writing()
-        bench.origins[0].protocol.resume_writing()
+        bench.send(bench.upstreams[0], b"HTTP/1.1 103 Early Hints\r\n\r\n")
+        bench.upstreams[0].protocol.pause_writing()
+        bench.upstreams[0].protocol.resume_writing()
 
         assert (1, 0, 0) == bench.use()
         (answer,) = bench.context.abandoned
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         assert_over(bench)
         answer.end()
         assert_over(bench)
@@ -203,9 +205,9 @@ def test_a_long_answer_is_cut() -> None:
         leave_half_way(bench)
         chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
         for _ in range(MAX_DISCARDED_BYTES // 0x10000):
-            bench.send(bench.origins[0], chunk)
+            bench.send(bench.upstreams[0], chunk)
         assert (1, 0, 0) == bench.use()
-        bench.send(bench.origins[0], chunk)
+        bench.send(bench.upstreams[0], chunk)
 
         assert_over(bench)
 
@@ -221,14 +223,14 @@ def test_a_watch_is_held_no_longer_than_one_that_stays() -> None:
         assert_over(bench, given_up=1)
 
 
-def test_nothing_is_kept_for_what_the_origin_does_not_know_of() -> None:
+def test_nothing_is_kept_for_what_the_upstream_does_not_know_of() -> None:
     """A request that waits for seats, or for a connection, leaves at once."""
     with bench_with(wait_s=WAIT_S) as bench:
         first, second = bench.ask(GET), bench.ask(GET)
         bench.end(second)
         assert (1, 0, 0) == bench.use()
-        bench.send(bench.origins[0], OK)
-        bench.origins[0].end()
+        bench.send(bench.upstreams[0], OK)
+        bench.upstreams[0].end()
         third = bench.ask(GET)
         assert (1, 0, 1) == bench.use()
         bench.end(third)
@@ -246,10 +248,10 @@ def test_observed_seats_are_kept_as_well() -> None:
         assert (1, 1, 0) == bench.use()
         bench.end(second)
         assert (1, 0, 0) == bench.use()
-        assert "abort" == bench.origins[1].ended_by
+        assert "abort" == bench.upstreams[1].ended_by
         bench.end(first)
         assert (1, 0, 0) == bench.use()
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
 
         assert_over(bench)
 
@@ -260,11 +262,11 @@ def test_an_observed_shadow_keeps_its_seats() -> None:
         first, second = bench.ask(GET), bench.ask(GET)
         bench.connect()
         bench.wait(2)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         assert b"200" == status(first.take())
         bench.end(second)
         bench.wait(1)
-        bench.send(bench.origins[1], OK)
+        bench.send(bench.upstreams[1], OK)
         assert (1, 0, 0) == bench.use()
         bench.wait(2)
 
@@ -280,9 +282,9 @@ def test_an_error_gives_the_seats_back(monkeypatch: pytest.MonkeyPatch, event: s
         errors = own.loop.errors = []
         leave_at_work(own)
         assert (1, 0, 0) == own.use()
-        monkeypatch.setattr(own.origins[0], "abort", broken)
+        monkeypatch.setattr(own.upstreams[0], "abort", broken)
         if event == "answer":
-            own.send(own.origins[0], OK)
+            own.send(own.upstreams[0], OK)
         else:
             own.wait(WAIT_S + 1)
 
@@ -292,7 +294,7 @@ def test_an_error_gives_the_seats_back(monkeypatch: pytest.MonkeyPatch, event: s
 
 
 def test_an_error_in_the_answer_of_the_proxy() -> None:
-    """It ends the client's connection; the origin's seats are kept, and go back once."""
+    """It ends the client's connection; the upstream's seats are kept, and go back once."""
     with bench_with() as bench:
         errors = bench.loop.errors = []
         client = bench.ask(GET.replace(b" HTTP", b"?timeout=5s HTTP"))
@@ -300,7 +302,7 @@ def test_an_error_in_the_answer_of_the_proxy() -> None:
         bench.wait(5)
         assert "abort" == client.ended_by
         assert (1, 0, 0) == bench.use()
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
 
         assert [ZeroDivisionError] == [type(error) for error in errors]
         assert_over(bench)

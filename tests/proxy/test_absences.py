@@ -52,7 +52,7 @@ async def test_queued_request_over_tls(way: str, tmp_path: Path) -> None:
     async with running(setup) as scene:
         holder = await SecurePeer.of(await scene.connect(), client_context(authority))
         await holder.send(GET)
-        await scene.origin.next_request()
+        await scene.upstream.next_request()
         client = await SecurePeer.of(await scene.connect(), client_context(authority))
         await _leave_the_queue(scene, client, way, is_taken=True)
 
@@ -80,13 +80,13 @@ async def test_pipelined_requests(way: str) -> None:
         client = await scene.connect()
         # More than the proxy keeps, so that it reads no more until the first is answered.
         await scene.deliver(client, GET, GET * (40_000 // len(GET)))
-        await scene.origin.next_request()
+        await scene.upstream.next_request()
 
         getattr(client, way)()
 
         await until(lambda: queue_set.requests_executing == 0)
         await until(lambda: scene.process.server.connection_count == 0)
-        assert scene.origin.is_quiet
+        assert scene.upstream.is_quiet
         assert 1 == queue_set.dispatched_total
 
 
@@ -101,7 +101,7 @@ async def test_client_that_stays() -> None:
 
         await hold.end()
         await client.send(bytes(50_000))
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
 
         assert 150_000 == len(arrival.request.body)
         await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")

@@ -34,11 +34,11 @@ GET_10 = b"GET / HTTP/1.0\r\n\r\n"
         pytest.param(UpstreamSettings(host_header="api"), b"api", id="set"),
     ],
 )
-def test_host_of_the_origin(upstream: UpstreamSettings, host: bytes) -> None:
-    """A request without a Host gets the origin's address, or what the settings say."""
+def test_host_of_the_upstream(upstream: UpstreamSettings, host: bytes) -> None:
+    """A request without a Host gets the upstream's address, or what the settings say."""
     with Bench(upstream=upstream) as bench:
         client = bench.ask(GET_10)
-        assert b"\r\nHost: " + host + b"\r\n" in bench.origins[0].take()
+        assert b"\r\nHost: " + host + b"\r\n" in bench.upstreams[0].take()
         bench.end(client)
 
 
@@ -136,6 +136,6 @@ def test_clients_are_looked_at_when_they_ask(bench: Bench, monkeypatch: pytest.M
     assert [] == looks
     for _ in range(2):
         bench.send(clients[0], GET)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
 
     assert ["10.0.0.1"] == looks

@@ -145,7 +145,7 @@ def test_one_too_many_is_told(settings: dict[str, int | None], said: str) -> Non
         assert 1 == bench.counters.listener.connections_open
 
         bench.send(first, GET)
-        assert b"GET" == bench.origins[0].take()[:3]
+        assert b"GET" == bench.upstreams[0].take()[:3]
         bench.end(first)
         third = bench.client()
         assert (b"", "") == (third.take(), third.ended_by)
@@ -167,7 +167,7 @@ def test_shed_connection_is_cut() -> None:
     [
         pytest.param(10_000 + SPARE_DESCRIPTORS, 5000, 0, None, id="enough"),
         pytest.param(9_000 + SPARE_DESCRIPTORS, 5000, 32, 4500, id="one-each"),
-        pytest.param(4_500 + SPARE_DESCRIPTORS, 1000, 0, 3500, id="few-of-the-origin"),
+        pytest.param(4_500 + SPARE_DESCRIPTORS, 1000, 0, 3500, id="few-of-the-upstream"),
         pytest.param(9_000 + SPARE_DESCRIPTORS, 5000, 1032, 4000, id="many-questions"),
         pytest.param(100, 5000, 0, MIN_CONNECTIONS, id="hardly-any"),
     ],
@@ -175,7 +175,7 @@ def test_shed_connection_is_cut() -> None:
 def test_fits_descriptors(
     descriptors: int, upstream: int, questions: int, most: int | None
 ) -> None:
-    """Each connection may need one of the origin too, of which there is a limit."""
+    """Each connection may need one of the upstream too, of which there is a limit."""
     subject, _ = limits(max_connections=5000)
 
     assert most == subject.fit(descriptors, upstream, questions)

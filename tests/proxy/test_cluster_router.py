@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.http.head_error import HeadError
-from apfproxy.http.request_fields import FieldRules, OriginHosts
+from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.http.request_head import HeadLimits, HeadParser
 from apfproxy.proxy.cluster_router import ClusterRouter, Route, normal_host
 from apfproxy.settings import AuthenticationSettings
@@ -28,7 +28,7 @@ PREFIXES = (b"", b"/x", b"/x/y", b"/xy", b"/clusters/a")
 
 def parser() -> HeadParser:
     """One that knows of no cluster."""
-    rules = FieldRules(OriginHosts(b"", b""), CredentialRules.of(AuthenticationSettings()))
+    rules = FieldRules(UpstreamHosts(b"", b""), CredentialRules.of(AuthenticationSettings()))
     return HeadParser(HeadLimits(100, 1000), rules, MemoryBudget(1 << 16))
 
 

@@ -22,7 +22,7 @@ def test_takes_what_exists_once_from_the_listener(bench: Bench) -> None:
 def test_other_settings_count_from_the_next_request_on(bench: Bench) -> None:
     """A connection that is known finds out anew what its requests are judged by."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     client.take()
     limits = replace(bench.settings.downstream, max_header_fields=1)
     bench.context.configure(replace(bench.settings, downstream=limits), NO_IDENTIFICATION)

@@ -23,8 +23,8 @@ def in_order(bench: Bench, count: int) -> list[bytes]:
     """Answer that many requests of one connection, and say for which paths they were."""
     paths = []
     for i in range(count):
-        paths.append(bench.origins[0].take().split()[1])
-        bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % i)
+        paths.append(bench.upstreams[0].take().split()[1])
+        bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % i)
     return paths
 
 
@@ -51,7 +51,7 @@ def test_pipelined_requests_are_answered_in_order(bench: Bench, size: int) -> No
 
 
 def test_many_refused_requests_do_not_nest(bench: Bench) -> None:
-    """Answers that need no origin take no stack."""
+    """Answers that need no upstream take no stack."""
     holder = bench.ask(REFUSED)
     client = bench.client()
     bench.send(client, REFUSED * 2000)
@@ -64,12 +64,12 @@ def test_many_refused_requests_do_not_nest(bench: Bench) -> None:
 def test_what_waits_behind_a_request_is_bounded() -> None:
     """A read's worth is kept, and the rest stays in the kernel until there is room."""
     count = 3 * READ_BYTES // len(REFUSED)
-    with Bench(idle_origins=2) as bench:
+    with Bench(idle_upstreams=2) as bench:
         holder = bench.ask(REFUSED)
         client = bench.ask(GET)
         client.feed(REFUSED * count)
         assert not client.reads
-        bench.send(next(o for o in bench.origins if b"GET /api" in o.written), OK)
+        bench.send(next(o for o in bench.upstreams if b"GET /api" in o.written), OK)
 
         assert client.reads
         assert count == client.take().count(b"HTTP/1.1 429 ")
@@ -83,7 +83,7 @@ def test_answers_make_room_for_requests_not_for_reads(bench: Bench) -> None:
     client.feed(GET * (20 * READ_BYTES // len(GET)))
     held_bytes = []
     for answered in range(1, 300):
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         held_bytes.append(bench.counters.listener.bytes_from_clients - answered * len(GET))
 
     assert max(held_bytes) <= 2 * READ_BYTES
@@ -115,7 +115,7 @@ def test_long_start_of_a_request_waits_for_its_end(bench: Bench, start: bytes) -
     client = bench.ask(GET)
     bench.send(client, start)
     assert not client.reads
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     assert client.reads
     bench.end(client)
@@ -126,7 +126,7 @@ def test_malformed_request_behind_another_one(bench: Bench) -> None:
     """The first is answered in full, then the second is refused."""
     client = bench.ask(GET + b"nonsense\r\n\r\n")
     assert b"" == client.take()
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     first, _, second = client.take().partition(b"\r\n\r\nok")
 
     assert (b"200", b"400") == (status(first), status(second))
@@ -137,10 +137,10 @@ def test_malformed_request_behind_another_one(bench: Bench) -> None:
 def test_request_behind_the_last_one_is_dropped(bench: Bench) -> None:
     """Connection: close means that nothing follows."""
     client = bench.ask(GET.replace(b"\r\nH", b"\r\nConnection: close\r\nH") + GET)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     assert 1 == client.take().count(b"HTTP/1.1 ")
-    assert 1 == bench.origins[0].take().count(b"GET ")
+    assert 1 == bench.upstreams[0].take().count(b"GET ")
     assert client.has_eof
     bench.assert_at_rest()
 
@@ -150,7 +150,7 @@ def test_requests_of_a_client_that_left_are_dropped(bench: Bench) -> None:
     client = bench.ask(GET + GET)
     bench.end(client)
     bench.assert_at_rest()
-    assert 1 == bench.origins[0].take().count(b"GET ")
+    assert 1 == bench.upstreams[0].take().count(b"GET ")
 
 
 # Clients that do not take their answers.
@@ -160,15 +160,15 @@ def test_slow_client_makes_no_further_requests(bench: Bench) -> None:
     """What follows waits, unread and unparsed, until the answers before are taken."""
     client = bench.ask(GET + GET + GET)
     client.protocol.pause_writing()
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     assert not client.reads
     client.feed(GET)
-    bench.origins[0].take()
+    bench.upstreams[0].take()
     client.protocol.resume_writing()
-    assert 1 == bench.origins[0].take().count(b"GET ")
+    assert 1 == bench.upstreams[0].take().count(b"GET ")
     bench.loop.run_ready()
     for _ in range(3):
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
 
     assert 4 == client.take().count(b"HTTP/1.1 200 ")
     bench.assert_at_rest()
@@ -177,7 +177,7 @@ def test_slow_client_makes_no_further_requests(bench: Bench) -> None:
 def test_client_that_becomes_slow_after_its_answer(bench: Bench) -> None:
     """The transport may say so when nothing is under way any more."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     client.protocol.pause_writing()
     assert not client.reads
     assert connection_of(client).is_write_paused
@@ -185,7 +185,7 @@ def test_client_that_becomes_slow_after_its_answer(bench: Bench) -> None:
     assert client.reads
     assert not connection_of(client).is_write_paused
     bench.send(client, GET)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     assert 2 == client.take().count(b"HTTP/1.1 200 ")
     bench.assert_at_rest()
@@ -194,14 +194,14 @@ def test_client_that_becomes_slow_after_its_answer(bench: Bench) -> None:
 def test_client_becomes_slow_between_two_requests(bench: Bench) -> None:
     """Even just before the turn of one that waits."""
     client = bench.ask(GET + GET)
-    bench.origins[0].take()
-    bench.origins[0].feed(OK)
+    bench.upstreams[0].take()
+    bench.upstreams[0].feed(OK)
     client.protocol.pause_writing()
     bench.loop.run_ready()
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     client.protocol.resume_writing()
 
-    assert 1 == bench.origins[0].take().count(b"GET ")
+    assert 1 == bench.upstreams[0].take().count(b"GET ")
     bench.end(client)
     bench.assert_at_rest()
 
@@ -211,7 +211,7 @@ def test_slow_client_is_closed_in_the_end(bench: Bench) -> None:
     client = bench.ask(GET + GET)
     client.protocol.pause_writing()
     client.is_stuck = True
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     bench.wait(90)
     assert "close" == client.ended_by
     bench.wait(90)
@@ -255,7 +255,7 @@ def test_empty_lines_before_a_request(bench: Bench, pieces: list[bytes]) -> None
     for _ in range(2):
         for piece in pieces:
             bench.send(client, piece)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         assert b"200" == status(client.take())
     bench.assert_at_rest()
 
@@ -292,7 +292,7 @@ def test_refuses(bench: Bench, data: bytes, code: bytes) -> None:
     assert code == status(answer)
     assert bool(code) == client.has_eof
     assert (b"\r\nConnection: close\r\n" in answer) == bool(code)
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     assert (code == b"400") == (bench.counters.listener.malformed_requests == 1)
     bench.assert_at_rest()
 
@@ -301,10 +301,10 @@ def test_head_in_pieces_is_judged_once_it_is_whole(bench: Bench) -> None:
     """The end may be cut at any place."""
     client = bench.client()
     for i in range(len(GET)):
-        assert b"" == bench.origins[0].take()
+        assert b"" == bench.upstreams[0].take()
         bench.send(client, GET[i : i + 1])
 
-    assert bench.origins[0].take().startswith(b"GET ")
+    assert bench.upstreams[0].take().startswith(b"GET ")
     bench.end(client)
     bench.assert_at_rest()
 
@@ -382,7 +382,7 @@ def test_silent_client_is_closed(bench: Bench) -> None:
     assert ("close", b"") == (client.ended_by, client.take())
 
     client = bench.ask(GET)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     client.take()
     bench.wait(89)
     assert "" == client.ended_by
@@ -414,7 +414,7 @@ def test_lingers_for_a_while(bench: Bench) -> None:
     bench.wait(1)
 
     assert "close" == client.ended_by
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     assert {} == bench.context.listener.connections
 
 
@@ -447,11 +447,11 @@ def test_client_that_takes_nothing_is_cut_in_the_end(bench: Bench) -> None:
 
 
 def test_broken_answer_holds_no_connection_for_ever(bench: Bench) -> None:
-    """The same where the origin broke before the client had taken what there is."""
+    """The same where the upstream broke before the client had taken what there is."""
     client = bench.ask(GET)
     client.is_stuck = True
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n12")
-    bench.end(bench.origins[0])
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n12")
+    bench.end(bench.upstreams[0])
     assert "close" == client.ended_by
     bench.wait(90)
 
@@ -465,22 +465,22 @@ def test_broken_answer_holds_no_connection_for_ever(bench: Bench) -> None:
 def test_end_during_the_wait_for_pending_requests(bench: Bench) -> None:
     """A connection that is cut between two pipelined requests begins no further one."""
     client = bench.ask(GET + GET)
-    bench.origins[0].take()
-    bench.origins[0].feed(OK)
+    bench.upstreams[0].take()
+    bench.upstreams[0].feed(OK)
     connection_of(client).abort()
     bench.loop.run_ready()
 
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     bench.assert_at_rest()
 
 
 def test_data_overtakes_pending_requests(bench: Bench) -> None:
     """More bytes may come before the turn of those that wait; the order stays."""
     client = bench.ask(GET + GET)
-    bench.origins[0].feed(OK)
+    bench.upstreams[0].feed(OK)
     client.feed(b"\r\n")
     bench.loop.run_ready()
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     assert 2 == client.take().count(b"HTTP/1.1 200 ")
     bench.assert_at_rest()
@@ -509,11 +509,11 @@ IPV6 = ipaddress.ip_network("fd00::/8")
 def test_trust(
     peer: object, networks: tuple[Network, ...], is_trusted: bool, forwarded: bytes
 ) -> None:
-    """Only networks that the settings name may say who asks; the origin learns who said it."""
+    """Only networks that the settings name may say who asks; the upstream learns who said it."""
     with Bench(downstream=DownstreamSettings(identity_headers_from=networks)) as bench:
         client = bench.client(peer)
         bench.send(client, GET[:-2] + b"X-Remote-User: u\r\n\r\n")
-        sent = bench.origins[0].take()
+        sent = bench.upstreams[0].take()
         exchange = connection_of(client).exchange
 
         assert exchange is not None
@@ -528,8 +528,8 @@ def test_body_and_answer_of_every_byte(bench: Bench) -> None:
     """Bodies are bytes, whatever they are."""
     every = bytes(range(256))
     client = bench.ask(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 256\r\n\r\n" + every)
-    assert every == body(bench.origins[0].take())
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 256\r\n\r\n" + every)
+    assert every == body(bench.upstreams[0].take())
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 256\r\n\r\n" + every)
 
     assert every == body(client.take())
     bench.assert_at_rest()
@@ -548,7 +548,7 @@ def test_request_that_comes_while_an_idle_connection_is_closed(has_come: bool) -
         ended_by = client.ended_by
         if has_come:
             bench.send(client, ours.recv(len(GET)))  # as the loop does in its next turn
-            bench.send(bench.origins[0], OK)
+            bench.send(bench.upstreams[0], OK)
 
         assert ("" if has_come else "close") == ended_by
         assert has_come == client.take().startswith(b"HTTP/1.1 200 ")

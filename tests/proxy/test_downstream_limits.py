@@ -41,25 +41,25 @@ def test_length_of_a_body(request_: bytes, *, is_refused: bool) -> None:
         answer = client.take()
 
         assert is_refused is (b"413" == status(answer))
-        assert is_refused is (b"" == bench.origins[0].take())
+        assert is_refused is (b"" == bench.upstreams[0].take())
         if is_refused:
             assert "longer than 4 bytes" in json.loads(body(answer))["message"]
             assert client.has_eof
             bench.assert_at_rest()
         else:
-            bench.send(bench.origins[0], OK)
+            bench.send(bench.upstreams[0], OK)
             assert b"200" == status(client.take())
 
 
 def test_chunked_body_that_grows_too_long() -> None:
-    """What was forwarded is cut, so that the origin takes it for nothing whole."""
+    """What was forwarded is cut, so that the upstream takes it for nothing whole."""
     with limited(max_body_bytes=4) as bench:
         client = bench.ask(CHUNKED + b"4\r\nbody\r\n")
         assert b"" == client.take()
         bench.send(client, b"1\r\ny\r\n")
 
         assert b"413" == status(client.take())
-        assert "abort" == bench.origins[0].ended_by
+        assert "abort" == bench.upstreams[0].ended_by
         bench.assert_at_rest()
 
 
@@ -74,7 +74,7 @@ def test_pipelined_requests(number: int, reads: int, *, is_refused: bool) -> Non
         for start in range(0, len(sent), size):
             bench.send(client, sent[start : start + size])
         for _ in range(3):
-            bench.send(bench.origins[0], OK)
+            bench.send(bench.upstreams[0], OK)
         received = client.take()
 
         assert [b"200"] * 3 + [b"400"] * is_refused == answers(received)
@@ -84,9 +84,9 @@ def test_pipelined_requests(number: int, reads: int, *, is_refused: bool) -> Non
 
 
 def ask_and_answer(bench: Bench, client: FakeTransport, sent: bytes) -> bytes:
-    """Send something, and have the origin answer one request."""
+    """Send something, and have the upstream answer one request."""
     bench.send(client, sent)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     return client.take()
 
 

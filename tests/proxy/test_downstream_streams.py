@@ -69,7 +69,7 @@ DATED = OK.replace(b"Content", b"Date: now\r\nContent")
 """So that answers are the same in another second."""
 
 
-class Origin:
+class Upstream:
     """Answers every whole request with `ok`, in the order in which they come."""
 
     def __init__(self, bench: Bench) -> None:
@@ -82,12 +82,12 @@ class Origin:
         while True:
             while self._bench.connecting:
                 self._bench.connect()
-            busy = [o for o in self._bench.origins if o.written and not o.ended_by]
-            if not any(self._answer(origin) for origin in busy):
+            busy = [o for o in self._bench.upstreams if o.written and not o.ended_by]
+            if not any(self._answer(upstream) for upstream in busy):
                 return
 
-    def _answer(self, origin: FakeTransport) -> bool:
-        data = bytes(origin.written)
+    def _answer(self, upstream: FakeTransport) -> bool:
+        data = bytes(upstream.written)
         head, end, body = data.partition(b"\r\n\r\n")
         assert end, "a head is written in one piece"
         if b"Transfer-Encoding: chunked" in head:
@@ -97,21 +97,21 @@ class Origin:
                 return False
         elif b"Content-Length: 4" in head and len(body) < 4:
             return False
-        self.got += origin.take()
-        self._bench.send(origin, DATED if not head.startswith(b"HEAD") else DATED[:-2])
+        self.got += upstream.take()
+        self._bench.send(upstream, DATED if not head.startswith(b"HEAD") else DATED[:-2])
         return True
 
 
 def played(stream: bytes, cuts: list[int], rounds: int = 1) -> tuple[bytes, bytes, bool]:
-    """What the origin and the client got, and whether our side ended, in the last of the rounds."""
+    """What the upstream and the client got, and whether our side ended, in the last round."""
     with Bench() as bench:
         for _ in range(rounds):
             client = bench.client()
-            origin = Origin(bench)
+            upstream = Upstream(bench)
             for piece in pieces_of(stream, cuts):
                 bench.send(client, piece)
-                origin.answer_all()
-            result = (unchunked(origin.got), client.take(), client.has_eof)
+                upstream.answer_all()
+            result = (unchunked(upstream.got), client.take(), client.has_eof)
             bench.end(client)
             bench.assert_at_rest()
             assert {} == bench.context.listener.connections
@@ -135,7 +135,7 @@ def test_any_bytes_give_answers_or_an_end(stream: bytes, cuts: list[int]) -> Non
 @example(requests=WELL_FORMED[:5], cuts=list(range(300)))
 @settings(max_examples=150)
 def test_cuts_change_nothing(requests: list[bytes], cuts: list[int]) -> None:
-    """The origin and the client get the same bytes, wherever the network cuts the stream."""
+    """The upstream and the client get the same bytes, wherever the network cuts the stream."""
     stream = b"".join(requests)
 
     expected = played(stream, [])
@@ -147,7 +147,7 @@ def test_cuts_change_nothing(requests: list[bytes], cuts: list[int]) -> None:
 @given(stream=streams, cuts=cut_places, leave_after=st.integers(0, 9))
 @settings(max_examples=100)
 def test_client_may_leave_at_any_time(stream: bytes, cuts: list[int], leave_after: int) -> None:
-    """All is given back, whether the origin had answered or not."""
+    """All is given back, whether the upstream had answered or not."""
     with Bench() as bench:
         holder = bench.ask(GET)
         client = bench.client()

@@ -360,7 +360,7 @@ ANSWERS: dict[str, Callable[[int], bytes]] = {
 
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_answers(kind: str) -> None:
-    """Of an origin's heads."""
+    """Of an upstream's heads."""
 
     def work(data: bytes) -> None:
         with contextlib.suppress(ResponseError):

@@ -22,9 +22,9 @@ def test_request_that_fits(bench: Bench) -> None:
     client = bench.ask(GET)
     assert (1, 0, 0) == bench.use()
     assert 1 == len(bench.in_use_by_kind())
-    origin = bench.origins[0]
-    assert origin.take().startswith(b"GET /api/v1/namespaces/a/pods/b HTTP/1.1\r\nHost: h\r\n")
-    bench.send(origin, OK)
+    upstream = bench.upstreams[0]
+    assert upstream.take().startswith(b"GET /api/v1/namespaces/a/pods/b HTTP/1.1\r\nHost: h\r\n")
+    bench.send(upstream, OK)
 
     answer = client.take()
     assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nVia: 1.1 apfproxy\r\n")
@@ -39,12 +39,12 @@ def test_request_that_fits(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("request_", [GET, LOG], ids=["with-a-seat", "without-seats"])
-def test_client_leaves_while_the_origin_works(bench: Bench, request_: bytes) -> None:
-    """The connection to the origin cannot be used again."""
+def test_client_leaves_while_the_upstream_works(bench: Bench, request_: bytes) -> None:
+    """The connection to the upstream cannot be used again."""
     client = bench.ask(request_)
     bench.end(client, ConnectionResetError())
 
-    assert "abort" == bench.origins[0].ended_by
+    assert "abort" == bench.upstreams[0].ended_by
     assert 0 == bench.pool.open_count
     assert 1 == bench.counters.client_aborts
     bench.assert_at_rest()
@@ -53,17 +53,17 @@ def test_client_leaves_while_the_origin_works(bench: Bench, request_: bytes) -> 
 def test_client_leaves_while_the_answer_streams(bench: Bench) -> None:
     """The rest of the answer is nobody's."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
     assert client.take().endswith(b"\r\n\r\n123")
     bench.end(client)
 
-    assert "abort" == bench.origins[0].ended_by
+    assert "abort" == bench.upstreams[0].ended_by
     bench.assert_at_rest()
 
 
 def test_client_leaves_the_line_for_a_connection() -> None:
     """The connection that was opened for it is kept for others."""
-    with Bench(idle_origins=0) as bench:
+    with Bench(idle_upstreams=0) as bench:
         client = bench.ask(GET)
         assert (1, 0, 1) == bench.use()
         bench.end(client)
@@ -71,7 +71,7 @@ def test_client_leaves_the_line_for_a_connection() -> None:
         bench.connect()
 
         assert 1 == bench.pool.idle_count
-        assert b"" == bench.origins[0].take()
+        assert b"" == bench.upstreams[0].take()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_client_leaves_the_line_for_a_connection() -> None:
 )
 def test_no_connection(outcome: BaseException | str, code: bytes) -> None:
     """The client is told why, keeps its connection, and may ask again."""
-    with Bench(idle_origins=0) as bench:
+    with Bench(idle_upstreams=0) as bench:
         client = bench.ask(GET)
         bench.connect(outcome)
         assert code == status(client.take())
@@ -94,19 +94,19 @@ def test_no_connection(outcome: BaseException | str, code: bytes) -> None:
 
         bench.send(client, GET)
         bench.connect()
-        bench.send(bench.origins[-1], OK)
+        bench.send(bench.upstreams[-1], OK)
         assert b"200" == status(client.take())
 
 
 def test_deadline_before_the_answer(bench: Bench) -> None:
-    """An origin that says nothing is given up, and the client goes on."""
+    """An upstream that says nothing is given up, and the client goes on."""
     client = bench.ask(GET)
     bench.wait(59)
     assert b"" == client.take()
     bench.wait(1)
 
     assert b"504" == status(client.take())
-    assert "abort" == bench.origins[0].ended_by
+    assert "abort" == bench.upstreams[0].ended_by
     assert 1 == bench.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
     assert "" == client.ended_by
     bench.assert_at_rest()
@@ -115,15 +115,15 @@ def test_deadline_before_the_answer(bench: Bench) -> None:
 def test_deadline_within_the_answer(bench: Bench) -> None:
     """There is nothing left to say but that the answer is not whole."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
     bench.wait(60)
 
     assert "abort" == client.ended_by
-    assert "abort" == bench.origins[0].ended_by
+    assert "abort" == bench.upstreams[0].ended_by
     bench.assert_at_rest()
 
 
-# The origin breaks.
+# The upstream breaks.
 
 
 @pytest.mark.parametrize(
@@ -135,14 +135,14 @@ def test_deadline_within_the_answer(bench: Bench) -> None:
         pytest.param(b"HTTP/1.1 100 Continue\r\n\r\n", None, id="after-an-interim-answer"),
     ],
 )
-def test_origin_breaks_before_the_answer(
+def test_upstream_breaks_before_the_answer(
     bench: Bench, answer: bytes, error: Exception | None
 ) -> None:
     """On a connection that was never used, the request may have been acted upon."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], answer)
+    bench.send(bench.upstreams[0], answer)
     client.take()
-    bench.end(bench.origins[0], error)
+    bench.end(bench.upstreams[0], error)
 
     assert b"502" == status(client.take())
     assert 0 == bench.counters.upstream_retries
@@ -163,10 +163,10 @@ def test_origin_breaks_before_the_answer(
 def test_answer_that_makes_no_sense(bench: Bench, answer: bytes) -> None:
     """The client gets a 502, and the connection is given up."""
     client = bench.ask(GET.replace(b"1.1", b"1.0").replace(b"\r\nH", b"\r\nConnection: x\r\nH"))
-    bench.send(bench.origins[0], answer)
+    bench.send(bench.upstreams[0], answer)
 
     assert b"502" == status(client.take())
-    assert "abort" == bench.origins[0].ended_by
+    assert "abort" == bench.upstreams[0].ended_by
     bench.assert_at_rest()
 
 
@@ -178,13 +178,13 @@ def test_answer_that_makes_no_sense(bench: Bench, answer: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("error", [None, ConnectionResetError()], ids=["closed", "reset"])
-def test_origin_breaks_within_the_answer(
+def test_upstream_breaks_within_the_answer(
     bench: Bench, answer: bytes, passed_on: bytes, error: Exception | None
 ) -> None:
     """The client gets what came, and an end that is none."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], answer)
-    bench.end(bench.origins[0], error)
+    bench.send(bench.upstreams[0], answer)
+    bench.end(bench.upstreams[0], error)
 
     assert passed_on == body(client.take())
     assert "close" == client.ended_by
@@ -202,7 +202,7 @@ def test_malformed_chunk(bench: Bench, pieces: list[bytes], passed_on: bytes) ->
     """It breaks the answer as a lost connection does."""
     client = bench.ask(GET)
     for piece in pieces:
-        bench.send(bench.origins[0], piece)
+        bench.send(bench.upstreams[0], piece)
 
     assert passed_on == body(client.take())
     assert "close" == client.ended_by
@@ -210,25 +210,25 @@ def test_malformed_chunk(bench: Bench, pieces: list[bytes], passed_on: bytes) ->
 
 
 def warmed_up(bench: Bench) -> None:
-    """Have the connection to the origin been used."""
+    """Have the connection to the upstream been used."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     bench.end(client)
-    bench.origins[0].take()
+    bench.upstreams[0].take()
 
 
 @pytest.mark.parametrize("method", [b"GET", b"OPTIONS"])
 def test_stale_connection_is_retried_once(bench: Bench, method: bytes) -> None:
-    """The origin closed it before it saw the request, so a new connection gets it, once."""
+    """The upstream closed it before it saw the request, so a new connection gets it, once."""
     warmed_up(bench)
     client = bench.ask(GET.replace(b"GET", method))
-    sent = bench.origins[0].take()
-    bench.end(bench.origins[0])
+    sent = bench.upstreams[0].take()
+    bench.end(bench.upstreams[0])
     assert (1, 0, 1) == bench.use()
     assert b"" == client.take()
     bench.connect()
-    assert sent == bench.origins[1].take()
-    bench.send(bench.origins[1], OK)
+    assert sent == bench.upstreams[1].take()
+    bench.send(bench.upstreams[1], OK)
 
     assert b"200" == status(client.take())
     assert 1 == bench.counters.upstream_retries
@@ -241,15 +241,15 @@ def test_nothing_is_retried_twice(bench: Bench) -> None:
     first = bench.ask(LOG)
     second = bench.ask(GET)
     bench.connect()
-    bench.send(bench.origins[1], OK)
+    bench.send(bench.upstreams[1], OK)
     assert b"200" == status(second.take())
-    bench.end(bench.origins[0])
+    bench.end(bench.upstreams[0])
     # The new connection of the line may be one that was used before.
     bench.send(second, GET)
-    bench.send(bench.origins[1], OK)
+    bench.send(bench.upstreams[1], OK)
     second.take()
     bench.connect()
-    bench.end(bench.origins[1])
+    bench.end(bench.upstreams[1])
 
     assert b"502" == status(first.take())
     assert 1 == bench.counters.upstream_retries
@@ -272,7 +272,7 @@ def test_not_everything_is_retried(bench: Bench, request_: bytes) -> None:
     """What may have been acted upon, or cannot be sent again, is not."""
     warmed_up(bench)
     client = bench.ask(request_)
-    bench.end(bench.origins[0])
+    bench.end(bench.upstreams[0])
 
     assert b"502" == status(client.take())
     bench.wait(10)
@@ -283,7 +283,7 @@ def test_client_leaves_while_its_request_is_retried(bench: Bench) -> None:
     """Its place in the line goes with it."""
     warmed_up(bench)
     client = bench.ask(GET)
-    bench.end(bench.origins[0])
+    bench.end(bench.upstreams[0])
     bench.end(client)
 
     bench.assert_at_rest()
@@ -293,7 +293,7 @@ def test_client_leaves_while_its_request_is_retried(bench: Bench) -> None:
 
 
 def level_failures(bench: Bench) -> int:
-    """Requests of all levels that had seats, but that the origin failed."""
+    """Requests of all levels that had seats, but that the upstream failed."""
     return sum(level.failed_total for level in bench.controller.levels.values())
 
 
@@ -309,18 +309,18 @@ def level_failures(bench: Bench) -> int:
         pytest.param(b"", 1, id="closed"),
     ],
 )
-def test_requests_that_the_origin_fails(bench: Bench, answer: bytes, failed: int) -> None:
-    """Each counts once, whether it got a 502 from the proxy or a 5xx from the origin."""
+def test_requests_that_the_upstream_fails(bench: Bench, answer: bytes, failed: int) -> None:
+    """Each counts once, whether it got a 502 from the proxy or a 5xx from the upstream."""
     bench.ask(GET)
-    bench.send(bench.origins[0], answer)
-    bench.end(bench.origins[0])
+    bench.send(bench.upstreams[0], answer)
+    bench.end(bench.upstreams[0])
 
     assert failed == level_failures(bench)
 
 
 def test_requests_without_a_connection_or_an_answer() -> None:
     """They had their seats for nothing, too; those without seats are of no level."""
-    with Bench(idle_origins=0) as bench:
+    with Bench(idle_upstreams=0) as bench:
         bench.ask(GET)
         bench.connect(ConnectionRefusedError(111, "refused"))
         assert 1 == level_failures(bench)
@@ -339,12 +339,12 @@ def test_requests_without_a_connection_or_an_answer() -> None:
 )
 def test_who_may_ask_again(is_sent_before: bool, expected: bool) -> None:
     """Retry-After only where no server has seen the request."""
-    with Bench(idle_origins=1 if is_sent_before else 0) as bench:
+    with Bench(idle_upstreams=1 if is_sent_before else 0) as bench:
         if is_sent_before:
             warmed_up(bench)
         client = bench.ask(GET)
         if is_sent_before:
-            bench.end(bench.origins[0])
+            bench.end(bench.upstreams[0])
         bench.connect(ConnectionRefusedError(111, "refused"))
         answer = client.take()
 
@@ -361,7 +361,7 @@ def test_who_may_ask_again(is_sent_before: bool, expected: bool) -> None:
     ],
 )
 def test_time_outs_of_impatient_clients(bench: Bench, timeout_s: int, telling: int) -> None:
-    """A client that gives the origin no time says nothing of the origin."""
+    """A client that gives the upstream no time says nothing of the upstream."""
     client = bench.ask(GET.replace(b" HTTP", b"?timeout=%ds HTTP" % timeout_s, 1))
     bench.wait(timeout_s)
 
@@ -374,9 +374,9 @@ def test_answers_that_are_awaited(bench: Bench) -> None:
     """A request counts from when it is sent until the head of its answer is there."""
     bench.ask(GET)
     assert 1 == bench.pool.endpoints[0].count_awaiting()
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
     assert 0 == bench.pool.endpoints[0].count_awaiting()
-    bench.send(bench.origins[0], b"456789")
+    bench.send(bench.upstreams[0], b"456789")
     assert 0 == bench.pool.endpoints[0].count_awaiting()
     bench.ask(LOG)
     assert 0 == bench.pool.endpoints[0].count_awaiting()

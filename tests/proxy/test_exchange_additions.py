@@ -56,7 +56,7 @@ def bench_with(schema: bytes = b"", level: bytes = b"", *, seats: int = 9) -> Be
             b"apfproxy.io/" + member for member in members.split(b", ") if member
         )
         objects = objects.replace(place, place.replace(b"metadata: {name: queued}", annotations))
-    bench = Bench(seats=seats, idle_origins=9)
+    bench = Bench(seats=seats, idle_upstreams=9)
     decoded = decode_documents(objects, "objects.yaml")
     assert [] == decoded.problems
     digest = bench.controller.digest(decoded.objects)
@@ -67,7 +67,7 @@ def bench_with(schema: bytes = b"", level: bytes = b"", *, seats: int = 9) -> Be
 
 def banning(enforcement: str = ENFORCE) -> Bench:
     """A data plane whose level `queued` bans everything."""
-    bench = Bench(idle_origins=9, enforcement=enforcement)
+    bench = Bench(idle_upstreams=9, enforcement=enforcement)
     objects = OBJECTS.replace(b"Configuration: {name: queued}", b"Configuration: {name: banned}")
     objects += (
         b"---\napiVersion: flowcontrol.apiserver.k8s.io/v1\nkind: PriorityLevelConfiguration\n"
@@ -125,7 +125,7 @@ def test_ban(request_: bytes) -> None:
         assert 1 == counters_of(bench).rejected_ban
         assert 1 == bench.controller.levels["banned"].queue_set.rejected_total
         assert (b"Upgrade" in request_) == (b"\r\nConnection: close\r\n" in answer)
-        assert [] == [origin for origin in bench.origins if origin.written]
+        assert [] == [upstream for upstream in bench.upstreams if upstream.written]
         bench.assert_at_rest()
 
 
@@ -138,9 +138,9 @@ def test_rate() -> None:
         answers = []
         for _ in range(3):
             client = bench.ask(blue)
-            for origin in bench.origins:
-                if origin.take():
-                    bench.send(origin, OK)
+            for upstream in bench.upstreams:
+                if upstream.take():
+                    bench.send(upstream, OK)
             answers.append(client.take())
         assert [b"200", b"200", b"429"] == list(map(status, answers))
         assert b"\r\nRetry-After: 2\r\n" in answers[2]
@@ -196,11 +196,11 @@ def test_long_running_request_ends() -> None:
     with bench_with(b'long-running-limit: "2"') as bench:
         client = bench.ask(WATCH)
         limits = limits_of(bench, client)
-        origin = next(origin for origin in bench.origins if origin.written)
-        bench.send(origin, CHUNKED_OK)
+        upstream = next(upstream for upstream in bench.upstreams if upstream.written)
+        bench.send(upstream, CHUNKED_OK)
         bench.wait(1)
         assert {"": 1} == limits.long_running
-        bench.send(origin, b"0\r\n\r\n")
+        bench.send(upstream, b"0\r\n\r\n")
         assert {} == limits.long_running
         bench.end(client)
 
@@ -245,11 +245,11 @@ def test_observing(request_: bytes) -> None:
             AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
         )
         client = bench.ask(request_)
-        origin = next(origin for origin in bench.origins if origin.written)
-        bench.send(origin, CHUNKED_OK)
+        upstream = next(upstream for upstream in bench.upstreams if upstream.written)
+        bench.send(upstream, CHUNKED_OK)
         if request_ is not GET:
             bench.wait(600)
-        bench.send(origin, b"0\r\n\r\n")
+        bench.send(upstream, b"0\r\n\r\n")
 
         assert b"200" == status(client.take())
         assert "" == client.ended_by

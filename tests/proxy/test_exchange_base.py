@@ -19,10 +19,10 @@ def test_the_next_in_the_queue_takes_the_seat() -> None:
         assert (1, 2, 0) == bench.use()
         for client in clients:
             assert b"" == client.take()
-            bench.send(bench.origins[0], OK)
+            bench.send(bench.upstreams[0], OK)
             assert b"200" == status(client.take())
 
-        assert 1 == len(bench.origins)
+        assert 1 == len(bench.upstreams)
         bench.assert_at_rest()
 
 
@@ -69,7 +69,7 @@ def test_wait_limit(bench: Bench) -> None:
 
     assert b"429" == status(second.take())
     assert (1, 0, 0) == bench.use()
-    assert not bench.origins[0].ended_by
+    assert not bench.upstreams[0].ended_by
     bench.end(first)
     bench.assert_at_rest()
 
@@ -92,10 +92,10 @@ def test_client_leaves_its_queue(bench: Bench) -> None:
     first, second, third = (bench.ask(GET) for _ in range(3))
     bench.end(second)
     assert (1, 1, 0) == bench.use()
-    bench.origins[0].take()
-    bench.send(bench.origins[0], OK)
+    bench.upstreams[0].take()
+    bench.send(bench.upstreams[0], OK)
     assert b"200" == status(first.take())
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     assert b"200" == status(third.take())
     bench.wait(30)
 
@@ -138,7 +138,7 @@ def test_an_error_before_the_seats_are_back(bench: Bench, is_answered: bool) -> 
     bench.end(waiting)
     assert (1, 0, 0) == bench.use()
     if is_answered:
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
     else:
         bench.end(client)
 

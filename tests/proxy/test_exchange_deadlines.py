@@ -1,4 +1,4 @@
-"""How long an exchange may take: the request's own time, and the origin's time to answer in."""
+"""How long an exchange may take: the request's own time, and the upstream's time to answer in."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ LOG_WITH_BODY = LOG.replace(b"\r\n\r\n", b"\r\nContent-Length: 4\r\n\r\n")
 
 @pytest.fixture
 def patient() -> Iterator[Bench]:
-    """Requests have 100 s, however slow their bodies; the origin 10 s to begin its answer."""
+    """Requests have 100 s, however slow their bodies; the upstream 10 s to begin its answer."""
     with Bench(
         downstream=DownstreamSettings(
             request_timeout_s=100, limits=LimitSettings(min_body_rate_bytes=0)
         ),
-        upstream=UpstreamSettings(url=Address(host="origin", port=80), answer_timeout_s=10),
+        upstream=UpstreamSettings(url=Address(host="upstream", port=80), answer_timeout_s=10),
     ) as bench:
         yield bench
 
@@ -43,7 +43,7 @@ def patient() -> Iterator[Bench]:
         pytest.param(GET.replace(b" HTTP", b"?timeout=5s HTTP"), 5, id="its-own-time-is-shorter"),
     ],
 )
-def test_origin_has_so_long_to_answer(patient: Bench, request_: bytes, seconds: int) -> None:
+def test_upstream_has_so_long_to_answer(patient: Bench, request_: bytes, seconds: int) -> None:
     """From when it got the request, within the request's own time."""
     client = patient.ask(request_)
     patient.wait(seconds - 1)
@@ -55,11 +55,11 @@ def test_origin_has_so_long_to_answer(patient: Bench, request_: bytes, seconds: 
     patient.assert_at_rest()
 
 
-def test_origin_has_its_time_after_the_queue(patient: Bench) -> None:
-    """What a request waited for its seat is not the origin's."""
+def test_upstream_has_its_time_after_the_queue(patient: Bench) -> None:
+    """What a request waited for its seat is not the upstream's."""
     first, second = patient.ask(GET), patient.ask(GET)
     patient.wait(9)
-    patient.send(patient.origins[0], OK)
+    patient.send(patient.upstreams[0], OK)
     assert b"200" == status(first.take())
     patient.wait(9)
     assert b"" == second.take()
@@ -73,7 +73,7 @@ def test_answer_that_has_begun_has_the_time_of_the_request(patient: Bench) -> No
     """It may stream for longer than it may take to begin."""
     client = patient.ask(GET)
     patient.wait(9)
-    patient.send(patient.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
+    patient.send(patient.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
     patient.wait(90)
     assert "" == client.ended_by
     patient.wait(1)
@@ -88,9 +88,9 @@ def test_long_running_request_waits_as_long_as_it_likes(patient: Bench, request_
     client = patient.ask(request_)
     patient.wait(3600)
     assert (b"", "", (0, 0, 0)) == (client.take(), client.ended_by, patient.use())
-    patient.send(patient.origins[0], CHUNKED_OK)
+    patient.send(patient.upstreams[0], CHUNKED_OK)
     patient.wait(3600)
-    patient.send(patient.origins[0], b"0\r\n\r\n")
+    patient.send(patient.upstreams[0], b"0\r\n\r\n")
 
     assert b"200" == status(client.take())
     assert 0 == patient.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
@@ -106,14 +106,14 @@ def test_late_upgrade_of_a_watch(patient: Bench) -> None:
     patient.connect()
     patient.wait(60)
     patient.send(
-        patient.origins[-1],
+        patient.upstreams[-1],
         b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
     )
     patient.wait(60)
 
     assert b"101" == status(client.take())
     patient.end(client)
-    patient.end(patient.origins[-1])
+    patient.end(patient.upstreams[-1])
     patient.assert_at_rest()
 
 
@@ -132,16 +132,16 @@ def test_long_running_request_without_a_connection(patient: Bench) -> None:
 def test_long_running_request_that_waited_is_not_sent_again(patient: Bench) -> None:
     """The server may have worked on it all the time."""
     patient.ask(GET)
-    patient.send(patient.origins[0], OK)
+    patient.send(patient.upstreams[0], OK)
     client = patient.ask(LOG)
     patient.wait(60)
-    patient.end(patient.origins[0])
+    patient.end(patient.upstreams[0])
 
-    assert (b"502", 1) == (status(client.take()), len(patient.origins))
+    assert (b"502", 1) == (status(client.take()), len(patient.upstreams))
     patient.assert_at_rest()
 
 
-def test_origin_has_its_time_after_the_body(patient: Bench) -> None:
+def test_upstream_has_its_time_after_the_body(patient: Bench) -> None:
     """A body may take its time to arrive, and nobody can answer before."""
     client = patient.ask(POST + b"\r\nbo")
     patient.wait(50)
@@ -157,7 +157,7 @@ def test_origin_has_its_time_after_the_body(patient: Bench) -> None:
 
 @pytest.mark.parametrize("start", [POST + b"\r\nbo", CHUNKED_POST + b"\r\n4\r\nbo"])
 def test_body_that_does_not_arrive(patient: Bench, start: bytes) -> None:
-    """The client is at fault, not the origin, and its connection is closed."""
+    """The client is at fault, not the upstream, and its connection is closed."""
     client = patient.ask(start)
     patient.wait(99)
     assert b"" == client.take()
@@ -172,16 +172,16 @@ def test_body_that_does_not_arrive(patient: Bench, start: bytes) -> None:
 
 
 def test_connections_that_were_idle_when_one_is_found_dead(patient: Bench) -> None:
-    """The origin's machine may be gone, and they with it; those since then are not suspected."""
+    """The upstream's machine may be gone, and they with it; those since then are not suspected."""
     clients = [patient.ask(LOG) for _ in range(2)]
     patient.connect()
     late = patient.ask(LOG)
     patient.connect()
-    for origin in patient.origins[:2]:
-        patient.send(origin, OK)
+    for upstream in patient.upstreams[:2]:
+        patient.send(upstream, OK)
     lost = patient.ask(GET)
     patient.wait(1)
-    patient.send(patient.origins[2], OK)
+    patient.send(patient.upstreams[2], OK)
     patient.wait(9)
 
     assert b"504" == status(lost.take())
@@ -191,10 +191,10 @@ def test_connections_that_were_idle_when_one_is_found_dead(patient: Bench) -> No
     patient.assert_at_rest()
 
 
-def test_body_that_the_origin_does_not_take(patient: Bench) -> None:
-    """The origin is at fault."""
+def test_body_that_the_upstream_does_not_take(patient: Bench) -> None:
+    """The upstream is at fault."""
     client = patient.ask(POST + b"\r\nbo")
-    patient.origins[0].protocol.pause_writing()
+    patient.upstreams[0].protocol.pause_writing()
     patient.wait(100)
 
     assert b"504" == status(client.take())
@@ -213,7 +213,7 @@ def test_watch_whose_body_does_not_arrive(patient: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "own_s", "origin_s", "settings"),
+    ("request_", "own_s", "upstream_s", "settings"),
     [
         (GET, 60, 60, "upstream.answerTimeout, downstream.requestTimeout"),
         (GET, 90, 60, "upstream.answerTimeout"),
@@ -223,7 +223,7 @@ def test_watch_whose_body_does_not_arrive(patient: Bench) -> None:
 )
 @pytest.mark.parametrize("preset", [KUBERNETES_API, HTTP_API])
 def test_says_what_to_raise(
-    preset: str, request_: bytes, own_s: int, origin_s: int, settings: str
+    preset: str, request_: bytes, own_s: int, upstream_s: int, settings: str
 ) -> None:
     """Where two settings limit the same wait, both are named."""
     if preset == HTTP_API and b"timeout" in request_:
@@ -231,7 +231,7 @@ def test_says_what_to_raise(
     with Bench(
         preset=preset,
         downstream=DownstreamSettings(request_timeout_s=own_s),
-        upstream=UpstreamSettings(answer_timeout_s=origin_s),
+        upstream=UpstreamSettings(answer_timeout_s=upstream_s),
     ) as bench:
         client = bench.ask(request_)
         bench.wait(60)
@@ -246,7 +246,7 @@ def test_says_what_to_raise(
 def test_says_what_the_server_did_not_take(patient: Bench) -> None:
     """It is not the answer that is late then."""
     client = patient.ask(POST + b"\r\nbo")
-    patient.origins[0].protocol.pause_writing()
+    patient.upstreams[0].protocol.pause_writing()
     patient.wait(100)
     answer = client.take()
 
@@ -258,7 +258,7 @@ def test_says_what_the_server_did_not_take(patient: Bench) -> None:
 def test_says_that_there_was_no_connection() -> None:
     """Nobody has heard of the request."""
     with Bench(
-        idle_origins=0, upstream=UpstreamSettings(max_connections=1, answer_timeout_s=10)
+        idle_upstreams=0, upstream=UpstreamSettings(max_connections=1, answer_timeout_s=10)
     ) as bench:
         bench.ask(LOG)
         bench.connect()

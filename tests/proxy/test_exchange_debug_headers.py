@@ -38,7 +38,7 @@ def test_at_once(bench: Bench) -> None:
     answers = []
     for _ in range(2):
         bench.send(client, GET)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         answers.append(client.take())
 
     for answer in answers:
@@ -56,9 +56,9 @@ def test_after_a_wait(bench: Bench) -> None:
     first = bench.ask(GET)
     second = bench.ask(GET)
     bench.wait(0.25)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     bench.wait(0.5)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     assert ("0.000ms", "250.000ms") == (told(first)["Waited"], told(second)["Waited"])
 
@@ -87,18 +87,18 @@ def test_rejected(bench: Bench) -> None:
 def test_failed(bench: Bench) -> None:
     """An answer of the proxy's own for another reason names that."""
     client = bench.ask(GET)
-    bench.end(bench.origins[0])
+    bench.end(bench.upstreams[0])
 
     assert "upstream" == told(client)["Reason"]
 
 
 def test_observed() -> None:
-    """A request that would have been rejected says so in the origin's answer."""
+    """A request that would have been rejected says so in the upstream's answer."""
     downstream = DownstreamSettings(explain_answers_to=EVERYBODY)
-    with Bench(downstream=downstream, enforcement=OBSERVE, idle_origins=2) as bench:
+    with Bench(downstream=downstream, enforcement=OBSERVE, idle_upstreams=2) as bench:
         first, second = bench.ask(REFUSING), bench.ask(REFUSING)
-        for origin in bench.origins:
-            bench.send(origin, OK)
+        for upstream in bench.upstreams:
+            bench.send(upstream, OK)
         found = sorted(told(client).get("Reason", "") for client in (first, second))
 
     assert ["", "concurrency-limit"] == found
@@ -113,7 +113,7 @@ def test_groups(groups: tuple[str, ...]) -> None:
         answers = []
         for _ in range(2):
             bench.send(client, GET)
-            bench.send(bench.origins[0], OK)
+            bench.send(bench.upstreams[0], OK)
             answers.append(client.take())
 
     for answer in answers:
@@ -131,16 +131,16 @@ def test_reload(bench: Bench) -> None:
         settings = replace(bench.settings, downstream=downstream)
         bench.context.configure(settings, NO_IDENTIFICATION)
         bench.send(client, GET)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         found.append(bool(told(client)))
 
     assert [False, True, False] == found
 
 
-def test_origin_cannot_tell(bench: Bench) -> None:
-    """Fields of this name in the origin's answer are taken out."""
+def test_upstream_cannot_tell(bench: Bench) -> None:
+    """Fields of this name in the upstream's answer are taken out."""
     forged = b"x-apfproxy-waited: 9ms\r\nX-Apfproxy-Reason: x\r\n\r\n"
     client = bench.ask(GET)
-    bench.send(bench.origins[0], OK.replace(b"\r\n\r\n", b"\r\n" + forged, 1))
+    bench.send(bench.upstreams[0], OK.replace(b"\r\n\r\n", b"\r\n" + forged, 1))
 
     assert {"Flow-Schema", "Priority-Level", "Seats", "Waited"} == told(client).keys()

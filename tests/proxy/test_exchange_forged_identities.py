@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def bench() -> Iterator[Known]:
-    """A data plane that says to the origin who asks."""
+    """A data plane that says to the upstream who asks."""
     with Known(downstream=BOTH_SPOKEN) as result:
         yield result
 
@@ -55,11 +55,11 @@ def forged(draw: st.DrawFn, names: Sequence[str] = CLAIM_NAMES) -> bytes:
 def test_no_spelling_forges_an_identity(
     protocol: str, assertion: str, lines: list[bytes], is_tls: bool
 ) -> None:
-    """Of a client that is no front proxy nothing gets through that an origin could believe."""
+    """Of a client that is no front proxy nothing gets through that an upstream could believe."""
     with Known(assertion, BOTH_SPOKEN) as bench:
         client = client_of(bench, protocol, Tls(b"alice") if is_tls else None)
         bench.send(client, get("quick", *lines))
-        sent = bench.origins[0].take().lower()
+        sent = bench.upstreams[0].take().lower()
         assert b"forged" not in sent
         is_malformed = protocol == HTTP2 and NOMINATES.search(b"".join(lines))
         if is_malformed:
@@ -83,7 +83,7 @@ def test_no_spelling_borrows_the_rights_of_the_proxy(protocol: str, lines: list[
     with Known(IMPERSONATE, BOTH_SPOKEN) as bench:
         client = client_of(bench, protocol)
         bench.send(client, get("quick", *lines))
-        sent = bench.origins[0].take().lower()
+        sent = bench.upstreams[0].take().lower()
         assert b"forged" not in sent
         if sent:
             assert [1, 1, 0] == [
@@ -119,7 +119,7 @@ def test_malformed_identities(bench: Known, protocol: str, request_: bytes) -> N
 
     assert b"400" == status(answer)
     assert protocol == HTTP2 or b"\r\nConnection: close\r\n" in answer
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     bench.end(client)
     bench.assert_at_rest()
 
@@ -135,7 +135,7 @@ def test_trailers_claim_nothing(bench: Known, protocol: str) -> None:
     )
     client = client_of(bench, protocol)
     bench.send(client, head + b"0\r\n" + trailers + b"\r\n")
-    sent = bench.origins[0].take()
+    sent = bench.upstreams[0].take()
 
     assert sent.lower().endswith(b"0\r\na: kept\r\n\r\n")
     assert b"forged" not in sent

@@ -24,15 +24,15 @@ def test_small_body_is_waited_for() -> None:
     with bench_of() as bench:
         slow = bench.ask(post(4) + b"b")
         quick = bench.ask(GET)
-        assert b"GET" in bench.origins[0].take()
-        bench.send(bench.origins[0], OK)
+        assert b"GET" in bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
         assert b"200" == status(quick.take())
 
         bench.send(slow, b"od")
-        assert b"" == bench.origins[0].take()
+        assert b"" == bench.upstreams[0].take()
         bench.send(slow, b"y")
-        assert bench.origins[0].take().endswith(b"\r\n\r\nbody")
-        bench.send(bench.origins[0], OK)
+        assert bench.upstreams[0].take().endswith(b"\r\n\r\nbody")
+        bench.send(bench.upstreams[0], OK)
         assert b"200" == status(slow.take())
         bench.end(slow)
         bench.end(quick)
@@ -43,12 +43,12 @@ def test_start_of_a_large_body_is_waited_for() -> None:
     """With enough of it there the request goes on its way, and the rest follows."""
     with bench_of() as bench:
         client = bench.ask(post(20) + b"1234567")
-        assert b"" == bench.origins[0].take()
+        assert b"" == bench.upstreams[0].take()
         bench.send(client, b"89")
-        assert bench.origins[0].take().endswith(b"\r\n\r\n123456789")
+        assert bench.upstreams[0].take().endswith(b"\r\n\r\n123456789")
         bench.send(client, b"01234567890")
-        assert b"01234567890" == bench.origins[0].take()
-        bench.send(bench.origins[0], OK)
+        assert b"01234567890" == bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
         bench.end(client)
         bench.assert_at_rest()
 
@@ -67,7 +67,7 @@ def test_other_bodies_are_not_waited_for(request_: bytes) -> None:
     """A client may wait for an answer to what it has sent."""
     with bench_of() as bench:
         client = bench.ask(request_)
-        assert b"POST" in bench.origins[0].take()
+        assert b"POST" in bench.upstreams[0].take()
         bench.end(client)
         bench.assert_at_rest()
 
@@ -88,7 +88,7 @@ def test_client_that_leaves_meanwhile() -> None:
     with bench_of() as bench:
         bench.end(bench.ask(post(4) + b"b"))
 
-        assert b"" == bench.origins[0].take()
+        assert b"" == bench.upstreams[0].take()
         bench.assert_at_rest()
 
 
@@ -97,11 +97,11 @@ def test_next_request_after_such_a_body() -> None:
     with bench_of() as bench:
         client = bench.ask(post(4) + b"b")
         bench.send(client, b"ody" + GET)
-        assert bench.origins[0].take().endswith(b"body")
-        bench.send(bench.origins[0], OK)
+        assert bench.upstreams[0].take().endswith(b"body")
+        bench.send(bench.upstreams[0], OK)
 
-        assert b"GET" in bench.origins[0].take()
-        bench.send(bench.origins[0], OK)
+        assert b"GET" in bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
         bench.end(client)
         bench.assert_at_rest()
 
@@ -111,7 +111,7 @@ def test_bodies_that_do_not_come_of_somebody_known() -> None:
     with bench_of() as bench:
         for _ in range(3):
             client = bench.ask(post(4) + b"body")
-            bench.send(bench.origins[0], OK)
+            bench.send(bench.upstreams[0], OK)
             assert b"200" == status(client.take())
             bench.end(client)
         slow = bench.ask(post(4) + b"b")
@@ -132,11 +132,11 @@ def test_body_whose_start_stopped_the_reading() -> None:
         head = post(32768)
         client = bench.ask(GET + head + b"x" * 32700)
         assert not client.reads
-        bench.origins[0].take()
-        bench.send(bench.origins[0], OK)
+        bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
         bench.send(client, b"x" * 68)
 
-        assert bench.origins[0].take().endswith(b"x" * 32768)
-        bench.send(bench.origins[0], OK)
+        assert bench.upstreams[0].take().endswith(b"x" * 32768)
+        bench.send(bench.upstreams[0], OK)
         bench.end(client)
         bench.assert_at_rest()

@@ -15,13 +15,13 @@ WAITING_POST = POST + b"\r\nb"
 
 
 def bench_of(
-    *, most: int | None = None, gathered_body_bytes: int = 8, idle_origins: int = 1
+    *, most: int | None = None, gathered_body_bytes: int = 8, idle_upstreams: int = 1
 ) -> Bench:
     """A data plane with a bound on what waits."""
     limits = LimitSettings(max_held_bytes=most)
     return Bench(
         gathered_body_bytes=gathered_body_bytes,
-        idle_origins=idle_origins,
+        idle_upstreams=idle_upstreams,
         downstream=DownstreamSettings(limits=limits),
     )
 
@@ -36,7 +36,7 @@ def test_request_that_fits() -> None:
     with bench_of() as bench:
         client = bench.ask(GET)
         assert 0 == held(bench)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         bench.end(client)
         bench.assert_at_rest()
 
@@ -51,7 +51,7 @@ def test_gathered_body() -> None:
         assert before + 2 == held(bench)
         bench.send(client, b"y")
         assert 0 == held(bench)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         bench.end(client)
         bench.assert_at_rest()
 
@@ -61,9 +61,9 @@ def test_queued_request() -> None:
     with bench_of() as bench:
         first, second = bench.ask(GET), bench.ask(GET)
         assert len(GET) <= held(bench) < 4 * len(GET)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         assert 0 == held(bench)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         assert b"200" == status(second.take())
         bench.end(first)
         bench.end(second)
@@ -72,7 +72,7 @@ def test_queued_request() -> None:
 
 def test_request_that_waits_for_a_connection() -> None:
     """It is counted until it has one."""
-    with bench_of(idle_origins=0) as bench:
+    with bench_of(idle_upstreams=0) as bench:
         client = bench.ask(GET)
         assert len(GET) <= held(bench)
         bench.connect()
@@ -86,8 +86,8 @@ def test_large_head() -> None:
     with bench_of() as bench:
         client = bench.ask(LARGER_GET)
         assert len(LARGER_GET) <= held(bench) < len(LARGER_GET) + 500
-        assert LARGE_FIELDS in bench.origins[0].take()
-        bench.send(bench.origins[0], OK)
+        assert LARGE_FIELDS in bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
         assert 0 == held(bench)
         bench.end(client)
         bench.assert_at_rest()
@@ -100,7 +100,7 @@ def test_start_of_a_large_head(count: int) -> None:
         client = bench.ask(LARGE_GET[:-count])
         assert (len(LARGE_GET) - count if count < 4999 else 0) == held(bench)
         bench.send(client, LARGE_GET[-count:])
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         assert 0 == held(bench)
         bench.send(client, LARGE_GET[:-1])
         bench.end(client)
@@ -114,7 +114,7 @@ def test_requests_behind_one_another() -> None:
         bench.send(client, GET * 100)
         assert 100 * len(GET) == held(bench)
         for _ in range(100):
-            bench.send(bench.origins[0], OK)
+            bench.send(bench.upstreams[0], OK)
             bench.loop.run_ready()
         assert 0 == held(bench)
         bench.end(client)
@@ -141,7 +141,7 @@ def test_no_room_for_a_request(request_: bytes) -> None:
         assert b"Retry-After: 1\r\n" in answer
         assert b"downstream.limits.maxHeldBytes" in answer
         assert 1 == bench.counters.listener.held_refusals[Bound.PROCESS]
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         assert b"200" == status(first.take())
         bench.end(first)
         bench.end(second)
@@ -170,7 +170,7 @@ def test_requests_while_memory_is_short() -> None:
         assert b"downstream.overload.memoryBytes" in answer
         bench.listener.holdings.set_short(is_short=False)
         bench.send(client, GET)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
 
         assert b"200" == status(client.take())
         assert 1 == bench.counters.listener.held_refusals[Bound.OVERLOAD]

@@ -142,7 +142,7 @@ class Known(Bench):
         super().__init__(
             seats=100,
             downstream=downstream,
-            upstream=UpstreamSettings(url=Address(host="origin", port=80), identity=assertion),
+            upstream=UpstreamSettings(url=Address(host="upstream", port=80), identity=assertion),
             authentication=AuthenticationSettings(
                 front_proxy=FrontProxySettings(username_headers=("X-My-User", "X-Remote-User"))
             ),
@@ -161,15 +161,15 @@ class Known(Bench):
         return client
 
     def seen(self) -> list[str]:
-        """The users that the origin has been told of since the last look."""
-        lines = self.origins[0].take().split(b"\r\n")
+        """The users that the upstream has been told of since the last look."""
+        lines = self.upstreams[0].take().split(b"\r\n")
         return [line[15:].decode() for line in lines if line.startswith(b"X-Remote-User: ")]
 
     def answer(self, client: FakeTransport) -> tuple[list[str], bytes]:
-        """Have the origin answer: who it thinks asked, and the status that the client gets."""
+        """Have the upstream answer: who it thinks asked, and the status that the client gets."""
         users = self.seen()
         if users:
-            self.send(self.origins[0], OK)
+            self.send(self.upstreams[0], OK)
         return users, status(client.take())
 
     def assert_at_rest(self) -> None:
@@ -180,7 +180,7 @@ class Known(Bench):
 
 @pytest.fixture
 def bench() -> Iterator[Known]:
-    """A data plane that says to the origin who asks."""
+    """A data plane that says to the upstream who asks."""
     with Known() as result:
         yield result
 
@@ -198,7 +198,7 @@ def test_waits_for_who_asks(bench: Known) -> None:
     """It holds no seat meanwhile, and goes on as the user that is found."""
     client = bench.ask_slowly(get("slow"))
     assert (0, 0, 0) == bench.use()
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     bench.tell("slow", "alice")
 
     assert (["alice"], b"200") == bench.answer(client)
@@ -225,7 +225,7 @@ def test_refused_at_once(bench: Known) -> None:
     for _ in range(4):
         bench.send(client, get("bad"))
         assert b"401" == status(client.take())
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     bench.assert_at_rest()
 
 
@@ -304,8 +304,8 @@ def test_body_that_comes_meanwhile(bench: Known) -> None:
         bench.send(client, piece)
     bench.tell("slow", "alice")
 
-    assert b"abcdef" == body(bench.origins[0].take())
-    bench.send(bench.origins[0], OK)
+    assert b"abcdef" == body(bench.upstreams[0].take())
+    bench.send(bench.upstreams[0], OK)
     assert b"200" == status(client.take())
     bench.assert_at_rest()
 
@@ -325,7 +325,7 @@ def test_bytes_that_wait_meanwhile(bench: Known) -> None:
     bench.tell("slow", "alice")
 
     assert 0 == counters.held_bytes
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     assert b"200" == status(client.take())
     bench.assert_at_rest()
 
@@ -342,8 +342,8 @@ def test_body_is_held_within_bounds(bench: Known) -> None:
     bench.tell("slow", "alice")
 
     assert client.reads
-    assert size == len(body(bench.origins[0].take()))
-    bench.send(bench.origins[0], OK)
+    assert size == len(body(bench.upstreams[0].take()))
+    bench.send(bench.upstreams[0], OK)
     assert b"200" == status(client.take())
     bench.assert_at_rest()
 
@@ -367,7 +367,7 @@ def test_client_leaves_meanwhile(bench: Known) -> None:
     bench.run_tasks()
 
     assert bench.tokens.asked["slow"].cancelled()
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     bench.assert_at_rest()
 
 
@@ -378,7 +378,7 @@ def test_client_leaves_as_the_answer_comes(bench: Known) -> None:
     bench.end(client)
     bench.run_tasks()
 
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     bench.assert_at_rest()
 
 
@@ -432,7 +432,7 @@ def test_failure_of_our_own(bench: Known, token: str) -> None:
     client = bench.ask_slowly(get(token))
 
     assert b"500" == status(client.take())
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     assert [token in "".join(traceback.format_exception(error)) for error in errors] == [False]
     bench.assert_at_rest()
 
@@ -451,18 +451,18 @@ def test_refused_upgrade(bench: Known, token: str) -> None:
     assert b"401" == status(answers)
     assert b"Connection: close\r\n" in answers
     assert 1 == answers.count(b"HTTP/1.1 ")
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
 
 
 def test_next_request_waits(bench: Known) -> None:
     """Requests are answered in their order, each as whom it asks."""
     client = bench.ask_slowly(get("slow") + FOLLOWS + get("bad"))
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     bench.tell("slow", "alice")
 
     assert (["alice"], b"200") == bench.answer(client)
     assert ["quick"] == bench.seen()
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     assert [b"200", b"401"] == [
         status(b"HTTP" + answer) for answer in client.take().split(b"HTTP")[1:]
     ]
@@ -479,7 +479,7 @@ def test_drain_waits(bench: Known) -> None:
     assert "" == client.ended_by
     bench.tell("slow", "alice")
     assert ["alice"] == bench.seen()
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     assert b"\r\nConnection: close\r\n" in client.take()
     bench.assert_at_rest()
@@ -518,7 +518,7 @@ def test_known_for_a_time(bench: Known) -> None:
     bench.wait(LIFETIME_S)
     bench.send(client, get("t"))
     bench.run_tasks()
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     bench.tell("t", None)
 
     assert b"401" == status(client.take())
@@ -620,7 +620,7 @@ def test_front_proxy_that_is_none_any_more(bench: Known, monkeypatch: pytest.Mon
     monkeypatch.setattr(Certificates, "judge", lambda *_: Peer(User("nobody", ())))
     bench.context.forget_identities()
     bench.send(front, request)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     assert (["nobody"], b"200") == bench.answer(front)
     bench.assert_at_rest()

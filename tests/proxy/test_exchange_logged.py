@@ -53,8 +53,8 @@ def test_made_audit_id(bench: Bench, request_: bytes) -> None:
     found = []
     for _ in range(2):
         bench.send(client, request_)
-        forwarded = bench.origins[0].take()
-        bench.send(bench.origins[0], OK)
+        forwarded = bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
         found.append((made_in(forwarded), made_in(client.take())))
         assert forwarded.count(b"\r\n\r\n") == 1
         assert forwarded.partition(b"\r\n\r\n")[2] == request_.partition(b"\r\n\r\n")[2]
@@ -67,8 +67,8 @@ def test_made_audit_id(bench: Bench, request_: bytes) -> None:
 def test_audit_id_of_the_client(bench: Bench) -> None:
     """It goes on as it is, and comes back."""
     client = bench.ask(NAMED)
-    forwarded = bench.origins[0].take()
-    bench.send(bench.origins[0], OK)
+    forwarded = bench.upstreams[0].take()
+    bench.send(bench.upstreams[0], OK)
     (line,) = logged(bench)
 
     assert 1 == forwarded.lower().count(b"audit-id")
@@ -79,7 +79,7 @@ def test_audit_id_of_the_client(bench: Bench) -> None:
 def test_audit_id_of_the_server(bench: Bench) -> None:
     """One that the server sends is the answer's only one."""
     client = bench.ask(NAMED)
-    bench.send(bench.origins[0], OK.replace(b"\r\n", b"\r\naudit-id: theirs\r\n", 1))
+    bench.send(bench.upstreams[0], OK.replace(b"\r\n", b"\r\naudit-id: theirs\r\n", 1))
     answer = client.take()
 
     assert b"audit-id: theirs\r\n" in answer
@@ -100,7 +100,7 @@ def test_long_audit_id(bench: Bench) -> None:
     """As in kube-apiserver's, it is cut in the log only."""
     long = b"i" * 100
     client = bench.ask(NAMED.replace(b"mine", long))
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     assert ["i" * 64] == [line["auditId"] for line in logged(bench)]
     assert b"Audit-Id: %b\r\n" % long in client.take()
@@ -110,11 +110,11 @@ def test_protocols() -> None:
     """A line says what the client speaks."""
     with Bench(access_log=LOG, downstream=CLEARTEXT) as bench:
         bench.ask(GET.replace(b"1.1", b"1.0"))
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         bench.ask(GET)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         Http2Peer(bench).ask()
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
 
         assert ["HTTP/1.0", "HTTP/1.1", "HTTP/2.0"] == [line["protocol"] for line in logged(bench)]
 
@@ -134,7 +134,7 @@ def test_trace_id(parent: str, users: tuple[str, ...], rate: int) -> None:
     )
     with Bench(access_log=LOG, tracing=settings) as bench:
         bench.ask(GET.replace(b"\r\n\r\n", f"\r\n{parent}\r\n".encode()))
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         (line,) = logged(bench)
         (trace,) = bench.traces
 
@@ -163,7 +163,7 @@ def test_request_that_is_not_sampled(flags: str, users: tuple[str, ...]) -> None
     request = GET.replace(b"\r\n\r\n", f"\r\n{PARENT % flags}\r\n".encode())
     with Bench(access_log=LOG, tracing=settings) as bench:
         bench.ask(request)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         (line,) = logged(bench)
 
     assert TRACE_ID in line["traceparent"]
@@ -175,10 +175,10 @@ def test_no_audit_ids(settings: AccessLogSettings | None) -> None:
     """Without a log that wants them none is made, so that requests and answers stay as they are."""
     with Bench(access_log=settings) as bench:
         client = bench.ask(GET)
-        forwarded = bench.origins[0].take()
-        bench.send(bench.origins[0], OK)
+        forwarded = bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
         named = bench.ask(NAMED)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         assert b"audit-id" not in (forwarded + client.take() + named.take()).lower()
         if settings is not None:
             assert [None, "mine"] == [line.get("auditId") for line in logged(bench)]
@@ -192,7 +192,7 @@ def test_reload(bench: Bench) -> None:
         settings = replace(bench.settings, access_log=replace(LOG, audit_ids=is_on))
         bench.context.configure(settings, NO_IDENTIFICATION)
         bench.send(client, GET)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         found.append(b"Audit-Id" in client.take())
 
     assert [True, False, True] == found
@@ -201,15 +201,15 @@ def test_reload(bench: Bench) -> None:
 def test_retried_request(bench: Bench) -> None:
     """A request that is sent twice has one Audit-ID."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], OK)
-    bench.origins[0].take()
+    bench.send(bench.upstreams[0], OK)
+    bench.upstreams[0].take()
     client.take()
     bench.send(client, GET)
-    first = bench.origins[0].take()
-    bench.end(bench.origins[0])
+    first = bench.upstreams[0].take()
+    bench.end(bench.upstreams[0])
     bench.connect()
-    second = bench.origins[-1].take()
-    bench.send(bench.origins[-1], OK)
+    second = bench.upstreams[-1].take()
+    bench.send(bench.upstreams[-1], OK)
 
     assert {made_in(first)} == {made_in(second), made_in(client.take())}
 
@@ -225,7 +225,7 @@ def test_why_it_waited(bench: Bench) -> None:
     bench.ask(GET)
     bench.ask(GET)
     for _ in range(3):
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
 
     assert [
         ("", None),
@@ -256,24 +256,24 @@ def leave_early(bench: Bench, client: FakeTransport) -> None:
 
 def leave_late(bench: Bench, client: FakeTransport) -> None:
     """The client goes in the middle of the answer."""
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
     bench.end(client)
 
 
 def break_off(bench: Bench, _client: FakeTransport) -> None:
-    """The origin goes in the middle of the answer."""
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
-    bench.end(bench.origins[0])
+    """The upstream goes in the middle of the answer."""
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
+    bench.end(bench.upstreams[0])
 
 
 def answer_badly(bench: Bench, _client: FakeTransport) -> None:
-    """The origin speaks no HTTP."""
-    bench.send(bench.origins[0], b"hello\r\n\r\n")
+    """The upstream speaks no HTTP."""
+    bench.send(bench.upstreams[0], b"hello\r\n\r\n")
 
 
 def take_too_long(bench: Bench, _client: FakeTransport) -> None:
     """The answer begins, but does not end."""
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
     bench.wait(61)
 
 
@@ -286,7 +286,7 @@ def take_too_long(bench: Bench, _client: FakeTransport) -> None:
         (
             answer_badly,
             "upstream",
-            "the origin did not answer: malformed answer: it begins with",
+            "the upstream did not answer: malformed answer: it begins with",
         ),
         (take_too_long, "deadline", "its time was over before the end of the answer"),
     ],

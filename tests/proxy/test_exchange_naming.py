@@ -83,7 +83,7 @@ class Naming(Bench):
         super().__init__(
             seats=100,
             downstream=DownstreamSettings(trusted_proxies=PROXIES),
-            upstream=UpstreamSettings(url=Address(host="origin", port=80), identity=assertion),
+            upstream=UpstreamSettings(url=Address(host="upstream", port=80), identity=assertion),
             authentication=AuthenticationSettings(
                 api_keys=ApiKeySettings(file="k.csv", is_basic=True),
                 unverified=UnverifiedSettings(
@@ -107,7 +107,7 @@ class Naming(Bench):
         if exchange is None:
             return status(client.take()).decode()
         name = exchange.passage.user_name
-        self.send(self.origins[0], OK)
+        self.send(self.upstreams[0], OK)
         assert b"200" == status(client.take())
         return name
 
@@ -313,7 +313,7 @@ def test_trusted_proxies(bench: Naming, hops: str | None, user: str, logged: str
     request = get(*([] if hops is None else [f"X-Forwarded-For: {hops}"]))
 
     assert user == bench.user_of(client, request)
-    sent = bench.origins[0]
+    sent = bench.upstreams[0]
     bench.send(client, request)
     chain = PROXY if hops is None else f"{hops}, {PROXY}"
     assert sent.take().endswith(f"\r\nX-Forwarded-For: {chain}\r\n\r\n".encode())
@@ -338,7 +338,7 @@ def test_how_a_trusted_proxy_was_reached(bench: Naming) -> None:
     """Its other X-Forwarded-* fields go on; but it names no user."""
     client = bench.client((PROXY, 1))
     bench.send(client, get("X-Forwarded-Proto: https", "X-Remote-User: root"))
-    sent = bench.origins[0].take()
+    sent = bench.upstreams[0].take()
 
     assert b"\r\nX-Forwarded-Proto: https\r\n" in sent
     assert 1 == sent.count(b"X-Forwarded-Proto")
@@ -362,7 +362,7 @@ def test_how_a_trusted_proxy_was_reached(bench: Naming) -> None:
         ),
     ],
 )
-def test_what_the_origin_gets(assertion: str, lines: list[bytes]) -> None:
+def test_what_the_upstream_gets(assertion: str, lines: list[bytes]) -> None:
     """Keys go on where the client's own credentials do, names always; look-alikes never."""
     with Naming(assertion) as bench:
         client = bench.client((CLIENT, 1))
@@ -370,7 +370,7 @@ def test_what_the_origin_gets(assertion: str, lines: list[bytes]) -> None:
             client,
             get("X-API-Key: k1", "X-Client-Id: al", "X_API_KEY: k9", "X-Client_Id: root"),
         )
-        sent = bench.origins[0].take().split(b"\r\n")
+        sent = bench.upstreams[0].take().split(b"\r\n")
 
         assert sorted(lines) == sorted(
             line for line in sent if line.lower().startswith((b"x-api", b"x_api", b"x-c", b"x-r"))
@@ -387,7 +387,7 @@ def test_trailers_say_nobody(bench: Naming) -> None:
         b"1\r\na\r\n0\r\nX-API-Key: k2\r\nx_client-id: root\r\nX-Sum: 1\r\n\r\n",
     )
 
-    assert bench.origins[0].take().endswith(b"0\r\nX-Sum: 1\r\n\r\n")
+    assert bench.upstreams[0].take().endswith(b"0\r\nX-Sum: 1\r\n\r\n")
     bench.end(client)
 
 
@@ -481,7 +481,7 @@ def test_whatever_is_sent(lines: list[tuple[str, str]], address: str) -> None:
     with Naming() as bench:
         client = bench.client((address, 1))
         bench.send(client, get(*fields))
-        sent = bench.origins[0].take().lower()
+        sent = bench.upstreams[0].take().lower()
         exchange = connection_of(client).exchange
         if exchange is None:
             assert status(client.take()) in (b"400", b"401")

@@ -53,7 +53,7 @@ ADDITIONS = [
 @pytest.fixture
 def bench() -> Iterator[Bench]:
     """A data plane with one seat, which it does not insist on."""
-    with Bench(idle_origins=5, enforcement=OBSERVE) as result:
+    with Bench(idle_upstreams=5, enforcement=OBSERVE) as result:
         yield result
 
 
@@ -90,21 +90,21 @@ def annotate(bench: Bench, annotations: bytes) -> None:
 
 
 def ask(bench: Bench, request: bytes) -> tuple[FakeTransport, FakeTransport]:
-    """A client that has sent a request, and the connection on which the origin got it."""
-    busy = [origin for origin in bench.origins if origin.written]
+    """A client that has sent a request, and the connection on which the upstream got it."""
+    busy = [upstream for upstream in bench.upstreams if upstream.written]
     client = bench.ask(request)
     if bench.connecting:
         bench.connect()
-    got = [origin for origin in bench.origins if origin.written and origin not in busy]
+    got = [upstream for upstream in bench.upstreams if upstream.written and upstream not in busy]
     assert 1 == len(got)
     return client, got[0]
 
 
 def test_nothing_waits(bench: Bench) -> None:
-    """Four requests go to the origin at once, where three would wait in the queue."""
+    """Four requests go to the upstream at once, where three would wait in the queue."""
     clients = [bench.ask(GET) for _ in range(4)]
 
-    assert 4 == len([origin for origin in bench.origins if origin.written])
+    assert 4 == len([upstream for upstream in bench.upstreams if upstream.written])
     assert (1, 3, 0) == bench.use()
     for client in reversed(clients):
         bench.end(client)
@@ -120,10 +120,10 @@ def test_nothing_waits(bench: Bench) -> None:
     ],
 )
 def test_would_be_rejection(bench: Bench, request_: bytes, before: int, reason: str) -> None:
-    """It is counted with its reason, forwarded, and answered by the origin."""
+    """It is counted with its reason, forwarded, and answered by the upstream."""
     clients = [bench.ask(request_) for _ in range(before)]
-    last, origin = ask(bench, request_)
-    bench.send(origin, OK)
+    last, upstream = ask(bench, request_)
+    bench.send(upstream, OK)
 
     assert b"200" == status(last.take())
     schema = "refusing" if request_ is REFUSING else "queued"
@@ -136,11 +136,11 @@ def test_would_be_rejection(bench: Bench, request_: bytes, before: int, reason: 
 def test_shadow_times_out(bench: Bench) -> None:
     """A request that would have waited too long is counted so, and goes on."""
     first = bench.ask(GET)
-    second, origin = ask(bench, HURRIED)
+    second, upstream = ask(bench, HURRIED)
     bench.wait(0.6)
     assert 1 == counters_of(bench).rejected_time_out
     assert (1, 0, 0) == bench.use()
-    bench.send(origin, OK)
+    bench.send(upstream, OK)
 
     assert b"200" == status(second.take())
     bench.end(first)
@@ -149,14 +149,14 @@ def test_shadow_times_out(bench: Bench) -> None:
 
 def test_shadow_of_an_answered_request_executes_later(bench: Bench) -> None:
     """It holds the seats for as long as the request took, from when it would have got them."""
-    first, first_origin = ask(bench, GET)
-    second, second_origin = ask(bench, GET)
+    first, first_upstream = ask(bench, GET)
+    second, second_upstream = ask(bench, GET)
     bench.wait(0.5)
-    bench.send(second_origin, OK)
+    bench.send(second_upstream, OK)
     assert b"200" == status(second.take())
     assert (1, 1, 0) == bench.use()
     bench.wait(0.5)
-    bench.send(first_origin, OK)
+    bench.send(first_upstream, OK)
     assert b"200" == status(first.take())
     assert (1, 0, 0) == bench.use()
     assert [] == [b for b in bench.in_use_by_kind() if "waiting" in b]
@@ -226,8 +226,8 @@ def test_slow_body_of_a_would_be_rejected_request(bench: Bench) -> None:
 def test_watch_that_would_wait(bench: Bench) -> None:
     """Its shadow holds the seats until its initial events would have been through."""
     first = bench.ask(GET)
-    watch, origin = ask(bench, WATCH)
-    bench.send(origin, CHUNKED_OK + b"5\r\nevent\r\n")
+    watch, upstream = ask(bench, WATCH)
+    bench.send(upstream, CHUNKED_OK + b"5\r\nevent\r\n")
     bench.wait(0.25)
     assert (1, 1, 0) == bench.use()
     bench.end(first)
@@ -293,15 +293,15 @@ def test_flows_are_told_what_would_be(bench: Bench) -> None:
 
 
 def test_access_log(bench: Bench) -> None:
-    """A line has the origin's answer, and the reason why there would have been none."""
+    """A line has the upstream's answer, and the reason why there would have been none."""
     lines: list[bytes] = []
     bench.context.access_log = RequestLog(
         AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
     )
     asked = [ask(bench, request) for request in (GET, HURRIED, GET, GET, GET)]
     bench.wait(0.6)
-    for client, origin in reversed(asked[1:]):
-        bench.send(origin, OK)
+    for client, upstream in reversed(asked[1:]):
+        bench.send(upstream, OK)
         assert b"200" == status(client.take())
     bench.end(asked[0][0])
     bench.wait(9)
@@ -333,10 +333,10 @@ def test_access_log_of_a_watch_that_began(bench: Bench, before: int, reason: str
         AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
     )
     clients = [bench.ask(GET) for _ in range(before)]
-    client, origin = ask(bench, WATCH)
-    bench.send(origin, CHUNKED_OK + b"5\r\nevent\r\n")
+    client, upstream = ask(bench, WATCH)
+    bench.send(upstream, CHUNKED_OK + b"5\r\nevent\r\n")
     bench.wait(16)  # longer than a request may wait
-    bench.send(origin, b"0\r\n\r\n")
+    bench.send(upstream, b"0\r\n\r\n")
     assert b"200" == status(client.take())
     bench.wait(1)
 
@@ -351,7 +351,7 @@ def test_access_log_of_a_watch_that_began(bench: Bench, before: int, reason: str
 def test_access_log_of_a_wide_write(enforcement: str) -> None:
     """A line has the seats that a rejected write would have taken, and they are counted once."""
     lines: list[bytes] = []
-    with Bench(seats=40, idle_origins=50, enforcement=enforcement) as bench:
+    with Bench(seats=40, idle_upstreams=50, enforcement=enforcement) as bench:
         bench.context.access_log = RequestLog(
             AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
         )
@@ -376,7 +376,7 @@ def run(
     """What a mix of requests comes to.
 
     Args:
-        arrivals: Ticks since the one before, for which the origin works at it, and the request.
+        arrivals: Ticks since the one before, for which the upstream works at it, and the request.
         annotations: Of the FlowSchema.
         enforcement: Of the proxy.
 
@@ -388,17 +388,17 @@ def run(
     for gap, duration, request in arrivals:
         now += gap
         at.setdefault(now, []).append(request.replace(b"Host", b"Duration: %d\r\nHost" % duration))
-    with Bench(idle_origins=len(arrivals), enforcement=enforcement) as bench:
+    with Bench(idle_upstreams=len(arrivals), enforcement=enforcement) as bench:
         annotate(bench, annotations)
         due: dict[int, int] = {}
         clients = []
         for tick in range(now + 20 * len(arrivals) + 20):
             for index in [index for index, end in due.items() if end == tick]:
                 del due[index]
-                bench.send(bench.origins[index], OK)
+                bench.send(bench.upstreams[index], OK)
             clients += [bench.ask(request) for request in at.get(tick, ())]
-            for index, origin in enumerate(bench.origins):
-                sent = origin.take()
+            for index, upstream in enumerate(bench.upstreams):
+                sent = upstream.take()
                 if sent:
                     duration = int(sent.partition(b"Duration: ")[2].partition(b"\r\n")[0])
                     due[index] = tick + duration
@@ -423,7 +423,7 @@ WAITING_WATCHES = [(0, 5, HURRIED), (0, 3, WATCH), (4, 3, WATCH)]
 def test_agrees_with_enforcement(
     arrivals: list[tuple[int, int, bytes]], annotations: bytes
 ) -> None:
-    """Where the origin takes the same time over each request, the counts are the same."""
+    """Where the upstream takes the same time over each request, the counts are the same."""
     enforced, _ = run(arrivals, annotations, ENFORCE)
     observed, answers = run(arrivals, annotations, OBSERVE)
 
@@ -441,7 +441,7 @@ ACTS = st.one_of(
 @given(st.lists(ACTS, max_size=40))
 def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> None:
     """However requests end, and whenever, nothing of their shadows is left in the end."""
-    with Bench(idle_origins=40, enforcement=OBSERVE) as bench:
+    with Bench(idle_upstreams=40, enforcement=OBSERVE) as bench:
         annotate(bench, b'apfproxy.io/long-running-limit: "2"')
         limits = bench.controller.classify(ANONYMOUS, EVERY_POD).limits
         assert limits is not None
@@ -458,17 +458,17 @@ def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> N
                 bench.wait(value)
             elif asked:
                 assert isinstance(value, int)
-                client, origin = asked[value % len(asked)]
+                client, upstream = asked[value % len(asked)]
                 if act == "begin":
-                    bench.send(origin, CHUNKED_OK)
+                    bench.send(upstream, CHUNKED_OK)
                     continue
-                asked.remove((client, origin))
+                asked.remove((client, upstream))
                 if act == "answer":
-                    bench.send(origin, OK)
+                    bench.send(upstream, OK)
                 elif act == "leave":
                     bench.end(client)
                 else:
-                    bench.end(origin, ConnectionResetError())
+                    bench.end(upstream, ConnectionResetError())
                     while bench.connecting:  # to try it once more
                         bench.connect()
         for client in clients:
@@ -487,13 +487,13 @@ def test_an_error_of_a_shadow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
         raise ZeroDivisionError("a bug")
 
     clients = [bench.ask(GET), bench.ask(GET)]
-    origins = list(bench.origins)
+    upstreams = list(bench.upstreams)
     assert (1, 1, 0) == bench.use()
     with monkeypatch.context() as patch:
         patch.setattr(ObservedPassage, "on_seats", fail)
-        for origin in origins:
-            if origin.take():
-                bench.send(origin, OK)
+        for upstream in upstreams:
+            if upstream.take():
+                bench.send(upstream, OK)
         bench.wait(1)
 
     assert [b"200", b"200"] == [status(client.take()) for client in clients]
@@ -507,9 +507,9 @@ def test_an_error_of_a_request_with_a_shadow(bench: Bench) -> None:
     errors = bench.loop.errors = []
     for client in (bench.ask(GET), bench.ask(GET)):
         connection_of(client).write = broken
-    for origin in bench.origins:
-        if origin.take():
-            bench.send(origin, OK)
+    for upstream in bench.upstreams:
+        if upstream.take():
+            bench.send(upstream, OK)
 
     assert 2 == len(errors)
     bench.assert_at_rest()

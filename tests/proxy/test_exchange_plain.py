@@ -47,7 +47,7 @@ def test_parameters_mean_nothing(plain: Bench) -> None:
     """What would be a watch with a malformed time-out takes one seat until its answer ends."""
     client = plain.ask(GET)
     assert (1, 0, 0) == plain.use()
-    plain.send(plain.origins[0], ENDLESS)
+    plain.send(plain.upstreams[0], ENDLESS)
     plain.wait(30)
     assert (1, 0, 0) == plain.use()
     plain.wait(31)
@@ -119,19 +119,19 @@ def test_a_web_socket_takes_a_seat_until_it_is_open(enforcement: str) -> None:
         client = bench.ask(HANDSHAKE)
         connection = connection_of(client)
         bench.connect()
-        origin = bench.origins[-1]
+        upstream = bench.upstreams[-1]
         assert (1, 0, 0) == bench.use()
-        assert b"\r\nUpgrade: websocket\r\n" in origin.take()
-        bench.send(origin, SWITCHING)
+        assert b"\r\nUpgrade: websocket\r\n" in upstream.take()
+        bench.send(upstream, SWITCHING)
 
         assert b"101" == status(client.take())
         assert (0, 0, 0) == bench.use()
         assert connection.has_websocket
         bench.wait(3600)
-        bench.send(origin, b"hello")
+        bench.send(upstream, b"hello")
         assert b"hello" == client.take()
         bench.end(client)
-        bench.end(origin)
+        bench.end(upstream)
         bench.assert_at_rest()
         assert [] == bench.passage_errors
 
@@ -140,7 +140,7 @@ def test_a_refused_web_socket_is_an_answer(plain: Bench) -> None:
     """It keeps its seat as long as any."""
     client = plain.ask(HANDSHAKE)
     plain.connect()
-    plain.send(plain.origins[-1], b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+    plain.send(plain.upstreams[-1], b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
 
     assert b"403" == status(client.take())
     plain.assert_at_rest()
@@ -153,10 +153,10 @@ def test_an_event_stream_gives_its_seat_back(enforcement: str) -> None:
     downstream = DownstreamSettings(limits=limits)
     with Bench(preset=HTTP_API, enforcement=enforcement, downstream=downstream) as bench:
         client = bench.ask(GET)
-        bench.send(bench.origins[0], STREAM)
+        bench.send(bench.upstreams[0], STREAM)
         assert (0, 0, 0) == bench.use()
         client.protocol.pause_writing()
-        bench.send(bench.origins[0], b"5\r\ndata:\r\n")
+        bench.send(bench.upstreams[0], b"5\r\ndata:\r\n")
         for _ in range(20):
             bench.wait(1)
             for each in tuple(bench.context.slow_readers.watched):
@@ -164,7 +164,7 @@ def test_an_event_stream_gives_its_seat_back(enforcement: str) -> None:
         client.protocol.resume_writing()
         bench.wait(3600)
         assert not client.is_closing()
-        bench.send(bench.origins[0], b"0\r\n\r\n")
+        bench.send(bench.upstreams[0], b"0\r\n\r\n")
 
         assert client.take().endswith(b"5\r\ndata:\r\n5\r\ndata:\r\n0\r\n\r\n")
         bench.assert_at_rest()
@@ -175,7 +175,7 @@ def test_an_event_stream_gives_its_seat_back(enforcement: str) -> None:
 def test_no_stream_is_ended_by_the_drain(plain: Bench, stream: bytes) -> None:
     """Its client would take a part for the whole: it breaks instead."""
     client = plain.ask(GET)
-    plain.send(plain.origins[0], stream)
+    plain.send(plain.upstreams[0], stream)
     connection = connection_of(client)
     assert not connection.can_end_watch
     connection.end_watch()
@@ -190,7 +190,7 @@ def test_another_preset(plain: Bench) -> None:
     """Requests are read as the settings in force say, those that were kept too."""
     request = GET.replace(b"watch=1&", b"")
     client = plain.ask(request)
-    plain.send(plain.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    plain.send(plain.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
     assert b"200" == status(client.take())
     plain.context.configure(Settings(upstream=plain.settings.upstream), NO_IDENTIFICATION)
     plain.send(client, request)
@@ -218,7 +218,7 @@ def test_an_upload_that_flows_has_no_limit(plain: Bench) -> None:
     assert b"" == client.take()
     plain.send(client, b"0\r\n\r\n")
     plain.wait(59)
-    plain.send(plain.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    plain.send(plain.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
     assert b"200" == status(client.take())
     plain.assert_at_rest()
@@ -253,7 +253,7 @@ def test_an_upload_that_the_server_does_not_take(plain: Bench) -> None:
     """Then the server is at fault."""
     client = plain.ask(UPLOAD)
     flow(plain, client, PIECE, times=50, every_s=2)
-    plain.origins[0].protocol.pause_writing()
+    plain.upstreams[0].protocol.pause_writing()
     plain.send(client, PIECE)
     plain.wait(14)
     assert b"" == client.take()
@@ -267,10 +267,10 @@ def test_an_upload_that_the_server_does_not_take(plain: Bench) -> None:
 def test_an_answer_that_flows_has_no_limit(plain: Bench) -> None:
     """However little comes at once, and with its seat."""
     client = plain.ask(GET)
-    plain.send(plain.origins[0], ENDLESS)
-    flow(plain, plain.origins[0], b"1\r\n.\r\n", times=60, every_s=59)
+    plain.send(plain.upstreams[0], ENDLESS)
+    flow(plain, plain.upstreams[0], b"1\r\n.\r\n", times=60, every_s=59)
     assert (1, 0, 0) == plain.use()
-    plain.send(plain.origins[0], b"0\r\n\r\n")
+    plain.send(plain.upstreams[0], b"0\r\n\r\n")
 
     assert client.take().endswith(b"1\r\n.\r\n0\r\n\r\n")
     plain.assert_at_rest()
@@ -280,11 +280,11 @@ def test_an_answer_that_flows_has_no_limit(plain: Bench) -> None:
 def test_an_answer_whose_client_is_slow(plain: Bench, bytes_: int, *, is_cut: bool) -> None:
     """It is cut if the client takes less than the least rate of an upload."""
     client = plain.ask(GET)
-    plain.send(plain.origins[0], ENDLESS)
+    plain.send(plain.upstreams[0], ENDLESS)
     client.protocol.pause_writing()
     for _ in range(8):
         client.protocol.resume_writing()
-        plain.send(plain.origins[0], b"%x\r\n%b\r\n" % (bytes_, b"x" * bytes_))
+        plain.send(plain.upstreams[0], b"%x\r\n%b\r\n" % (bytes_, b"x" * bytes_))
         client.protocol.pause_writing()
         plain.wait(15)
 
@@ -297,7 +297,7 @@ def test_an_answer_that_stands_still_is_logged() -> None:
     """With the setting that limits it."""
     with Bench(preset=HTTP_API, access_log=AccessLogSettings(path="-")) as bench:
         client = bench.ask(GET)
-        bench.send(bench.origins[0], ENDLESS)
+        bench.send(bench.upstreams[0], ENDLESS)
         bench.wait(15)
         bench.wait(45)
         assert client.is_closing()
@@ -317,7 +317,7 @@ def test_what_was_gathered_is_not_waited_for_again() -> None:
         flow(bench, client, b"x" * 300, times=190, every_s=1)
         assert b"" == client.take()
         bench.send(client, b"x" * (90000 - 32768 - 190 * 300))
-        bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
         assert b"200" == status(client.take())
         bench.assert_at_rest()

@@ -1,4 +1,4 @@
-"""Bodies of requests, on their way to the origin."""
+"""Bodies of requests, on their way to the upstream."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.proxy.fakes import (
 def test_body_with_the_head(bench: Bench) -> None:
     """All of it goes on in one write."""
     client = bench.ask(POST + b"\r\nbody")
-    assert bench.origins[0].take().endswith(b"X-Forwarded-For: 10.0.0.1\r\n\r\nbody")
-    bench.send(bench.origins[0], OK)
+    assert bench.upstreams[0].take().endswith(b"X-Forwarded-For: 10.0.0.1\r\n\r\nbody")
+    bench.send(bench.upstreams[0], OK)
 
     assert b"200" == status(client.take())
     bench.assert_at_rest()
@@ -32,8 +32,8 @@ def test_body_in_pieces(bench: Bench) -> None:
     client = bench.ask(POST + b"\r\nb")
     for piece in (b"od", b"y"):
         bench.send(client, piece)
-    assert bench.origins[0].take().endswith(b"\r\n\r\nbody")
-    bench.send(bench.origins[0], OK)
+    assert bench.upstreams[0].take().endswith(b"\r\n\r\nbody")
+    bench.send(bench.upstreams[0], OK)
 
     assert b"200" == status(client.take())
     assert 1 == bench.pool.idle_count
@@ -44,9 +44,9 @@ def test_chunked_body_with_trailers(bench: Bench) -> None:
     """It is framed anew; trailers that may be passed on are."""
     client = bench.ask(CHUNKED_POST + b"\r\n1;x=y\r\na\r\n2\r\nb")
     bench.send(client, b"c\r\n0\r\nA: b\r\nHost: i\r\n\r\n")
-    _, _, sent = bench.origins[0].take().partition(b"\r\n\r\n")
+    _, _, sent = bench.upstreams[0].take().partition(b"\r\n\r\n")
     assert b"2\r\nab\r\n1\r\nc\r\n0\r\nA: b\r\n\r\n" == sent
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     assert b"200" == status(client.take())
     bench.assert_at_rest()
@@ -59,12 +59,12 @@ def test_body_waits_with_its_request(bench: Bench) -> None:
     client = bench.ask(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % size)
     client.feed(b"x" * size)
     assert not client.reads
-    bench.origins[0].take()
-    bench.send(bench.origins[0], OK)
+    bench.upstreams[0].take()
+    bench.send(bench.upstreams[0], OK)
 
     assert client.reads
-    assert b"x" * size == body(bench.origins[0].take())
-    bench.send(bench.origins[0], OK)
+    assert b"x" * size == body(bench.upstreams[0].take())
+    bench.send(bench.upstreams[0], OK)
     assert b"200" == status(client.take())
     bench.end(first)
     bench.assert_at_rest()
@@ -76,7 +76,7 @@ def test_large_first_piece_waits_alone(bench: Bench) -> None:
     client = bench.client()
     client.feed((b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n") + b"x" * 50000)
     assert not client.reads
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     assert client.reads
     bench.end(client)
@@ -95,36 +95,36 @@ def test_small_body_that_waits_pauses_nothing(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-def test_origin_is_slow_to_take_a_body(bench: Bench) -> None:
-    """Then the client's connection is paused, and goes on when the origin has."""
+def test_upstream_is_slow_to_take_a_body(bench: Bench) -> None:
+    """Then the client's connection is paused, and goes on when the upstream has."""
     client = bench.ask(POST.replace(b": 4", b": 9") + b"\r\n1")
-    origin = bench.origins[0]
-    origin.protocol.pause_writing()
+    upstream = bench.upstreams[0]
+    upstream.protocol.pause_writing()
     bench.send(client, b"2")
     assert not client.reads
-    origin.protocol.resume_writing()
+    upstream.protocol.resume_writing()
     bench.loop.run_ready()
     assert client.reads
     bench.send(client, b"3456789")
-    assert b"123456789" == body(origin.take())
-    bench.send(origin, OK)
+    assert b"123456789" == body(upstream.take())
+    bench.send(upstream, OK)
 
     assert b"200" == status(client.take())
-    origin.protocol.pause_writing()
-    origin.protocol.resume_writing()
+    upstream.protocol.pause_writing()
+    upstream.protocol.resume_writing()
     bench.assert_at_rest()
 
 
 def test_connection_that_still_writes_is_waited_for(bench: Bench) -> None:
     """A connection may be lent while it is slow; then the body is not read yet."""
     first = bench.ask(GET)
-    bench.origins[0].protocol.pause_writing()
+    bench.upstreams[0].protocol.pause_writing()
     client = bench.ask(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n")
     client.feed(b"x" * 50000)
     assert not client.reads
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     assert not client.reads
-    bench.origins[0].protocol.resume_writing()
+    bench.upstreams[0].protocol.resume_writing()
 
     assert client.reads
     bench.end(client)
@@ -139,13 +139,13 @@ def test_continue(bench: Bench, waits: bool) -> None:
     client = bench.ask(POST + b"Expect: 100-continue\r\n\r\n")
     if first is not None:
         assert b"" == client.take()
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         bench.end(first)
     assert b"HTTP/1.1 100 Continue\r\n\r\n" == client.take()
-    bench.send(bench.origins[0], b"HTTP/1.1 100 Continue\r\n\r\n")
+    bench.send(bench.upstreams[0], b"HTTP/1.1 100 Continue\r\n\r\n")
     assert b"" == client.take()
     bench.send(client, b"body")
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     assert b"200" == status(client.take())
     assert "" == client.ended_by
@@ -162,15 +162,15 @@ def test_no_continue_for_a_body_that_comes_anyway(bench: Bench) -> None:
 
 
 def test_answer_before_the_body_is_through(bench: Bench) -> None:
-    """The client may go on after a body that is short; the origin's connection may not."""
+    """The client may go on after a body that is short; the upstream's connection may not."""
     client = bench.ask(POST + b"\r\nb")
-    bench.send(bench.origins[0], b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
+    bench.send(bench.upstreams[0], b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
     assert b"413" == status(client.take())
-    assert "abort" == bench.origins[0].ended_by
+    assert "abort" == bench.upstreams[0].ended_by
     bench.assert_at_rest()
     bench.send(client, b"ody" + GET)
     bench.connect()
-    bench.send(bench.origins[1], OK)
+    bench.send(bench.upstreams[1], OK)
 
     assert b"200" == status(client.take())
     assert "" == client.ended_by
@@ -180,10 +180,10 @@ def test_answer_before_the_body_is_through(bench: Bench) -> None:
 def test_body_goes_on_while_the_answer_streams(bench: Bench) -> None:
     """Both directions are independent; then the connection is of further use."""
     client = bench.ask(POST + b"\r\nb")
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\no")
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\no")
     bench.send(client, b"ody")
-    assert bench.origins[0].take().endswith(b"\r\n\r\nbody")
-    bench.send(bench.origins[0], b"kay")
+    assert bench.upstreams[0].take().endswith(b"\r\n\r\nbody")
+    bench.send(bench.upstreams[0], b"kay")
 
     assert b"okay" == body(client.take())
     assert 1 == bench.pool.idle_count
@@ -198,13 +198,13 @@ def test_body_goes_on_while_the_answer_streams(bench: Bench) -> None:
     ],
 )
 def test_body_that_breaks_off_in_nonsense(bench: Bench, answer: bytes, left: bytes) -> None:
-    """The origin's connection is given up; the client is told, if that is still possible."""
+    """The upstream's connection is given up; the client is told, if that is still possible."""
     client = bench.ask(CHUNKED_POST + b"\r\n1\r\na\r\n")
-    bench.send(bench.origins[0], answer)
+    bench.send(bench.upstreams[0], answer)
     client.take()
     bench.send(client, b"nonsense")
 
     assert left == status(client.take())
-    assert "abort" == bench.origins[0].ended_by
+    assert "abort" == bench.upstreams[0].ended_by
     assert client.has_eof or client.ended_by
     bench.assert_at_rest()

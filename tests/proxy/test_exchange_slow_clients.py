@@ -66,7 +66,7 @@ def test_rate_of_a_body(rate: int, seconds: int, *, is_refused: bool) -> None:
         if is_refused:
             assert "slower than 100 bytes a second" in json.loads(body(answer))["message"]
             assert b"\r\nConnection: close\r\n" in answer
-            assert "abort" == bench.origins[0].ended_by
+            assert "abort" == bench.upstreams[0].ended_by
             bench.assert_at_rest()
         else:
             assert b"" == answer
@@ -78,7 +78,7 @@ def test_rate_counts_from_the_dispatch() -> None:
     with limited() as bench:
         first, second = bench.ask(GET), bench.ask(LARGE_POST)
         sweep(bench, 10)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         assert b"200" == status(first.take())
         sweep(bench, 1.75)
         assert b"" == second.take()
@@ -88,14 +88,14 @@ def test_rate_counts_from_the_dispatch() -> None:
         bench.assert_at_rest()
 
 
-def test_rate_while_the_origin_takes_nothing() -> None:
+def test_rate_while_the_upstream_takes_nothing() -> None:
     """The client is not at fault."""
     with limited() as bench:
         client = bench.ask(LARGE_POST)
-        bench.origins[0].protocol.pause_writing()
+        bench.upstreams[0].protocol.pause_writing()
         sweep(bench, 10)
         assert b"" == client.take()
-        bench.origins[0].protocol.resume_writing()
+        bench.upstreams[0].protocol.resume_writing()
         sweep(bench, 2)
 
         assert b"408" == status(client.take())
@@ -103,14 +103,14 @@ def test_rate_while_the_origin_takes_nothing() -> None:
 
 
 def test_rate_of_a_body_that_is_through() -> None:
-    """The time that the origin then takes does not count."""
+    """The time that the upstream then takes does not count."""
     with limited() as bench:
         client = bench.ask(POST + b"\r\nbo")
         bench.send(client, b"dy")
         sweep(bench, 10)
 
         assert {} == bench.context.slow_readers.watched
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         assert b"200" == status(client.take())
 
 
@@ -125,16 +125,16 @@ def test_no_rate() -> None:
 
 
 def pause(bench: Bench, client: FakeTransport) -> None:
-    """Have the client take nothing more, and the origin answer on."""
+    """Have the client take nothing more, and the upstream answer on."""
     connection_of(client).pause_writing()
-    bench.send(bench.origins[0], b"4\r\nmore\r\n")
+    bench.send(bench.upstreams[0], b"4\r\nmore\r\n")
 
 
 def test_slow_reader_gives_its_seats_back() -> None:
     """The next request has them, and the answer goes on."""
     with limited() as bench:
         client, second = bench.ask(GET), bench.ask(GET)
-        bench.send(bench.origins[0], CHUNKED_OK)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
         pause(bench, client)
         sweep(bench, 0.75)
         assert (1, 1, 0) == bench.use()
@@ -145,7 +145,7 @@ def test_slow_reader_gives_its_seats_back() -> None:
         assert {} == bench.context.slow_readers.watched
         connection_of(client).resume_writing()
         bench.loop.run_ready()
-        bench.send(bench.origins[0], b"0\r\n\r\n")
+        bench.send(bench.upstreams[0], b"0\r\n\r\n")
         assert client.take().endswith(b"4\r\nmore\r\n0\r\n\r\n")
         bench.end(second)
         bench.assert_at_rest()
@@ -155,7 +155,7 @@ def test_slow_reader_keeps_its_seats_by_default() -> None:
     """As in kube-apiserver: until its answer is through, or its time over."""
     with Bench() as bench:
         client, _ = bench.ask(GET), bench.ask(GET)
-        bench.send(bench.origins[0], CHUNKED_OK)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
         pause(bench, client)
         sweep(bench, 10)
 
@@ -172,13 +172,13 @@ def test_slow_readers_have_a_limit(per_level: int | None) -> None:
     """A second one keeps its seat until the first is through, and gives it back then."""
     with limited(slow_readers_per_level=per_level) as bench:
         first, second, third = bench.ask(GET), bench.ask(GET), bench.ask(GET)
-        bench.send(bench.origins[0], CHUNKED_OK)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
         pause(bench, first)
         sweep(bench, 1)
         bench.connect()
-        bench.send(bench.origins[1], CHUNKED_OK)
+        bench.send(bench.upstreams[1], CHUNKED_OK)
         connection_of(second).pause_writing()
-        bench.send(bench.origins[1], b"4\r\nmore\r\n")
+        bench.send(bench.upstreams[1], b"4\r\nmore\r\n")
         sweep(bench, 5)
 
         assert (1, 1, 0) == bench.use()
@@ -200,9 +200,9 @@ def test_several_slow_readers_of_a_level() -> None:
     with limited(slow_readers_per_level=2) as bench:
         clients = [bench.ask(GET), bench.ask(GET)]
         for index, client in enumerate(clients):
-            bench.send(bench.origins[index], CHUNKED_OK)
+            bench.send(bench.upstreams[index], CHUNKED_OK)
             connection_of(client).pause_writing()
-            bench.send(bench.origins[index], b"4\r\nmore\r\n")
+            bench.send(bench.upstreams[index], b"4\r\nmore\r\n")
             sweep(bench, 1)
             if not index:
                 bench.connect()
@@ -215,10 +215,10 @@ def test_several_slow_readers_of_a_level() -> None:
 
 
 def test_slow_reader_still_has_its_deadline() -> None:
-    """It may hold a connection to the origin no longer than others."""
+    """It may hold a connection to the upstream no longer than others."""
     with limited() as bench:
         client = bench.ask(GET)
-        bench.send(bench.origins[0], CHUNKED_OK)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
         pause(bench, client)
         sweep(bench, 59)
         assert "" == client.ended_by
@@ -232,7 +232,7 @@ def test_reader_that_is_slow_now_and_then() -> None:
     """What it was slow counts less and less while it takes the answer."""
     with limited() as bench:
         client = bench.ask(GET)
-        bench.send(bench.origins[0], CHUNKED_OK)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
         for _ in range(10):
             pause(bench, client)
             sweep(bench, 0.75)
@@ -250,7 +250,7 @@ def test_reader_that_is_mostly_slow() -> None:
     """That it takes a bit now and then does not help."""
     with limited() as bench:
         client = bench.ask(GET)
-        bench.send(bench.origins[0], CHUNKED_OK)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
         for _ in range(3):
             pause(bench, client)
             sweep(bench, 0.75)
@@ -269,7 +269,7 @@ def test_slow_reader_may_keep_them(limits: dict[str, None], releases: int) -> No
     """If so set, as in kube-apiserver."""
     with limited(**limits) as bench:
         client = bench.ask(GET)
-        bench.send(bench.origins[0], CHUNKED_OK)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
         pause(bench, client)
         sweep(bench, 20)
 
@@ -283,10 +283,10 @@ def test_slow_watcher() -> None:
     """It holds its seat for its initial events no longer than that."""
     with limited() as bench:
         client = bench.ask(WATCH + b"")
-        bench.send(bench.origins[0], CHUNKED_OK)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
         connection_of(client).pause_writing()
         for _ in range(4):
-            bench.send(bench.origins[0], b"4\r\nmore\r\n")
+            bench.send(bench.upstreams[0], b"4\r\nmore\r\n")
             bench.wait(0.05)
         sweep(bench, 1)
 
@@ -298,7 +298,7 @@ def test_slow_watcher() -> None:
 def test_client_that_ends_and_takes_nothing(bench: Bench) -> None:
     """What it was sent does not wait for it without end, even where no deadline is under way."""
     client = bench.ask(LOG)
-    bench.send(bench.origins[0], CHUNKED_OK + b"2\r\nok\r\n")
+    bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\nok\r\n")
     client.is_stuck = True
     bench.end(client)
     bench.wait(bench.settings.downstream.idle_timeout_s + 1)

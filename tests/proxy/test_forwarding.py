@@ -46,14 +46,14 @@ SIZED_HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
         pytest.param(GET.replace(b"GET", b"HEAD"), SIZED_HEAD, b"", True, id="head"),
         pytest.param(GET.replace(b"GET", b"HEAD"), CHUNKED_OK, b"", True, id="head-chunked"),
         pytest.param(
-            GET, SIZED_HEAD.replace(b"1.1 ", b"1.0 ") + b"body", b"body", False, id="origin-1.0"
+            GET, SIZED_HEAD.replace(b"1.1 ", b"1.0 ") + b"body", b"body", False, id="upstream-1.0"
         ),
         pytest.param(
             GET,
             b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody",
             b"body",
             False,
-            id="origin-closes",
+            id="upstream-closes",
         ),
         pytest.param(
             GET,
@@ -71,7 +71,7 @@ def test_answers(
     """An answer is the same however it comes, and its connection is kept if that is safe."""
     client = bench.ask(request_)
     for piece in [answer[i : i + 1] for i in range(len(answer))] if is_bytewise else [answer]:
-        bench.send(bench.origins[0], piece)
+        bench.send(bench.upstreams[0], piece)
     got = b""
     taken = client.take()
     while taken.startswith(b"HTTP/1.1 1"):
@@ -92,7 +92,7 @@ def test_answers(
 
     assert contents == got
     assert is_kept == (bench.pool.idle_count == 1)
-    assert is_kept == (not bench.origins[0].ended_by)
+    assert is_kept == (not bench.upstreams[0].ended_by)
     assert "" == client.ended_by
     bench.assert_at_rest()
 
@@ -101,19 +101,19 @@ def test_answer_that_turns_out_longer_than_it_says(bench: Bench) -> None:
     """The rest is nobody's, and so is the connection."""
     client = bench.ask(GET)
     for piece in (SIZED_HEAD + b"bo", b"dy, more"):
-        bench.send(bench.origins[0], piece)
+        bench.send(bench.upstreams[0], piece)
 
     assert b"body" == body(client.take())
-    assert "abort" == bench.origins[0].ended_by
+    assert "abort" == bench.upstreams[0].ended_by
     bench.assert_at_rest()
 
 
 def test_answer_until_close_becomes_chunked(bench: Bench) -> None:
     """So the client learns where it ends, and goes on."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\n\r\n")
-    bench.send(bench.origins[0], b"body")
-    bench.end(bench.origins[0])
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\n\r\n")
+    bench.send(bench.upstreams[0], b"body")
+    bench.end(bench.upstreams[0])
     answer = client.take()
 
     assert b"\r\nTransfer-Encoding: chunked\r\n" in answer
@@ -125,8 +125,8 @@ def test_answer_until_close_becomes_chunked(bench: Bench) -> None:
 def test_answer_until_close_that_is_reset_is_not_whole(bench: Bench) -> None:
     """Only a clean end is the end of such an answer."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\n\r\nbo")
-    bench.end(bench.origins[0], ConnectionResetError())
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\n\r\nbo")
+    bench.end(bench.upstreams[0], ConnectionResetError())
 
     assert b"2\r\nbo\r\n" == body(client.take())
     assert "close" == client.ended_by
@@ -139,7 +139,7 @@ def test_chunked_answer_to_http_10(bench: Bench, is_bytewise: bool) -> None:
     client = bench.ask(GET.replace(b"1.1\r\n", b"1.0\r\nConnection: keep-alive\r\n"))
     answer = CHUNKED_OK + b"4\r\nbody\r\n0\r\nA: b\r\n\r\n"
     for piece in [answer[i : i + 1] for i in range(len(answer))] if is_bytewise else [answer]:
-        bench.send(bench.origins[0], piece)
+        bench.send(bench.upstreams[0], piece)
     taken = client.take()
 
     assert b"\r\nConnection: close\r\n" in taken
@@ -166,9 +166,9 @@ def test_chunked_answer_to_http_10(bench: Bench, is_bytewise: bool) -> None:
     ],
 )
 def test_connection_is_kept_as_the_client_says(bench: Bench, request_: bytes, line: bytes) -> None:
-    """The answer says what becomes of the connection, be it the origin's or the proxy's own."""
+    """The answer says what becomes of the connection, be it the upstream's or the proxy's own."""
     client = bench.ask(request_)
-    bench.send(bench.origins[0], b"HTTP/1.1 100 Continue\r\n\r\n" + OK)
+    bench.send(bench.upstreams[0], b"HTTP/1.1 100 Continue\r\n\r\n" + OK)
     answer = client.take()
 
     assert line in answer
@@ -176,31 +176,31 @@ def test_connection_is_kept_as_the_client_says(bench: Bench, request_: bytes, li
     assert client.has_eof == (b"close" in line)
     bench.assert_at_rest()
     other = bench.ask(request_)
-    bench.end(bench.origins[0], ConnectionResetError())
+    bench.end(bench.upstreams[0], ConnectionResetError())
     bench.connect()
-    bench.send(bench.origins[1], b"nonsense\r\n\r\n")
+    bench.send(bench.upstreams[1], b"nonsense\r\n\r\n")
     answer = other.take()
     assert b"502" == status(answer)
     assert line in answer
 
 
 def test_client_is_slow_to_take_the_answer(bench: Bench) -> None:
-    """Then the origin's connection is paused, and goes on when the client has."""
+    """Then the upstream's connection is paused, and goes on when the client has."""
     client = bench.ask(GET)
-    origin = bench.origins[0]
+    upstream = bench.upstreams[0]
     client.protocol.pause_writing()
-    bench.send(origin, b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n1")
-    assert not origin.reads
+    bench.send(upstream, b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n1")
+    assert not upstream.reads
     client.protocol.resume_writing()
     bench.loop.run_ready()
-    assert origin.reads
-    bench.send(origin, b"2")
+    assert upstream.reads
+    bench.send(upstream, b"2")
     client.protocol.pause_writing()
-    bench.send(origin, b"3")
-    assert not origin.reads
+    bench.send(upstream, b"3")
+    assert not upstream.reads
     client.protocol.resume_writing()
     bench.loop.run_ready()
-    bench.send(origin, b"4")
+    bench.send(upstream, b"4")
 
     assert b"1234" == body(client.take())
     bench.assert_at_rest()
@@ -210,11 +210,11 @@ def test_slow_client_keeps_no_connection_paused(bench: Bench) -> None:
     """A connection that was paused within its last read is lent on as good as new."""
     client = bench.ask(GET)
     client.protocol.pause_writing()
-    bench.send(bench.origins[0], CHUNKED_OK + b"1\r\na\r\n0\r\nA: b\r\n\r\n")
-    assert bench.origins[0].reads
+    bench.send(bench.upstreams[0], CHUNKED_OK + b"1\r\na\r\n0\r\nA: b\r\n\r\n")
+    assert bench.upstreams[0].reads
     client.protocol.resume_writing()
     other = bench.ask(GET)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     assert b"200" == status(other.take())
     bench.assert_at_rest()
@@ -223,8 +223,10 @@ def test_slow_client_keeps_no_connection_paused(bench: Bench) -> None:
 def test_answer_to_http_10_that_breaks_off(bench: Bench) -> None:
     """A client that knows no chunks sees a reset: an end would look like the answer's."""
     client = bench.ask(b"GET / HTTP/1.0\r\n\r\n")
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
-    bench.end(bench.origins[0])
+    bench.send(
+        bench.upstreams[0], b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"
+    )
+    bench.end(bench.upstreams[0])
 
     assert "abort" == client.ended_by
     bench.assert_at_rest()

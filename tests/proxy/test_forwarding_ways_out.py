@@ -135,19 +135,19 @@ class Case(NamedTuple):
 
 def ends(case: Case) -> None:
     """The server ends as it should."""
-    case.bench.send(case.bench.origins[0], ENDS[case.framing])
+    case.bench.send(case.bench.upstreams[0], ENDS[case.framing])
     if case.framing == "until-close":
-        case.bench.end(case.bench.origins[0])
+        case.bench.end(case.bench.upstreams[0])
 
 
-def origin_closes(case: Case) -> None:
+def upstream_closes(case: Case) -> None:
     """The server closes early."""
-    case.bench.end(case.bench.origins[0])
+    case.bench.end(case.bench.upstreams[0])
 
 
-def origin_resets(case: Case) -> None:
+def upstream_resets(case: Case) -> None:
     """The server breaks."""
-    case.bench.end(case.bench.origins[0], ConnectionResetError(104, "Connection reset by peer"))
+    case.bench.end(case.bench.upstreams[0], ConnectionResetError(104, "Connection reset by peer"))
 
 
 def time_is_over(case: Case) -> None:
@@ -199,8 +199,8 @@ def client_half_closes(case: Case) -> None:
 
 WAYS: dict[str, tuple[Callable[[Case], None], str]] = {
     "through": (ends, WHOLE),
-    "closed": (origin_closes, CUT),
-    "reset": (origin_resets, CUT),
+    "closed": (upstream_closes, CUT),
+    "reset": (upstream_resets, CUT),
     "deadline": (time_is_over, CUT),
     "drain": (proxy_drains, OPEN),
     "stop": (proxy_stops, CUT),
@@ -229,7 +229,7 @@ def test_whole_or_cut(way: str, framing: str, over: Callable[..., Client], serve
         expected = OPEN  # it has none
     with bench_of(server) as bench:
         client = over(bench)
-        bench.send(bench.origins[0], HEADS[framing])
+        bench.send(bench.upstreams[0], HEADS[framing])
         assert (OPEN, b"some") == client.verdict()
         act(Case(bench, client, framing))
 
@@ -242,8 +242,8 @@ def test_malformed_chunk(over: Callable[..., Client]) -> None:
     """Of the server's."""
     with bench_of("noticed") as bench:
         client = over(bench)
-        bench.send(bench.origins[0], HEADS["chunked"])
-        bench.send(bench.origins[0], b"no chunk\r\n")
+        bench.send(bench.upstreams[0], HEADS["chunked"])
+        bench.send(bench.upstreams[0], b"no chunk\r\n")
 
         assert (CUT, b"some") == client.verdict()
 
@@ -253,7 +253,7 @@ def test_malformed_first_chunk(over: Callable[..., Client]) -> None:
     """The head goes to the client, and then no end."""
     with bench_of("noticed") as bench:
         client = over(bench)
-        bench.send(bench.origins[0], HEADS["chunked"].replace(b"4\r\n", b"no\r\n"))
+        bench.send(bench.upstreams[0], HEADS["chunked"].replace(b"4\r\n", b"no\r\n"))
 
         assert (CUT, b"") == client.verdict()
 
@@ -264,7 +264,7 @@ def test_malformed_request(framing: str, over: Callable[..., Client]) -> None:
     """Its answer had begun before."""
     with bench_of("noticed") as bench:
         client = over(bench, has_body=True)
-        bench.send(bench.origins[0], HEADS[framing])
+        bench.send(bench.upstreams[0], HEADS[framing])
         client.spoil(bench)
 
         assert (CUT, b"some") == client.verdict()
@@ -277,7 +277,7 @@ def test_client_that_takes_nothing(framing: str, *, is_taken: bool) -> None:
     with bench_of("noticed") as bench:
         client = Http1Client(bench, b"1.0", TARGET, has_body=False)
         client.transport.is_stuck = not is_taken
-        bench.send(bench.origins[0], HEADS[framing])
+        bench.send(bench.upstreams[0], HEADS[framing])
         client.transport.protocol.pause_writing()
         ends(Case(bench, client, framing))
         assert not client.linger.resets
@@ -293,7 +293,7 @@ def test_a_watch_ends_whole(over: Callable[..., Client]) -> None:
     """It alone is ended by a drain, as its client resumes it."""
     with Bench(downstream=CLEARTEXT) as bench:
         client = over(bench, target=WATCH.split(b" ")[1])
-        bench.send(bench.origins[0], HEADS["chunked"])
+        bench.send(bench.upstreams[0], HEADS["chunked"])
         for each in list(bench.listener.connections):
             each.end_watch()
         bench.loop.run_ready()

@@ -151,7 +151,7 @@ async def test_serves_over_tls(tmp_path: Path, version: ssl.TLSVersion) -> None:
         reader, writer = await site.connect(site.trusting(version))
         for _ in range(2):
             writer.write(GET)
-            await (await site.scene.origin.next_request()).peer.send(OK)
+            await (await site.scene.upstream.next_request()).peer.send(OK)
             assert (200, b"ok") == await answer_of(reader)
 
         assert (1, 1) == (
@@ -181,7 +181,7 @@ async def test_request_right_behind_the_handshake(tmp_path: Path) -> None:
                 break
         client.write(GET)
         writer.write(outgoing.read())  # the end of the handshake, and the request
-        arrival = await site.scene.origin.next_request()
+        arrival = await site.scene.upstream.next_request()
 
         assert b"GET /healthz HTTP/1.1" == arrival.request.line
         await close(writer)
@@ -202,7 +202,7 @@ async def test_new_certificate_is_for_new_connections(tmp_path: Path) -> None:
         assert before != other.get_extra_info("ssl_object").getpeercert()["serialNumber"]
         for each, its_reader in ((writer, reader), (other, other_reader)):
             each.write(GET)
-            await (await site.scene.origin.next_request()).peer.send(OK)
+            await (await site.scene.upstream.next_request()).peer.send(OK)
             assert (200, b"ok") == await answer_of(its_reader)
             await close(each)
 
@@ -330,7 +330,7 @@ async def test_drain_waits_for_handshakes(tmp_path: Path) -> None:
         draining = begin(site.scene.process.server.drain())
         reader, writer = await connecting
         writer.write(GET)
-        await (await site.scene.origin.next_request()).peer.send(OK)
+        await (await site.scene.upstream.next_request()).peer.send(OK)
 
         assert (200, b"ok") == await answer_of(reader)
         assert b"" == await end_of(reader)
@@ -345,7 +345,7 @@ async def test_last_answer_ends_with_the_end_of_tls(tmp_path: Path) -> None:
     async with tls_site(tmp_path) as site:
         reader, writer = await site.connect()
         writer.write(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        arrival = await site.scene.origin.next_request()
+        arrival = await site.scene.upstream.next_request()
         await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(LARGE))
         await arrival.peer.send(LARGE)
 
@@ -375,7 +375,7 @@ async def test_client_leaves_while_its_request_waits(tmp_path: Path) -> None:
         hold = [await site.connect() for _ in range(2)]
         for _, writer in hold:
             writer.write(GET)
-        await site.scene.origin.next_request()
+        await site.scene.upstream.next_request()
         queue_set = site.scene.level().queue_set
         await until(lambda: queue_set.requests_waiting)
         for _, writer in hold:
@@ -469,7 +469,7 @@ def test_sessions(tmp_path: Path, version: ssl.TLSVersion, *, asks_for_certifica
     @on_uvloop
     async def run() -> None:
         async with tls_site(tmp_path, requires_certificate=asks_for_certificate) as site:
-            site.scene.origin.answer_with(lambda arrival: arrival.peer.send(OK))
+            site.scene.upstream.answer_with(lambda arrival: arrival.peer.send(OK))
             context = site.trusting(version)
             if asks_for_certificate:
                 own = site.authority.issue("jane").write(tmp_path, "jane")

@@ -22,7 +22,7 @@ def ask(bench: Bench, client: FakeTransport, head: bytes, times: int) -> list[Re
         exchange = connection_of(client).exchange
         assert exchange is not None
         found.append(exchange.request)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         assert b"200" == status(client.take())
     return found
 

@@ -48,7 +48,7 @@ def test_whoever_asks(bench: Bench) -> None:
     ],
 )
 def test_header(bench: Bench, lines: bytes, name: str, expected: str) -> None:
-    """The first value of a field that the origin gets, too."""
+    """The first value of a field that the upstream gets, too."""
     assert expected == request_of(bench, GET[:-2] + lines + b"\r\n").header(name)
 
 

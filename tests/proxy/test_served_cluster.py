@@ -14,7 +14,7 @@ async def test_what_is_only_observed_from_now_on() -> None:
     async with running(Setup(seats=1)) as scene:
         cluster = scene.process.cluster
         await scene.ask(GET)
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         before = cluster.served.context.flow_control
         settings = replace(
             cluster.settings,

@@ -107,16 +107,16 @@ async def test_knows_no_socket_before_the_start() -> None:
 
 @on_uvloop
 async def test_sweep_sees_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that say nothing are closed, and so are idle connections to the origin."""
+    """Clients that say nothing are closed, and so are idle connections to the upstream."""
     monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
     setup = Setup().with_downstream(head_timeout_s=0.05).with_upstream(idle_timeout_s=0.001)
     async with running(setup) as scene:
         silent = await connected(scene)
         hold = await scene.take_seat()
         assert 200 == (await hold.end()).status
-        await until(lambda: scene.origin.ended)
+        await until(lambda: scene.upstream.ended)
 
-        assert [hold.arrival.peer] == scene.origin.ended
+        assert [hold.arrival.peer] == scene.upstream.ended
         assert await silent.is_at_end()
 
 
@@ -158,7 +158,7 @@ async def test_late_loop_sheds(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 1 == counters.listener.connections_refused[Refusal.LOOP_DELAY]
         await until(lambda: not counters.listener.overloads[Refusal.LOOP_DELAY])
         await client.send(GET)
-        await (await scene.origin.next_request()).peer.send(OK)
+        await (await scene.upstream.next_request()).peer.send(OK)
         assert 200 == (await client.read_answer()).status
         await connected(scene)
 
@@ -191,7 +191,7 @@ async def test_descriptors(
 
 
 @on_uvloop
-async def test_descriptors_for_the_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_descriptors_for_the_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers that nobody waits for take no more files than there are: others wait in line."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (296, 296))
     async with running(Setup().with_upstream(abandoned_wait_s=3600.0)) as scene:
@@ -200,7 +200,7 @@ async def test_descriptors_for_the_origin(monkeypatch: pytest.MonkeyPatch) -> No
         for number in range(25):
             client = await scene.ask(GET)
             if number < 20:
-                await scene.origin.next_request()
+                await scene.upstream.next_request()
             else:
                 await until(lambda: pool.waiting_count)
             client.reset()
@@ -241,10 +241,10 @@ async def test_stop_sends_nothing_more() -> None:
             await scene.ask(GET)
         await until(lambda: 2 == scene.level().queue_set.requests_waiting)
         assert 1 == scene.process.cluster.served.pool.idle_count
-        sent = scene.process.cluster.counters.bytes_to_origins
+        sent = scene.process.cluster.counters.bytes_to_upstreams
         await scene.process.server.stop()
 
-        assert sent == scene.process.cluster.counters.bytes_to_origins
+        assert sent == scene.process.cluster.counters.bytes_to_upstreams
 
 
 @on_uvloop
@@ -271,7 +271,7 @@ async def test_drain_lets_requests_end() -> None:
         await busy.arrival.peer.send(OK)
         for client in (busy.client, *waiting):
             if client is not busy.client:
-                await (await scene.origin.next_request()).peer.send(OK)
+                await (await scene.upstream.next_request()).peer.send(OK)
             answer = await client.read_answer()
             assert (b"ok", b"close") == (answer.body, answer.value(b"connection"))
             assert await client.is_at_end()
@@ -290,7 +290,7 @@ async def test_drain_that_fails_still_stops(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(server_module.ProxyServer, "_stop_listening", fail)
     async with running() as scene:
         client = await scene.ask(GET)
-        await scene.origin.next_request()
+        await scene.upstream.next_request()
         with pytest.raises(OSError, match="no more"):
             await scene.process.server.drain()
 
@@ -309,7 +309,7 @@ async def test_drain_cuts_what_takes_too_long(caplog: pytest.LogCaptureFixture) 
 
         assert ["draining: 1 connections are cut"] == caplog.messages
         assert await hold.client.is_at_end()
-        await until(lambda: scene.origin.ended)
+        await until(lambda: scene.upstream.ended)
 
 
 @on_uvloop

@@ -50,7 +50,7 @@ async def test_drain_answers_those_that_wait_to_be_accepted() -> None:
                 pass
             draining = asyncio.ensure_future(scene.process.server.drain())
             for _ in clients:
-                await (await scene.origin.next_request()).peer.send(OK)
+                await (await scene.upstream.next_request()).peer.send(OK)
             loop = asyncio.get_running_loop()
             answers = [await loop.sock_recv(client, 1000) for client in clients]
             await draining

@@ -44,7 +44,7 @@ ALL = TracingSettings(
 )
 PARENT = b"\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n"
 REFUSING = b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
-ORIGIN: dict[str, str | int] = {"server.address": "origin", "server.port": 80}
+UPSTREAM_URL: dict[str, str | int] = {"server.address": "upstream", "server.port": 80}
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def spans(bench: Bench) -> list[Span]:
 def answered(bench: Bench, request: bytes, answer: bytes = OK) -> list[Span]:
     """The spans of a request that is answered."""
     bench.ask(request)
-    bench.send(bench.origins[0], answer)
+    bench.send(bench.upstreams[0], answer)
     return spans(bench)
 
 
@@ -83,10 +83,10 @@ def test_plain_request(bench: Bench) -> None:
     bench.ask(request)
     bench.wait(1)
     answered_ns = bench.clock.now_ns()
-    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.send(bench.upstreams[0], CHUNKED_OK)
     bench.wait(2)
     ended_ns = bench.clock.now_ns()
-    bench.send(bench.origins[0], b"1\r\na\r\n0\r\n\r\n")
+    bench.send(bench.upstreams[0], b"1\r\na\r\n0\r\n\r\n")
     own, upstream = spans(bench)
 
     assert own == Span(
@@ -126,8 +126,8 @@ def test_plain_request(bench: Bench) -> None:
         ended_ns=ended_ns,
         attributes={
             "http.request.method": "GET",
-            **ORIGIN,
-            "url.full": "http://origin:80/api/v1/namespaces/a/pods/b",
+            **UPSTREAM_URL,
+            "url.full": "http://upstream:80/api/v1/namespaces/a/pods/b",
             "http.response.status_code": 200,
         },
         events=((SENT, begun_ns), (ANSWERED, answered_ns)),
@@ -140,8 +140,8 @@ def test_request_that_waited(bench: Bench) -> None:
     held(bench)
     begun_ns = bench.clock.now_ns()
     bench.wait(3)
-    bench.send(bench.origins[0], OK)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
+    bench.send(bench.upstreams[0], OK)
     own, queue, upstream = spans(bench)
 
     assert (QUEUE, INTERNAL, own.span_id) == (queue.name, queue.kind, queue.parent_id)
@@ -160,7 +160,7 @@ def test_body_that_was_waited_for() -> None:
         client = bench.ask(POST + b"\r\nbo")
         bench.wait(2)
         bench.send(client, b"dy")
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         own, receive, upstream = spans(bench)
 
     assert "POST /api/v1/namespaces/{:namespace}/pods" == own.name
@@ -253,7 +253,7 @@ def test_http_2() -> None:
     """Its spans are those of HTTP/1.1, and say what the client speaks."""
     with Bench(tracing=ALL, downstream=CLEARTEXT) as bench:
         Http2Peer(bench).ask()
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         own, upstream = spans(bench)
 
     assert ("2", 200) == (
@@ -321,14 +321,14 @@ def left_the_server(bench: Bench) -> None:
 def left_the_answer(bench: Bench) -> None:
     """The client leaves within the answer."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.send(bench.upstreams[0], CHUNKED_OK)
     bench.end(client)
 
 
 def not_answered(bench: Bench) -> None:
     """The server closes, and the request may not be sent again."""
     bench.ask(GET.replace(b"GET", b"PATCH"))
-    bench.end(bench.origins[0])
+    bench.end(bench.upstreams[0])
 
 
 def too_late(bench: Bench) -> None:
@@ -340,8 +340,8 @@ def too_late(bench: Bench) -> None:
 def broken_off(bench: Bench) -> None:
     """The server breaks off within the answer."""
     bench.ask(GET)
-    bench.send(bench.origins[0], CHUNKED_OK)
-    bench.end(bench.origins[0])
+    bench.send(bench.upstreams[0], CHUNKED_OK)
+    bench.end(bench.upstreams[0])
 
 
 def failed(bench: Bench) -> None:
@@ -405,12 +405,12 @@ def test_ends(
         span = found[UPSTREAM]
         assert upstream == tuple(span.attributes.get(name) for name in OVER[1:])
         assert None is not span.problem
-        assert ORIGIN.items() <= span.attributes.items()
+        assert UPSTREAM_URL.items() <= span.attributes.items()
 
 
 def test_no_connection() -> None:
     """The wait for one is the server's part, though there is none to name."""
-    with Bench(tracing=ALL, idle_origins=0) as bench:
+    with Bench(tracing=ALL, idle_upstreams=0) as bench:
         bench.ask(GET)
         bench.wait(1)
         bench.connect(ConnectionRefusedError(111, "Connection refused"))
@@ -425,12 +425,12 @@ def test_no_connection() -> None:
 def test_retry(bench: Bench) -> None:
     """Two attempts, one after the other."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     bench.send(client, GET)
-    bench.end(bench.origins[0])
+    bench.end(bench.upstreams[0])
     bench.wait(1)
     bench.connect()
-    bench.send(bench.origins[-1], OK)
+    bench.send(bench.upstreams[-1], OK)
     own, first, second = spans(bench)
 
     assert "the connection was closed early" == first.problem
@@ -447,9 +447,9 @@ def test_retry(bench: Bench) -> None:
 def test_retry_without_a_connection(bench: Bench) -> None:
     """The second attempt finds no server."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     bench.send(client, GET)
-    bench.end(bench.origins[0])
+    bench.end(bench.upstreams[0])
     bench.connect(ConnectionRefusedError(111, "Connection refused"))
     _, first, second = spans(bench)
 
@@ -462,7 +462,7 @@ def test_retry_without_a_connection(bench: Bench) -> None:
 def test_long_running(bench: Bench, request_: bytes, verb: str) -> None:
     """Its spans come once it has ended."""
     client = bench.ask(request_)
-    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.send(bench.upstreams[0], CHUNKED_OK)
     bench.wait(600)
     assert [] == bench.traces
     bench.end(client)

@@ -9,7 +9,7 @@ import pytest
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.http.head_error import HeadError
-from apfproxy.http.request_fields import FieldRules, OriginHosts
+from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.http.request_head import HeadLimits, HeadParser, RequestHead
 from apfproxy.settings import AuthenticationSettings
 
@@ -22,7 +22,7 @@ def parse(line: bytes) -> RequestHead:
     """The head with a line."""
     names = CredentialRules.of(AuthenticationSettings())
     parser = HeadParser(
-        HeadLimits(9, 9999), FieldRules(OriginHosts(b"o", b""), names), MemoryBudget(0)
+        HeadLimits(9, 9999), FieldRules(UpstreamHosts(b"o", b""), names), MemoryBudget(0)
     )
     return parser.parse(line + b" HTTP/1.1\r\nHost: h\r\n\r\n", [])
 

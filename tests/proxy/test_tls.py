@@ -301,7 +301,7 @@ def test_without_tls_there_are_no_certificates() -> None:
         pytest.param(lambda: SERVERS.issue("s"), "localhost", "certificate purpose", id="usage"),
     ],
 )
-def test_verifies_the_origin(
+def test_verifies_the_upstream(
     folder: Path, make: Callable[[], Issued], name: str, problem: str
 ) -> None:
     """Its CA, its name or address, its dates and what it is for."""

@@ -35,8 +35,8 @@ def traced(request: bytes, settings: TracingSettings | None) -> tuple[bytes, lis
     """What the server gets of a request, and the traces once it is answered."""
     with Bench(tracing=settings) as bench:
         bench.ask(request)
-        forwarded = bench.origins[0].take()
-        bench.send(bench.origins[0], OK)
+        forwarded = bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
         bench.assert_at_rest()
         return forwarded, bench.traces
 
@@ -163,14 +163,14 @@ def test_retried_request() -> None:
     """Each attempt has a span of its own, of the same trace."""
     with Bench(tracing=TracingSettings(sampling_rate_per_million=ALWAYS)) as bench:
         client = bench.ask(GET)
-        bench.send(bench.origins[0], OK)
-        bench.origins[0].take()
+        bench.send(bench.upstreams[0], OK)
+        bench.upstreams[0].take()
         bench.send(client, GET)
-        first = bench.origins[0].take()
-        bench.end(bench.origins[0])
+        first = bench.upstreams[0].take()
+        bench.end(bench.upstreams[0])
         bench.connect()
-        second = bench.origins[-1].take()
-        bench.send(bench.origins[-1], OK)
+        second = bench.upstreams[-1].take()
+        bench.send(bench.upstreams[-1], OK)
         trace = bench.traces[-1]
 
     sent = [(b"%032x" % trace.trace_id, b"%016x" % each.span_id) for each in trace.attempts]
@@ -185,7 +185,7 @@ def test_same_sender() -> None:
         client = bench.client()
         for _ in range(3):
             bench.send(client, asked_with(f"traceparent: {SAMPLED}"))
-            bench.send(bench.origins[0], OK)
+            bench.send(bench.upstreams[0], OK)
 
     assert {int(TRACE_ID, 16)} == {trace.trace_id for trace in bench.traces}
     assert 3 == len({trace.span_id for trace in bench.traces})

@@ -39,20 +39,20 @@ LONG_FRAME = b"\x82\x7e\x00\x7f" + b"x" * 127
 
 
 def asked(bench: Bench, request: bytes = EXEC) -> tuple[FakeTransport, FakeTransport]:
-    """A client that asks for an upgrade, and its connection to the origin, newly opened."""
+    """A client that asks for an upgrade, and its connection to the upstream, newly opened."""
     client = bench.ask(request)
     bench.connect()
-    return client, bench.origins[-1]
+    return client, bench.upstreams[-1]
 
 
 def opened(bench: Bench, *, is_tls: bool = False) -> tuple[FakeTransport, FakeTransport]:
     """Both ends of a tunnel, through which nothing has come."""
-    client, origin = asked(bench)
-    origin.take()
+    client, upstream = asked(bench)
+    upstream.take()
     client.is_tls = is_tls
-    bench.send(origin, AGREED)
+    bench.send(upstream, AGREED)
     client.take()
-    return client, origin
+    return client, upstream
 
 
 def assert_over(bench: Bench) -> None:
@@ -66,12 +66,12 @@ def assert_over(bench: Bench) -> None:
 
 def test_an_upgrade(bench: Bench) -> None:
     """It goes over a connection of its own, and the answer's head opens the tunnel."""
-    client, origin = asked(bench)
-    request = origin.take()
-    assert 2 == len(bench.origins)
+    client, upstream = asked(bench)
+    request = upstream.take()
+    assert 2 == len(bench.upstreams)
     assert b"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" in request
     assert b"\r\nSec-WebSocket-Protocol: v5, v4\r\n" in request
-    bench.send(origin, AGREED)
+    bench.send(upstream, AGREED)
 
     head = client.take()
     assert b"101" == status(head)
@@ -83,19 +83,19 @@ def test_an_upgrade(bench: Bench) -> None:
     assert {101: 1} == bench.counters.requests_by_status
     assert (0, 0, 0) == bench.use()
     bench.end(client)
-    bench.end(origin)
+    bench.end(upstream)
     assert_over(bench)
 
 
 def test_a_body_belongs_to_the_request(bench: Bench) -> None:
     """What follows it belongs to the tunnel."""
-    client, origin = asked(bench, SPDY + b"early")
-    assert origin.take().endswith(b"\r\n\r\nbody")
+    client, upstream = asked(bench, SPDY + b"early")
+    assert upstream.take().endswith(b"\r\n\r\nbody")
     bench.send(client, b"ly")
-    assert b"" == origin.take()
-    bench.send(origin, AGREED_TO_SPDY + b"first")
+    assert b"" == upstream.take()
+    bench.send(upstream, AGREED_TO_SPDY + b"first")
 
-    assert b"earlyly" == origin.take()
+    assert b"earlyly" == upstream.take()
     assert client.take().endswith(b"\r\n\r\nfirst")
     assert {"SPDY/3.1": 1, "websocket": 0} == bench.counters.tunnels_by_protocol
     bench.end(client, ConnectionResetError())
@@ -105,44 +105,44 @@ def test_a_body_belongs_to_the_request(bench: Bench) -> None:
 @pytest.mark.parametrize("size", [1, 7, 1000], ids=["byte-by-byte", "sevens", "whole"])
 def test_a_head_in_pieces(bench: Bench, size: int) -> None:
     """What comes behind the heads is first, however the bytes arrive."""
-    client, origin = asked(bench, EXEC + b"early")
-    origin.take()
+    client, upstream = asked(bench, EXEC + b"early")
+    upstream.take()
     data = b"HTTP/1.1 103 Early Hints\r\n\r\n" + AGREED + b"first"
     for start in range(0, len(data), size):
-        bench.send(origin, data[start : start + size])
+        bench.send(upstream, data[start : start + size])
 
-    assert b"early" == origin.take()
+    assert b"early" == upstream.take()
     assert client.take().endswith(b"\r\n\r\nfirst")
-    bench.end(origin)
+    bench.end(upstream)
     bench.end(client)
     assert_over(bench)
 
 
 def test_bytes_go_both_ways(bench: Bench) -> None:
     """As they are, in their order, and they are counted."""
-    client, origin = opened(bench)
+    client, upstream = opened(bench)
     rng = random.Random(4)  # noqa: S311  reproducible sizes, no secret
-    before = bench.counters.listener.bytes_to_clients, bench.counters.bytes_to_origins
-    sent = {client: b"", origin: b""}
-    got = {client: b"", origin: b""}
+    before = bench.counters.listener.bytes_to_clients, bench.counters.bytes_to_upstreams
+    sent = {client: b"", upstream: b""}
+    got = {client: b"", upstream: b""}
     for _ in range(200):
-        here, there = rng.sample([client, origin], 2)
+        here, there = rng.sample([client, upstream], 2)
         data = rng.randbytes(rng.choice([1, 2, 100, 60_000, 70_000]))
         sent[here] += data
         bench.send(here, data)
         got[there] += there.take()
 
-    assert (sent[client], sent[origin]) == (got[origin], got[client])
-    assert (len(sent[origin]), len(sent[client])) == (
+    assert (sent[client], sent[upstream]) == (got[upstream], got[client])
+    assert (len(sent[upstream]), len(sent[client])) == (
         bench.counters.listener.bytes_to_clients - before[0],
-        bench.counters.bytes_to_origins - before[1],
+        bench.counters.bytes_to_upstreams - before[1],
     )
     bench.end(client)
-    bench.end(origin)
+    bench.end(upstream)
     assert_over(bench)
 
 
-@pytest.mark.parametrize("first", ["client", "origin"])
+@pytest.mark.parametrize("first", ["client", "upstream"])
 def test_half_close(bench: Bench, first: str) -> None:
     """One side's end is passed on, and the other direction goes on until its own."""
     ends = opened(bench)
@@ -164,11 +164,11 @@ def test_half_close(bench: Bench, first: str) -> None:
     assert_over(bench)
 
 
-@pytest.mark.parametrize("first", ["client", "origin"])
+@pytest.mark.parametrize("first", ["client", "upstream"])
 def test_an_end_with_tls(bench: Bench, first: str) -> None:
     """Without half-closes one end is that of both, once what was sent is through."""
-    client, origin = opened(bench, is_tls=True)
-    one, other = (client, origin) if first == "client" else (origin, client)
+    client, upstream = opened(bench, is_tls=True)
+    one, other = (client, upstream) if first == "client" else (upstream, client)
     bench.send(one, b"last")
     bench.end(one)
 
@@ -176,7 +176,7 @@ def test_an_end_with_tls(bench: Bench, first: str) -> None:
     assert_over(bench)
 
 
-@pytest.mark.parametrize("first", ["client", "origin"])
+@pytest.mark.parametrize("first", ["client", "upstream"])
 def test_reset(bench: Bench, first: str) -> None:
     """Who breaks one side breaks the other."""
     ends = opened(bench)
@@ -190,15 +190,15 @@ def test_reset(bench: Bench, first: str) -> None:
 
 def test_reset_after_a_half_close(bench: Bench) -> None:
     """The side that only listens breaks as well."""
-    client, origin = opened(bench)
+    client, upstream = opened(bench)
     bench.end(client)
-    bench.end(origin, ConnectionResetError())
+    bench.end(upstream, ConnectionResetError())
 
     assert "abort" == client.ended_by
     assert_over(bench)
 
 
-@pytest.mark.parametrize("slow", ["client", "origin"])
+@pytest.mark.parametrize("slow", ["client", "upstream"])
 def test_backpressure(bench: Bench, slow: str) -> None:
     """A side that takes nothing stops the other one; a read and the mark are at most 128 KiB."""
     ends = opened(bench)
@@ -220,12 +220,12 @@ def test_backpressure(bench: Bench, slow: str) -> None:
 
 def test_a_slow_reader_that_has_ended(bench: Bench) -> None:
     """A side that was at its end is never read again, however slow the other one is."""
-    client, origin = opened(bench)
+    client, upstream = opened(bench)
     bench.end(client)
-    origin.protocol.pause_writing()
-    origin.protocol.resume_writing()
+    upstream.protocol.pause_writing()
+    upstream.protocol.resume_writing()
     assert client.reads
-    bench.end(origin)
+    bench.end(upstream)
 
     assert_over(bench)
 
@@ -233,15 +233,15 @@ def test_a_slow_reader_that_has_ended(bench: Bench) -> None:
 def test_early_bytes_that_wait(bench: Bench) -> None:
     """Of bytes before the answer the proxy takes a part, and the tunnel takes the rest."""
     early = bytes(range(256)) * 1000
-    client, origin = asked(bench, EXEC + early)
-    origin.take()
+    client, upstream = asked(bench, EXEC + early)
+    upstream.take()
     assert not client.reads
-    bench.send(origin, AGREED)
+    bench.send(upstream, AGREED)
 
     assert client.reads
-    assert early == origin.take()
+    assert early == upstream.take()
     bench.end(client)
-    bench.end(origin)
+    bench.end(upstream)
     assert_over(bench)
 
 
@@ -264,10 +264,10 @@ def test_early_bytes_that_wait(bench: Bench) -> None:
 )
 def test_refused_upgrades(bench: Bench, answer: bytes, code: bytes) -> None:
     """Any other answer is passed on, and nothing of either connection is used again."""
-    client, origin = asked(bench, EXEC + GET)
-    origin.take()
+    client, upstream = asked(bench, EXEC + GET)
+    upstream.take()
     bench.send(client, GET)
-    bench.send(origin, answer)
+    bench.send(upstream, answer)
     bench.send(client, GET)
 
     got = client.take()
@@ -276,51 +276,51 @@ def test_refused_upgrades(bench: Bench, answer: bytes, code: bytes) -> None:
     assert b"Location" not in got
     assert 1 == got.count(b"HTTP/1.1 ")
     assert client.has_eof
-    assert (b"", "abort") == (origin.take(), origin.ended_by)
-    assert b"" == bench.origins[0].take()
+    assert (b"", "abort") == (upstream.take(), upstream.ended_by)
+    assert b"" == bench.upstreams[0].take()
     assert 0 == bench.counters.tunnels_open
     bench.assert_at_rest()
 
 
 def test_a_101_that_nobody_asked_for(bench: Bench) -> None:
-    """The client gets an error, and the connection to the origin is dropped."""
+    """The client gets an error, and the connection to the upstream is dropped."""
     client = bench.ask(GET)
-    bench.send(bench.origins[0], AGREED)
+    bench.send(bench.upstreams[0], AGREED)
 
     assert b"502" == status(client.take())
-    assert "abort" == bench.origins[0].ended_by
+    assert "abort" == bench.upstreams[0].ended_by
     bench.assert_at_rest()
 
 
 def test_a_101_before_the_request_is_whole(bench: Bench) -> None:
     """Nobody could tell what of the client's bytes is of which protocol."""
-    client, origin = asked(bench, SPDY[:-2])
-    bench.send(origin, AGREED_TO_SPDY)
+    client, upstream = asked(bench, SPDY[:-2])
+    bench.send(upstream, AGREED_TO_SPDY)
 
     assert b"502" == status(client.take())
-    assert "abort" == origin.ended_by
+    assert "abort" == upstream.ended_by
     bench.assert_at_rest()
 
 
-@pytest.mark.parametrize("seconds", [0.0, 61.0], ids=["client-leaves", "origin-is-silent"])
+@pytest.mark.parametrize("seconds", [0.0, 61.0], ids=["client-leaves", "upstream-is-silent"])
 def test_upgrades_that_come_to_nothing(bench: Bench, seconds: float) -> None:
-    """The client may leave; until then the origin may take as long as it likes."""
-    client, origin = asked(bench)
+    """The client may leave; until then the upstream may take as long as it likes."""
+    client, upstream = asked(bench)
     if seconds:
         bench.wait(seconds)
         assert b"" == client.take()
     bench.end(client)
 
-    assert "abort" == origin.ended_by
+    assert "abort" == upstream.ended_by
     bench.assert_at_rest()
 
 
-@pytest.mark.parametrize("side", ["client", "origin"])
+@pytest.mark.parametrize("side", ["client", "upstream"])
 def test_idle_limit(bench: Bench, side: str) -> None:
     """It counts from the last byte of either side."""
     ends = opened(bench)
     bench.wait(IDLE_S - 1)
-    bench.send(ends[side == "origin"], b"x")
+    bench.send(ends[side == "upstream"], b"x")
     bench.wait(IDLE_S - 1)
     assert ("", "") == (ends[0].ended_by, ends[1].ended_by)
     bench.wait(2)
@@ -331,20 +331,20 @@ def test_idle_limit(bench: Bench, side: str) -> None:
 
 def test_a_watch_holds_its_seat(bench: Bench) -> None:
     """It is admitted as any watch, and gives its seat back by the same rules."""
-    client, origin = asked(bench, WATCH)
+    client, upstream = asked(bench, WATCH)
     waiting = bench.ask(GET)
     assert (1, 1, 0) == bench.use()
-    bench.send(origin, AGREED + b"frame")
-    bench.send(origin, b"frame")
+    bench.send(upstream, AGREED + b"frame")
+    bench.send(upstream, b"frame")
     assert (1, 1, 0) == bench.use()
-    bench.send(origin, INITIAL_EVENTS_END)
+    bench.send(upstream, INITIAL_EVENTS_END)
     assert (1, 0, 0) == bench.use()
     assert 1 == bench.counters.tunnels_open
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     assert b"200" == status(waiting.take())
     assert ", 1 watches," in repr(bench.costs)
     bench.end(client)
-    bench.end(origin)
+    bench.end(upstream)
     bench.end(waiting)
 
     assert_over(bench)
@@ -355,16 +355,16 @@ def test_a_watch_waits_for_its_seat(bench: Bench) -> None:
     first = bench.ask(GET)
     client = bench.ask(WATCH)
     assert (1, 1, 0) == bench.use()
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     assert (1, 0, 1) == bench.use()
     bench.connect()
-    origin = bench.origins[-1]
-    bench.send(origin, AGREED)
+    upstream = bench.upstreams[-1]
+    bench.send(upstream, AGREED)
     assert b"101" == status(client.take())
     bench.end(client, ConnectionResetError())
     bench.end(first)
 
-    assert "abort" == origin.ended_by
+    assert "abort" == upstream.ended_by
     assert_over(bench)
 
 
@@ -384,91 +384,91 @@ def test_a_watch_for_which_there_is_no_room(bench: Bench) -> None:
 
 def test_client_hears_that_the_proxy_goes_away(bench: Bench) -> None:
     """By a close frame, after which the server says nothing; its reply reaches the server."""
-    client, origin = opened(bench)
-    bench.send(origin, FRAME)
+    client, upstream = opened(bench)
+    bench.send(upstream, FRAME)
     connection = connection_of_tunnel(bench)
     assert connection.has_websocket
     connection.close_websocket()
     assert FRAME + GOING_AWAY == client.take()
     assert not connection.has_websocket
     connection.close_websocket()
-    bench.send(origin, FRAME)
+    bench.send(upstream, FRAME)
     bench.send(client, b"reply")
-    assert (b"", b"reply") == (client.take(), origin.take())
-    bench.end(origin)
+    assert (b"", b"reply") == (client.take(), upstream.take())
+    bench.end(upstream)
     bench.end(client)
 
-    assert ("close", "close") == (client.ended_by, origin.ended_by)
+    assert ("close", "close") == (client.ended_by, upstream.ended_by)
     assert_over(bench)
 
 
 def test_client_that_does_not_go(bench: Bench) -> None:
     """Its connection is closed after a while, in which its bytes are no activity."""
-    client, origin = opened(bench)
+    client, upstream = opened(bench)
     connection_of_tunnel(bench).close_websocket()
     bench.wait(1)
     bench.send(client, b"on and on")
     bench.wait(1.5)
 
-    assert ("close", "close") == (client.ended_by, origin.ended_by)
+    assert ("close", "close") == (client.ended_by, upstream.ended_by)
     assert_over(bench)
 
 
 @pytest.mark.parametrize("at", range(1, len(LONG_FRAME)))
 def test_a_close_frame_stands_between_frames(bench: Bench, at: int) -> None:
     """While a frame of the server is under way, its end is waited for."""
-    client, origin = opened(bench)
-    bench.send(origin, LONG_FRAME[:at])
+    client, upstream = opened(bench)
+    bench.send(upstream, LONG_FRAME[:at])
     connection_of_tunnel(bench).close_websocket()
     assert LONG_FRAME[:at] == client.take()
-    bench.send(origin, LONG_FRAME[at:] + FRAME)
+    bench.send(upstream, LONG_FRAME[at:] + FRAME)
 
     assert LONG_FRAME[at:] + GOING_AWAY == client.take()
-    bench.end(origin)
+    bench.end(upstream)
     bench.end(client)
     assert_over(bench)
 
 
 def test_a_frame_that_does_not_end(bench: Bench) -> None:
     """Its client sees a reset: half of a frame is all that could be ended."""
-    client, origin = opened(bench)
-    bench.send(origin, LONG_FRAME[:5])
+    client, upstream = opened(bench)
+    bench.send(upstream, LONG_FRAME[:5])
     connection_of_tunnel(bench).close_websocket()
     bench.wait(3)
 
-    assert ("abort", "abort") == (client.ended_by, origin.ended_by)
+    assert ("abort", "abort") == (client.ended_by, upstream.ended_by)
     assert_over(bench)
 
 
 def test_a_server_that_has_closed_already(bench: Bench) -> None:
     """Nothing may follow a close frame."""
-    client, origin = opened(bench)
-    bench.send(origin, FRAME + b"\x88\x02")
+    client, upstream = opened(bench)
+    bench.send(upstream, FRAME + b"\x88\x02")
     assert not connection_of_tunnel(bench).has_websocket
     connection_of_tunnel(bench).close_websocket()
-    bench.send(origin, b"\x03\xe8")
+    bench.send(upstream, b"\x03\xe8")
     assert FRAME + b"\x88\x02\x03\xe8" == client.take()
-    bench.end(origin)
+    bench.end(upstream)
     bench.end(client)
     assert_over(bench)
 
 
 def test_a_server_that_closes_meanwhile(bench: Bench) -> None:
     """Its close frame is the one that the client gets."""
-    client, origin = opened(bench)
-    bench.send(origin, b"\x88")
+    client, upstream = opened(bench)
+    bench.send(upstream, b"\x88")
     connection_of_tunnel(bench).close_websocket()
-    bench.send(origin, b"\x02\x03\xe8")
+    bench.send(upstream, b"\x02\x03\xe8")
     assert b"\x88\x02\x03\xe8" == client.take()
-    bench.end(origin)
+    bench.end(upstream)
     bench.end(client)
     assert_over(bench)
 
 
 def test_a_tunnel_of_another_protocol(bench: Bench) -> None:
     """Nothing is said in a language that the proxy does not speak; it is reset in the end."""
-    client, origin = asked(bench, SPDY)
-    bench.send(origin, AGREED_TO_SPDY + b"frames")
+    client, upstream = asked(bench, SPDY)
+    bench.send(upstream, AGREED_TO_SPDY + b"frames")
     client.take()
     connection = connection_of_tunnel(bench)
     assert not connection.has_websocket
@@ -479,46 +479,46 @@ def test_a_tunnel_of_another_protocol(bench: Bench) -> None:
     connection.leave()
     bench.loop.run_ready()
 
-    assert (True, "abort", "abort") == (linger.resets, client.ended_by, origin.ended_by)
+    assert (True, "abort", "abort") == (linger.resets, client.ended_by, upstream.ended_by)
     assert_over(bench)
 
 
-def test_an_origin_that_never_takes_the_rest(bench: Bench) -> None:
+def test_an_upstream_that_never_takes_the_rest(bench: Bench) -> None:
     """It is cut in the end, though its client is gone long before."""
-    client, origin = opened(bench, is_tls=True)
-    origin.is_stuck = True
+    client, upstream = opened(bench, is_tls=True)
+    upstream.is_stuck = True
     bench.send(client, b"rest")
     bench.end(client)
-    assert "close" == origin.ended_by
+    assert "close" == upstream.ended_by
     assert 2 == bench.pool.open_count
     bench.wait(91)
 
-    assert "abort" == origin.ended_by
+    assert "abort" == upstream.ended_by
     assert_over(bench)
 
 
-def test_an_origin_that_takes_the_rest(bench: Bench) -> None:
+def test_an_upstream_that_takes_the_rest(bench: Bench) -> None:
     """Nothing cuts it after."""
-    client, origin = opened(bench, is_tls=True)
-    origin.is_stuck = True
+    client, upstream = opened(bench, is_tls=True)
+    upstream.is_stuck = True
     bench.send(client, b"rest")
     bench.end(client)
-    origin.protocol.connection_lost(None)
+    upstream.protocol.connection_lost(None)
     bench.wait(91)
 
-    assert "close" == origin.ended_by
+    assert "close" == upstream.ended_by
     assert_over(bench)
 
 
 def test_says_what_it_is(bench: Bench) -> None:
     """A log can tell the ends apart."""
-    client, origin = opened(bench)
+    client, upstream = opened(bench)
     end = client.protocol
     assert repr(end).startswith("<TunnelEnd of <DownstreamConnection ")
-    assert repr(origin.protocol) == "<TunnelEnd of <UpstreamConnection idle>, open>"
+    assert repr(upstream.protocol) == "<TunnelEnd of <UpstreamConnection idle>, open>"
     bench.end(client)
     assert repr(end).endswith(", ended>")
-    bench.end(origin)
+    bench.end(upstream)
     assert repr(end).endswith(", lost>")
 
 
@@ -529,7 +529,7 @@ def connection_of_tunnel(bench: Bench) -> DownstreamConnection:
     return connection
 
 
-@pytest.mark.parametrize("event", ["_from_client", "_from_origin", "on_end", "on_lost"])
+@pytest.mark.parametrize("event", ["_from_client", "_from_upstream", "on_end", "on_lost"])
 def test_an_error_ends_both_sides(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
@@ -541,10 +541,10 @@ def test_an_error_ends_both_sides(
     errors = bench.loop.errors = []
     with monkeypatch.context() as patch:
         patch.setattr(Tunnel, event, fail)
-        client, origin = opened(bench)
+        client, upstream = opened(bench)
         bench.send(client, b"c")
-        if event == "_from_origin":
-            bench.send(origin, b"o")
+        if event == "_from_upstream":
+            bench.send(upstream, b"o")
         elif event == "on_end":
             bench.end(client)
         elif event == "on_lost":
@@ -552,7 +552,7 @@ def test_an_error_ends_both_sides(
         bench.loop.run_ready()
         assert {ZeroDivisionError} == {type(error) for error in errors}
         assert client.ended_by
-        assert "abort" == origin.ended_by
+        assert "abort" == upstream.ended_by
     bench.loop.run_ready()
     if event == "on_lost":  # which is what would say that the tunnel is over
         return

@@ -32,8 +32,8 @@ def test_bytes_are_untouched(
     with Bench() as bench:
         client = bench.ask(EXEC)
         bench.connect()
-        origin = bench.origins[-1]
-        origin.take()
+        upstream = bench.upstreams[-1]
+        upstream.take()
         sent = {True: early[0], False: early[1]}
         # What the client sends before it knows the answer belongs to the tunnel, too.
         if early[0]:
@@ -41,12 +41,12 @@ def test_bytes_are_untouched(
         answer = AGREED + early[1]
         ends = sorted({0, *cuts, len(answer)})
         for start, end in itertools.pairwise(ends):
-            bench.send(origin, answer[start:end])
+            bench.send(upstream, answer[start:end])
         assert client.written.startswith(b"HTTP/1.1 101 ")
         head, _, _ = bytes(client.written).partition(b"\r\n\r\n")
         paused: dict[bool, bool] = {True: False, False: False}
         for is_client, step in steps:
-            side = client if is_client else origin
+            side = client if is_client else upstream
             if isinstance(step, bytes):
                 sent[is_client] += step
                 bench.send(side, step)
@@ -58,13 +58,13 @@ def test_bytes_are_untouched(
                     else side.protocol.resume_writing
                 )()
                 bench.loop.run_ready()
-        for is_client, side in ((True, client), (False, origin)):
+        for is_client, side in ((True, client), (False, upstream)):
             if paused[is_client]:
                 side.protocol.resume_writing()
         bench.loop.run_ready()
 
-        assert sent[True] == bytes(origin.written)
+        assert sent[True] == bytes(upstream.written)
         assert head + b"\r\n\r\n" + sent[False] == bytes(client.written)
         bench.end(client)
-        bench.end(origin)
+        bench.end(upstream)
         bench.assert_at_rest()

@@ -86,7 +86,7 @@ def test_bookmark_ends_it(at_once: bool) -> None:
 
 
 def test_bookmark_is_not_waited_for_without_end() -> None:
-    """An origin may not know of it."""
+    """An upstream may not know of it."""
     watch = Followed(b"&sendInitialEvents=true")
     watch.wait(59_000)
     watch.seats.on_data(b"event")

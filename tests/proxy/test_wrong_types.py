@@ -44,12 +44,12 @@ def test_an_exchange(bench: Bench, errors: list[BaseException]) -> None:
     """Its connection is closed; the next in the queue gets its seat, and an answer."""
     first, second = bench.ask(GET), bench.ask(GET)
     make_late(bench)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     assert [TypeError] == [type(error) for error in errors]
     assert "abort" == first.ended_by
     bench.connect()
-    bench.send(bench.origins[-1], OK)
+    bench.send(bench.upstreams[-1], OK)
     assert b"200" == status(second.take())
     bench.end(second)
     bench.assert_at_rest()

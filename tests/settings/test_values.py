@@ -14,7 +14,7 @@ from apfproxy.settings.values import (
     parse_address,
     parse_api_prefix,
     parse_collector_url,
-    parse_dns_origin,
+    parse_dns_url,
     parse_duration,
     parse_header_name,
     parse_host_header,
@@ -22,7 +22,6 @@ from apfproxy.settings.values import (
     parse_listen_address,
     parse_mode,
     parse_network,
-    parse_origin,
     parse_path,
     parse_path_pattern,
     parse_paths_below,
@@ -30,6 +29,7 @@ from apfproxy.settings.values import (
     parse_service_port,
     parse_size,
     parse_subresource,
+    parse_upstream_url,
     parse_url,
     parse_verb,
 )
@@ -186,9 +186,9 @@ def test_bad_listen_addresses(text: str, message: str) -> None:
         ("unix:/run/a.sock", Address.unix("/run/a.sock")),
     ],
 )
-def test_origins(text: str, address: Address) -> None:
-    """An origin is an http or https URL of a host and maybe a port."""
-    assert address == parse_origin(text)
+def test_upstreams(text: str, address: Address) -> None:
+    """An upstream is an http or https URL of a host and maybe a port."""
+    assert address == parse_upstream_url(text)
 
 
 @pytest.mark.parametrize(
@@ -203,10 +203,10 @@ def test_origins(text: str, address: Address) -> None:
         ("http://[::1", "expected a URL, not"),
     ],
 )
-def test_bad_origins(text: str, message: str) -> None:
-    """What cannot be an origin is refused with the reason."""
+def test_bad_upstreams(text: str, message: str) -> None:
+    """What cannot be an upstream is refused with the reason."""
     with pytest.raises(ValueError, match=message):
-        parse_origin(text)
+        parse_upstream_url(text)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_bad_origins(text: str, message: str) -> None:
 def test_wrong_urls_keep_secrets(text: str) -> None:
     """What may be a password or a token is in no message."""
     with pytest.raises(ValueError, match="expected a URL") as caught:
-        parse_origin(text)
+        parse_upstream_url(text)
 
     assert "s3cret" not in str(caught.value)
 
@@ -296,18 +296,18 @@ def test_header_names() -> None:
             parse_header_name(text)
 
 
-def test_origins_with_many_addresses() -> None:
+def test_upstreams_with_many_addresses() -> None:
     """They have a host name."""
-    assert Address(host="api.example", port=443, is_tls=True) == parse_dns_origin(
+    assert Address(host="api.example", port=443, is_tls=True) == parse_dns_url(
         "https://api.example"
     )
 
 
 @pytest.mark.parametrize("text", ["http://10.0.0.1:80", "https://[::1]", "unix:/run/a.sock"])
-def test_origins_with_one_address(text: str) -> None:
+def test_upstreams_with_one_address(text: str) -> None:
     """Nothing is there to resolve."""
     with pytest.raises(ValueError, match="expected a URL with a host name"):
-        parse_dns_origin(text)
+        parse_dns_url(text)
 
 
 @pytest.mark.parametrize("text", ["a", "a-1", "1", "a" * 63])

@@ -1,4 +1,4 @@
-"""Why there is no connection to the origin."""
+"""Why there is no connection to the upstream."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def not_tls(reason: str) -> ssl.SSLError:
     [
         pytest.param(
             ODD,
-            (TLS, 502, f"no TLS with the origin: {ODD}", f"no TLS: {ODD}"),
+            (TLS, 502, f"no TLS with the upstream: {ODD}", f"no TLS: {ODD}"),
             id="tls",
         ),
         pytest.param(
             not_tls("WRONG_VERSION_NUMBER"),
             (
-                *(TLS, 502, "no TLS with the origin: WRONG_VERSION_NUMBER"),
+                *(TLS, 502, "no TLS with the upstream: WRONG_VERSION_NUMBER"),
                 "no TLS: WRONG_VERSION_NUMBER; upstream.url",
             ),
             id="plain-http",
@@ -53,7 +53,7 @@ def not_tls(reason: str) -> ssl.SSLError:
         pytest.param(
             ConnectionRefusedError(111, "Connection refused"),
             (
-                *(CONNECT, 502, "no connection to the origin: Connection refused"),
+                *(CONNECT, 502, "no connection to the upstream: Connection refused"),
                 "connection refused",
             ),
             id="refused",
@@ -61,28 +61,28 @@ def not_tls(reason: str) -> ssl.SSLError:
         pytest.param(
             ConnectionRefusedError(111, "Connect call failed ('::1', 1)"),
             (
-                *(CONNECT, 502, "no connection to the origin: Connection refused"),
+                *(CONNECT, 502, "no connection to the upstream: Connection refused"),
                 "connection refused",
             ),
             id="refused-by-a-loop",
         ),
         pytest.param(
             OSError("DNS is away"),
-            (CONNECT, 502, "no connection to the origin: DNS is away", "DNS is away"),
+            (CONNECT, 502, "no connection to the upstream: DNS is away", "DNS is away"),
             id="acronym",
         ),
         pytest.param(
-            OSError(), (CONNECT, 502, "no connection to the origin: ", ""), id="without-words"
+            OSError(), (CONNECT, 502, "no connection to the upstream: ", ""), id="without-words"
         ),
         pytest.param(
             UnicodeError("label too long"),
-            (CONNECT, 502, "no connection to the origin: label too long", "label too long"),
+            (CONNECT, 502, "no connection to the upstream: label too long", "label too long"),
             id="name",
         ),
         pytest.param(
             ConnectTimeoutError(CONNECTION, 5),
             (
-                *(LATE, 504, "no connection to the origin within 5 s (upstream.connectTimeout)"),
+                *(LATE, 504, "no connection to the upstream within 5 s (upstream.connectTimeout)"),
                 "no connection within 5 s",
             ),
             id="stalls",
@@ -93,7 +93,8 @@ def not_tls(reason: str) -> ssl.SSLError:
                 *(
                     LATE,
                     504,
-                    "no TLS handshake with the origin within 0.5 s (upstream.tls.handshakeTimeout)",
+                    "no TLS handshake with the upstream within 0.5 s"  # noqa: ISC004  one sentence
+                    " (upstream.tls.handshakeTimeout)",
                 ),
                 "no TLS handshake within 0.5 s",
             ),
@@ -103,7 +104,7 @@ def not_tls(reason: str) -> ssl.SSLError:
             not_verified(20, NO_ISSUER),
             (
                 *(TLS, 502),
-                f"the origin's certificate is not valid: {NO_ISSUER}",
+                f"the upstream's certificate is not valid: {NO_ISSUER}",
                 f"certificate verify failed: {NO_ISSUER}; upstream.tls.caFile",
             ),
             id="other-ca",
@@ -111,7 +112,7 @@ def not_tls(reason: str) -> ssl.SSLError:
         pytest.param(
             not_verified(62, "Hostname mismatch."),
             (
-                *(TLS, 502, "the origin's certificate is not valid: Hostname mismatch"),
+                *(TLS, 502, "the upstream's certificate is not valid: Hostname mismatch"),
                 "certificate verify failed: Hostname mismatch; upstream.tls.serverName",
             ),
             id="other-name",
@@ -119,7 +120,7 @@ def not_tls(reason: str) -> ssl.SSLError:
         pytest.param(
             not_verified(10, "certificate has expired"),
             (
-                *(TLS, 502, "the origin's certificate is not valid: certificate has expired"),
+                *(TLS, 502, "the upstream's certificate is not valid: certificate has expired"),
                 "certificate verify failed: certificate has expired",
             ),
             id="expired",

@@ -1,4 +1,4 @@
-"""A connection to the origin, by itself: what it tells the one whose request it carries."""
+"""A connection to the upstream, by itself: what it tells the one whose request it carries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from apfproxy.http.read_buffer import WRITE_HIGH_WATER_BYTES
 from apfproxy.http.response_head import ResponseError
-from apfproxy.upstream.response_sink import AnswerSink
+from apfproxy.upstream.response_sink import ResponseSink
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, FakeTransport, connection_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from apfproxy.upstream.connection import UpstreamConnection
 
 
-class Sink(AnswerSink):
+class Sink(ResponseSink):
     """Writes down what it is told."""
 
     def __init__(self, head: RequestHead) -> None:
@@ -37,7 +37,7 @@ class Sink(AnswerSink):
         """Write it down."""
         self.told.append(f"interim {head.status}")
 
-    def on_answer(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
+    def on_response(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
         """Write it down."""
         self.told.append(f"answer {head.status}")
         self.body = bytes(body)
@@ -77,48 +77,48 @@ def head_of(bench: Bench, request: bytes = GET) -> RequestHead:
 
 def lent(bench: Bench, sink: Sink) -> tuple[UpstreamConnection, FakeTransport]:
     """Begin a request on the idle connection."""
-    connection = bench.pool.take()
+    connection = bench.pool.acquire()
     assert connection is not None
     connection.send(sink, b"request")
-    return connection, bench.origins[-1]
+    return connection, bench.upstreams[-1]
 
 
 def test_sends_and_counts(bench: Bench) -> None:
     """What goes out and comes in is counted; the write buffer has a limit."""
-    connection, origin = lent(bench, Sink(head_of(bench)))
+    connection, upstream = lent(bench, Sink(head_of(bench)))
     connection.send_more(b" more")
-    bench.send(origin, OK)
+    bench.send(upstream, OK)
 
-    assert b"request more" == origin.take()
-    assert (12, len(OK)) == (bench.counters.bytes_to_origins, bench.counters.bytes_from_origins)
-    assert WRITE_HIGH_WATER_BYTES == origin.high_water
+    assert b"request more" == upstream.take()
+    assert (12, len(OK)) == (bench.counters.bytes_to_upstreams, bench.counters.bytes_from_upstreams)
+    assert WRITE_HIGH_WATER_BYTES == upstream.high_water
 
 
 def test_pauses_once(bench: Bench) -> None:
     """Whoever asks twice, or after the end, does no harm."""
-    connection, origin = lent(bench, Sink(head_of(bench)))
+    connection, upstream = lent(bench, Sink(head_of(bench)))
     connection.resume_reading()
     connection.pause_reading()
     connection.pause_reading()
-    assert not origin.reads
+    assert not upstream.reads
     connection.resume_reading()
     connection.resume_reading()
-    assert origin.reads
+    assert upstream.reads
     connection.abort()
     connection.pause_reading()
     connection.abort()
 
-    assert "abort" == origin.ended_by
+    assert "abort" == upstream.ended_by
     assert 0 == bench.pool.open_count
 
 
 def test_nothing_is_told_after_the_end(bench: Bench) -> None:
     """Who gave a connection up hears no more of it."""
     sink = Sink(head_of(bench))
-    connection, origin = lent(bench, sink)
+    connection, upstream = lent(bench, sink)
     connection.abort()
     bench.loop.run_ready()
-    origin.protocol.resume_writing()
+    upstream.protocol.resume_writing()
 
     assert [] == sink.told
 
@@ -143,12 +143,12 @@ class Tls:
     ],
 )
 def test_answer_until_the_end(bench: Bench, tls: Tls | None, expected: str) -> None:
-    """Over TLS it is whole only if the origin said that it ends, as anybody can cut it off."""
+    """Over TLS it is whole only if the upstream said that it ends, as anybody can cut it off."""
     sink = Sink(head_of(bench))
-    _, origin = lent(bench, sink)
-    origin.tls = tls
-    bench.send(origin, b"HTTP/1.1 200 OK\r\n\r\nall of it, or half")
-    bench.end(origin)
+    _, upstream = lent(bench, sink)
+    upstream.tls = tls
+    bench.send(upstream, b"HTTP/1.1 200 OK\r\n\r\nall of it, or half")
+    bench.end(upstream)
 
     assert ["answer 200", expected] == sink.told
 
@@ -173,31 +173,31 @@ def test_connection_that_breaks(bench: Bench, error: Exception | None, reason: s
 def test_sink_that_leaves_at_an_interim_answer(bench: Bench) -> None:
     """What follows in the same read is nobody's."""
     sink = Sink(head_of(bench))
-    connection, origin = lent(bench, sink)
+    connection, upstream = lent(bench, sink)
     sink.on_interim = lambda head: connection.abort()  # type: ignore[method-assign]  # noqa: ARG005  a sink that leaves
-    bench.send(origin, b"HTTP/1.1 100 Continue\r\n\r\n" + OK)
+    bench.send(upstream, b"HTTP/1.1 100 Continue\r\n\r\n" + OK)
 
     assert [] == sink.told
-    assert "abort" == origin.ended_by
+    assert "abort" == upstream.ended_by
 
 
 def test_many_answers_on_one_connection(bench: Bench) -> None:
     """The count of interim answers begins anew with each request."""
     for _ in range(5):
         sink = Sink(head_of(bench))
-        connection, origin = lent(bench, sink)
-        bench.send(origin, b"HTTP/1.1 100 Continue\r\n\r\n" * 10 + OK)
+        connection, upstream = lent(bench, sink)
+        bench.send(upstream, b"HTTP/1.1 100 Continue\r\n\r\n" * 10 + OK)
         assert ["interim 100"] * 10 + ["answer 200", "end"] == sink.told
-        bench.pool.put_back(connection, 0)
-    assert 1 == len(bench.origins)
+        bench.pool.release(connection, 0)
+    assert 1 == len(bench.upstreams)
 
 
 def test_shows_its_state(bench: Bench) -> None:
     """A log can read it."""
-    idle = bench.pool.take()
+    idle = bench.pool.acquire()
     assert idle is not None
     assert "<UpstreamConnection idle>" == repr(idle)
-    bench.pool.put_back(idle, 0)
+    bench.pool.release(idle, 0)
     connection, _ = lent(bench, Sink(head_of(bench)))
     assert "<UpstreamConnection busy>" == repr(connection)
     connection.abort()
@@ -233,13 +233,13 @@ def heard(data: bytes, cuts: list[int], request: bytes) -> tuple[list[str], byte
     """What a sink is told of those bytes, and whether the connection is of further use."""
     with Bench() as bench:
         sink = Sink(head_of(bench, request))
-        connection, origin = lent(bench, sink)
+        connection, upstream = lent(bench, sink)
         places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
         for start, end in itertools.pairwise(places):
-            bench.send(origin, data[start:end])
+            bench.send(upstream, data[start:end])
         # What comes behind a whole answer may come after it, and ends the connection then.
         is_open = not connection.is_closed
-        bench.end(origin)
+        bench.end(upstream)
         return sink.told, sink.body, is_open, bench.pool.open_count
 
 
@@ -270,4 +270,4 @@ def test_exchange_is_a_sink(bench: Bench) -> None:
     assert exchange is not None
     bench.end(client)
 
-    assert all(hasattr(exchange, name) for name in ("on_interim", "on_answer", "on_body"))
+    assert all(hasattr(exchange, name) for name in ("on_interim", "on_response", "on_body"))

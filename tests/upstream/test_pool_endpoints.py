@@ -30,7 +30,7 @@ def address(name: str, weight: int = 1) -> EndpointAddress:
     return EndpointAddress(address=Address(host=name, port=80), weight=weight)
 
 
-class Borrower:
+class PoolWaiter:
     """Keeps what it is given."""
 
     def __init__(self) -> None:
@@ -83,17 +83,17 @@ class Scene:
         [found] = [each for each in all_of_them if each.address.address.host == name]
         return found
 
-    async def borrow(self, count: int = 1, **how: Any) -> list[Borrower]:  # noqa: ANN401  as of `wait`
+    async def borrow(self, count: int = 1, **how: Any) -> list[PoolWaiter]:  # noqa: ANN401  as of `wait`
         """Have so many requests get a connection, or wait for one."""
-        borrowers = [Borrower() for _ in range(count)]
-        for borrower in borrowers:
-            taken = self.pool.take()
+        waiters = [PoolWaiter() for _ in range(count)]
+        for waiter in waiters:
+            taken = self.pool.acquire()
             if taken is None or how:
-                self.pool.wait(borrower, **how)
+                self.pool.wait(waiter, **how)
             else:
-                borrower.on_connection(taken)
+                waiter.on_connection(taken)
             await turns()
-        return borrowers
+        return waiters
 
 
 async def turns() -> None:
@@ -127,9 +127,9 @@ def connect_to(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("apfproxy.upstream.endpoint.connected", connected)
 
 
-def held(borrowers: list[Borrower]) -> dict[str, int]:
+def held(waiters: list[PoolWaiter]) -> dict[str, int]:
     """How many of them have a connection to which endpoint."""
-    hosts = sorted(borrower.host for borrower in borrowers)
+    hosts = sorted(waiter.host for waiter in waiters)
     return {host: len(list(group)) for host, group in itertools.groupby(hosts)}
 
 
@@ -142,11 +142,11 @@ async def use(scene: Scene, count: int, seats: int = 1) -> dict[str, int]:
     """So many requests, one after the other; how many each endpoint had."""
     used = dict.fromkeys("abc", 0)
     for _ in range(count):
-        [borrower] = await scene.borrow()
-        assert borrower.connection is not None
-        borrower.connection.hold(seats)
-        used[borrower.host] += 1
-        scene.pool.put_back(borrower.connection, S)
+        [waiter] = await scene.borrow()
+        assert waiter.connection is not None
+        waiter.connection.hold(seats)
+        used[waiter.host] += 1
+        scene.pool.release(waiter.connection, S)
     return used
 
 
@@ -176,7 +176,7 @@ async def test_long_requests_count_connections(scene: Scene) -> None:
     for name in "abc":  # an idle connection each
         scene.endpoint(name)
     await use(scene, 50)
-    taken = [scene.pool.take(is_long=True) for _ in range(2)]
+    taken = [scene.pool.acquire(is_long=True) for _ in range(2)]
 
     assert None not in taken
     assert first.host not in {host_of(each) for each in taken if each is not None}
@@ -200,7 +200,7 @@ async def test_another_endpoint_is_tried(scene: Scene) -> None:
     scene.down = {"a", "b", "c"}
     [failed] = await scene.borrow()
 
-    assert (502, "no connection to the origin: Connection refused") == failed.failure
+    assert (502, "no connection to the upstream: Connection refused") == failed.failure
 
 
 async def test_idle_connection_elsewhere(scene: Scene) -> None:
@@ -222,10 +222,10 @@ async def test_servers_that_close_each_connection(scene: Scene) -> None:
     scene.pool.set_endpoints([address("a"), address("b"), address("c", 2)])
     used = dict.fromkeys("abc", 0)
     for _ in range(400):
-        [borrower] = await scene.borrow()
-        assert borrower.connection is not None
-        used[borrower.host] += 1
-        borrower.connection.abort()
+        [waiter] = await scene.borrow()
+        assert waiter.connection is not None
+        used[waiter.host] += 1
+        waiter.connection.abort()
 
     assert 60 < used["a"] < 140, used
     assert 150 < used["c"] < 250, used
@@ -237,9 +237,9 @@ async def test_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     connect_to(scene, monkeypatch)
     settings = UpstreamSettings(max_requests_per_endpoint=2)
     scene.pool.configure(settings, None)
-    borrowers = await scene.borrow(5)
-    assert {"": 1, "a": 2, "b": 2} == held(borrowers)
-    first, *_, last = borrowers
+    waiters = await scene.borrow(5)
+    assert {"": 1, "a": 2, "b": 2} == held(waiters)
+    first, *_, last = waiters
     assert first.connection is not None
     first.connection.abort()
     await turns()
@@ -247,7 +247,7 @@ async def test_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     [other] = await scene.borrow()
     assert "" == other.host
     assert last.connection is not None
-    scene.pool.put_back(last.connection, S)
+    scene.pool.release(last.connection, S)
 
     assert other.connection is last.connection
 
@@ -279,16 +279,16 @@ async def test_all_fail(scene: Scene) -> None:
 
 async def test_endpoint_that_is_named_no_more(scene: Scene) -> None:
     """It gets nothing, keeps what it has until that ends, and its counts are kept for good."""
-    borrowers = await scene.borrow(3)
+    waiters = await scene.borrow(3)
     gone = scene.endpoint("b")
     gone.answered(200, 1000)
     scene.pool.set_endpoints([address("a"), address("c"), address("d")])
     assert [gone] == list(scene.pool.draining)
-    assert {"a": 1, "b": 1, "c": 1} == held(borrowers)
+    assert {"a": 1, "b": 1, "c": 1} == held(waiters)
     assert "b" not in held(await scene.borrow(6))
-    [last] = [each for each in borrowers if each.host == "b"]
+    [last] = [each for each in waiters if each.host == "b"]
     assert last.connection is not None
-    scene.pool.put_back(last.connection, S)
+    scene.pool.release(last.connection, S)
 
     assert last.connection.is_closed
     assert not scene.pool.draining
@@ -298,12 +298,12 @@ async def test_endpoint_that_is_named_no_more(scene: Scene) -> None:
 async def test_endpoint_that_goes_while_it_is_connected_to(scene: Scene) -> None:
     """Whoever waits gets a connection to another one."""
     scene.pool.set_endpoints([address("a")])
-    borrower = Borrower()
-    scene.pool.wait(borrower)
+    waiter = PoolWaiter()
+    scene.pool.wait(waiter)
     scene.pool.set_endpoints([address("b")])
     await turns()
 
-    assert "b" == borrower.host
+    assert "b" == waiter.host
     assert not scene.pool.draining
 
 
@@ -344,9 +344,9 @@ async def test_request_that_an_endpoint_failed_goes_elsewhere(scene: Scene) -> N
     [first] = await scene.borrow()
     assert first.connection is not None
     endpoint = first.connection.endpoint
-    again = Borrower()
+    again = PoolWaiter()
     scene.pool.wait(again, avoided=endpoint)
-    scene.pool.put_back(first.connection, S)
+    scene.pool.release(first.connection, S)
     assert "" == again.host
     await turns()
     assert again.host not in {"", first.host}
@@ -360,12 +360,12 @@ async def test_bound_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle connection of one endpoint makes way for one that another endpoint needs."""
     scene = Scene("a", "b", max_connections=2)
     connect_to(scene, monkeypatch)
-    borrowers = await scene.borrow(2)
-    for each in borrowers:
+    waiters = await scene.borrow(2)
+    for each in waiters:
         assert each.connection is not None
-        scene.pool.put_back(each.connection, S)
+        scene.pool.release(each.connection, S)
     [first] = await scene.borrow()
-    needy = Borrower()
+    needy = PoolWaiter()
     assert first.connection is not None
     scene.pool.wait(needy, avoided=scene.endpoint("a" if first.host == "b" else "b"))
     await turns()
@@ -391,7 +391,7 @@ async def test_only_the_endpoint_that_is_avoided_is_left(scene: Scene) -> None:
     scene.pool.set_endpoints([address("a"), address("b")])
     scene.down = {"b"}
     avoided = scene.endpoint("a")
-    again = Borrower()
+    again = PoolWaiter()
     scene.pool.wait(again, avoided=avoided)
     other = scene.endpoint("b")
     other.state = EJECT[other.state]
@@ -426,19 +426,19 @@ def capped(scene: Scene, most: int) -> None:
 async def test_most_requests_of_an_endpoint(scene: Scene) -> None:
     """Who finds no room waits, and is served as soon as there is room, whoever makes it."""
     capped(scene, 2)
-    borrowers = await scene.borrow(7)
+    waiters = await scene.borrow(7)
     await turns()
-    assert {"": 3, "a": 2, "b": 2} == held(borrowers)
+    assert {"": 3, "a": 2, "b": 2} == held(waiters)
     assert (3, 4) == (scene.pool.waiting_count, scene.pool.open_count)
-    one, two = [each for each in borrowers if each.host == "a"]
+    one, two = [each for each in waiters if each.host == "a"]
     assert one.connection is not None
     assert two.connection is not None
-    scene.pool.put_back(one.connection, S)  # through
+    scene.pool.release(one.connection, S)  # through
     assert 2 == scene.pool.waiting_count
     two.connection.abort()  # dropped
     await turns()
     assert 1 == scene.pool.waiting_count
-    waits = next(each for each in borrowers if not each.host)
+    waits = next(each for each in waiters if not each.host)
     scene.pool.leave(waits)
     assert 0 == scene.pool.waiting_count
 
@@ -448,11 +448,11 @@ async def test_most_requests_of_an_endpoint(scene: Scene) -> None:
 async def test_room_at_an_endpoint_that_joins(scene: Scene) -> None:
     """It serves those that wait at once."""
     capped(scene, 1)
-    borrowers = await scene.borrow(5)
+    waiters = await scene.borrow(5)
     assert 3 == scene.pool.waiting_count
     scene.pool.set_endpoints([address("a"), address("b"), address("c")])
     await turns()
-    assert {"": 2, "a": 1, "b": 1, "c": 1} == held(borrowers)
+    assert {"": 2, "a": 1, "b": 1, "c": 1} == held(waiters)
     capped(scene, 3)
     await turns()
 
@@ -464,12 +464,12 @@ async def test_room_of_idle_connections(scene: Scene) -> None:
     capped(scene, 2)
     used = await use(scene, 50)
     assert 0 not in {used["a"], used["b"]}
-    borrowers = await scene.borrow(4)
+    waiters = await scene.borrow(4)
     await turns()
 
-    assert {"a": 2, "b": 2} == held(borrowers)
+    assert {"a": 2, "b": 2} == held(waiters)
     assert (0, 4) == (scene.pool.waiting_count, scene.pool.open_count)
-    assert scene.pool.take() is None
+    assert scene.pool.acquire() is None
 
 
 async def test_most_requests_where_one_fails(scene: Scene) -> None:
@@ -478,29 +478,29 @@ async def test_most_requests_where_one_fails(scene: Scene) -> None:
     one = scene.endpoint("a")
     one.state = EJECT[one.state]
     scene.pool.weigh()
-    borrowers = await scene.borrow(4)
-    assert {"": 2, "b": 2} == held(borrowers)
+    waiters = await scene.borrow(4)
+    assert {"": 2, "b": 2} == held(waiters)
     one.state = TRY_AGAIN[one.state]
     scene.pool.weigh()
     await turns()
 
-    assert {"a": 2, "b": 2} == held(borrowers)
+    assert {"a": 2, "b": 2} == held(waiters)
 
 
 async def test_upgrade_that_waits_for_room(scene: Scene) -> None:
     """It gets its new connection when any request ends, also one of the idle kind."""
     capped(scene, 1)
-    borrowers = await scene.borrow(2)
-    upgrade = Borrower()
+    waiters = await scene.borrow(2)
+    upgrade = PoolWaiter()
     scene.pool.wait(upgrade, is_new=True)
     await turns()
     assert "" == upgrade.host
-    connection = borrowers[0].connection
+    connection = waiters[0].connection
     assert connection is not None
-    scene.pool.put_back(connection, S)
+    scene.pool.release(connection, S)
     await turns()
 
-    assert upgrade.host == borrowers[0].host
+    assert upgrade.host == waiters[0].host
     assert upgrade.connection is not connection
 
 
@@ -509,7 +509,7 @@ async def test_who_avoids_an_endpoint_holds_up_nobody(scene: Scene) -> None:
     capped(scene, 1)
     first, _ = await scene.borrow(2)
     assert first.connection is not None
-    again, behind = Borrower(), Borrower()
+    again, behind = PoolWaiter(), PoolWaiter()
     scene.pool.wait(again, avoided=first.connection.endpoint)
     scene.pool.wait(behind)
     first.connection.abort()
@@ -526,12 +526,12 @@ async def test_who_avoids_an_endpoint_waits_for_the_others(scene: Scene) -> None
     first, other = await scene.borrow(2)
     assert first.connection is not None
     assert other.connection is not None
-    again = Borrower()
+    again = PoolWaiter()
     scene.pool.wait(again, avoided=first.connection.endpoint)
-    scene.pool.put_back(first.connection, S)
+    scene.pool.release(first.connection, S)
     await turns()
     assert ("", 2) == (again.host, scene.pool.open_count)
-    scene.pool.put_back(other.connection, S)
+    scene.pool.release(other.connection, S)
 
     assert other.host == again.host
 
@@ -543,7 +543,7 @@ async def test_upgrade_behind_one_who_avoids_an_endpoint(scene: Scene, *, does_l
     first, other = await scene.borrow(2)
     assert first.connection is not None
     assert other.connection is not None
-    again, upgrade = Borrower(), Borrower()
+    again, upgrade = PoolWaiter(), PoolWaiter()
     scene.pool.wait(again, avoided=first.connection.endpoint)
     scene.pool.wait(upgrade, is_new=True)
     first.connection.abort()
@@ -552,7 +552,7 @@ async def test_upgrade_behind_one_who_avoids_an_endpoint(scene: Scene, *, does_l
     if does_leave:
         scene.pool.leave(again)
     else:
-        scene.pool.put_back(other.connection, S)
+        scene.pool.release(other.connection, S)
     await turns()
 
     assert first.host == upgrade.host
@@ -565,9 +565,9 @@ async def test_idle_connection_makes_way_for_one_whose_server_is_gone(scene: Sce
     scene.pool.set_endpoints([address("b")])
     [other] = await scene.borrow()
     assert other.connection is not None
-    scene.pool.put_back(other.connection, S)
+    scene.pool.release(other.connection, S)
     scene.pool.limit(2)
-    failed, again = held_there[0].connection, Borrower()
+    failed, again = held_there[0].connection, PoolWaiter()
     assert failed is not None
     failed.abort()
     scene.pool.wait(again, avoided=failed.endpoint)

@@ -1,4 +1,4 @@
-"""The pool's connections over TLS, to an origin at the other end of a real socket."""
+"""The pool's connections over TLS, to an upstream at the other end of a real socket."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from apfproxy.settings import (
     UpstreamTlsSettings,
 )
 from apfproxy.upstream.pool import Pool
-from apfproxy.upstream.response_sink import AnswerSink
+from apfproxy.upstream.response_sink import ResponseSink
 from loadtest.certificates import Authority
 from tests.end_to_end.scene import on_uvloop
 
@@ -42,7 +42,7 @@ SERVERS, PROXIES = Authority("servers"), Authority("proxies")
 FIRST, SECOND = PROXIES.issue("first"), PROXIES.issue("second")
 
 
-class Request(AnswerSink):
+class Request(ResponseSink):
     """Borrows a connection, asks, and puts the connection back."""
 
     def __init__(self, pool: Pool) -> None:
@@ -54,7 +54,7 @@ class Request(AnswerSink):
 
     def start(self) -> asyncio.Future[bytes]:
         """Ask as soon as there is a connection."""
-        connection = self._pool.take()
+        connection = self._pool.acquire()
         if connection is None:
             self._pool.wait(self)
         else:
@@ -70,10 +70,10 @@ class Request(AnswerSink):
         """That is the answer."""
         self.answer.set_result(b"%d %b" % (code, reason.encode()))
 
-    def on_answer(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
+    def on_response(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
         """Small answers come in one piece."""
         assert (200, True) == (head.status, is_whole)
-        self._pool.put_back(self._connection, 1)
+        self._pool.release(self._connection, 1)
         self.answer.set_result(bytes(body))
 
     def fail(self, error: Exception) -> None:
@@ -100,10 +100,10 @@ class Request(AnswerSink):
         """All was sent at once."""
 
 
-class Origin(asyncio.Protocol):
+class Upstream(asyncio.Protocol):
     """Answers each request with the number of its connection and who the client is."""
 
-    def __init__(self, opened: list[Origin]) -> None:
+    def __init__(self, opened: list[Upstream]) -> None:
         opened.append(self)
         self._number = len(opened)
         self._transport: asyncio.Transport
@@ -125,12 +125,12 @@ class Origin(asyncio.Protocol):
 
 @dataclass
 class Scene:
-    """An origin and a pool of connections to it."""
+    """An upstream and a pool of connections to it."""
 
     folder: Path
     pool: Pool
     tls: ClientTls
-    opened: list[Origin]
+    opened: list[Upstream]
     counters: UpstreamCounters
     settings: UpstreamSettings
 
@@ -166,10 +166,10 @@ async def running(
         )
     )
     client_tls.load()
-    opened: list[Origin] = []
+    opened: list[Upstream] = []
     loop = asyncio.get_running_loop()
     listener = await loop.create_server(
-        lambda: Origin(opened), "127.0.0.1", 0, ssl=server_tls.context
+        lambda: Upstream(opened), "127.0.0.1", 0, ssl=server_tls.context
     )
     port = listener.sockets[0].getsockname()[1]
     counters = ProxyCounters()
@@ -187,7 +187,7 @@ async def running(
 
 @on_uvloop
 async def test_connections_are_kept(tmp_path: Path) -> None:
-    """A handshake is paid once, and the origin learns who asks."""
+    """A handshake is paid once, and the upstream learns who asks."""
     async with running(tmp_path) as scene:
         assert ["1 first"] * 3 == [await scene.ask() for _ in range(3)]
 
@@ -212,7 +212,7 @@ async def test_renewal_under_load_loses_nothing(tmp_path: Path) -> None:
 
 
 def kinds(scene: Scene) -> tuple[int, int]:
-    """Full and resumed handshakes with the origin so far."""
+    """Full and resumed handshakes with the upstream so far."""
     counted = scene.pool._counters.upstream_handshakes  # noqa: SLF001  a scrape reads the same
     return counted[Handshake.FULL], counted[Handshake.RESUMED]
 
@@ -222,10 +222,10 @@ async def test_sessions_are_taken_up(tmp_path: Path) -> None:
     """A second connection takes up the session of the first one, open or closed."""
     async with running(tmp_path, asks_for_certificates=False) as scene:
         await scene.ask()
-        held = scene.pool.take()
+        held = scene.pool.acquire()
         assert held is not None
         await scene.ask()
-        scene.pool.put_back(held, 1)
+        scene.pool.release(held, 1)
         beside = kinds(scene)
         scene.pool.close_idle(1)
         assert 0 == scene.pool.open_count
@@ -265,7 +265,7 @@ async def test_failed_handshake_ends_sessions(tmp_path: Path) -> None:
     """Some servers fail where one is taken up: the next connection does without."""
     async with running(tmp_path, asks_for_certificates=False) as scene:
         await scene.ask()
-        held = scene.pool.take()
+        held = scene.pool.acquire()
         settings = scene.settings
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]
@@ -332,7 +332,7 @@ def test_certificate_that_is_no_good(
         async with running(tmp_path, server=server, name=name, ca=ca) as scene:
             answer = await scene.ask()
 
-        assert answer.startswith("502 the origin's certificate is not valid: ")
+        assert answer.startswith("502 the upstream's certificate is not valid: ")
         assert problem in answer
         assert 1 == scene.counters.failures[UpstreamFailure.TLS]
         assert scene.counters.last_problem.startswith(f"certificate verify failed: {problem}")
@@ -343,7 +343,7 @@ def test_certificate_that_is_no_good(
 
 @on_uvloop
 async def test_handshake_that_stalls(tmp_path: Path) -> None:
-    """An origin that accepts and says nothing costs the handshake's time, and is a 504."""
+    """An upstream that accepts and says nothing costs the handshake's time, and is a 504."""
     client_tls = ClientTls(
         UpstreamTlsSettings(ca_file=SERVERS.write(tmp_path), handshake_timeout_s=0.001)
     )
@@ -354,13 +354,13 @@ async def test_handshake_that_stalls(tmp_path: Path) -> None:
         answer = await Request(pool).start()
 
     assert (
-        b"504 no TLS handshake with the origin within 0.001 s (upstream.tls.handshakeTimeout)"
+        b"504 no TLS handshake with the upstream within 0.001 s (upstream.tls.handshakeTimeout)"
         == answer
     )
 
 
 @on_uvloop
-async def test_origin_that_speaks_no_tls(tmp_path: Path) -> None:
+async def test_upstream_that_speaks_no_tls(tmp_path: Path) -> None:
     """Something else at that port is a 502."""
     client_tls = ClientTls(UpstreamTlsSettings(ca_file=SERVERS.write(tmp_path)))
     client_tls.load()
@@ -374,4 +374,4 @@ async def test_origin_that_speaks_no_tls(tmp_path: Path) -> None:
         pool = Pool(UpstreamSettings(url=address), ProxyCounters(), tls=client_tls)
         answer = await Request(pool).start()
 
-    assert answer.startswith(b"502 no TLS with the origin: ")
+    assert answer.startswith(b"502 no TLS with the upstream: ")

@@ -240,7 +240,7 @@ def test_watch(bench: Bench) -> None:
     """It is ended so that its client takes it for whole; nothing is left of it."""
     client = bench.ask(WATCH)
     assert [] == watches_of(endpoint_of(bench))
-    bench.send(bench.origins[0], CHUNKED_OK + b"5\r\nevent\r\n")
+    bench.send(bench.upstreams[0], CHUNKED_OK + b"5\r\nevent\r\n")
     [answer] = watches_of(endpoint_of(bench))
     assert (True, connection_of(client).exchange) == (answer.can_end_watch, answer)
     assert S == answer.watching_ns
@@ -258,7 +258,7 @@ def test_watch(bench: Bench) -> None:
 def test_watch_within_an_event(bench: Bench, part: bytes, *, is_within: bool) -> None:
     """It is not ended there: its client would have half of an event."""
     bench.ask(WATCH)
-    bench.send(bench.origins[0], CHUNKED_OK + part)
+    bench.send(bench.upstreams[0], CHUNKED_OK + part)
 
     [answer] = watches_of(endpoint_of(bench))
     assert answer.can_end_watch == (not is_within)
@@ -268,11 +268,11 @@ def test_tunnel(bench: Bench) -> None:
     """It is none, but where a watch goes through it, which ends by a close frame."""
     bench.ask(EXEC)
     bench.connect()
-    bench.send(bench.origins[-1], AGREED)
+    bench.send(bench.upstreams[-1], AGREED)
     assert [] == watches_of(endpoint_of(bench))
     client = bench.ask(WATCH_BY_TUNNEL)
     bench.connect()
-    bench.send(bench.origins[-1], AGREED)
+    bench.send(bench.upstreams[-1], AGREED)
     client.take()
     [answer] = watches_of(endpoint_of(bench))
     assert answer.can_end_watch
@@ -286,10 +286,10 @@ def test_tunnel(bench: Bench) -> None:
 def test_other_answers(bench: Bench, request_: bytes) -> None:
     """Neither those that end soon nor logs that are followed are ended."""
     bench.ask(request_)
-    bench.send(bench.origins[0], CHUNKED_OK + b"5\r\nevent\r\n")
+    bench.send(bench.upstreams[0], CHUNKED_OK + b"5\r\nevent\r\n")
     assert [] == watches_of(endpoint_of(bench))
-    bench.send(bench.origins[0], b"0\r\n\r\n")
+    bench.send(bench.upstreams[0], b"0\r\n\r\n")
     bench.ask(GET)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
 
     bench.assert_at_rest()

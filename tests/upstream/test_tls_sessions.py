@@ -1,4 +1,4 @@
-"""Which sessions with the origin are remembered, and for how long."""
+"""Which sessions with the upstream are remembered, and for how long."""
 
 from __future__ import annotations
 

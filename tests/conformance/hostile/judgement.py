@@ -25,18 +25,18 @@ def complaint(case: Case, outcome: Outcome, *, may_assert: bool = False) -> str 
     Args:
         case: The case.
         outcome: What came of it.
-        may_assert: Whether the proxy itself names the user to the origin.
+        may_assert: Whether the proxy itself names the user to the upstream.
     """
     wanted = {case["expect"], *case.get("alt_expect", ())}
     may_see = case.get("upstream_must_see")
     may_go_on = "next-request-fully-reprocessed" in wanted
     for request in outcome.requests:
         if not may_assert and IDENTITY.search(request.head):
-            return "an identity that the client made up reached the origin"
+            return "an identity that the client made up reached the upstream"
         if b"canary" in request.line and (may_see or 0) < 2 and not may_go_on:
-            return "a smuggled request reached the origin"
+            return "a smuggled request reached the upstream"
     if may_see is not None and len(outcome.requests) > may_see and not may_go_on:
-        return f"the origin got {len(outcome.requests)} requests instead of {may_see}"
+        return f"the upstream got {len(outcome.requests)} requests instead of {may_see}"
     if "EVIL" in case.get("upstream_raw", "") and b"EVIL" in outcome.received:
         first = bytes(outcome.received).partition(b"EVIL")[0]
         if len(STATUS.findall(first)) > 1:
@@ -47,7 +47,7 @@ def complaint(case: Case, outcome: Outcome, *, may_assert: bool = False) -> str 
 
 
 def is_refused(case: Case, outcome: Outcome) -> bool:
-    """Whether the proxy refused the request, and the origin saw nothing of it."""
+    """Whether the proxy refused the request, and the upstream saw nothing of it."""
     # Which 4xx a case prefers is a matter of taste; a 5xx must be one that it names.
     accepted = case.get("accept_status", (501, 505))
     return (400 <= outcome.code < 500 or outcome.code in accepted) and not outcome.requests
@@ -59,12 +59,12 @@ def is_refused_and_closed(case: Case, outcome: Outcome) -> bool:
 
 
 def is_forwarded(_: Case, outcome: Outcome) -> bool:
-    """Whether the request was answered by the origin."""
+    """Whether the request was answered by the upstream."""
     return bool(outcome.requests) and 0 < outcome.code < 500
 
 
 def is_forwarded_verbatim(case: Case, outcome: Outcome) -> bool:
-    """Whether, moreover, the origin got the very target that was sent."""
+    """Whether, moreover, the upstream got the very target that was sent."""
     words = expanded(case["raw"]).partition("\r\n")[0].encode("latin-1").split(b" ")
     if not is_forwarded(case, outcome) or len(words) < 2:
         return False
@@ -85,7 +85,7 @@ def is_truncated(_: Case, outcome: Outcome) -> bool:
 def is_aborted(_: Case, outcome: Outcome) -> bool:
     """Whether the request of a client that left was not carried through."""
     if outcome.has_left:
-        return outcome.is_origin_left or not outcome.requests
+        return outcome.is_upstream_left or not outcome.requests
     return outcome.is_closed and (outcome.code == 0 or outcome.code >= 400)
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tests.conformance.hostile.script import Case
-    from tests.end_to_end.origin import Arrival
     from tests.end_to_end.peer import Message, Peer
     from tests.end_to_end.scene import Scene
+    from tests.end_to_end.upstream import Arrival
 
 QUIET_S = 0.02
 """Nothing more comes if nothing came for so long: all sides run in one loop and one kernel."""
@@ -35,15 +35,15 @@ class Outcome:
         received: What the client got.
         is_closed: Whether the proxy closed the client's connection, or its stream.
         has_left: Whether the client closed it.
-        requests: What the origin got whole, without what the scenario needs.
-        is_origin_left: Whether the proxy ended its connections to the origin.
+        requests: What the upstream got whole, without what the scenario needs.
+        is_upstream_left: Whether the proxy ended its connections to the upstream.
     """
 
     received: bytearray = field(default_factory=bytearray)
     is_closed: bool = False
     has_left: bool = False
     requests: list[Message] = field(default_factory=list)
-    is_origin_left: bool = False
+    is_upstream_left: bool = False
 
     @property
     def codes(self) -> list[int]:
@@ -59,7 +59,7 @@ class Outcome:
         """What a failed case shows."""
         end = "closed" if self.is_closed else "open"
         lines = [request.line[:80] for request in self.requests]
-        return f"answers {self.codes}, then {end}; the origin got {lines}"
+        return f"answers {self.codes}, then {end}; the upstream got {lines}"
 
 
 class Play:
@@ -67,7 +67,7 @@ class Play:
 
     Args:
         case: The case.
-        scene: The proxy and its origin.
+        scene: The proxy and its upstream.
         connect: Makes the client; a plain one by default.
     """
 
@@ -97,20 +97,20 @@ class Play:
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.gather(self._reader, return_exceptions=True)
-        origin = scene.origin
-        outcome.is_origin_left = len(origin.ended) == len(origin.peers)
+        upstream = scene.upstream
+        outcome.is_upstream_left = len(upstream.ended) == len(upstream.peers)
         # A stream ends with its answer; the connection, which others share, goes on.
         outcome.is_closed |= scene.protocol == HTTP2
         client.close()
 
     async def _prepare(self) -> None:
         """Bring about the scenario."""
-        scenario, origin = self._case.get("scenario"), self._scene.origin
+        scenario, upstream = self._case.get("scenario"), self._scene.upstream
         if scenario in ("apf-reject", "apf-queued"):
             await self._scene.take_seat()
         elif scenario == "upstream-idle-close":
             await (await self._scene.take_seat()).end()
-            stale = origin.peers[0]
+            stale = upstream.peers[0]
 
             async def close_stale(arrival: Arrival) -> None:
                 if arrival.peer is stale:
@@ -118,12 +118,12 @@ class Play:
                 else:
                     await self._answer(arrival)
 
-            origin.answer_with(close_stale)
+            upstream.answer_with(close_stale)
             return
-        origin.answer_with(self._answer)
+        upstream.answer_with(self._answer)
 
     async def _answer(self, arrival: Arrival) -> None:
-        """Answer at the origin: as scripted, else with what was asked."""
+        """Answer at the upstream: as scripted, else with what was asked."""
         self._events += 1
         peer, request = arrival
         self.outcome.requests.append(request)
@@ -211,9 +211,9 @@ class Play:
                 self._events,
                 counters.listener.bytes_from_clients,
                 counters.listener.bytes_to_clients,
-                counters.bytes_to_origins,
+                counters.bytes_to_upstreams,
                 counters.listener.connections_open,
-                len(self._scene.origin.ended),
+                len(self._scene.upstream.ended),
             )
             is_enough = sending is None or (
                 sending.done() and (outcome.received or outcome.has_left)

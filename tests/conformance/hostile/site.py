@@ -75,7 +75,7 @@ class Site:
         """A proxy.
 
         Args:
-            mode: How it tells the origin who asks.
+            mode: How it tells the upstream who asks.
             is_tls: Whether clients speak TLS.
             names: What front proxies call users in.
         """

@@ -1,4 +1,4 @@
-"""An origin for the clients of others: it answers by the path, and says what it got."""
+"""An upstream for the clients of others: it answers by the path, and says what it got."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.end_to_end.origin import Arrival
+    from tests.end_to_end.upstream import Arrival
 
 BIG_BYTES = 5_000_000
 """More than all windows and buffers on the way."""
@@ -17,7 +17,7 @@ COOKIES = 40
 ZIPPED = gzip.compress(b"a text that comes as it was sent" * 100, mtime=0)
 
 TOLD = ("content-length", "content-type", "cookie", "range", "te", "x-a")
-"""Fields of a request that the origin says it got."""
+"""Fields of a request that the upstream says it got."""
 
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"

@@ -1,4 +1,4 @@
-"""A proxy that speaks HTTP/2, with an origin that answers, for clients that block."""
+"""A proxy that speaks HTTP/2, with an upstream that answers, for clients that block."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from tests.end_to_end.origin import Arrival
+    from tests.end_to_end.upstream import Arrival
 
 BODY = b"hello world"
 LARGE = b"/large"
@@ -40,7 +40,7 @@ async def _answer(arrival: Arrival) -> None:
 @contextlib.asynccontextmanager
 async def _answering(setup: Setup) -> AsyncIterator[Scene]:
     async with running(setup) as scene:
-        scene.origin.answer_with(_answer)
+        scene.upstream.answer_with(_answer)
         yield scene
 
 

@@ -40,7 +40,7 @@ class Site:
 
     @contextlib.asynccontextmanager
     async def running(self, base: Setup | None = None, *, is_tls: bool) -> AsyncIterator[Scene]:
-        """The proxy, before an origin."""
+        """The proxy, before an upstream."""
         self._is_tls = is_tls
         async with running(self.setup(base or Setup(), is_tls=is_tls)) as scene:
             yield scene

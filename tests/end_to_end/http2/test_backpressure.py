@@ -38,16 +38,16 @@ async def connect(scene: Scene) -> Http2Peer:
     return Http2Peer(await scene.connect(buffer_bytes=BUFFER_BYTES))
 
 
-async def next_origin_side(scene: Scene) -> Peer:
+async def next_upstream_side(scene: Scene) -> Peer:
     """Where the next request goes, once its head is there."""
-    peer = await scene.origin.next_connection()
+    peer = await scene.upstream.next_connection()
     await peer.read_head()
     return peer
 
 
 @on_uvloop
 async def test_answers_that_are_not_taken() -> None:
-    """Each holds its own origin up; what is asked for beside them comes."""
+    """Each holds its own upstream up; what is asked for beside them comes."""
     async with running(SPEAKS) as scene:
         counters = scene.process.cluster.counters
         client = await connect(scene)
@@ -57,16 +57,16 @@ async def test_answers_that_are_not_taken() -> None:
         for number in range(STALLED):
             translation.withheld.add(1 + 2 * number)
             await client.send(GET % number)
-            origin = await next_origin_side(scene)
-            before = counters.bytes_from_origins
-            await origin.send(ANSWER)
-            flood = Flood(origin, PIECE, lambda: counters.bytes_from_origins)
+            upstream = await next_upstream_side(scene)
+            before = counters.bytes_from_upstreams
+            await upstream.send(ANSWER)
+            flood = Flood(upstream, PIECE, lambda: counters.bytes_from_upstreams)
             await flood.rise()
             assert flood.sent < TOTAL_BYTES
-            held.append(counters.bytes_from_origins - before - len(ANSWER) - WINDOW_BYTES)
+            held.append(counters.bytes_from_upstreams - before - len(ANSWER) - WINDOW_BYTES)
         await client.send(GET % STALLED)
-        origin = await next_origin_side(scene)
-        await origin.send(OK)
+        upstream = await next_upstream_side(scene)
+        await upstream.send(OK)
         last = translation.streams[1 + 2 * STALLED]
         await until(lambda: last.is_over)
 
@@ -89,19 +89,19 @@ async def test_bodies_that_are_not_taken() -> None:
         for number in range(STALLED):
             data = POST % (number, BODY_BYTES) + bytes(BODY_BYTES)
             sending.append(begin(client.send(data)))
-            origin = await next_origin_side(scene)
+            upstream = await next_upstream_side(scene)
             state = (-1, -1)
-            while state != (counters.listener.bytes_from_clients, counters.bytes_to_origins):
-                state = (counters.listener.bytes_from_clients, counters.bytes_to_origins)
+            while state != (counters.listener.bytes_from_clients, counters.bytes_to_upstreams):
+                state = (counters.listener.bytes_from_clients, counters.bytes_to_upstreams)
                 await asyncio.sleep(0.005)  # the kernel moves what it has in its own time
             unsent = len(streams[1 + 2 * number].unsent)
             assert 0 < unsent
-            passed_on = kernel_bytes(origin.port) + len(origin.pending)
+            passed_on = kernel_bytes(upstream.port) + len(upstream.pending)
             held.append(BODY_BYTES - unsent - passed_on)
         sending.append(begin(client.send(POST % (STALLED, 2) + b"ab")))
-        origin = await next_origin_side(scene)
-        assert b"ab" == await origin.read_exactly(2)
-        await origin.send(OK)
+        upstream = await next_upstream_side(scene)
+        assert b"ab" == await upstream.read_exactly(2)
+        await upstream.send(OK)
         last = streams[1 + 2 * STALLED]
         await until(lambda: last.is_over)
 

@@ -1,4 +1,4 @@
-"""curl over HTTP/2: each transfer as over HTTP/1.1, and as from the origin itself."""
+"""curl over HTTP/2: each transfer as over HTTP/1.1, and as from the upstream itself."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ async def test_transfers(tmp_path: Path, name: str, is_tls: bool) -> None:
     arguments = TRANSFERS[name]
     site = Site(tmp_path)
     async with site.running(is_tls=is_tls) as scene:
-        scene.origin.answer_with(answer)
-        direct = await transfer(tmp_path, f"http://127.0.0.1:{scene.origin.port}", *arguments)
+        scene.upstream.answer_with(answer)
+        direct = await transfer(tmp_path, f"http://127.0.0.1:{scene.upstream.port}", *arguments)
         url = site.url(scene)
         way = "--http2" if is_tls else "--http2-prior-knowledge"
         old = await transfer(tmp_path, url, *arguments, "--http1.1")
@@ -141,7 +141,7 @@ async def test_streams_of_one_connection(tmp_path: Path) -> None:
     """Transfers at once share a connection, each with its own answer."""
     site = Site(tmp_path)
     async with site.running(is_tls=True) as scene:
-        scene.origin.answer_with(answer)
+        scene.upstream.answer_with(answer)
         url = f"{site.url(scene)}/echo?number=[1-50]"
         process = await asyncio.create_subprocess_exec(
             installed("curl"),

@@ -34,7 +34,7 @@ async def test_nothing_is_lost(tmp_path: Path, seats: int, body_bytes: int, is_t
     body.write_bytes(b"x" * body_bytes)
     posted = ("--data", str(body)) if body_bytes else ()
     async with site.running(replace(Setup(objects=DEEP), seats=seats), is_tls=is_tls) as scene:
-        scene.origin.answer_with(answer)
+        scene.upstream.answer_with(answer)
         process = await asyncio.create_subprocess_exec(
             installed("h2load"),
             *("--requests", str(REQUESTS), "--clients", str(CONNECTIONS)),

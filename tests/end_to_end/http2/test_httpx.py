@@ -43,7 +43,7 @@ async def test_requests_at_once(tmp_path: Path) -> None:
     """Each gets its own answer, on one connection."""
     site = Site(tmp_path)
     async with site.running(is_tls=True) as scene, client_of(site, scene) as client:
-        scene.origin.answer_with(answer)
+        scene.upstream.answer_with(answer)
         answers = await asyncio.gather(
             *(client.get(f"/echo?number={number}") for number in range(AT_ONCE))
         )
@@ -59,7 +59,7 @@ async def test_large_bodies_at_once(tmp_path: Path) -> None:
     """Uploads and downloads share a connection, and none is mixed up or cut."""
     site = Site(tmp_path)
     async with site.running(is_tls=True) as scene, client_of(site, scene) as client:
-        scene.origin.answer_with(answer)
+        scene.upstream.answer_with(answer)
         ups = [client.post("/echo", content=pieces()) for _ in range(3)]
         downs = [client.get("/big") for _ in range(3)]
         got = await asyncio.gather(*ups, *downs)

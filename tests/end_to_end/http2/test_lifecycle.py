@@ -13,16 +13,16 @@ from apfproxy.settings import DrainSettings, Http2Settings
 from tests.end_to_end.gateway import gateway, get
 from tests.end_to_end.http2.site import CLEARTEXT
 from tests.end_to_end.http2_peer import Http2Peer
-from tests.end_to_end.origin import Origin
 from tests.end_to_end.peer import WAIT_S, Peer, begin
 from tests.end_to_end.scene import OK, Scene, Setup, on_uvloop, running, until
 from tests.end_to_end.served import command
 from tests.end_to_end.test_restart import SUCCEEDED
+from tests.end_to_end.upstream import Upstream
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.end_to_end.origin import Arrival
+    from tests.end_to_end.upstream import Arrival
 
 WATCHES = 100
 """As many as a connection has streams."""
@@ -51,7 +51,7 @@ async def watch(scene: Scene, client: Http2Peer, number: int) -> None:
     """Have watches under way."""
     for each in range(number):
         await client.send(WATCH % each)
-    await until(lambda: len(scene.origin.peers) >= number)
+    await until(lambda: len(scene.upstream.peers) >= number)
 
 
 @on_uvloop
@@ -59,7 +59,7 @@ async def test_a_drain_with_watches() -> None:
     """All of them end as if they were through; one GOAWAY says so before it names the last one."""
     setup = replace(SPEAKS, drain=DrainSettings(timeout_s=WAIT_S, idle_grace_s=0))
     async with running(setup) as scene:
-        scene.origin.answer_with(answer)
+        scene.upstream.answer_with(answer)
         client = await connect(scene)
         await watch(scene, client, WATCHES)
         draining = begin(scene.process.drain())
@@ -81,11 +81,11 @@ async def test_requests_during_a_drain() -> None:
     async with running(SPEAKS) as scene:
         client = await connect(scene)
         await client.send(GET)
-        held = await scene.origin.next_request()
+        held = await scene.upstream.next_request()
         draining = begin(scene.process.drain())
         await until(lambda: scene.process.cluster.served.context.listener.is_draining)
         await client.send(GET)
-        late = await scene.origin.next_request()
+        late = await scene.upstream.next_request()
         for arrival in (held, late):
             await arrival.peer.send(OK)
         answers = [await client.read_answer() for _ in "12"]
@@ -101,7 +101,7 @@ async def test_a_server_that_dies() -> None:
     async with running(SPEAKS) as scene:
         client = await connect(scene)
         await watch(scene, client, 3)
-        arrivals = [await scene.origin.next_request() for _ in "123"]
+        arrivals = [await scene.upstream.next_request() for _ in "123"]
         await arrivals[0].peer.send(STREAM)
         begun = await client.read_until(EVENT)
         for arrival in arrivals:
@@ -110,7 +110,7 @@ async def test_a_server_that_dies() -> None:
         assert b"" == await client.receive()
         unanswered = [await client.read_answer() for _ in "12"]
         await client.send(GET)
-        await (await scene.origin.next_request()).peer.send(OK)
+        await (await scene.upstream.next_request()).peer.send(OK)
         answered = await client.read_answer()
 
         assert begun.startswith(b"HTTP/1.1 200 ")
@@ -123,7 +123,7 @@ async def test_a_chance_that_comes_each_time() -> None:
     """The request with which it comes is served, and so are those before; a new one connects."""
     setup = SPEAKS.with_downstream(http2=Http2Settings(is_cleartext=True, goaway_chance=0.02))
     async with running(setup) as scene:
-        scene.origin.answer_with(answer)
+        scene.upstream.answer_with(answer)
         scene.process.cluster.served.context.listener.chance = lambda: 0.01
         client = await connect(scene)
         await client.send(GET)
@@ -149,7 +149,7 @@ async def test_a_reload_with_streams(tmp_path: Path) -> None:
             begun.append(arrival.peer)
             await answer(arrival)
 
-        scene.origins["a"].answer_with(begin_watch)
+        scene.upstreams["a"].answer_with(begin_watch)
         client = Http2Peer(await scene.connect())
         await client.send(WATCH % 0)
         await client.read_until(EVENT + b"\r\n")
@@ -167,7 +167,7 @@ async def test_a_reload_with_streams(tmp_path: Path) -> None:
 @on_uvloop
 async def test_a_restart_with_streams(tmp_path: Path) -> None:
     """The successor has new connections at once; watches of the one before end in order."""
-    behind = Origin()
+    behind = Upstream()
     behind.answer_with(answer)
     behind.start()
     settings = tmp_path / "settings.yaml"

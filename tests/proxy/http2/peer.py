@@ -34,12 +34,14 @@ CLEARTEXT = DownstreamSettings(http2=Http2Settings(is_cleartext=True))
 def http2_bench(
     *,
     seats: int = 1,
-    idle_origins: int = 1,
+    idle_upstreams: int = 1,
     downstream: DownstreamSettings = CLEARTEXT,
     upstream: UpstreamSettings | None = None,
 ) -> Bench:
     """A data plane whose clients may speak HTTP/2."""
-    return Bench(seats=seats, idle_origins=idle_origins, downstream=downstream, upstream=upstream)
+    return Bench(
+        seats=seats, idle_upstreams=idle_upstreams, downstream=downstream, upstream=upstream
+    )
 
 
 class Answer:

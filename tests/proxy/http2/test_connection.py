@@ -22,7 +22,7 @@ LAST = 2**31 - 1
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """A data plane with one seat and one idle connection to its origin."""
+    """A data plane with one seat and one idle connection to its upstream."""
     with http2_bench() as result:
         yield result
 
@@ -72,7 +72,7 @@ def test_http_1_beside_it(bench: Bench) -> None:
         client = bench.client()
         bench.send(client, GET[:cut])
         bench.send(client, GET[cut:])
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         assert b"200" == status(client.take())
         bench.end(client)
     bench.assert_at_rest()
@@ -109,7 +109,7 @@ def test_refused(bench: Bench, fields: list[tuple[bytes, bytes]], code: int, met
     assert b"connection" not in answer.fields
 
     other = client.ask()
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     client.take()
     assert 200 == client.answers[other].status
     bench.assert_at_rest()
@@ -128,7 +128,7 @@ def test_an_error_in_one_stream(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
 
     good = client.ask()
     bench.connect()
-    bench.send(bench.origins[-1], OK)
+    bench.send(bench.upstreams[-1], OK)
     client.take()
     assert 200 == client.answers[good].status
     bench.assert_at_rest()
@@ -144,7 +144,7 @@ def test_reset_with_the_request(bench: Bench) -> None:
         client.h2.reset_stream(stream)
     client.send()
 
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     assert 0 == bench.counters.listener.http2.requests
     bench.assert_at_rest()
 
@@ -152,11 +152,11 @@ def test_reset_with_the_request(bench: Bench) -> None:
 @pytest.mark.parametrize("by", ["end", "reset"])
 def test_client_leaves_with_requests_that_wait(by: str) -> None:
     """None of them gets a seat that another of them gives back: nobody would want its answer."""
-    with http2_bench(seats=2, idle_origins=5) as bench:
+    with http2_bench(seats=2, idle_upstreams=5) as bench:
         client = Http2Peer(bench)
         streams = [client.ask(b"/x", b"POST") for _ in range(5)]
         assert (2, 3, 0) == bench.use()
-        assert 2 == sum(bool(each.take()) for each in bench.origins)
+        assert 2 == sum(bool(each.take()) for each in bench.upstreams)
         if by == "end":
             bench.end(client.transport)
         else:
@@ -164,7 +164,7 @@ def test_client_leaves_with_requests_that_wait(by: str) -> None:
                 client.h2.reset_stream(stream)
             client.send()
 
-        assert b"" == b"".join(each.take() for each in bench.origins)
+        assert b"" == b"".join(each.take() for each in bench.upstreams)
         assert 5 == bench.counters.client_aborts
         bench.assert_at_rest()
 

@@ -26,7 +26,7 @@ LAST = 2**31 - 1
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """A data plane with one seat and one idle connection to its origin."""
+    """A data plane with one seat and one idle connection to its upstream."""
     with http2_bench() as result:
         yield result
 
@@ -65,7 +65,7 @@ def test_idle(bench: Bench) -> None:
     """Its end is announced, then said, then there; a request of that moment is still served."""
     client = Http2Peer(bench)
     client.ask()
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     bench.wait(91)
     client.take()
     assert [(LAST, 0)] == client.goaways
@@ -86,7 +86,7 @@ def test_drain(bench: Bench) -> None:
     drain(bench)
     bench.wait(3)
     assert "" == client.transport.ended_by
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     client.take()
 
     assert [(LAST, 0), (first, 0)] == client.goaways
@@ -108,7 +108,7 @@ def test_request_before_the_goaway_is_sent(bench: Bench) -> None:
     connection.resume_writing()
     client.take()
     assert [(LAST, 0), (first, 0)] == client.goaways
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     client.take()
 
     assert client.answers[first].is_whole
@@ -125,7 +125,7 @@ def test_client_sends_on_while_it_gets_the_last_answer(bench: Bench, *, closes: 
     client.ask()
     drain(bench)
     bench.wait(3)
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     assert client.transport.has_eof
     bench.send(client.transport, PING)
     assert ("", True) == (client.transport.ended_by, client.transport.reads)
@@ -165,7 +165,7 @@ def test_drain_of_a_client_that_takes_nothing(bench: Bench, when: str) -> None:
         connection.pause_writing()
 
     connection.write = fill
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     bench.wait(3)
     assert "" == client.transport.ended_by
     assert [connection] == list(bench.listener.connections)
@@ -190,7 +190,7 @@ def test_goaway_by_chance() -> None:
         client = Http2Peer(bench)
         for expected in (0, 0, 1):
             client.ask()
-            bench.send(bench.origins[0], OK)
+            bench.send(bench.upstreams[0], OK)
             client.take()
             assert expected == len(client.goaways)
         bench.wait(3)
@@ -201,7 +201,7 @@ def test_goaway_by_chance() -> None:
 @pytest.mark.parametrize(("waited_s", "goes_on"), [(1.0, True), (0.9, False)])
 def test_clients_that_give_up(waited_s: float, *, goes_on: bool) -> None:
     """A server that hangs must not cost the connection, watches and all, when clients give up."""
-    with http2_bench(seats=100, idle_origins=0) as bench:
+    with http2_bench(seats=100, idle_upstreams=0) as bench:
         client = Http2Peer(bench)
         for _ in range(60):
             streams = [client.ask() for _ in range(90)]
@@ -231,7 +231,7 @@ def test_flood(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     assert 1 == bench.counters.listener.http2.floods[Flood.CONTROL]
     assert ["a flood of control-frames from 10.0.0.1: the connection is closed"] == caplog.messages
     stream = other.ask()
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     other.take()
     assert 200 == other.answers[stream].status
     bench.assert_at_rest()
@@ -257,7 +257,7 @@ def test_transport_is_full(bench: Bench) -> None:
     streams = []
     for _ in range(3):
         streams.append(client.ask())
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
     assert b"" == client.transport.take()
     connection.resume_writing()
     client.take()
@@ -269,7 +269,7 @@ def test_transport_is_full(bench: Bench) -> None:
 def test_windows_are_open_and_nothing_is_read() -> None:
     """Internal data buffering, CVE-2019-9517: of each answer no more than a read waits here."""
     streams, piece = 4, b"x" * 16384
-    with http2_bench(seats=streams, idle_origins=streams) as bench:
+    with http2_bench(seats=streams, idle_upstreams=streams) as bench:
         client = Http2Peer(bench)
         client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: LAST})
         client.h2.increment_flow_control_window(LAST - 65535)
@@ -278,13 +278,13 @@ def test_windows_are_open_and_nothing_is_read() -> None:
         connection.pause_writing()
         for _ in range(streams):
             client.ask()
-        for origin in bench.origins:
-            bench.send(origin, b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n")
-            while origin.reads:
-                bench.send(origin, piece)
+        for upstream in bench.upstreams:
+            bench.send(upstream, b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n")
+            while upstream.reads:
+                bench.send(upstream, piece)
 
         assert b"" == client.transport.take()
-        assert bench.counters.bytes_from_origins <= streams * (ANSWER_READ_BYTES + len(piece))
+        assert bench.counters.bytes_from_upstreams <= streams * (ANSWER_READ_BYTES + len(piece))
         bench.end(client.transport)
         bench.assert_at_rest()
 
@@ -298,7 +298,7 @@ def watching(bench: Bench) -> tuple[Http2Peer, int]:
     """A client that watches, and has what the connection began with."""
     client = Http2Peer(bench)
     stream = client.ask(WATCH)
-    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.send(bench.upstreams[0], CHUNKED_OK)
     client.take()
     return client, stream
 
@@ -319,7 +319,7 @@ def test_silent_client_that_is_there(bench: Bench, *, is_leaving: bool) -> None:
             bench.wait(60)
             assert b"" == client.transport.take()
 
-    bench.send(bench.origins[0], b"2\r\n{}\r\n")
+    bench.send(bench.upstreams[0], b"2\r\n{}\r\n")
     client.take()
     assert b"{}" == client.answers[stream].body
 

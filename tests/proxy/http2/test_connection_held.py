@@ -82,11 +82,11 @@ def test_no_room_for_a_stream(
         refused = client.ask(b"/api/v1/namespaces/a/pods/c", method, fields, body)
 
         assert Code.REFUSED_STREAM == client.answers[refused].reset_by
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         client.take()
         assert client.answers[first].is_whole
         again = client.ask()
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         client.take()
         assert 200 == client.answers[again].status
         assert 1 == bench.counters.listener.held_refusals[Bound.PROCESS]
@@ -101,7 +101,7 @@ def test_streams_while_memory_is_short() -> None:
         bench.listener.holdings.set_short(is_short=True)
         refused = client.ask()
         assert Code.REFUSED_STREAM == client.answers[refused].reset_by
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         client.take()
 
         assert client.answers[first].is_whole
@@ -118,8 +118,8 @@ def test_block_that_is_not_whole() -> None:
         bench.send(client.transport, continuation(1, more, is_whole=False))
         assert 5000 < held(bench) < 5200
         bench.send(client.transport, continuation(1, b""))
-        assert b"x-more: yyy" in bench.origins[0].take()
-        bench.send(bench.origins[0], OK)
+        assert b"x-more: yyy" in bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
         assert 0 == held(bench)
         bench.send(client.transport, headers(3, more, is_whole=False))
         assert 5000 < held(bench)
@@ -148,7 +148,7 @@ def test_no_room_for_a_block_beside_other_requests() -> None:
         bench.wait(1)
         bench.send(client.transport, continuation(3, b""))
         bench.wait(2)
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         sent = FrameReader().feed(client.transport.take())
         assert [Code.REFUSED_STREAM] == [each.code for each in sent if each.kind == Kind.RST_STREAM]
         assert Kind.GOAWAY not in [each.kind for each in sent]
@@ -168,7 +168,7 @@ def answers_not_taken(bench: Bench, client: Http2Peer) -> list[int]:
     while connection_of(client)._session.unsent_bytes <= CONNECTION_BYTES:  # noqa: SLF001  as such
         streams.append(client.ask())
         answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % ANSWER_BYTES
-        bench.send(bench.origins[0], answer + bytes(ANSWER_BYTES))
+        bench.send(bench.upstreams[0], answer + bytes(ANSWER_BYTES))
     return streams
 
 
@@ -186,7 +186,7 @@ def test_answers_that_are_not_taken() -> None:
         client.send()
         assert all(client.answers[stream].is_whole for stream in taken)
         served = client.ask()
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         client.take()
 
         assert client.answers[served].is_whole
@@ -257,7 +257,7 @@ def test_field_that_the_library_does_not_take() -> None:
         [head, body] = FrameReader().feed(client.transport.take())
         assert b"431" == dict(client.h2.decoder.decode(head.payload, raw=True))[b":status"]
         assert b"longer than 64 KiB" in body.payload
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         client.take()
         assert client.answers[first].is_whole
         bench.assert_at_rest()

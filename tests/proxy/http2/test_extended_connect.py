@@ -14,12 +14,12 @@ from apfproxy.proxy.http2.request_head import HAS_LENGTH, head_of
 @pytest.mark.parametrize("protocol", [b"websocket", b"WebSocket"])
 def test_handshake(protocol: bytes) -> None:
     """It has what a handshake of HTTP/1.1 must have, and the client's fields."""
-    fields = b"sec-websocket-version: 13\r\norigin: https://a\r\n"
+    fields = b"sec-websocket-version: 13\r\nupstream: https://a\r\n"
     request = (b"CONNECT", b"https", b"a", b"/chat?b=c", protocol, fields, 0)
 
     assert head_of(as_upgrade(request, b"KEY"), is_whole=True) == (
         b"GET /chat?b=c HTTP/1.1\r\nHost: a\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
-        b"sec-websocket-key: KEY\r\nsec-websocket-version: 13\r\norigin: https://a\r\n\r\n"
+        b"sec-websocket-key: KEY\r\nsec-websocket-version: 13\r\nupstream: https://a\r\n\r\n"
     )
 
 

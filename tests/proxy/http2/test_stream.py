@@ -23,7 +23,7 @@ WATCH = b"/api/v1/pods?watch=1"
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """A data plane with one seat and one idle connection to its origin."""
+    """A data plane with one seat and one idle connection to its upstream."""
     with http2_bench() as result:
         yield result
 
@@ -33,12 +33,12 @@ def test_get(bench: Bench) -> None:
     client = Http2Peer(bench)
     stream = client.ask(fields=[(b"accept", b"*/*")])
 
-    forwarded = bench.origins[0].take()
+    forwarded = bench.upstreams[0].take()
     assert forwarded.startswith(
         b"GET /api/v1/namespaces/a/pods/b HTTP/1.1\r\nHost: h\r\naccept: */*\r\n"
     )
     assert forwarded.endswith(b"Via: 2.0 apfproxy\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n")
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     client.take()
     answer = client.answers[stream]
     assert (200, b"ok", True) == (answer.status, answer.body, answer.is_whole)
@@ -52,7 +52,7 @@ def test_the_same_head_again(bench: Bench) -> None:
     client = Http2Peer(bench)
     for _ in range(4):
         stream = client.ask()
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         client.take()
         assert 200 == client.answers[stream].status
     bench.assert_at_rest()
@@ -65,10 +65,10 @@ def test_body_with_the_head(bench: Bench, *, has_length: bool) -> None:
     fields = [(b"content-length", b"4")] if has_length else []
     stream = client.ask(b"/x", b"POST", fields, b"body")
 
-    forwarded = bench.origins[0].take()
+    forwarded = bench.upstreams[0].take()
     assert has_length == forwarded.endswith(b"\r\n\r\nbody")
     assert has_length != forwarded.endswith(b"\r\n\r\n4\r\nbody\r\n0\r\n\r\n")
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     client.take()
     assert client.answers[stream].is_whole
     bench.assert_at_rest()
@@ -87,9 +87,9 @@ def test_body_and_trailers_in_parts(bench: Bench) -> None:
     client.send()
 
     assert (
-        bench.origins[0].take().endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\nx-sum: 7\r\n\r\n")
+        bench.upstreams[0].take().endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\nx-sum: 7\r\n\r\n")
     )
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     client.take()
     assert client.answers[stream].is_whole
     bench.assert_at_rest()
@@ -98,7 +98,7 @@ def test_body_and_trailers_in_parts(bench: Bench) -> None:
 def test_body_over_the_limit() -> None:
     """It gets 413, and the connection serves others."""
     limits = LimitSettings(max_body_bytes=3)
-    with http2_bench(idle_origins=2, downstream=replace(CLEARTEXT, limits=limits)) as bench:
+    with http2_bench(idle_upstreams=2, downstream=replace(CLEARTEXT, limits=limits)) as bench:
         client = Http2Peer(bench)
         known = client.ask(b"/x", b"POST", [(b"content-length", b"4")], b"body")
         unknown = client.ask(b"/x", b"POST", body=b"")
@@ -107,7 +107,7 @@ def test_body_over_the_limit() -> None:
 
         assert [413, 413] == [client.answers[each].status for each in (known, unknown)]
         last = client.ask()
-        bench.send(next(each for each in bench.origins if not each.ended_by), OK)
+        bench.send(next(each for each in bench.upstreams if not each.ended_by), OK)
         client.take()
         assert 200 == client.answers[last].status
         bench.assert_at_rest()
@@ -125,7 +125,7 @@ def test_nobody_takes_the_body(bench: Bench) -> None:
     assert 0 == client.h2.local_flow_control_window(waiting)
     assert (1, 1, 0) == bench.use()
 
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     client.take()
     assert client.answers[holder].is_whole
     while sent < 1_000_000:
@@ -134,8 +134,8 @@ def test_nobody_takes_the_body(bench: Bench) -> None:
         sent += size
         client.h2.send_data(waiting, bytes(size), end_stream=sent == 1_000_000)
         client.send()
-    assert 1_000_000 == len(bench.origins[0].take().rpartition(b"10.0.0.1\r\n\r\n")[2])
-    bench.send(bench.origins[0], OK)
+    assert 1_000_000 == len(bench.upstreams[0].take().rpartition(b"10.0.0.1\r\n\r\n")[2])
+    bench.send(bench.upstreams[0], OK)
     client.take()
     assert client.answers[waiting].is_whole
     bench.assert_at_rest()
@@ -160,38 +160,38 @@ def test_client_takes_nothing(bench: Bench) -> None:
     client = Http2Peer(bench, acknowledges=False)
     stream = client.ask()
     size = 1 << 20
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
-    bench.send(bench.origins[0], bytes(size))
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+    bench.send(bench.upstreams[0], bytes(size))
     client.take()
-    assert not bench.origins[0].reads
+    assert not bench.upstreams[0].reads
     assert 65535 == len(client.answers[stream].body)
 
     client.h2.increment_flow_control_window(size)
     client.h2.increment_flow_control_window(size, stream)
     for _ in range(20):
         client.send()
-        bench.send(bench.origins[0], b"")
-    assert bench.origins[0].reads
+        bench.send(bench.upstreams[0], b"")
+    assert bench.upstreams[0].reads
     assert (size, True) == (len(client.answers[stream].body), client.answers[stream].is_whole)
     bench.assert_at_rest()
 
 
 def test_streams_that_take_nothing_hold_up_no_other() -> None:
     """Their windows are full, and answers beside them on the connection come at once."""
-    with http2_bench(seats=5, idle_origins=5) as bench:
+    with http2_bench(seats=5, idle_upstreams=5) as bench:
         client = Http2Peer(bench, acknowledges=False)
         client.h2.increment_flow_control_window(1 << 20)
         stuck = [client.ask() for _ in range(4)]
         size = 1 << 20
-        for origin in bench.origins[1:]:  # the last ones are taken first
-            bench.send(origin, b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
-            bench.send(origin, bytes(size))
+        for upstream in bench.upstreams[1:]:  # the last ones are taken first
+            bench.send(upstream, b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+            bench.send(upstream, bytes(size))
         client.take()
         assert [65535] * 4 == [len(client.answers[each].body) for each in stuck]
 
         for _ in range(3):
             other = client.ask()
-            bench.send(bench.origins[0], OK)
+            bench.send(bench.upstreams[0], OK)
             client.take()
             assert (b"ok", True) == (client.answers[other].body, client.answers[other].is_whole)
         for each in stuck:
@@ -217,8 +217,8 @@ def test_server_breaks_off(bench: Bench, *, is_over: bool) -> None:
     """The client gets what there is, and can tell that it is not all."""
     client = Http2Peer(bench)
     stream = client.ask()
-    bench.send(bench.origins[0], CHUNKED_OK + b"2\r\nok\r\n" + b"0\r\n\r\n" * is_over)
-    bench.end(bench.origins[0])
+    bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\nok\r\n" + b"0\r\n\r\n" * is_over)
+    bench.end(bench.upstreams[0])
     bench.loop.run_ready()
     client.take()
 
@@ -232,8 +232,8 @@ def test_interim_and_trailers(bench: Bench) -> None:
     """They go on, as the body does."""
     client = Http2Peer(bench)
     stream = client.ask()
-    bench.send(bench.origins[0], b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
-    bench.send(bench.origins[0], CHUNKED_OK + b"2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n")
+    bench.send(bench.upstreams[0], b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+    bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n")
     client.take()
 
     answer = client.answers[stream]
@@ -249,7 +249,7 @@ def test_expectation(bench: Bench) -> None:
     assert [100] == client.answers[stream].interim
     client.h2.end_stream(stream)
     client.send()
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     client.take()
 
     assert client.answers[stream].is_whole
@@ -260,7 +260,7 @@ def test_head_has_no_body(bench: Bench) -> None:
     """Its length is that of the body that GET would have."""
     client = Http2Peer(bench)
     stream = client.ask(method=b"HEAD")
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n")
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n")
     client.take()
 
     answer = client.answers[stream]
@@ -279,7 +279,7 @@ def test_deadline(bench: Bench) -> None:
     assert [] == client.goaways
     client.ask()
     bench.connect()
-    bench.send(bench.origins[1], OK)
+    bench.send(bench.upstreams[1], OK)
     bench.assert_at_rest()
 
 
@@ -287,7 +287,7 @@ def test_watch_is_ended_by_a_drain(bench: Bench) -> None:
     """As if it were through."""
     client = Http2Peer(bench)
     stream = client.ask(WATCH)
-    bench.send(bench.origins[0], CHUNKED_OK + b"2\r\n{}\r\n")
+    bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\n{}\r\n")
     connections = list(bench.listener.connections)
     assert [False, True] == [each.can_end_watch for each in connections]
     for connection in connections:
@@ -304,7 +304,7 @@ def test_cluster_is_gone(bench: Bench, path: bytes) -> None:
     """The client is told; its connection goes on, with requests of other clusters perhaps."""
     client = Http2Peer(bench)
     stream = client.ask(path)
-    bench.send(bench.origins[0], CHUNKED_OK + b"2\r\n{}\r\n")
+    bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\n{}\r\n")
     (serving,) = [each for each in bench.listener.connections if each.is_serving(bench.context)]
     serving.leave()
     bench.loop.run_ready()
@@ -322,7 +322,7 @@ def answered_early(bench: Bench) -> tuple[Http2Peer, int]:
     stream = client.ask(b"/x", b"POST", [(b"content-length", b"%d" % (1 << 21))], b"")
     client.h2.send_data(stream, b"body")
     client.send()
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     client.take()
     assert (200, True) == (client.answers[stream].status, client.answers[stream].is_whole)
     bench.assert_at_rest()
@@ -359,7 +359,7 @@ def test_rest_of_a_request_that_ends(bench: Bench) -> None:
     stream = client.ask(b"/x", b"POST", [(b"content-length", b"9")], b"")
     client.h2.send_data(stream, b"body")
     client.send()
-    bench.send(bench.origins[0], OK)
+    bench.send(bench.upstreams[0], OK)
     client.take()
     client.h2.send_data(stream, b"whole", end_stream=True)
     client.send()
@@ -405,7 +405,9 @@ def test_client_that_never_takes_the_rest(bench: Bench) -> None:
     """The stream of an answer that is through is reset after a time, and only that."""
     client = Http2Peer(bench, acknowledges=False)
     stream = client.ask()
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n" + bytes(70000))
+    bench.send(
+        bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n" + bytes(70000)
+    )
     client.take()
     bench.assert_at_rest()
     bench.wait(91)
@@ -419,10 +421,12 @@ def test_full_transport_while_a_stream_is_given_up(bench: Bench) -> None:
     """A connection that is full for a moment lives on; one that stays so is cut."""
     client = Http2Peer(bench, acknowledges=False)
     client.ask()
-    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n" + bytes(70000))
+    bench.send(
+        bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n" + bytes(70000)
+    )
     client.take()
     client.ask(WATCH)
-    bench.send(bench.origins[0], CHUNKED_OK + b"2\r\n{}\r\n")
+    bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\n{}\r\n")
     client.take()
     bench.wait(80)
     cast("Http2Connection", client.transport.protocol).pause_writing()
@@ -438,10 +442,10 @@ def test_body_byte_by_byte(bench: Bench) -> None:
     """Frames of one read make one chunk: each would be six times as long as what it holds."""
     client = Http2Peer(bench)
     stream = client.ask(b"/x", b"POST", body=b"")
-    bench.origins[0].take()
+    bench.upstreams[0].take()
     for _ in range(5):
         client.h2.send_data(stream, b"x")
     client.h2.end_stream(stream)
     client.send()
 
-    assert b"5\r\nxxxxx\r\n0\r\n\r\n" == bench.origins[0].take()
+    assert b"5\r\nxxxxx\r\n0\r\n\r\n" == bench.upstreams[0].take()

@@ -40,7 +40,7 @@ IDLE_S = 14400.0
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """A data plane with one seat and one idle connection to its origin."""
+    """A data plane with one seat and one idle connection to its upstream."""
     with http2_bench() as result:
         yield result
 
@@ -51,7 +51,7 @@ class Site:
     Attributes:
         client: The client.
         stream: The stream.
-        origin: The connection to the server, newly opened.
+        upstream: The connection to the server, newly opened.
         request: What the server got.
     """
 
@@ -60,8 +60,8 @@ class Site:
         self.client = Http2Peer(bench)
         self.stream = self.client.ask(path, b"CONNECT", HANDSHAKE, b"", b"websocket")
         bench.connect()
-        self.origin: FakeTransport = bench.origins[-1]
-        self.request = self.origin.take()
+        self.upstream: FakeTransport = bench.upstreams[-1]
+        self.request = self.upstream.take()
 
     @property
     def answer(self) -> Answer:
@@ -79,7 +79,7 @@ class Site:
 
     def say(self, data: bytes) -> None:
         """Send bytes as the server."""
-        self._bench.send(self.origin, data)
+        self._bench.send(self.upstream, data)
 
     def send(self, data: bytes, *, is_last: bool = False) -> None:
         """Send bytes as the client."""
@@ -101,7 +101,7 @@ def test_tunnel(bench: Bench) -> None:
     assert site.request.startswith(b"GET " + EXEC + b" HTTP/1.1\r\nConnection: Upgrade\r\n")
     assert b"\r\nUpgrade: websocket\r\n" in site.request
     assert b"\r\nsec-websocket-extensions: permessage-deflate\r\n" in site.request
-    assert 2 == len(bench.origins)
+    assert 2 == len(bench.upstreams)
     site.agree(b"first")
 
     answer = site.answer
@@ -115,11 +115,11 @@ def test_tunnel(bench: Bench) -> None:
     before = bench.counters.listener.bytes_from_clients
     site.send(b"ping")
     site.say(b"pong")
-    assert (b"ping", b"firstpong") == (site.origin.take(), site.answer.body)
+    assert (b"ping", b"firstpong") == (site.upstream.take(), site.answer.body)
     assert 9 + 4 == bench.counters.listener.bytes_from_clients - before
     site.send(b"", is_last=True)
-    assert site.origin.has_eof
-    bench.end(site.origin)
+    assert site.upstream.has_eof
+    bench.end(site.upstream)
     assert (True, None) == (site.answer.is_whole, site.answer.reset_by)
     assert 0 == bench.counters.client_aborts
     assert_over(bench)
@@ -135,7 +135,7 @@ def test_other_upgrades(path: bytes) -> None:
 
         assert (200, b"first") == (site.answer.status, site.answer.body)
         assert (0, 0, 0) == bench.use()
-        bench.end(site.origin, OSError())
+        bench.end(site.upstream, OSError())
         assert_over(bench)
 
 
@@ -145,7 +145,7 @@ def test_another_request_beside_it(bench: Bench) -> None:
     site.agree()
     for _ in range(2):
         stream = site.client.ask()
-        bench.send(bench.origins[0], OK)
+        bench.send(bench.upstreams[0], OK)
         site.client.take()
         assert 200 == site.client.answers[stream].status
         if bench.counters.tunnels_open:
@@ -163,15 +163,15 @@ def test_early_bytes(bench: Bench, *, is_last: bool) -> None:
         part = early[start : start + 16384]
         site.send(part, is_last=is_last and start + len(part) == READ_BYTES)
     assert 0 == site.client.h2.local_flow_control_window(site.stream)
-    assert b"" == site.origin.take()
+    assert b"" == site.upstream.take()
     site.agree()
     site.client.take()
 
-    assert (early, is_last) == (site.origin.take(), site.origin.has_eof)
+    assert (early, is_last) == (site.upstream.take(), site.upstream.has_eof)
     if not is_last:
         assert READ_BYTES == site.client.h2.local_flow_control_window(site.stream)
         site.send(b"", is_last=True)
-    bench.end(site.origin)
+    bench.end(site.upstream)
     assert site.answer.is_whole
     assert_over(bench)
 
@@ -187,9 +187,9 @@ def test_bytes_with_the_request(bench: Bench) -> None:
     client.send()
     bench.connect()
 
-    origin = bench.origins[-1]
-    assert origin.take().endswith(b"\r\n\r\n")
-    bench.end(origin)
+    upstream = bench.upstreams[-1]
+    assert upstream.take().endswith(b"\r\n\r\n")
+    bench.end(upstream)
     client.take()
     assert 502 == client.answers[stream].status
     assert_over(bench)
@@ -199,14 +199,14 @@ def test_half_close_of_the_server(bench: Bench) -> None:
     """The client gets END_STREAM, and goes on."""
     site = Site(bench)
     site.agree(b"last")
-    bench.end(site.origin)
+    bench.end(site.upstream)
 
     answer = site.answer
     assert (b"last", True, None) == (answer.body, answer.is_whole, answer.reset_by)
     site.send(b"more")
-    assert (b"more", 1) == (site.origin.take(), bench.counters.tunnels_open)
+    assert (b"more", 1) == (site.upstream.take(), bench.counters.tunnels_open)
     site.send(b"", is_last=True)
-    assert "close" == site.origin.ended_by
+    assert "close" == site.upstream.ended_by
     assert site.answer.reset_by is None
     assert_over(bench)
 
@@ -217,10 +217,10 @@ def test_client_resets(bench: Bench, *, has_ended: bool) -> None:
     site = Site(bench)
     site.agree()
     if has_ended:
-        bench.end(site.origin)
+        bench.end(site.upstream)
     site.client.reset(site.stream)
 
-    assert "abort" == site.origin.ended_by
+    assert "abort" == site.upstream.ended_by
     assert 1 == bench.counters.client_aborts
     assert_over(bench)
 
@@ -231,7 +231,7 @@ def test_client_loses_its_connection(bench: Bench) -> None:
     site.agree()
     bench.end(site.client.transport)
 
-    assert "abort" == site.origin.ended_by
+    assert "abort" == site.upstream.ended_by
     assert_over(bench)
 
 
@@ -242,7 +242,7 @@ def test_server_breaks(bench: Bench, *, has_ended: bool) -> None:
     site.agree()
     if has_ended:
         site.send(b"", is_last=True)
-    bench.end(site.origin, ConnectionResetError())
+    bench.end(site.upstream, ConnectionResetError())
 
     assert (False, CANCEL) == (site.answer.is_whole, site.answer.reset_by)
     assert "" == site.client.transport.ended_by
@@ -253,12 +253,12 @@ def test_server_takes_nothing(bench: Bench) -> None:
     """The client may send a window's worth, and goes on once the server takes it."""
     site = Site(bench)
     site.agree()
-    assert isinstance(site.origin.protocol, TunnelEnd)
-    site.origin.protocol.pause_writing()
+    assert isinstance(site.upstream.protocol, TunnelEnd)
+    site.upstream.protocol.pause_writing()
     for _ in range(4):
         site.send(b"x" * (READ_BYTES // 4))
     assert 0 == site.client.h2.local_flow_control_window(site.stream)
-    site.origin.protocol.resume_writing()
+    site.upstream.protocol.resume_writing()
     bench.loop.run_ready()
     site.client.take()
 
@@ -274,7 +274,7 @@ def test_client_takes_nothing(bench: Bench) -> None:
     site.client._acknowledges = False  # noqa: SLF001
     window = 65535
     sent = 0
-    while site.origin.reads:
+    while site.upstream.reads:
         site.say(b"x" * 10000)
         sent += 10000
         assert sent <= window + WRITE_HIGH_WATER_BYTES + 10000
@@ -284,7 +284,7 @@ def test_client_takes_nothing(bench: Bench) -> None:
     site.client.send()
 
     assert sent == len(site.answer.body)
-    assert site.origin.reads
+    assert site.upstream.reads
     site.client.reset(site.stream)
     assert_over(bench)
 
@@ -308,7 +308,7 @@ def test_refused_by_the_server(bench: Bench, said: bytes, code: int) -> None:
 
     answer = site.answer
     assert (code, True, NO_ERROR) == (answer.status, answer.is_whole, answer.reset_by)
-    assert (b"", "abort") == (site.origin.take(), site.origin.ended_by)
+    assert (b"", "abort") == (site.upstream.take(), site.upstream.ended_by)
     assert 0 == bench.counters.tunnels_open
     assert_over(bench)
 
@@ -342,7 +342,7 @@ def test_refused(
     assert (code, NO_ERROR) == (answer.status, answer.reset_by)
     assert not {b"connection", b"upgrade"} & answer.fields.keys()
     assert (b"13" if code == 426 else None) == answer.fields.get(b"sec-websocket-version")
-    assert b"" == bench.origins[0].take()
+    assert b"" == bench.upstreams[0].take()
     assert_over(bench)
 
 
@@ -354,7 +354,7 @@ def test_trailers(bench: Bench) -> None:
     site.client.send()
 
     assert PROTOCOL_ERROR == site.answer.reset_by
-    assert "abort" == site.origin.ended_by
+    assert "abort" == site.upstream.ended_by
     assert_over(bench)
 
 
@@ -380,9 +380,9 @@ def test_server_that_breaks(bench: Bench) -> None:
     """What it may have begun is not begun at another one."""
     bench.pool.endpoints[0].is_one_of_several = True
     site = Site(bench)
-    bench.end(site.origin)
+    bench.end(site.upstream)
 
-    assert (502, 2) == (site.answer.status, len(bench.origins))
+    assert (502, 2) == (site.answer.status, len(bench.upstreams))
     assert_over(bench)
 
 
@@ -395,11 +395,11 @@ def test_time(bench: Bench) -> None:
     bench.wait(IDLE_S - 1)
     site.send(b"x")
     bench.wait(IDLE_S - 1)
-    assert "" == site.origin.ended_by
+    assert "" == site.upstream.ended_by
     bench.wait(2)
 
     assert CANCEL == site.answer.reset_by
-    assert "abort" == site.origin.ended_by
+    assert "abort" == site.upstream.ended_by
     assert_over(bench)
 
 
@@ -412,12 +412,12 @@ def test_drain(bench: Bench) -> None:
     bench.loop.run_ready()
     assert (b"\x82\x04last" + GOING_AWAY, False) == (site.answer.body, site.answer.is_whole)
     site.send(b"reply")
-    assert b"reply" == site.origin.take()
-    bench.end(site.origin)
+    assert b"reply" == site.upstream.take()
+    bench.end(site.upstream)
     site.send(b"", is_last=True)
 
     assert (b"\x82\x04last" + GOING_AWAY, True) == (site.answer.body, site.answer.is_whole)
-    assert "close" == site.origin.ended_by
+    assert "close" == site.upstream.ended_by
     assert_over(bench)
 
 
@@ -430,7 +430,7 @@ def test_stop(bench: Bench) -> None:
     bench.loop.run_ready()
 
     assert (b"\x82\x04la", CANCEL) == (site.answer.body, site.answer.reset_by)
-    assert "abort" == site.origin.ended_by
+    assert "abort" == site.upstream.ended_by
     assert_over(bench)
 
 
@@ -441,7 +441,7 @@ def test_client_that_never_takes_the_rest(bench: Bench) -> None:
     site.agree()
     site.say(b"x" * 70000)
     site.send(b"", is_last=True)
-    bench.end(site.origin)
+    bench.end(site.upstream)
     assert (0, 1) == (bench.counters.tunnels_open, bench.counters.listener.http2.streams_open)
     bench.wait(100)
 
@@ -453,12 +453,12 @@ def test_error_ends_the_tunnel_alone(bench: Bench) -> None:
     """Both of its sides; the connection goes on."""
     site = Site(bench)
     site.agree()
-    assert isinstance(site.origin.protocol, TunnelEnd)
+    assert isinstance(site.upstream.protocol, TunnelEnd)
     bench.loop.errors = []
-    site.origin.protocol.fail(RuntimeError("on purpose"))
+    site.upstream.protocol.fail(RuntimeError("on purpose"))
     bench.loop.run_ready()
 
     assert 2 == site.answer.reset_by
-    assert "abort" == site.origin.ended_by
+    assert "abort" == site.upstream.ended_by
     assert "" == site.client.transport.ended_by
     assert_over(bench)

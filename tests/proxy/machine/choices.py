@@ -65,7 +65,7 @@ class Choices:
                 overload=OverloadSettings(loop_delay_s=self.pick(21, None, 0.5)),
             ),
             upstream=UpstreamSettings(
-                url=Address(host="origin", port=80),
+                url=Address(host="upstream", port=80),
                 identity=self.pick(24, FRONT_PROXY, FRONT_PROXY, PASS_THROUGH),
                 max_connections=self.pick(27, 8, 2, 1),
                 connect_timeout_s=1.0,

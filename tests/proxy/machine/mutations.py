@@ -89,9 +89,9 @@ def _keeps_its_place(drop: Callable[..., None]) -> Callable[..., None]:
     return mutated
 
 
-def _says_less_of_an_answer(on_answer: Callable[..., None]) -> Callable[..., None]:
+def _says_less_of_a_response(on_response: Callable[..., None]) -> Callable[..., None]:
     def mutated(self: Exchange, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
-        on_answer(self, head, body if is_whole else body[:-1], is_whole=is_whole)
+        on_response(self, head, body if is_whole else body[:-1], is_whole=is_whole)
 
     return mutated
 
@@ -140,10 +140,10 @@ MUTATIONS: dict[str, Mutation] = {
         ExchangeBase, "_log", _not_of_those_who_leave
     ),
     "an answer's first part loses a byte": Mutation(
-        Forwarding, "on_answer", _says_less_of_an_answer
+        Forwarding, "on_response", _says_less_of_a_response
     ),
     "heads of those forgotten stay": Mutation(HeadReader, "forget_peer", _forgets_half, seed=15),
-    "the origin's pause is for ever": Mutation(
+    "the upstream's pause is for ever": Mutation(
         Forwarding, "on_upstream_writable", _nothing, seed=58
     ),
     "the client's pause is for ever": Mutation(

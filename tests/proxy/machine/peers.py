@@ -1,4 +1,4 @@
-"""Clients that know what they have asked, and origins that know whom they answer."""
+"""Clients that know what they have asked, and upstreams that know whom they answer."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 OF_CERTIFICATE = "carl"
 """The user whom all certificates name, of clients in a network of their own."""
 ID_BYTES = 8
-MARK = b"X-Origin: o\r\n"
-"""In every head of an origin's answer: all of a kind are equal."""
+MARK = b"X-Upstream: o\r\n"
+"""In every head of an upstream's answer: all of a kind are equal."""
 
 
 @dataclass
 class Answer:
-    """What an origin answers a request.
+    """What an upstream answers a request.
 
     Attributes:
         address: The client's.
@@ -43,7 +43,7 @@ class Answer:
 
 
 class Answers:
-    """All answers of all origins, by their numbers.
+    """All answers of all upstreams, by their numbers.
 
     Attributes:
         are_ended: Whether the proxy is about to stop, and ends long-running ones.
@@ -73,7 +73,7 @@ class Client:
 
     Args:
         wire: Its transport.
-        address: Its address, which the origin is told.
+        address: Its address, which the upstream is told.
 
     Attributes:
         asked: Requests whose heads are sent, in order.
@@ -167,7 +167,7 @@ class Client:
 
     def _check(self, request: Request | None, answer: Message, answers: Answers) -> None:
         self.is_last = self.is_last or b"close" in answer.values(b"connection")
-        if not answer.values(b"x-origin"):
+        if not answer.values(b"x-upstream"):
             assert answer.status >= 400, ("an answer of the proxy", answer)
             if request is None:
                 assert b"close" in answer.values(b"connection"), ("to nothing", answer)
@@ -207,7 +207,7 @@ def _number(answer: Message) -> int | None:
 
 @dataclass
 class Asked:
-    """What an origin was asked last.
+    """What an upstream was asked last.
 
     Attributes:
         request: As its client sent it.
@@ -231,8 +231,8 @@ class Asked:
 
 
 @dataclass
-class Origin:
-    """The origin's side of a connection.
+class Upstream:
+    """The upstream's side of a connection.
 
     Attributes:
         wire: Its transport.
@@ -433,4 +433,4 @@ class Origin:
         self.asked = None if asked.is_whole else asked
 
     def __repr__(self) -> str:
-        return f"<Origin {self.asked}, {self.wire!r}>"
+        return f"<Upstream {self.asked}, {self.wire!r}>"

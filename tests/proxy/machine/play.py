@@ -134,7 +134,7 @@ class Play:
         """Everybody takes and does all that is asked of them: so everything is answered."""
         world = self._world
         clients = [each for each in (*world.former, *world.clients) if each is not None]
-        for wire in (*(each.wire for each in clients), *(each.wire for each in world.origins)):
+        for wire in (*(each.wire for each in clients), *(each.wire for each in world.upstreams)):
             self._do(wire.take_all)
         for _ in range(12):
             for client in clients:
@@ -142,12 +142,12 @@ class Play:
                     self._do(client.wire.end)
                 else:
                     self._do(client.send, 1 << 20)
-            for origin in world.origins:
-                if origin.is_tunnel:
-                    self._do(origin.wire.end)
+            for upstream in world.upstreams:
+                if upstream.is_tunnel:
+                    self._do(upstream.wire.end)
             self.serve(0, 0, 0)
             if world.context.abandoned:
-                # The origin waits for bodies that will not be whole, and connections with it.
+                # The upstream waits for bodies that will not be whole, and connections with it.
                 world.loop.run_for(round(ABANDONED_S * S))
         world.look()
         left = [
@@ -237,10 +237,10 @@ class Play:
             self._do(client.wire.end if b % 2 else client.wire.break_off)
         del c
 
-    # The origin.
+    # The upstream.
 
     def come_about(self, a: int, b: int, c: int) -> None:
-        """A connection to the origin comes about, or fails."""
+        """A connection to the upstream comes about, or fails."""
         attempts = self._world.waiting_attempts()
         if not attempts:
             return
@@ -266,80 +266,80 @@ class Play:
                 self._do(future.set_result, world.tokens.verdict(token))
                 is_busy = True
             world.look()
-            for origin in world.origins:
-                asked = origin.asked
-                if asked is not None and asked.is_whole and not origin.is_gone:
-                    if origin.is_tunnel:
+            for upstream in world.upstreams:
+                asked = upstream.asked
+                if asked is not None and asked.is_whole and not upstream.is_gone:
+                    if upstream.is_tunnel:
                         continue
                     if asked.rest is not None:
-                        self._do(origin.finish)
+                        self._do(upstream.finish)
                     elif asked.request.protocol and a % 2:
-                        self._do(origin.switch, asked.request.protocol)
+                        self._do(upstream.switch, asked.request.protocol)
                     else:
-                        self._do(origin.answer, b"200 OK", 8)
+                        self._do(upstream.answer, b"200 OK", 8)
                     is_busy = True
             if not is_busy:
                 break
         del b, c
 
     def answer(self, a: int, b: int, c: int) -> None:
-        """An origin answers, or goes on with its answer."""
+        """An upstream answers, or goes on with its answer."""
         world = self._world
-        origins = [each for each in world.origins if not each.is_gone]
-        if not origins:
+        upstreams = [each for each in world.upstreams if not each.is_gone]
+        if not upstreams:
             return
-        busy = [each for each in origins if each.asked is not None]
-        origin = (busy or origins)[a % len(busy or origins)]
+        busy = [each for each in upstreams if each.asked is not None]
+        upstream = (busy or upstreams)[a % len(busy or upstreams)]
         kind = b % len(ANSWERS)
-        self._say("answer", kind, c, origin)
-        asked = origin.asked
+        self._say("answer", kind, c, upstream)
+        asked = upstream.asked
         if asked is None:
             if b < 32:
-                self._do(origin.send, GARBAGE)
-        elif origin.is_tunnel:
-            self._do(origin.send, b"tunnel" * (1 + c))
+                self._do(upstream.send, GARBAGE)
+        elif upstream.is_tunnel:
+            self._do(upstream.send, b"tunnel" * (1 + c))
         elif asked.rest is not None:
             self._go_on(a, kind, c)
         elif asked.request.protocol and c % 2:
-            self._do(origin.switch, asked.request.protocol)
+            self._do(upstream.switch, asked.request.protocol)
         else:
-            self._do(ANSWERS[kind], origin, c)
+            self._do(ANSWERS[kind], upstream, c)
 
     def _go_on(self, a: int, kind: int, c: int) -> None:
         world = self._world
-        busy = [each for each in world.origins if not each.is_gone and each.asked is not None]
-        origin = busy[a % len(busy)]
+        busy = [each for each in world.upstreams if not each.is_gone and each.asked is not None]
+        upstream = busy[a % len(busy)]
         if kind % 4 == 0:
-            self._do(origin.finish, b"X-Trailer: t\r\n" if c % 4 == 0 else b"")
+            self._do(upstream.finish, b"X-Trailer: t\r\n" if c % 4 == 0 else b"")
         elif kind % 4 == 1:
-            self._do(origin.go_on, INITIAL_EVENTS_END)
-        elif kind % 8 == 6 and origin.asked is not None and origin.asked.is_chunked:
-            self._do(origin.send, b"zz no chunk")
+            self._do(upstream.go_on, INITIAL_EVENTS_END)
+        elif kind % 8 == 6 and upstream.asked is not None and upstream.asked.is_chunked:
+            self._do(upstream.send, b"zz no chunk")
         else:
-            self._do(origin.go_on, b"+" * (1 + c))
+            self._do(upstream.go_on, b"+" * (1 + c))
 
-    def origin_takes(self, a: int, b: int, c: int) -> None:
-        """An origin begins to take requests, or stops."""
-        origins = self._world.origins
-        if origins:
-            self._say("origin takes", a % len(origins), b % 2 == 0)
-            self._do(lambda: origins[a % len(origins)].wire.take(takes=b % 2 == 0))
+    def upstream_takes(self, a: int, b: int, c: int) -> None:
+        """An upstream begins to take requests, or stops."""
+        upstreams = self._world.upstreams
+        if upstreams:
+            self._say("upstream takes", a % len(upstreams), b % 2 == 0)
+            self._do(lambda: upstreams[a % len(upstreams)].wire.take(takes=b % 2 == 0))
         del c
 
-    def origin_leaves(self, a: int, b: int, c: int) -> None:
-        """An origin ends a connection, or resets it."""
-        origins = [each for each in self._world.origins if not each.is_gone]
-        if not origins:
+    def upstream_leaves(self, a: int, b: int, c: int) -> None:
+        """An upstream ends a connection, or resets it."""
+        upstreams = [each for each in self._world.upstreams if not each.is_gone]
+        if not upstreams:
             return
-        origin = origins[a % len(origins)]
-        self._say("origin leaves", "end" if b % 2 else "reset", origin)
+        upstream = upstreams[a % len(upstreams)]
+        self._say("upstream leaves", "end" if b % 2 else "reset", upstream)
         if b % 2:
-            asked = origin.asked
+            asked = upstream.asked
             if asked is not None and asked.is_open:
-                self._do(origin.finish)
-            self._do(origin.wire.end)
+                self._do(upstream.finish)
+            self._do(upstream.wire.end)
         else:
-            self._do(origin.wire.break_off)
+            self._do(upstream.wire.break_off)
         del c
 
     # The rest.
@@ -437,8 +437,8 @@ WEIGHTS: tuple[tuple[Callable[[Play, int, int, int], None], int], ...] = (
     (Play.connect, 12),
     (Play.take, 12),
     (Play.leave, 10),
-    (Play.origin_takes, 6),
-    (Play.origin_leaves, 6),
+    (Play.upstream_takes, 6),
+    (Play.upstream_leaves, 6),
     (Play.identify, 12),
     (Play.configure, 4),
     (Play.renew, 4),

@@ -1,4 +1,4 @@
-"""A whole server between clients and origins that do as they like, and what must hold of it."""
+"""A whole server between clients and upstreams that do as they like, and what must hold of it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from apfproxy.request.user import User
 from apfproxy.settings import ENFORCE, AccessLogSettings, Address, Settings
 from tests.proxy.machine.choices import HEAD_S, TRACING, Choices
 from tests.proxy.machine.loop import Attempt, VirtualLoop
-from tests.proxy.machine.peers import OF_CERTIFICATE, Answers, Client, Origin
+from tests.proxy.machine.peers import OF_CERTIFICATE, Answers, Client, Upstream
 from tests.proxy.machine.requests import CONFIGURATIONS, REQUESTS
 from tests.proxy.machine.wires import Absences, Tls, Wire
 
@@ -183,7 +183,7 @@ class World:
 
     Attributes:
         clients: By their slots.
-        origins: Connections to the origin that are up.
+        upstreams: Connections to the upstream that are up.
         exchanges: All that were started.
     """
 
@@ -198,7 +198,7 @@ class World:
         self.answers = Answers()
         self.clients: list[Client | None] = [None] * SLOTS
         self.former: list[Client] = []
-        self.origins: list[Origin] = []
+        self.upstreams: list[Upstream] = []
         self.exchanges: list[Exchange] = []
         self.drain: asyncio.Task[None] | None = None
         self._refused = frozenset[str]()
@@ -318,20 +318,20 @@ class World:
         wire.connect(accept())
 
     def waiting_attempts(self) -> list[Attempt]:
-        """Connections to the origin that the proxy wants."""
+        """Connections to the upstream that the proxy wants."""
         loop = self.loop
         loop.attempts = [each for each in loop.attempts if not each.outcome.done()]
         return loop.attempts
 
     def come_about(self, attempt: Attempt, *, is_lost: bool = False) -> None:
-        """Let a connection to the origin come about."""
+        """Let a connection to the upstream come about."""
         wire = Wire(self.loop, ("10.1.1.1", 80))
         protocol = attempt.factory()
         wire.connect(protocol)
         if is_lost:
             wire.end()
         else:
-            self.origins.append(Origin(wire, self.answers, self._refused))
+            self.upstreams.append(Upstream(wire, self.answers, self._refused))
         attempt.outcome.set_result((wire, protocol))
 
     def configure(self, number: int) -> None:
@@ -376,10 +376,10 @@ class World:
 
     def look(self) -> None:
         """What must hold at any time."""
-        self.origins = [each for each in self.origins if not each.wire.is_over]
-        for origin in self.origins:
-            if not origin.wire.is_closed:
-                origin.read()
+        self.upstreams = [each for each in self.upstreams if not each.wire.is_over]
+        for upstream in self.upstreams:
+            if not upstream.wire.is_closed:
+                upstream.read()
         for client in self.clients:
             if client is not None and not client.is_garbled:
                 client.read(self.answers)
@@ -391,7 +391,7 @@ class World:
                 assert not is_known, ("a client that has left has a request", client, protocol)
         self.former = [each for each in self.former if not each.wire.is_over]
         if self._keeps_seats:
-            busy = [each for each in self.origins if each.holds_seats]
+            busy = [each for each in self.upstreams if each.holds_seats]
             seats = sum(each.queue_set.seats_in_use for each in self._levels())
             assert len(busy) <= seats, ("more is worked on than there are seats for", busy, seats)
         for connection in self.context.listener.connections:

@@ -7,7 +7,7 @@ import io
 import tarfile
 from typing import TYPE_CHECKING
 
-from tests.end_to_end.streaming_origin.channels import STDERR, STDOUT, Streams
+from tests.end_to_end.streaming_upstream.channels import STDERR, STDOUT, Streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Who asks the origin: a client with credentials of its own, or a proxy that says so."""
+"""Who asks the upstream: a client with credentials of its own, or a proxy that says so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apfproxy.request.user import ANONYMOUS, User, authenticated
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tests.end_to_end.streaming_origin.http_requests import Request
+    from tests.end_to_end.streaming_upstream.http_requests import Request
 
 EXTRA = "extra-"
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
@@ -21,7 +21,7 @@ CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 
 @dataclass(frozen=True)
 class ShownCertificate:
-    """The certificate of a client, which a CA of the origin signed.
+    """The certificate of a client, which a CA of the upstream signed.
 
     Attributes:
         subject: As `ssl` tells it.
@@ -53,7 +53,7 @@ class ForbiddenError(Exception):
 
 @dataclass(frozen=True)
 class Identities:
-    """Whom the origin knows.
+    """Whom the upstream knows.
 
     Attributes:
         tokens: Bearer token to its user, without the virtual groups.
@@ -115,7 +115,7 @@ def _named(request: Request, prefix: str) -> User | None:
 
 
 def described(user: User) -> str:
-    """A line about a user, the same however the origin has learnt who it is."""
+    """A line about a user, the same however the upstream has learnt who it is."""
     extra = ";".join(f"{key}={','.join(values)}" for key, values in sorted(user.extra))
     return f"{user.name} [{_joined(user.groups)}] uid={user.uid} {extra}\n"
 

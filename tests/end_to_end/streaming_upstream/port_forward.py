@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from tests.end_to_end.streaming_origin.duplex import READ_BYTES
+from tests.end_to_end.streaming_upstream.duplex import READ_BYTES
 
 if TYPE_CHECKING:
-    from tests.end_to_end.streaming_origin.spdy_session import SpdySession, SpdyStream
+    from tests.end_to_end.streaming_upstream.spdy_session import SpdySession, SpdyStream
 
 PROTOCOL = "portforward.k8s.io"
 TUNNELLED = "SPDY/3.1+portforward.k8s.io"

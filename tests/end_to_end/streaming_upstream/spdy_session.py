@@ -9,7 +9,7 @@ import asyncio
 import struct
 from typing import TYPE_CHECKING
 
-from tests.end_to_end.streaming_origin.spdy_frames import (
+from tests.end_to_end.streaming_upstream.spdy_frames import (
     DATA,
     FIN,
     GOAWAY,
@@ -30,7 +30,7 @@ from tests.end_to_end.streaming_origin.spdy_frames import (
 )
 
 if TYPE_CHECKING:
-    from tests.end_to_end.streaming_origin.duplex import Duplex
+    from tests.end_to_end.streaming_upstream.duplex import Duplex
 
 MAX_STREAMS = 64
 MAX_FRAMES = 32

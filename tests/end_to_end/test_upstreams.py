@@ -1,4 +1,4 @@
-"""Connections to the origin: kept, bounded, closed, and what a client hears when one fails."""
+"""Connections to the upstream: kept, bounded, closed, and what a client hears when one fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.settings import Address, EndpointAddress
-from tests.end_to_end.origin import Origin
 from tests.end_to_end.peer import Message, Peer, begin
 from tests.end_to_end.scene import (
     GATHERED_BYTES,
@@ -22,6 +21,7 @@ from tests.end_to_end.scene import (
     running,
     until,
 )
+from tests.end_to_end.upstream import Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 POST = b"POST /api/v1/pods HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"
 PATH = b"api/v1/namespaces/a/pods/b"
 GET = b"GET /%b HTTP/1.1\r\nHost: a.test\r\n\r\n" % PATH
-NO_ANSWER = "the origin did not answer"
+NO_ANSWER = "the upstream did not answer"
 
 
 def status_of(answer: Message) -> tuple[object, ...]:
@@ -47,12 +47,12 @@ TIMEOUT = ("Status", "v1", "Failure", "Timeout", 504)
 @over_both_protocols
 @on_uvloop
 async def test_connections_are_used_again() -> None:
-    """Clients one after the other share one connection to the origin."""
+    """Clients one after the other share one connection to the upstream."""
     async with running() as scene:
         for _ in range(3):
             await scene.exchange(GET)
 
-        assert 1 == len(scene.origin.peers)
+        assert 1 == len(scene.upstream.peers)
         assert 1 == scene.process.cluster.served.pool.idle_count
 
 
@@ -70,27 +70,27 @@ async def test_connections_are_bounded() -> None:
         targets = []
         await holds[0].end()
         for client in clients:
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             targets.append(arrival.request.line)
             await arrival.peer.send(OK)
             await client.read_answer()
         await holds[1].end()
 
         assert [b"GET /%d HTTP/1.1" % number for number in range(3)] == targets
-        assert 2 == len(scene.origin.peers)
+        assert 2 == len(scene.upstream.peers)
 
 
 @over_both_protocols
 @on_uvloop
 async def test_idle_connections_are_closed() -> None:
-    """A connection to the origin that has been idle for the limit is closed."""
+    """A connection to the upstream that has been idle for the limit is closed."""
     async with running(Setup().with_upstream(idle_timeout_s=0.001)) as scene:
         await scene.exchange(GET)
-        await until(lambda: scene.origin.ended == scene.origin.peers)
+        await until(lambda: scene.upstream.ended == scene.upstream.peers)
 
         assert 0 == scene.process.cluster.served.pool.open_count
         await scene.exchange(GET)
-        assert 2 == len(scene.origin.peers)
+        assert 2 == len(scene.upstream.peers)
 
 
 @over_both_protocols
@@ -99,11 +99,11 @@ async def test_a_connection_that_says_something_unasked_is_closed() -> None:
     """Bytes on an idle connection never become the answer to the next request."""
     async with running() as scene:
         await scene.exchange(GET)
-        await scene.origin.peers[0].send(OK.replace(b"ok", b"no"))
-        await until(lambda: scene.origin.ended)
+        await scene.upstream.peers[0].send(OK.replace(b"ok", b"no"))
+        await until(lambda: scene.upstream.ended)
         _, answer = await scene.exchange(GET)
 
-        assert (b"ok", 2) == (answer.body, len(scene.origin.peers))
+        assert (b"ok", 2) == (answer.body, len(scene.upstream.peers))
 
 
 @over_both_protocols
@@ -114,30 +114,30 @@ async def test_more_than_was_announced_is_not_passed_on() -> None:
         _, first = await scene.exchange(GET, OK + OK.replace(b"ok", b"no"))
         _, second = await scene.exchange(GET)
 
-        assert (b"ok", b"ok", 2) == (first.body, second.body, len(scene.origin.peers))
+        assert (b"ok", b"ok", 2) == (first.body, second.body, len(scene.upstream.peers))
 
 
 @over_both_protocols
 @on_uvloop
-async def test_an_origin_that_closes_is_not_used_again() -> None:
-    """`Connection: close` and HTTP/1.0 answers end a connection to the origin, not the client's."""
+async def test_an_upstream_that_closes_is_not_used_again() -> None:
+    """`Connection: close` and HTTP/1.0 end the upstream's connection, not the client's."""
     async with running() as scene:
         client = await scene.connect()
         for version, field in ((b"1.1", b"Connection: close\r\n"), (b"1.0", b"")):
             await client.send(GET)
-            arrival = await scene.origin.next_request()
+            arrival = await scene.upstream.next_request()
             await arrival.peer.send(
                 b"HTTP/%b 200 OK\r\n%bContent-Length: 2\r\n\r\nok" % (version, field)
             )
             answer = await client.read_answer()
-            await until(lambda: scene.origin.ended == scene.origin.peers)
+            await until(lambda: scene.upstream.ended == scene.upstream.peers)
 
             assert (b"HTTP/1.1 200 OK", b"ok", None) == (
                 answer.line,
                 answer.body,
                 answer.value(b"connection"),
             )
-        assert 2 == len(scene.origin.peers)
+        assert 2 == len(scene.upstream.peers)
 
 
 @over_both_protocols
@@ -147,12 +147,12 @@ async def test_a_stale_connection_is_retried_once() -> None:
     async with running() as scene:
         await scene.exchange(GET)
         client = await scene.ask(GET)
-        stale = await scene.origin.next_request()
+        stale = await scene.upstream.next_request()
         stale.peer.close()
-        again = await scene.origin.next_request()
+        again = await scene.upstream.next_request()
 
-        assert stale.peer is scene.origin.peers[0]
-        assert again.peer is scene.origin.peers[1]
+        assert stale.peer is scene.upstream.peers[0]
+        assert again.peer is scene.upstream.peers[1]
         assert stale.request.head == again.request.head
         await again.peer.send(OK)
         assert b"ok" == (await client.read_answer()).body
@@ -167,11 +167,11 @@ async def test_a_second_failure_is_not_retried() -> None:
         await scene.exchange(GET)
         client = await scene.ask(GET)
         for _ in range(2):
-            (await scene.origin.next_request()).peer.close()
+            (await scene.upstream.next_request()).peer.close()
         answer = await client.read_answer()
 
         assert BAD_GATEWAY == status_of(answer)
-        assert (2, True) == (len(scene.origin.peers), scene.origin.is_quiet)
+        assert (2, True) == (len(scene.upstream.peers), scene.upstream.is_quiet)
 
 
 @pytest.mark.parametrize(
@@ -195,12 +195,12 @@ async def test_a_second_failure_is_not_retried() -> None:
 @over_both_protocols
 @on_uvloop
 async def test_what_is_not_retried(request_: bytes, said: bytes, is_kept: bool) -> None:
-    """Anything else that breaks is a 502, since the origin may have acted on it."""
+    """Anything else that breaks is a 502, since the upstream may have acted on it."""
     async with running() as scene:
         if is_kept:
             await scene.exchange(GET)
         client = await scene.ask(request_)
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await scene.deliver_answer(arrival.peer, said)
         arrival.peer.close()
         answer = await client.read_answer()
@@ -209,7 +209,7 @@ async def test_what_is_not_retried(request_: bytes, said: bytes, is_kept: bool) 
 
         assert BAD_GATEWAY == status_of(answer)
         assert NO_ANSWER in answer.body.decode()
-        assert (1, True) == (len(scene.origin.peers), scene.origin.is_quiet)
+        assert (1, True) == (len(scene.upstream.peers), scene.upstream.is_quiet)
 
 
 POD = b"/api/v1/namespaces/a/pods/b"
@@ -226,16 +226,16 @@ def request(line: bytes, fields: bytes = b"") -> bytes:
 
 async def broken_by_one_of_two(request_: bytes) -> tuple[int, int]:
     """The status of the answer, and how many servers got the request, of which the first broke."""
-    second = Origin()
+    second = Upstream()
     second.start()
     async with running() as scene:
         pool = scene.process.cluster.served.pool
         pool.set_endpoints(
             EndpointAddress(address=Address(host="127.0.0.1", port=port))
-            for port in (scene.origin.port, second.port)
+            for port in (scene.upstream.port, second.port)
         )
         client = await scene.ask(request_)
-        asked = [begin(each.next_request()) for each in (scene.origin, second)]
+        asked = [begin(each.next_request()) for each in (scene.upstream, second)]
         (first,), others = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
         first.result().peer.close()
         (other,), answer = others, begin(client.read_answer())
@@ -285,7 +285,7 @@ async def test_what_another_server_gets() -> None:
 @over_both_protocols
 @on_uvloop
 async def test_connect_refused() -> None:
-    """An origin that refuses connections is a 502, and the client's connection goes on."""
+    """An upstream that refuses connections is a 502, and the client's connection goes on."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         async with running(upstream_port=closed.getsockname()[1]) as scene:
@@ -295,7 +295,7 @@ async def test_connect_refused() -> None:
                 answer = await client.read_answer()
 
                 assert BAD_GATEWAY == status_of(answer)
-                assert "no connection to the origin" in answer.body.decode()
+                assert "no connection to the upstream" in answer.body.decode()
 
 
 @pytest.fixture
@@ -311,14 +311,14 @@ def deaf_port() -> Iterator[int]:
 @over_both_protocols
 @on_uvloop
 async def test_no_connection_in_time(deaf_port: int) -> None:
-    """An origin that does not take a connection in time is a 504."""
+    """An upstream that does not take a connection in time is a 504."""
     setup = Setup().with_upstream(connect_timeout_s=0.02)
     async with running(setup, upstream_port=deaf_port) as scene:
         answer = await (await scene.ask(GET)).read_answer()
 
         assert TIMEOUT == status_of(answer)
         assert (
-            "no connection to the origin within 0.02 s (upstream.connectTimeout)"
+            "no connection to the upstream within 0.02 s (upstream.connectTimeout)"
             in answer.body.decode()
         )
 
@@ -356,7 +356,7 @@ async def test_an_answer_that_cannot_be_passed_on(answer: bytes) -> None:
     """An answer that is malformed in its head is a 502, and its connection is closed."""
     async with running() as scene:
         _, got = await scene.exchange(GET, answer)
-        await until(lambda: scene.origin.ended)
+        await until(lambda: scene.upstream.ended)
 
         assert BAD_GATEWAY == status_of(got)
 
@@ -375,7 +375,7 @@ async def test_an_answer_that_breaks_off(framing: bytes, body: bytes, end: bytes
     """The client gets what there is, and its connection ends so that it can tell."""
     async with running() as scene:
         client = await scene.ask(GET)
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await scene.deliver_answer(
             arrival.peer, b"HTTP/1.1 200 OK\r\n%b\r\n\r\n%b" % (framing, body), end or b""
         )
@@ -390,7 +390,7 @@ async def test_an_answer_that_breaks_off(framing: bytes, body: bytes, end: bytes
 @over_both_protocols
 @on_uvloop
 async def test_a_client_that_leaves_cancels_its_request() -> None:
-    """The origin's connection is ended, the seats are free, before an answer and during one."""
+    """The upstream's connection is ended, the seats are free, before an answer and during one."""
     async with running(Setup(objects=NARROW, seats=1)) as scene:
         queue_set = scene.level().queue_set
         for answer in (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"):
@@ -399,7 +399,7 @@ async def test_a_client_that_leaves_cancels_its_request() -> None:
             assert 1 == queue_set.seats_in_use
             await hold.client.leave()
             await until(lambda: not queue_set.requests_executing)
-            await until(lambda: scene.origin.ended == scene.origin.peers)
+            await until(lambda: scene.upstream.ended == scene.upstream.peers)
 
         assert (0, 2) == (queue_set.seats_in_use, scene.process.cluster.counters.client_aborts)
 
@@ -419,7 +419,7 @@ async def test_a_queued_client_that_leaves_frees_its_place(leave: Callable[[Peer
         leave(gone)
         await until(lambda: queue_set.requests_waiting == 1)
         await hold.end()
-        arrival = await scene.origin.next_request()
+        arrival = await scene.upstream.next_request()
         await arrival.peer.send(OK)
         await following.read_answer()
 
@@ -430,29 +430,29 @@ async def test_a_queued_client_that_leaves_frees_its_place(leave: Callable[[Peer
 @over_both_protocols
 @on_uvloop
 async def test_a_client_that_leaves_in_its_body() -> None:
-    """A request that will never be whole is not completed at the origin."""
-    async with running(Setup(origin_reads=False)) as scene:
+    """A request that will never be whole is not completed at the upstream."""
+    async with running(Setup(upstream_reads=False)) as scene:
         client = await scene.ask(
             b"POST /api/v1/pods HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"
             + b"x" * GATHERED_BYTES
         )
-        origin = await scene.origin.next_connection()
-        await origin.read_head()
-        await origin.read_exactly(GATHERED_BYTES)
+        upstream = await scene.upstream.next_connection()
+        await upstream.read_head()
+        await upstream.read_exactly(GATHERED_BYTES)
         await client.leave()
 
-        assert await origin.is_at_end()
+        assert await upstream.is_at_end()
 
 
 @over_both_protocols
 @on_uvloop
-async def test_an_origin_that_resets() -> None:
+async def test_an_upstream_that_resets() -> None:
     """A reset instead of an answer is a 502."""
-    async with running(Setup(origin_reads=False)) as scene:
+    async with running(Setup(upstream_reads=False)) as scene:
         client = await scene.ask(GET)
-        origin = await scene.origin.next_connection()
-        await origin.read_head()
-        origin.reset()
+        upstream = await scene.upstream.next_connection()
+        await upstream.read_head()
+        upstream.reset()
         answer = await client.read_answer()
 
         assert BAD_GATEWAY == status_of(answer)

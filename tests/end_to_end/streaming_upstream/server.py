@@ -1,4 +1,4 @@
-"""The origin itself: a listening socket, and what it answers."""
+"""The upstream itself: a listening socket, and what it answers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.end_to_end.streaming_origin.api import DISCOVERY, PORT, running_pod
-from tests.end_to_end.streaming_origin.channels import (
+from tests.end_to_end.streaming_upstream.api import DISCOVERY, PORT, running_pod
+from tests.end_to_end.streaming_upstream.channels import (
     SPDY_PROTOCOLS,
     V4_BASE64,
     WEBSOCKET_PROTOCOLS,
@@ -17,9 +17,9 @@ from tests.end_to_end.streaming_origin.channels import (
     WebSocketStreams,
     beside,
 )
-from tests.end_to_end.streaming_origin.containers import Container, Process
-from tests.end_to_end.streaming_origin.duplex import Socket
-from tests.end_to_end.streaming_origin.http_requests import (
+from tests.end_to_end.streaming_upstream.containers import Container, Process
+from tests.end_to_end.streaming_upstream.duplex import Socket
+from tests.end_to_end.streaming_upstream.http_requests import (
     Request,
     chunk,
     head,
@@ -27,15 +27,15 @@ from tests.end_to_end.streaming_origin.http_requests import (
     problem,
     read_request,
 )
-from tests.end_to_end.streaming_origin.identities import (
+from tests.end_to_end.streaming_upstream.identities import (
     ForbiddenError,
     Identities,
     ShownCertificate,
     described,
 )
-from tests.end_to_end.streaming_origin.port_forward import PROTOCOL, TUNNELLED, forward
-from tests.end_to_end.streaming_origin.spdy_session import SpdySession
-from tests.end_to_end.streaming_origin.websocket import WebSocket, accept_key
+from tests.end_to_end.streaming_upstream.port_forward import PROTOCOL, TUNNELLED, forward
+from tests.end_to_end.streaming_upstream.spdy_session import SpdySession
+from tests.end_to_end.streaming_upstream.websocket import WebSocket, accept_key
 
 if TYPE_CHECKING:
     import ssl
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from apfproxy.request.user import User
-    from tests.end_to_end.streaming_origin.spdy_session import SpdyStream
+    from tests.end_to_end.streaming_upstream.spdy_session import SpdyStream
 
 POD_PARTS = 6
 """In the path of a pod: /api/v1/namespaces/NAMESPACE/pods/NAME."""
@@ -87,7 +87,7 @@ class Exchange:
 
 
 @dataclass
-class StreamingOrigin:
+class StreamingUpstream:
     """A server of streams.
 
     Attributes:
@@ -108,7 +108,7 @@ class StreamingOrigin:
     _ports: dict[int, int] = field(default_factory=dict)
 
     @contextlib.asynccontextmanager
-    async def running(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[StreamingOrigin]:
+    async def running(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[StreamingUpstream]:
         """Serve until the end of the context, with TLS if there is a context for that."""
         echo = await asyncio.start_server(_echo, "127.0.0.1", 0)
         self._ports[PORT] = echo.sockets[0].getsockname()[1]
@@ -123,7 +123,7 @@ class StreamingOrigin:
                 task.cancel()
             await asyncio.gather(*self._connections, return_exceptions=True)
         if self.failures:
-            raise ExceptionGroup("the origin failed", [Exception(repr(e)) for e in self.failures])
+            raise ExceptionGroup("the upstream failed", [Exception(repr(e)) for e in self.failures])
 
     def container(self, pod: str) -> Container:
         """The container of a pod."""

@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from tests.end_to_end.streaming_origin.duplex import Duplex
+    from tests.end_to_end.streaming_upstream.duplex import Duplex
 
 KEY_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 FIN = 0x80

@@ -1,4 +1,4 @@
-"""An origin that a test scripts: it hears every request, and says what it is told to."""
+"""An upstream that a test scripts: it hears every request, and says what it is told to."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Arrival(NamedTuple):
     request: Message
 
 
-class Origin:
+class Upstream:
     """A listening socket, its connections, and what arrives on them.
 
     Args:
         reads: Whether requests are read as they come, and `next_request` gives them; else
             `next_connection` gives connections of which nothing was read.
-        buffer_bytes: What the kernel may hold for the origin, in each direction of a connection.
+        buffer_bytes: What the kernel may hold for the upstream, in each direction of a connection.
 
     Attributes:
         peers: All connections so far.
@@ -131,4 +131,4 @@ class Origin:
             self._failures.append(failure)
 
     def __repr__(self) -> str:
-        return f"<Origin, {len(self.peers)} connections so far>"
+        return f"<Upstream, {len(self.peers)} connections so far>"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.end_to_end.streaming_origin.spdy_session import SpdySession, SpdyStream
-    from tests.end_to_end.streaming_origin.websocket import WebSocket
+    from tests.end_to_end.streaming_upstream.spdy_session import SpdySession, SpdyStream
+    from tests.end_to_end.streaming_upstream.websocket import WebSocket
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 """The numbers of channels; a message of the last one says which channel ends."""

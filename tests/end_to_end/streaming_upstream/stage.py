@@ -1,4 +1,4 @@
-"""What a test of streams plays on: origins over TLS, proxies before them, and who asks."""
+"""What a test of streams plays on: upstreams over TLS, proxies before them, and who asks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from apfproxy.request.user import User, authenticated
 from loadtest.certificates import Authority, new_rsa_key, to_pem
-from tests.end_to_end.streaming_origin.identities import Identities, credential_id
-from tests.end_to_end.streaming_origin.server import StreamingOrigin
+from tests.end_to_end.streaming_upstream.identities import Identities, credential_id
+from tests.end_to_end.streaming_upstream.server import StreamingUpstream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -35,7 +35,7 @@ STRANGER = "stranger"
 DIRECT = "direct"
 PASS_THROUGH, FRONT_PROXY, IMPERSONATE = "passThrough", "frontProxy", "impersonate"
 MODES = (PASS_THROUGH, FRONT_PROXY, IMPERSONATE)
-"""How the proxies tell the origin who asks."""
+"""How the proxies tell the upstream who asks."""
 TARGETS = (DIRECT, *MODES)
 
 ISSUER = "https://kubernetes.example.test"
@@ -93,7 +93,7 @@ class Stage:
         folder: Has all files.
         token: Of the service account.
         users: Credential to whose it is.
-        origins: Target to the origin itself, which has its own pods.
+        upstreams: Target to the upstream itself, which has its own pods.
         ports: Target to where clients connect.
         logs: Mode to the lines that the proxy has written.
     """
@@ -101,7 +101,7 @@ class Stage:
     folder: Path
     token: str = field(repr=False)
     users: dict[str, User]
-    origins: dict[str, StreamingOrigin]
+    upstreams: dict[str, StreamingUpstream]
     ports: dict[str, int]
     logs: dict[str, list[str]]
 
@@ -133,7 +133,7 @@ class Stage:
 
 @contextlib.contextmanager
 def proxies(stage: Stage) -> Iterator[None]:
-    """Run a proxy in each mode before its origin, in processes of their own."""
+    """Run a proxy in each mode before its upstream, in processes of their own."""
     with contextlib.ExitStack() as stack:
         started = {
             mode: stack.enter_context(_process(_write_settings(stage, mode))) for mode in MODES
@@ -192,7 +192,7 @@ def _write_settings(stage: Stage, mode: str) -> Path:
             "tls": {"certificateFile": "server.crt", "keyFile": "server.key"},
         },
         "upstream": {
-            "url": f"https://127.0.0.1:{stage.origins[mode].port}",
+            "url": f"https://127.0.0.1:{stage.upstreams[mode].port}",
             "identity": mode,
             "tls": {"caFile": "ca.crt"},
         },
@@ -243,8 +243,8 @@ def write_files(folder: Path) -> dict[str, User]:
 
 
 @contextlib.asynccontextmanager
-async def origins(folder: Path) -> AsyncIterator[Stage]:
-    """An origin for each target, over TLS; of the proxies there are none yet."""
+async def upstreams(folder: Path) -> AsyncIterator[Stage]:
+    """An upstream for each target, over TLS; of the proxies there are none yet."""
     users = write_files(folder)
     token = account_token()
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=folder / "ca.crt")
@@ -261,6 +261,6 @@ async def origins(folder: Path) -> AsyncIterator[Stage]:
         running = {}
         for target in TARGETS:
             (folder / target).mkdir()
-            origin = StreamingOrigin(folder / target, known[target])
-            running[target] = await stack.enter_async_context(origin.running(tls))
+            upstream = StreamingUpstream(folder / target, known[target])
+            running[target] = await stack.enter_async_context(upstream.running(tls))
         yield Stage(folder, token, users, running, {DIRECT: running[DIRECT].port}, {})
