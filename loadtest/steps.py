@@ -39,8 +39,11 @@ STEPS = {
 """Each step, and what it is."""
 
 OF_FUNCTION = {
-    "proxy/client_connection": {"send": "answer", "may_keep_alive": "parse"},
-    "proxy/downstream": {"on_exchange_end": "answer"},
+    "proxy/http1_connection": {
+        "send": "answer",
+        "send_response": "answer",
+        "on_exchange_end": "answer",
+    },
     "proxy/exchange": {"_identify": "identify", "_take_identity": "identify"},
     "proxy/exchange_base": {"_give_back": "answer", "_finish": "answer", "_log": "observe"},
     "proxy/forwarding": {"_connect": "forward", "on_connection": "forward"},
@@ -51,7 +54,7 @@ OF_FUNCTION = {
 
 OF_FILE = {
     "proxy/client_kinds": "parse",
-    "proxy/downstream": "parse",
+    "proxy/http1_connection": "parse",
     "http/read_buffer": "parse",
     "proxy/request": "parse",
     "http/request_body": "parse",
@@ -74,7 +77,6 @@ OF_FILE = {
     "flowcontrol/rule_index": "classify",
     "flowcontrol/subjects": "classify",
     "flowcontrol/urls": "classify",
-    "proxy/client_connection": "forward",
     "proxy/client_limits": "forward",
     "proxy/exchange": "forward",
     "proxy/exchange_base": "forward",

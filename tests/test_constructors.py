@@ -197,7 +197,7 @@ def test_every_attribute_is_set_by_the_constructor() -> None:
             # Of two with one name the reader would take either for the other's base.
             classes[name if name not in classes else f"{where} {name}"] = found
 
-    assert {"Exchange", "Passage", "DownstreamConnection", "Ticket"} <= classes.keys()
+    assert {"Exchange", "Passage", "Http1Connection", "Ticket"} <= classes.keys()
     assert [] == unset(classes)
 
 

@@ -24,7 +24,7 @@ from apfproxy.base.sockets import UNIX_PEER, Acceptor, folded, reset_socket
 from apfproxy.base.tasks import spawn
 from apfproxy.http.client_address import address_from, is_among
 from apfproxy.proxy.counters import HandshakeFailure, ProxyHeaderFailure, Refusal
-from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.proxy_protocol import NoProxyHeaderError, ProxyHeaderError, read_source
 from apfproxy.proxy.tls import handshake_of
 
@@ -166,7 +166,7 @@ class HandshakeListener:
             if self._is_admitted(client, address):
                 await self._shake_hands(client, server_tls, address, source)
             return
-        connection = DownstreamConnection(self._shared, self._router, address=source)
+        connection = Http1Connection(self._shared, self._router, address=source)
         try:
             await self._loop.connect_accepted_socket(
                 lambda: cast("asyncio.BufferedProtocol", connection), client
@@ -193,7 +193,7 @@ class HandshakeListener:
     async def _shake_hands(
         self, client: socket.socket, server_tls: ServerTls, address: str, source: str = ""
     ) -> None:
-        connection = DownstreamConnection(self._shared, self._router, address, source)
+        connection = Http1Connection(self._shared, self._router, address, source)
         try:
             transport, _ = await self._loop.connect_accepted_socket(
                 lambda: cast("asyncio.BufferedProtocol", connection),

@@ -10,8 +10,8 @@ from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.base.rare_log import RareLog
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.http.read_buffer import READ_BYTES
-from apfproxy.proxy.absences import Absences
 from apfproxy.proxy.client_limits import ClientLimits, LimitsInForce
+from apfproxy.proxy.disconnects import Disconnects
 from apfproxy.proxy.holdings import Holdings
 from apfproxy.proxy.traces import made_audit_lines
 
@@ -88,7 +88,7 @@ class ListenerContext:
     Attributes:
         chance: A number from 0 up to 1, for what is done now and then.
         access_log: Gets what is refused before it is any cluster's request; None for no log.
-        absences: Hears of clients that leave while nothing is read of them.
+        disconnects: Hears of clients that leave while nothing is read of them.
         audit_lines: Header lines of new Audit-IDs.
         connections: Clients' connections that are open, and streams of HTTP/2, in the order in
             which they came.
@@ -115,7 +115,7 @@ class ListenerContext:
         self.clock = clock
         self.loop = loop
         self.access_log: RequestLog | None = None
-        self.absences = Absences(loop)
+        self.disconnects = Disconnects(loop)
         self.audit_lines = made_audit_lines()
         self.chance: Callable[[], float] = random.random
         self.floods = RareLog(log, clock.now_ns)

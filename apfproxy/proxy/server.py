@@ -17,9 +17,9 @@ from apfproxy.base.faults import Part, contained
 from apfproxy.base.memory_trimmer import MemoryTrimmer
 from apfproxy.base.sockets import port_of, probe_clients, serve_on
 from apfproxy.proxy.client_limits import MIN_CONNECTIONS
-from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, close_websockets, ended_at_once
 from apfproxy.proxy.handshake import HandshakeListener
+from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.overload import Overload
 from apfproxy.settings import LimitSettings
 
@@ -155,7 +155,7 @@ class ProxyServer:
             await self._loop.connect_accepted_socket(self._new_protocol, client)
 
     def _new_protocol(self) -> asyncio.BufferedProtocol:
-        return cast("asyncio.BufferedProtocol", DownstreamConnection(self._shared, self._router))
+        return cast("asyncio.BufferedProtocol", Http1Connection(self._shared, self._router))
 
     def _fit_descriptors(self) -> None:
         """Take no more connections than the system lets us have files."""
@@ -272,7 +272,7 @@ class ProxyServer:
                 log.warning(
                     "stopping without %d connections that do not end", self.connection_count
                 )
-        self._shared.absences.close()
+        self._shared.disconnects.close()
 
     def _leave_all(self) -> None:
         # Those that wait first: no seat that comes back may send one of them to the upstream yet.

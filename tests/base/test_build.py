@@ -38,7 +38,7 @@ INTERPRETED = {
     "flowcontrol/limits.py": "every 10 s, or for another configuration",
     "flowcontrol/preset.py": "fields only",
     "flowcontrol/prompt_limits.py": "at most ten looks a second",
-    "proxy/absences.py": "clients that are not read from",
+    "proxy/disconnects.py": "clients that are not read from",
     "upstream/connect_failure.py": "failures only",
     "upstream/connecting.py": "once a connection",
     "upstream/health_check.py": "checks only",

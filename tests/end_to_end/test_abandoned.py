@@ -25,7 +25,7 @@ from tests.end_to_end.scene import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from apfproxy.proxy.downstream import DownstreamConnection
+    from apfproxy.proxy.http1_connection import Http1Connection
 
 SEATS = 4
 CLIENTS = 12
@@ -187,7 +187,7 @@ async def test_clients_that_pause() -> None:
             await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n")
             connection = max(
                 cast(
-                    "dict[DownstreamConnection, None]",
+                    "dict[Http1Connection, None]",
                     context.listener.connections,
                 ),
                 key=lambda each: each.transport.get_extra_info("peername")[1] == client.port,

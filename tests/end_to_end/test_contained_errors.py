@@ -17,7 +17,7 @@ import pytest
 
 from apfproxy.base.faults import Part
 from apfproxy.proxy import server as server_module
-from apfproxy.proxy.absences import Absences
+from apfproxy.proxy.disconnects import Disconnects
 from apfproxy.proxy.overload import Overload
 from apfproxy.settings import Address, LimitSettings
 from tests.end_to_end.peer import WAIT_S, Peer
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.downstream import DownstreamConnection
+    from apfproxy.proxy.http1_connection import Http1Connection
     from apfproxy.upstream.connection import UpstreamConnection
 
 SETTINGS = """
@@ -137,9 +137,9 @@ def context_of(scene: Scene) -> Context:
     return scene.process.cluster.served.context
 
 
-def proxy_side(scene: Scene, client: Peer) -> DownstreamConnection:
+def proxy_side(scene: Scene, client: Peer) -> Http1Connection:
     """The proxy's side of a client's connection."""
-    connections = cast("dict[DownstreamConnection, None]", context_of(scene).listener.connections)
+    connections = cast("dict[Http1Connection, None]", context_of(scene).listener.connections)
     [found] = [c for c in connections if c.transport.get_extra_info("peername")[1] == client.port]
     return found
 
@@ -150,7 +150,7 @@ def upstream_side(scene: Scene) -> UpstreamConnection:
     return found
 
 
-async def connect(scene: Scene) -> tuple[Peer, DownstreamConnection]:
+async def connect(scene: Scene) -> tuple[Peer, Http1Connection]:
     """A new client, and the proxy's side of its connection."""
     count = scene.process.server.connection_count
     client = await scene.connect()
@@ -393,7 +393,7 @@ async def test_an_error_at_the_end_of_a_connection(monkeypatch: pytest.MonkeyPat
     async with running(ONE_SEAT) as scene:
         hold = await scene.take_seat()
         with monkeypatch.context() as patch:
-            patch.setattr(Absences, "forget", broken)
+            patch.setattr(Disconnects, "forget", broken)
             hold.client.close()
             await until(lambda: not scene.process.server.connection_count)
         assert 0 == scene.level().queue_set.seats_in_use

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
@@ -159,7 +159,7 @@ async def test_unreachable(fails: Callable[[FaultyLink], None]) -> None:
 
 def connections() -> set[int]:
     """The identities of those clients' connections that there are."""
-    return {id(each) for each in gc.get_objects() if isinstance(each, DownstreamConnection)}
+    return {id(each) for each in gc.get_objects() if isinstance(each, Http1Connection)}
 
 
 async def use_tunnel(port: int, context: ssl.SSLContext) -> None:

@@ -26,7 +26,7 @@ from apfproxy.proxy import exchange as exchange_module
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.counters import ProxyCounters
-from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
 from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.request_log import RequestLog
@@ -506,7 +506,7 @@ class Bench:
         """A client's connection, newly accepted."""
         transport = FakeTransport(self.loop, peer)
         transport.tls = tls
-        connection = DownstreamConnection(self.listener, self.router)
+        connection = Http1Connection(self.listener, self.router)
         transport.connect(cast("asyncio.BufferedProtocol", connection))
         return transport
 
@@ -562,9 +562,9 @@ class Bench:
         assert (0, {}) == (self.counters.listener.held_bytes, self.listener.holdings.by_address)
 
 
-def connection_of(transport: FakeTransport) -> DownstreamConnection:
+def connection_of(transport: FakeTransport) -> Http1Connection:
     """The client's connection on that transport."""
-    assert isinstance(transport.protocol, DownstreamConnection)
+    assert isinstance(transport.protocol, Http1Connection)
     return transport.protocol
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.settings import DownstreamSettings, Http2Settings
 from tests.end_to_end.http2_peer import HTTP2
 from tests.http2_translation import Translation
@@ -43,6 +43,6 @@ def client_of(bench: Bench, protocol: str, tls: object = None) -> FakeTransport:
         return bench.client(tls=tls)
     transport = Http2Transport(bench)
     transport.tls = tls
-    connection = DownstreamConnection(bench.listener, bench.router)
+    connection = Http1Connection(bench.listener, bench.router)
     transport.connect(cast("asyncio.BufferedProtocol", connection))
     return transport

@@ -43,7 +43,7 @@ def test_nothing_is_sent_after_the_end(bench: Bench) -> None:
 def test_shows_what_it_does(bench: Bench) -> None:
     """A log can read it."""
     client = bench.client()
-    assert "<DownstreamConnection idle>" == repr(connection_of(client))
+    assert "<Http1Connection idle>" == repr(connection_of(client))
     bench.send(client, GET)
-    assert repr(connection_of(client)).startswith("<DownstreamConnection <Exchange ")
+    assert repr(connection_of(client)).startswith("<Http1Connection <Exchange ")
     bench.end(client)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.http.websocket_frames import GOING_AWAY
-from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.tunnel import Tunnel, TunnelEnd
 from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, Linger, status
@@ -514,7 +514,7 @@ def test_says_what_it_is(bench: Bench) -> None:
     """A log can tell the ends apart."""
     client, upstream = opened(bench)
     end = client.protocol
-    assert repr(end).startswith("<TunnelEnd of <DownstreamConnection ")
+    assert repr(end).startswith("<TunnelEnd of <Http1Connection ")
     assert repr(upstream.protocol) == "<TunnelEnd of <UpstreamConnection idle>, open>"
     bench.end(client)
     assert repr(end).endswith(", ended>")
@@ -522,10 +522,10 @@ def test_says_what_it_is(bench: Bench) -> None:
     assert repr(end).endswith(", lost>")
 
 
-def connection_of_tunnel(bench: Bench) -> DownstreamConnection:
+def connection_of_tunnel(bench: Bench) -> Http1Connection:
     """The only client's connection."""
     (connection,) = bench.context.listener.connections
-    assert isinstance(connection, DownstreamConnection)
+    assert isinstance(connection, Http1Connection)
     return connection
 
 

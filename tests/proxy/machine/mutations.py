@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from apfproxy.authn.authenticator import FOREVER_NS
-from apfproxy.proxy.client_connection import ClientConnection
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.exchange_base import ExchangeBase
 from apfproxy.proxy.forwarding import Forwarding
 from apfproxy.proxy.header_blocks import HeadReader
+from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.server import ProxyServer
 
@@ -129,12 +129,12 @@ MUTATIONS: dict[str, Mutation] = {
         Forwarding, "_pause_upstream", _paused_gives_seats_back, seed=2
     ),
     "a client that leaves while nothing is read of it is not missed": Mutation(
-        ClientConnection, "on_absence", _nothing, seed=2
+        Http1Connection, "on_disconnect", _nothing, seed=2
     ),
     "who waits for a connection and leaves keeps the place": Mutation(
         ExchangeBase, "_drop_upstream", _keeps_its_place
     ),
-    "a client that ends has no deadline": Mutation(ClientConnection, "abort_after_write", _nothing),
+    "a client that ends has no deadline": Mutation(Http1Connection, "abort_after_write", _nothing),
     "a watch is never over": Mutation(ExchangeBase, "_end_watch", _nothing),
     "a request whose client leaves is not in the log": Mutation(
         ExchangeBase, "_log", _not_of_those_who_leave

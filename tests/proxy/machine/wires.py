@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from apfproxy.proxy.absences import Client
+    from apfproxy.proxy.disconnects import Client
     from tests.proxy.machine.loop import VirtualLoop
 
 
@@ -57,7 +57,7 @@ class Wire(asyncio.Transport):
         has_eof: Whether the proxy's side has ended.
         has_left: Whether the peer has ended or reset it.
         left_ns: When.
-        absent: Is told that the peer has left while nothing is read; None for nobody.
+        watcher: Is told that the peer has left while nothing is read; None for nobody.
     """
 
     def __init__(self, loop: VirtualLoop, peer: object, tls: Tls | None = None) -> None:
@@ -79,7 +79,7 @@ class Wire(asyncio.Transport):
         self.has_eof = False
         self.has_left = False
         self.left_ns = 0
-        self.absent: Client | None = None
+        self.watcher: Client | None = None
 
     def connect(self, protocol: asyncio.BufferedProtocol) -> None:
         """Tell the protocol that the connection is up."""
@@ -116,14 +116,14 @@ class Wire(asyncio.Transport):
     def _leave(self) -> None:
         if not self.has_left:
             self.has_left, self.left_ns = True, self._loop.now_ns()
-            if self.absent is not None:
-                self._loop.call_soon(self.tell_absence)
+            if self.watcher is not None:
+                self._loop.call_soon(self.tell_disconnect)
 
-    def tell_absence(self) -> None:
+    def tell_disconnect(self) -> None:
         """Tell who waits for it that the peer has left, once."""
-        absent, self.absent = self.absent, None
-        if absent is not None:
-            absent.on_absence()
+        watcher, self.watcher = self.watcher, None
+        if watcher is not None:
+            watcher.on_disconnect()
 
     def take(self, *, takes: bool) -> None:
         """Take what comes from now on, or nothing."""
@@ -250,7 +250,7 @@ class Wire(asyncio.Transport):
         return f"<Wire {self._extra_info['peername']}, {state}>"
 
 
-class Absences:
+class Disconnects:
     """Tells of clients that leave while nothing is read of them, as the system would.
 
     Args:
@@ -263,13 +263,13 @@ class Absences:
     def watch(self, client: Client) -> None:
         """Tell it when it leaves."""
         wire = cast("Wire", client.transport)
-        wire.absent = client
+        wire.watcher = client
         if wire.has_left:
-            self._loop.call_soon(wire.tell_absence)
+            self._loop.call_soon(wire.tell_disconnect)
 
     def forget(self, client: Client) -> None:
         """Tell it no more."""
-        cast("Wire", client.transport).absent = None
+        cast("Wire", client.transport).watcher = None
 
     def close(self) -> None:
         """Tell nobody; each is forgotten at its end."""

@@ -22,9 +22,9 @@ from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.observe.top_flows import TopFlows
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.counters import ProxyCounters
-from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.exchange_state import AWAITING
+from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
 from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.request_log import RequestLog
@@ -38,7 +38,7 @@ from tests.proxy.machine.choices import HEAD_S, TRACING, Choices
 from tests.proxy.machine.loop import Attempt, VirtualLoop
 from tests.proxy.machine.peers import OF_CERTIFICATE, Answers, Client, Upstream
 from tests.proxy.machine.requests import CONFIGURATIONS, REQUESTS
-from tests.proxy.machine.wires import Absences, Tls, Wire
+from tests.proxy.machine.wires import Disconnects, Tls, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -224,7 +224,7 @@ class World:
         self.server = loop.run_until_complete(self._start(shared))
         self.context: Context = self.served.context
         self._hold(choices.held_bytes)
-        self.context.listener.absences = cast("Any", Absences(loop))
+        self.context.listener.disconnects = cast("Any", Disconnects(loop))
         self._watch_exchanges()
         self.lines = Lines(loop) if choices.has_access_log else None
         flows = TopFlows(16, loop.clock) if choices.has_top_flows else None
@@ -387,7 +387,7 @@ class World:
         for client in (*self.clients, *self.former):
             if client is not None and client.wire.has_left and client.wire.left_ns < now_ns:
                 protocol = client.wire.protocol
-                is_known = isinstance(protocol, DownstreamConnection) and protocol.exchange
+                is_known = isinstance(protocol, Http1Connection) and protocol.exchange
                 assert not is_known, ("a client that has left has a request", client, protocol)
         self.former = [each for each in self.former if not each.wire.is_over]
         if self._keeps_seats:
@@ -445,7 +445,7 @@ class World:
     def waits_for_seats(self, client: Client) -> bool:
         """Whether a client's request is in a queue."""
         protocol = client.wire.protocol
-        exchange = protocol.exchange if isinstance(protocol, DownstreamConnection) else None
+        exchange = protocol.exchange if isinstance(protocol, Http1Connection) else None
         return exchange is not None and exchange.passage.state is WAITING
 
     def _lingering(self) -> list[Client]:
@@ -455,7 +455,7 @@ class World:
             if client is None or client.wire.is_over:
                 continue
             protocol = client.wire.protocol
-            exchange = protocol.exchange if isinstance(protocol, DownstreamConnection) else None
+            exchange = protocol.exchange if isinstance(protocol, Http1Connection) else None
             if exchange is None or not exchange.is_long_running or not may_last(exchange):
                 found.append(client)
         return found

@@ -27,11 +27,11 @@ class Client(Protocol):
     def transport(self) -> asyncio.Transport:
         """The client's."""
 
-    def on_absence(self) -> None:
+    def on_disconnect(self) -> None:
         """The client has ended or broken its connection."""
 
 
-class Absences:
+class Disconnects:
     """Waits for paused clients to leave."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -81,7 +81,7 @@ class Absences:
             client = self._clients.get(descriptor)
             if client is not None:
                 self.forget(client)
-                client.on_absence()
+                client.on_disconnect()
 
     def __repr__(self) -> str:
-        return f"<Absences: {len(self._clients)} clients watched>"
+        return f"<Disconnects: {len(self._clients)} clients watched>"

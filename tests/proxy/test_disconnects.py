@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from apfproxy.proxy import absences as absences_module
-from apfproxy.proxy.absences import Absences
+from apfproxy.proxy import disconnects as disconnects_module
+from apfproxy.proxy.disconnects import Disconnects
 from apfproxy.settings import DownstreamTlsSettings
 from loadtest.certificates import Authority
 from tests.end_to_end.scene import GET, NARROW, Setup, on_uvloop, running, until
@@ -128,7 +128,7 @@ class FakeClient:
 
     def __init__(self) -> None:
         self.socket, self.other = socket.socketpair()
-        self.absences = 0
+        self.disconnects = 0
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -139,9 +139,9 @@ class FakeClient:
         """What a transport says of itself."""
         return {"socket": self.socket}[name]
 
-    def on_absence(self) -> None:
+    def on_disconnect(self) -> None:
         """The client has left."""
-        self.absences += 1
+        self.disconnects += 1
 
     def close(self) -> None:
         """Close both ends."""
@@ -165,28 +165,28 @@ def clients() -> Iterator[tuple[FakeClient, FakeClient]]:
 
 
 @pytest.fixture
-def absences(loop: FakeLoop) -> Absences:
+def disconnects(loop: FakeLoop) -> Disconnects:
     """Nobody is watched yet."""
-    return Absences(cast("asyncio.AbstractEventLoop", loop))
+    return Disconnects(cast("asyncio.AbstractEventLoop", loop))
 
 
 def test_a_descriptor_that_another_has_by_now(
-    loop: FakeLoop, absences: Absences, clients: tuple[FakeClient, FakeClient]
+    loop: FakeLoop, disconnects: Disconnects, clients: tuple[FakeClient, FakeClient]
 ) -> None:
     """A client that is forgotten late takes no other's watch with it."""
     old, new = clients
-    absences.watch(old)
+    disconnects.watch(old)
     descriptor = old.socket.fileno()
     old.socket.close()
     new.socket = socket.socket(fileno=_moved(new.socket, descriptor))
-    absences.watch(new)
-    absences.forget(old)
+    disconnects.watch(new)
+    disconnects.forget(old)
     new.other.close()
     for callback in list(loop.readers.values()):
         callback()
 
-    assert (0, 1) == (old.absences, new.absences)
-    absences.close()
+    assert (0, 1) == (old.disconnects, new.disconnects)
+    disconnects.close()
     assert {} == loop.readers
 
 
@@ -198,29 +198,29 @@ def _moved(connection: socket.socket, descriptor: int) -> int:
 
 
 def test_closed_before_it_is_forgotten(
-    absences: Absences, clients: tuple[FakeClient, FakeClient]
+    disconnects: Disconnects, clients: tuple[FakeClient, FakeClient]
 ) -> None:
     """A descriptor that is closed by then is not asked for."""
     client, _ = clients
-    absences.watch(client)
+    disconnects.watch(client)
     client.socket.close()
-    absences.forget(client)
-    absences.watch(client)
+    disconnects.forget(client)
+    disconnects.watch(client)
 
-    assert "<Absences: 0 clients watched>" == repr(absences)
-    absences.close()
+    assert "<Disconnects: 0 clients watched>" == repr(disconnects)
+    disconnects.close()
 
 
 def test_without_epoll(
     loop: FakeLoop,
-    absences: Absences,
+    disconnects: Disconnects,
     clients: tuple[FakeClient, FakeClient],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On other systems nobody is watched."""
-    monkeypatch.setattr(absences_module, "HAS_EPOLL", False)
+    monkeypatch.setattr(disconnects_module, "HAS_EPOLL", False)
     monkeypatch.delattr(select, "epoll")
-    absences.watch(clients[0])
-    absences.close()
+    disconnects.watch(clients[0])
+    disconnects.close()
 
     assert {} == loop.readers
