@@ -39,6 +39,7 @@ STEPS = {
 """Each step, and what it is."""
 
 OF_FUNCTION = {
+    "flowcontrol/passage": {"classify": "classify"},
     "proxy/http1_connection": {
         "send": "answer",
         "send_response": "answer",
@@ -72,11 +73,7 @@ OF_FILE = {
     "flowcontrol/classifier": "classify",
     "flowcontrol/controller": "classify",
     "flowcontrol/dealer": "classify",
-    "flowcontrol/digest": "classify",
-    "flowcontrol/request_digest": "classify",
     "flowcontrol/rule_index": "classify",
-    "flowcontrol/subjects": "classify",
-    "flowcontrol/urls": "classify",
     "proxy/client_limits": "forward",
     "proxy/exchange": "forward",
     "proxy/exchange_base": "forward",

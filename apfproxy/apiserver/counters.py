@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from apfproxy.flowcontrol.counters import NS_PER_S, Histogram
+from apfproxy.flowcontrol.meters import NS_PER_S, Histogram
 
 REQUEST_BOUNDS_S = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30,

@@ -17,7 +17,7 @@ from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.load import Fault
 from apfproxy.apiserver.patches import APPLY_PATCH
 from apfproxy.apiserver.watches import ON_INITIAL
-from apfproxy.flowcontrol.counters import NS_PER_S
+from apfproxy.flowcontrol.meters import NS_PER_S
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from apfproxy.base.events import shortfall
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import PAGES, READYZ
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
-from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.objects.decode import parts_of
 from apfproxy.observe.config_status import ConfigStatus

@@ -24,7 +24,7 @@ from apfproxy.cli.parameters import (
     output_option,
     path_prefix_option,
 )
-from apfproxy.flowcontrol.added_distinguisher import LONGEST_VALUE
+from apfproxy.flowcontrol.classifier import LONGEST_VALUE
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
 from apfproxy.flowcontrol.learned_costs import LearnedCosts

@@ -23,7 +23,7 @@ from apfproxy.objects import additions
 from apfproxy.objects.field_errors import counted
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.counters import FlowSchemaCounters
+    from apfproxy.flowcontrol.meters import FlowSchemaCounters
     from apfproxy.flowcontrol.queue_set import QueueSet
     from apfproxy.objects.additions import FlowSchemaAdditions
 

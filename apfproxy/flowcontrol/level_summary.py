@@ -8,14 +8,18 @@ import msgspec
 
 from apfproxy.flowcontrol.limits import enough_for_a_seat, levelled
 from apfproxy.flowcontrol.priority_level import level_shares
-from apfproxy.flowcontrol.reachable_levels import reachable_levels
+from apfproxy.flowcontrol.rule_index import ALL
 from apfproxy.objects.additions import PRIORITY
 from apfproxy.objects.field_errors import counted
 from apfproxy.objects.fixed_specs import PRIORITY_LEVELS
+from apfproxy.request.user import ANONYMOUS_NAME, UNAUTHENTICATED_GROUP, UNVERIFIED_PREFIXES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.priority_level import PriorityLevel
+    from apfproxy.objects.types import FlowSchema, PolicyRulesWithSubjects, Subject
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -184,3 +188,97 @@ def _summary(level: PriorityLevel, *, is_reachable: bool) -> LevelSummary:
         is_reachable=is_reachable,
         priority=level.additions.priority,
     )
+
+
+def reachable_levels(
+    flow_schemas: Iterable[FlowSchema], *, knows_users: bool, is_plain: bool
+) -> set[str]:
+    """Names of the levels that FlowSchemas can send a request to, whatever their order.
+
+    Args:
+        flow_schemas: Those in force.
+        knows_users: Whether anything verifies users.
+        is_plain: Whether the API is not Kubernetes', so that no request is for a resource.
+    """
+    return {
+        schema.spec.priority_level_configuration.name
+        for schema in flow_schemas
+        if any(
+            _can_match(rule, knows_users=knows_users, is_plain=is_plain)
+            for rule in schema.spec.rules
+        )
+    }
+
+
+def _can_match(rule: PolicyRulesWithSubjects, *, knows_users: bool, is_plain: bool) -> bool:
+    if not rule.non_resource_rules and (is_plain or not rule.resource_rules):
+        return False
+    return any(knows_users or _can_be_unverified(subject) for subject in rule.subjects)
+
+
+def _can_be_unverified(subject: Subject) -> bool:
+    if subject.user is not None:
+        name = subject.user.name
+        return name in {ALL, ANONYMOUS_NAME} or name.startswith(UNVERIFIED_PREFIXES)
+    return subject.group is not None and subject.group.name in {ALL, UNAUTHENTICATED_GROUP}
+
+
+FLOW_SCHEMA = "FlowSchema"
+PRIORITY_LEVEL = "PriorityLevelConfiguration"
+
+
+class NamedObject(msgspec.Struct, frozen=True, rename="camel"):
+    """An object, and what it is.
+
+    Attributes:
+        kind: Of Kubernetes.
+        name: Unique among the objects of the kind.
+        uid: As answers name it.
+        priority_level: That a FlowSchema leads to, or that a level is.
+        what: What the object does, and what a level is doing now, in words.
+    """
+
+    kind: str
+    name: str
+    uid: str
+    priority_level: str
+    what: str
+
+
+def named_objects(controller: Controller) -> Iterator[NamedObject]:
+    """All objects: priority levels, those that are going too, then FlowSchemas, each by name."""
+    for _, level in sorted(controller.levels.items()):
+        yield NamedObject(PRIORITY_LEVEL, level.name, level.uid, level.name, _what_of(level))
+    in_force = controller.in_force
+    levels = {
+        name: schema.spec.priority_level_configuration.name
+        for name, schema in in_force.flow_schemas.items()
+    }
+    for name, level_name in sorted({**levels, **in_force.dangling}.items()):
+        checked = in_force.checked[FLOW_SCHEMA, name]
+        if name in in_force.dangling:
+            what = f"not used: its priority level {level_name} does not exist"
+        else:
+            precedence = in_force.flow_schemas[name].spec.matching_precedence
+            what = f"matching precedence {precedence}, leads to priority level {level_name}"
+        yield NamedObject(FLOW_SCHEMA, name, checked.uid, level_name, what)
+
+
+def with_uid(objects: Iterable[NamedObject], uid: str) -> list[NamedObject]:
+    """Those of a UID; one at most, unless somebody has copied an object with its UID."""
+    return [each for each in objects if each.uid == uid]
+
+
+def _what_of(level: PriorityLevel) -> str:
+    if level.is_quiescing:
+        return "its object is gone; it ends its last requests"
+    if level.is_exempt:
+        return "exempt: its requests are never limited"
+    queue_set = level.queue_set
+    queues = queue_set.config.queues
+    how = f"{queues} queues" if queues else "rejects what does not fit"
+    what = f"nominally {counted(level.nominal_limit, 'seat')}, {how}"
+    if queue_set.is_idle:
+        return what
+    in_use = f"{queue_set.seats_in_use} of {level.current_limit} seats are in use"
+    return f"{what}; now {in_use}, requests that wait: {queue_set.requests_waiting}"

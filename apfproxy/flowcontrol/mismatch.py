@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.flowcontrol.added_distinguisher import no_header
-from apfproxy.flowcontrol.conditions import unmet
-from apfproxy.flowcontrol.subjects import ALL, Subjects
-from apfproxy.flowcontrol.urls import match_url
+from apfproxy.flowcontrol.classifier import no_header
+from apfproxy.flowcontrol.rule_index import ALL, ROOT, Subjects, below
 from apfproxy.objects.additions import field_of, flow_schema_additions
+from apfproxy.objects.conditions import MATCH_HEADER, MATCH_METHODS, matches
+from apfproxy.request.path_prefixes import is_plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from apfproxy.objects.conditions import Condition
     from apfproxy.objects.types import (
         FlowSchema,
         NonResourcePolicyRule,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     )
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
+
 
 MAX_NAMED = 6
 """Of the values that would have matched so many are named."""
@@ -183,3 +185,44 @@ def _listed(items: Iterable[str]) -> str:
 def quoted(text: str) -> str:
     """A name of somebody's choice in quotation marks."""
     return f'"{text}"'
+
+
+LONGEST_SHOWN = 64
+"""Of a value that a client has sent."""
+
+
+def unmet(
+    condition: Condition, attributes: RequestAttributes, header_of: Callable[[str], str]
+) -> tuple[str, str] | None:
+    """The annotation that a request does not meet, and why; None if it meets all.
+
+    `header_of` gives the value of a header by its name in lower case; "" if there is none.
+    """
+    methods, verb = condition.methods, attributes.verb
+    if condition.is_broken:
+        return MATCH_HEADER, "a condition cannot be read, and so is never met"
+    if methods is not None and not attributes.is_resource_request and verb not in methods:
+        return (
+            MATCH_METHODS,
+            f"{verb.upper()} is not {' or '.join(sorted(each.upper() for each in methods))}",
+        )
+    if not condition.header:
+        return None
+    value = header_of(condition.header).strip(" \t")
+    if not value:
+        return MATCH_HEADER, f"the request has no header {condition.header}"
+    if condition.values and not any(matches(each, value) for each in condition.values):
+        shown = value if value.isascii() and len(value) <= LONGEST_SHOWN else "another"
+        return (
+            MATCH_HEADER,
+            f"{condition.header} is {shown}, not {' or '.join(sorted(condition.values))}",
+        )
+    return None
+
+
+def match_url(urls: tuple[str, ...], path: str) -> bool:
+    """Whether any of the URLs of a rule matches a path."""
+    if ALL in urls or path in urls:
+        return True
+    prefixes = tuple(map(below, urls))
+    return path.startswith(prefixes) and (is_plain_path(path) or ROOT in prefixes)

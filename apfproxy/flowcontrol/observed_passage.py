@@ -30,9 +30,7 @@ from mypy_extensions import mypyc_attr
 from apfproxy.flowcontrol.passage import ABANDONED, DONE, EXECUTING, NEW, WAITING, Passage
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.flow_control import FlowControl
-    from apfproxy.flowcontrol.passage import Waiter
-    from apfproxy.flowcontrol.request_digest import RequestDigest
+    from apfproxy.flowcontrol.passage import FlowControl, RequestDigest, Waiter
 
 UNKNOWN: Final = -1
 HOLDING: Final = (EXECUTING, ABANDONED)

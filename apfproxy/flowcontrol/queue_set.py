@@ -46,21 +46,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from apfproxy.flowcontrol.counters import SHORT_NS
 from apfproxy.flowcontrol.dealer import Dealer
-from apfproxy.flowcontrol.meter import MAX_STATES, SEATS_SHIFT, LevelMeter, pack
-from apfproxy.flowcontrol.round_robin import RoundRobin
-from apfproxy.flowcontrol.seats import NS_PER_TICK, SERVICE_GUESS_NS, SERVICE_GUESS_TICKS, SeatTicks
+from apfproxy.flowcontrol.meters import MAX_STATES, SEATS_SHIFT, SHORT_NS, LevelMeter, pack
 from apfproxy.flowcontrol.ticket import (
     DONE,
     EXECUTING,
     LINGERING,
+    NS_PER_TICK,
+    SERVICE_GUESS_NS,
+    SERVICE_GUESS_TICKS,
     WAITING,
     Flow,
     RejectReason,
+    SeatTicks,
     Ticket,
     WorkEstimate,
 )
+from apfproxy.flowcontrol.tournament import RoundRobin
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,14 +9,20 @@ intersection of those of its fields, and the first of them is the length of the 
 So the cost of a request depends on the lines only as an intersection of integers does, which takes
 a few nanoseconds for 64 lines.  The tables of n lines may take n² bits, so n is bounded
 (`MOST_LINES`): a `Classifier` asks one index after the other.
+
+A non-resource URL `/a`, `/a/` or `/a/*` matches what is below `/a/` too; `*` matches everything.
+
+Deviation: a path that some server might take for another one matches a non-resource URL only as a
+whole, or by `*` or `/*`.  Kubernetes lets `/healthz/../api/v1/secrets` pass for a part of
+`/healthz`, which is harmless before kube-apiserver, which resolves nothing.  Behind this proxy may
+be a server that does, and its clients must not choose an exempt priority level so.  Such paths are
+named in `request.path_prefixes`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.flowcontrol.subjects import ALL, SERVICE_ACCOUNT_PREFIX
-from apfproxy.flowcontrol.urls import ROOT, below
 from apfproxy.objects.conditions import matches
 from apfproxy.objects.types import ResourcePolicyRule
 from apfproxy.request.path_prefixes import is_plain_path
@@ -24,11 +30,58 @@ from apfproxy.request.path_prefixes import is_plain_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from apfproxy.flowcontrol.subjects import Subjects
     from apfproxy.objects.conditions import Condition
-    from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule
+    from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, Subject
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
+
+
+ALL: Final = "*"
+SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"
+
+
+class Subjects:
+    """The subjects of one rule, merged; `user_prefixes` are all service accounts of a namespace."""
+
+    def __init__(self, subjects: Iterable[Subject]) -> None:
+        self.is_all = False
+        self.users: set[str] = set()
+        self.groups: set[str] = set()
+        self.user_prefixes: tuple[str, ...] = ()
+        for subject in subjects:
+            self._add(subject)
+
+    def _add(self, subject: Subject) -> None:
+        if subject.kind == "User" and subject.user is not None:
+            self.is_all |= subject.user.name == ALL
+            self.users.add(subject.user.name)
+        elif subject.kind == "Group" and subject.group is not None:
+            self.is_all |= subject.group.name == ALL
+            self.groups.add(subject.group.name)
+        elif subject.kind == "ServiceAccount" and subject.service_account is not None:
+            prefix = f"{SERVICE_ACCOUNT_PREFIX}{subject.service_account.namespace}:"
+            if subject.service_account.name == ALL:
+                self.user_prefixes += (prefix,)
+            else:
+                self.users.add(prefix + subject.service_account.name)
+
+    def match(self, user: User) -> bool:
+        """Whether any of them is the user or one of its groups."""
+        return (
+            self.is_all
+            or user.name in self.users
+            or not self.groups.isdisjoint(user.groups)
+            or user.name.startswith(self.user_prefixes)
+        )
+
+
+ROOT: Final = "/"
+
+
+def below(url: str) -> str:
+    """What all paths below a URL begin with; below `ROOT` are those too that are not plain."""
+    return url.removesuffix(ALL).removesuffix("/") + "/"
+
 
 MOST_LINES: Final = 4096
 """Of one index: a set takes 560 bytes at most."""

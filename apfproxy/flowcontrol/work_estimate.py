@@ -21,7 +21,7 @@ from apfproxy.flowcontrol.ticket import ONE_SEAT, WorkEstimate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.flowcontrol.counters import FlowSchemaCounters
+    from apfproxy.flowcontrol.meters import FlowSchemaCounters
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.list_options import ListOptions
 

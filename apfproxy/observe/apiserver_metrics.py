@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from prometheus_client.registry import Collector
 
 from apfproxy.apiserver.counters import COMMIT_BOUNDS_S, REQUEST_BOUNDS_S
-from apfproxy.flowcontrol.counters import NS_PER_S
+from apfproxy.flowcontrol.meters import NS_PER_S
 from apfproxy.observe.families import (
     NO_LABELS,
     HistogramFamily,

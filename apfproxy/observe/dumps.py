@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.flowcontrol.seats import format_seat_seconds
+from apfproxy.flowcontrol.ticket import format_seat_seconds
 from apfproxy.observe.go_format import ZERO_TIME, duration_text, time_text
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.counters import DURATION_BOUNDS_S
+from apfproxy.flowcontrol.meters import DURATION_BOUNDS_S
 from apfproxy.observe.endpoint_state import MAX_ENDPOINTS, OUT, UP
 from apfproxy.observe.families import (
     NS_PER_S,

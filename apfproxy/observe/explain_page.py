@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.estimate_source import Costs
     from apfproxy.flowcontrol.explanation import Explanation
+    from apfproxy.flowcontrol.learned_costs import LearnedCosts
     from apfproxy.flowcontrol.preset import Preset
     from apfproxy.request.attributes import RequestAttributes
 
@@ -63,7 +63,7 @@ The answer is JSON; apfproxy explain shows it as text.
 
 def explain_route(
     controller: Controller,
-    costs: Costs,
+    costs: LearnedCosts,
     judge: Callable[[str, bytes], object],
     notes: Callable[[User], tuple[str, ...]] = lambda _: (),
     preset: Callable[[], Preset] = lambda: KUBERNETES,

@@ -17,15 +17,17 @@ from __future__ import annotations
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.flowcontrol.counters import (
+from apfproxy.flowcontrol.meters import (
+    DEMAND_RATIO_BOUNDS,
     DURATION_BOUNDS_S,
     QUEUE_LENGTH_BOUNDS,
+    RATIO_BOUNDS,
+    REQUEST_RATIO_BOUNDS,
+    SEAT_RATIO_BOUNDS,
     SEATS_BOUNDS,
     WATCH_COUNT_BOUNDS,
 )
-from apfproxy.flowcontrol.kind_meter import RATIO_BOUNDS
-from apfproxy.flowcontrol.meter import DEMAND_RATIO_BOUNDS, REQUEST_RATIO_BOUNDS, SEAT_RATIO_BOUNDS
-from apfproxy.flowcontrol.seats import NS_PER_TICK
+from apfproxy.flowcontrol.ticket import NS_PER_TICK
 from apfproxy.observe.families import (
     NO_LABELS,
     NS_PER_S,
@@ -45,8 +47,7 @@ if TYPE_CHECKING:
 
     from apfproxy.base.clock import Clock
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.counters import FlowSchemaCounters
-    from apfproxy.flowcontrol.kind_meter import KindMeter
+    from apfproxy.flowcontrol.meters import FlowSchemaCounters, KindMeter
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.observe.families import Labels, Series
 

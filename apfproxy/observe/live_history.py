@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.flowcontrol.counters import DURATION_BOUNDS_NS
+from apfproxy.flowcontrol.meters import DURATION_BOUNDS_NS
 from apfproxy.observe.recent_rates import RecentRates
 from apfproxy.observe.recent_refusals import RecentRefusals
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from apfproxy.base.clock import Clock
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.kind_meter import KindMeter
+    from apfproxy.flowcontrol.meters import KindMeter
     from apfproxy.observe.config_status import ConfigStatus
     from apfproxy.observe.endpoint_state import EndpointView
     from apfproxy.observe.proxy_metrics import PoolState

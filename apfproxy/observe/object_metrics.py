@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.samples import Sample
 
-from apfproxy.flowcontrol.named_objects import FLOW_SCHEMA, named_objects
+from apfproxy.flowcontrol.level_summary import FLOW_SCHEMA, named_objects
 from apfproxy.observe.families import in_parts
 from apfproxy.observe.proxy_metrics import PREFIX
 

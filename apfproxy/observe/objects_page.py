@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from apfproxy.flowcontrol.named_objects import named_objects, with_uid
+from apfproxy.flowcontrol.level_summary import named_objects, with_uid
 from apfproxy.observe.negotiation import wants_json
 from apfproxy.observe.responses import header, page_response
 from apfproxy.observe.table import table_text

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.flowcontrol.counters import DURATION_BOUNDS_NS, DURATION_BOUNDS_S, Histogram
+from apfproxy.flowcontrol.meters import DURATION_BOUNDS_NS, DURATION_BOUNDS_S, Histogram
 from apfproxy.observe.families import (
     NO_LABELS,
     NS_PER_S,

@@ -16,7 +16,7 @@ from apfproxy.proxy.own_responses import DateLine
 from apfproxy.proxy.slow_readers import SlowReaders
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.flow_control import FlowControl
+    from apfproxy.flowcontrol.passage import FlowControl
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.identification import Identification
     from apfproxy.proxy.listener_context import ListenerContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from apfproxy.flowcontrol.counters import Histogram
+from apfproxy.flowcontrol.meters import Histogram
 
 
 class Refusal(enum.StrEnum):

@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.unverified_names import name_of_secret
-from apfproxy.flowcontrol.request_digest import RequestDigest
+from apfproxy.flowcontrol.passage import RequestDigest
 from apfproxy.proxy.own_responses import class_lines
 from apfproxy.request.user import ANONYMOUS
 
 if TYPE_CHECKING:
     from apfproxy.authn.authenticator import Identity
     from apfproxy.flowcontrol.controller import Classification
-    from apfproxy.flowcontrol.kind_meter import KindCounts
+    from apfproxy.flowcontrol.meters import KindCounts
     from apfproxy.flowcontrol.ticket import WorkEstimate
     from apfproxy.http.request_head import RequestHead
     from apfproxy.request.attributes import RequestAttributes

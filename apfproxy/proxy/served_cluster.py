@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from apfproxy.base.faults import Part, contained, report
-from apfproxy.flowcontrol.flow_control import FlowControl
+from apfproxy.flowcontrol.passage import FlowControl
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, close_websockets, ended_at_once
 from apfproxy.proxy.identification import NO_IDENTIFICATION
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.flow_control import FlowObserver
-    from apfproxy.flowcontrol.kind_meter import KindMeter
     from apfproxy.flowcontrol.learned_costs import LearnedCosts
+    from apfproxy.flowcontrol.meters import KindMeter
+    from apfproxy.flowcontrol.passage import FlowObserver
     from apfproxy.flowcontrol.work_estimate import WorkEstimator
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.identification import Identification

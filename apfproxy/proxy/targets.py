@@ -12,7 +12,7 @@ from apfproxy.request.attributes import AttributesError, RequestAttributes
 from apfproxy.request.deadline import DeadlineError, request_timeout_ns
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.flow_control import FlowControl
+    from apfproxy.flowcontrol.passage import FlowControl
     from apfproxy.http.request_head import RequestHead
     from apfproxy.settings import Settings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.flowcontrol.meter import (
+from apfproxy.flowcontrol.meters import (
     REQUESTS_MASK,
     REQUESTS_WAITING_SHIFT,
     SEATS_MASK,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.request_digest import RequestDigest
+from apfproxy.flowcontrol.passage import RequestDigest
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.kind_meter import KindCounts
+    from apfproxy.flowcontrol.meters import KindCounts
     from apfproxy.flowcontrol.ticket import WorkEstimate
     from apfproxy.simulation.kinds import Kind
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.flowcontrol.controller import Controller, nothing
-from apfproxy.flowcontrol.flow_control import FlowControl
-from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.passage import Passage
+from apfproxy.flowcontrol.meters import KindMeter
+from apfproxy.flowcontrol.passage import FlowControl, Passage
 from apfproxy.flowcontrol.ticket import WorkEstimate
 from apfproxy.flowcontrol.work_estimate import MAX_LIST_SEATS, WorkEstimator
 from apfproxy.simulation.seat_meter import SeatMeter
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from apfproxy.flowcontrol.flow_limits import Refusal
+    from apfproxy.flowcontrol.passage import RequestDigest
     from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.flowcontrol.request_digest import RequestDigest
     from apfproxy.objects.types import FlowControlObject
     from apfproxy.simulation.kinds import Kind
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from apfproxy.base.file_changes import Roots
-    from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.digest import Digest
+    from apfproxy.flowcontrol.controller import Controller, Digest
     from apfproxy.flowcontrol.preset import Preset
     from apfproxy.objects.decode import LeftOut, Problem
     from apfproxy.sources.object_files import FileContents

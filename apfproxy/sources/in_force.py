@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Iterable
 
-    from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.digest import Digest
+    from apfproxy.flowcontrol.controller import Controller, Digest
     from apfproxy.objects.types import FlowControlObject
     from apfproxy.sources.files import LoadObserver
 

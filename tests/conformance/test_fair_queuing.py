@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from apfproxy.flowcontrol.counters import FlowSchemaCounters
 from apfproxy.flowcontrol.demand import SeatDemand
+from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, WorkEstimate
 from tests.conformance import vectors

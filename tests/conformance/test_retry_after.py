@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.flowcontrol.retry_after import RetryAfter
+from apfproxy.flowcontrol.priority_level import RetryAfter
 from tests.conformance import vectors
 
 CASES = vectors.load("retry_after")

@@ -12,7 +12,7 @@ import msgspec
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.classifier import Classifier
-from apfproxy.flowcontrol.digest import Checked
+from apfproxy.flowcontrol.controller import Checked
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.objects.types import FlowSchema
 from apfproxy.observe.explain_page import PATH

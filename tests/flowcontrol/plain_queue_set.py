@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.queue_set import QueueSetConfig, QueueSetKind
-from apfproxy.flowcontrol.seats import ns_per_seat, seat_ticks
+from apfproxy.flowcontrol.ticket import ns_per_seat, seat_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.added_distinguisher import no_header
-from apfproxy.flowcontrol.classifier import matching_order
-from apfproxy.flowcontrol.conditions import unmet
-from apfproxy.flowcontrol.subjects import ALL, Subjects
-from apfproxy.flowcontrol.urls import match_url
+from apfproxy.flowcontrol.classifier import matching_order, no_header
+from apfproxy.flowcontrol.mismatch import match_url, unmet
+from apfproxy.flowcontrol.rule_index import ALL, Subjects
 from apfproxy.objects.additions import flow_schema_additions
 
 if TYPE_CHECKING:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.added_distinguisher import (
-    LONGEST_VALUE,
-    added_distinguisher,
-    no_header,
-)
+from apfproxy.flowcontrol.classifier import LONGEST_VALUE, added_distinguisher, no_header
 from apfproxy.objects.additions import Distinguisher, DistinguisherKind
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.rules import RequestRules

@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from apfproxy.flowcontrol.classifier import Classifier
-from apfproxy.flowcontrol.conditions import unmet
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.mismatch import mismatches
+from apfproxy.flowcontrol.mismatch import mismatches, unmet
 from apfproxy.objects.conditions import MATCH_HEADER, MATCH_METHODS, Condition
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User

@@ -31,7 +31,7 @@ from loadtest.objects import flow_schema, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.counters import FlowSchemaCounters
+    from apfproxy.flowcontrol.meters import FlowSchemaCounters
     from apfproxy.objects.types import FlowControlObject
 
 PERIOD_NS = ADJUSTMENT_PERIOD_S * 1_000_000_000

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.flowcontrol import controller as controller_module
-from apfproxy.flowcontrol.controller import Route
-from apfproxy.flowcontrol.digest import Checked
+from apfproxy.flowcontrol.controller import Checked, Route
 from tests.flowcontrol.test_controller import (
     GET_POD,
     controller_of,

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.counters import (
-    DURATION_BOUNDS_NS,
-    SHORT_NS,
-    FlowSchemaCounters,
-    Histogram,
-)
+from apfproxy.flowcontrol.meters import DURATION_BOUNDS_NS, SHORT_NS, FlowSchemaCounters, Histogram
 
 
 @pytest.mark.parametrize(

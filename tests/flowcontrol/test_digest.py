@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from apfproxy.flowcontrol.digest import Checked
+from apfproxy.flowcontrol.controller import Checked
 from apfproxy.objects.additions import REQUEST_RATE
 from apfproxy.objects.types import stable_uid
 from loadtest.objects import flow_schema, priority_level, user_subject

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.flowcontrol.estimate_source import estimate_source, takes_seats
+from apfproxy.flowcontrol.explanation import estimate_source
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.passage import takes_seats
 from apfproxy.flowcontrol.work_estimate import ObjectStats
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.plain_attributes import plain_attributes
@@ -19,12 +20,13 @@ PODS = b"/api/v1/namespaces/x/pods"
 POD = PODS + b"/p"
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(LearnedCosts):
     """What is known of costs."""
 
-    stats: ObjectStats | None = None
-    watches: int = 0
+    def __init__(self, stats: ObjectStats | None = None, watches: int = 0) -> None:
+        super().__init__(lambda: 0)
+        self.stats = stats
+        self.watches = watches
 
     def object_stats(self, attributes: RequestAttributes) -> ObjectStats | None:
         """The same for all."""

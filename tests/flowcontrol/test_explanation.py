@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from apfproxy.flowcontrol.classifier import Classifier
-from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.digest import Checked, Digest
+from apfproxy.flowcontrol.controller import Checked, Controller, Digest
 from apfproxy.flowcontrol.explanation import Explanation, explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate

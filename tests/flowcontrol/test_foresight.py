@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol import foresight
-from apfproxy.flowcontrol.counters import FlowSchemaCounters
+from apfproxy.flowcontrol import explanation
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.demand import SeatDemand
-from apfproxy.flowcontrol.foresight import Decision, Foresight, foresee
+from apfproxy.flowcontrol.explanation import Decision, Foresight, foresee
+from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, WorkEstimate
 from tests.virtual_clock import VirtualClock
@@ -143,7 +143,7 @@ def test_what_a_withdrawal_left_is_dispatched_first(
 
 def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only so many dispatches are gone through; beyond, a request is taken to wait."""
-    monkeypatch.setattr(foresight, "MAX_DISPATCHES", 1)
+    monkeypatch.setattr(explanation, "MAX_DISPATCHES", 1)
     level = Level(QueueSetConfig(QueueSetKind.QUEUE, 4, 1, 5), 4)
     level.admit(0, WorkEstimate(2))
     level.admit(1, WorkEstimate(3))

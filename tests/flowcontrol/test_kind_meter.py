@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.kind_meter import (
+from apfproxy.flowcontrol.meters import (
     EXECUTING,
     MUTATING,
     NS_PER_S,

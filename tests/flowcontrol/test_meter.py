@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.meter import (
+from apfproxy.flowcontrol.meters import (
     DEMAND_RATIO_BOUNDS,
     REQUEST_RATIO_BOUNDS,
     SEAT_RATIO_BOUNDS,

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.flowcontrol.named_objects import (
-    FLOW_SCHEMA,
-    PRIORITY_LEVEL,
-    named_objects,
-    with_uid,
-)
+from apfproxy.flowcontrol.level_summary import FLOW_SCHEMA, PRIORITY_LEVEL, named_objects, with_uid
 from apfproxy.objects.types import (
     FlowSchema,
     ObjectMeta,

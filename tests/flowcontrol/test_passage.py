@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from apfproxy.base.transitions import Event, TransitionError
 from apfproxy.flowcontrol import passage as passage_module
 from apfproxy.flowcontrol.controller import Classification, Controller
-from apfproxy.flowcontrol.flow_control import FlowControl
-from apfproxy.flowcontrol.kind_meter import KindMeter, RequestCount
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.meters import KindMeter, RequestCount
 from apfproxy.flowcontrol.observed_passage import Caller, ObservedPassage
 from apfproxy.flowcontrol.passage import (
     DONE,
@@ -23,11 +22,12 @@ from apfproxy.flowcontrol.passage import (
     SEATLESS,
     TRANSITIONS,
     WAITING,
+    FlowControl,
     Passage,
     PassageState,
+    RequestDigest,
 )
 from apfproxy.flowcontrol.priority_level import WAIT_DIVISOR, PriorityLevel
-from apfproxy.flowcontrol.request_digest import RequestDigest
 from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, WorkEstimate
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.request.attributes import parse_attributes

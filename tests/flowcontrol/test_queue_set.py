@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.meter import MAX_STATES
+from apfproxy.flowcontrol.meters import MAX_STATES
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, TicketState, WorkEstimate
 from tests.flowcontrol.level import EXEMPT, MS, ONE_QUEUE, REJECT, Level, queues
 

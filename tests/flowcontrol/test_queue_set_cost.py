@@ -10,8 +10,8 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.flowcontrol.counters import FlowSchemaCounters
 from apfproxy.flowcontrol.demand import SeatDemand
+from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Flow, RejectReason, Ticket
 from tests.virtual_clock import VirtualClock

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from apfproxy.flowcontrol.counters import FlowSchemaCounters
 from apfproxy.flowcontrol.demand import SeatDemand
+from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, TicketState, WorkEstimate
 from tests.virtual_clock import VirtualClock

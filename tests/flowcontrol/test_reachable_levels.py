@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.flowcontrol.level_summary import reachable_levels
 from apfproxy.flowcontrol.preset import HTTP
-from apfproxy.flowcontrol.reachable_levels import reachable_levels
 from apfproxy.objects.bootstrap import suggested_objects
 from apfproxy.objects.types import (
     FlowSchema,

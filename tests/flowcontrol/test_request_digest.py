@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.kind_meter import KindMeter
-from apfproxy.flowcontrol.request_digest import RequestDigest
+from apfproxy.flowcontrol.meters import KindMeter
+from apfproxy.flowcontrol.passage import RequestDigest
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS
 

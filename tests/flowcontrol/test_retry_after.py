@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.retry_after import MAX_RETRY_AFTER_S, RetryAfter
+from apfproxy.flowcontrol.priority_level import MAX_RETRY_AFTER_S, RetryAfter
 
 NOW_S = 1_700_000_000
 

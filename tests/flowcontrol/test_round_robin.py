@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.flowcontrol.counters import FlowSchemaCounters
-from apfproxy.flowcontrol.round_robin import RoundRobin
+from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.ticket import ONE_SEAT, WAITING, Flow, Ticket
+from apfproxy.flowcontrol.tournament import RoundRobin
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.ticket import Queue

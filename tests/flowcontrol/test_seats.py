@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.seats import format_seat_seconds, ns_per_seat, seat_ticks
+from apfproxy.flowcontrol.ticket import format_seat_seconds, ns_per_seat, seat_ticks
 
 
 @pytest.mark.parametrize(

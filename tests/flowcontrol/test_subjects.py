@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.flowcontrol.classifier import Classifier
-from apfproxy.flowcontrol.subjects import Subjects
+from apfproxy.flowcontrol.rule_index import Subjects
 from apfproxy.objects.types import ServiceAccountSubject, Subject
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User

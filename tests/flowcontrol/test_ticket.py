@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.counters import FlowSchemaCounters
 from apfproxy.flowcontrol.dealer import Dealer
+from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.ticket import (
     DONE,
     EXECUTING,

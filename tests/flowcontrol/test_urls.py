@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.flowcontrol.classifier import Classifier
-from apfproxy.flowcontrol.urls import match_url
+from apfproxy.flowcontrol.mismatch import match_url
 from apfproxy.objects.types import NonResourcePolicyRule
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.user import ANONYMOUS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.counters import FlowSchemaCounters
+from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.ticket import ONE_SEAT
 from apfproxy.flowcontrol.work_estimate import NOT_FOUND, STALE, ObjectStats, WorkEstimator
 from apfproxy.request.attributes import parse_attributes

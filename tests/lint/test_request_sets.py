@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.urls import match_url
+from apfproxy.flowcontrol.mismatch import match_url
 from apfproxy.lint.request_sets import (
     MOST_PARTS,
     Kind,

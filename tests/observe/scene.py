@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.kind_meter import KindMeter
+from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.listener_metrics import listener_families

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from apfproxy.flowcontrol.named_objects import NamedObject, named_objects
+from apfproxy.flowcontrol.level_summary import NamedObject, named_objects
 from apfproxy.observe.objects_page import PATH, objects_route
 from tests.observe.scene import Scene
 

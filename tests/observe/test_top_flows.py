@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.counters import FlowSchemaCounters
+from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.ticket import EXECUTING, Flow, Ticket, WorkEstimate
 from apfproxy.observe.top_flows import (
     HALF_LIFE_S,

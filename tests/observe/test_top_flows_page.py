@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from apfproxy.flowcontrol.counters import FlowSchemaCounters
+from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.ticket import Flow
 from apfproxy.observe.top_flows import TopFlows
 from apfproxy.observe.top_flows_page import PATH, top_flows_route

@@ -16,9 +16,9 @@ from unittest.mock import patch
 from apfproxy.base.sockets import RESET
 from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.flow_control import FlowControl
-from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.meters import KindMeter
+from apfproxy.flowcontrol.passage import FlowControl
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.objects.decode import decode_documents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from apfproxy.flowcontrol.counters import DURATION_BOUNDS_NS
+from apfproxy.flowcontrol.meters import DURATION_BOUNDS_NS
 from apfproxy.proxy.counters import (
     LATENCY_BOUNDS_NS,
     ProxyCounters,

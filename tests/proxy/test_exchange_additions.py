@@ -24,8 +24,8 @@ from tests.proxy.fakes import (
 )
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.counters import FlowSchemaCounters
     from apfproxy.flowcontrol.flow_limits import FlowLimits
+    from apfproxy.flowcontrol.meters import FlowSchemaCounters
     from tests.proxy.fakes import FakeTransport
 
 SCHEMA = b"metadata: {name: queued}\nspec:\n  matchingPrecedence"

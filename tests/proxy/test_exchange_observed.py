@@ -35,7 +35,7 @@ from tests.proxy.fakes import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from apfproxy.flowcontrol.counters import FlowSchemaCounters
+    from apfproxy.flowcontrol.meters import FlowSchemaCounters
     from apfproxy.flowcontrol.ticket import Flow, Ticket
 
 EVERY_POD = parse_attributes("GET", b"/api/v1/pods?watch=1")

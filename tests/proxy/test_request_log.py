@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from apfproxy.authn.authenticator import Identity
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.kind_meter import KindMeter
+from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.http.header_block import HeaderBlock
 from apfproxy.http.request_fields import RequestFields
 from apfproxy.http.request_head import RequestHead

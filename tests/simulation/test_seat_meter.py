@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.flowcontrol.meter import LevelMeter, pack
+from apfproxy.flowcontrol.meters import LevelMeter, pack
 from apfproxy.simulation.seat_meter import SeatMeter
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.kind_meter import KindMeter
+from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.request.user import User
 from apfproxy.simulation.kinds import kind_of
 from apfproxy.simulation.simulated_digest import SimulatedDigest

@@ -15,8 +15,8 @@ from apfproxy.authn.credentials import Peer
 from apfproxy.authn.verdict import Verdict
 from apfproxy.base import build
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.passage import WAITING
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.observe.top_flows import TopFlows

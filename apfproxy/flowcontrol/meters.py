@@ -1,0 +1,386 @@
+"""What flow control counts: plain integers that `observe` reads at scrape.
+
+Nothing here is locked: one event loop writes, the same loop reads.
+
+Kubernetes' TimingRatioHistogram samples a ratio, such as seats in use over the limit, at every
+nanosecond.  Doing that at every request would cost four bucket searches each.  Here a queue set
+packs all it would report into one integer, its state, and adds the nanoseconds that it spent in
+that state to one dictionary: one addition per event.  Only a reader, or a change of a
+denominator, sorts the states into buckets.  Requests by kind (mutating or not) and phase are
+counted likewise: an event only adds nanoseconds to the count that ends with it.
+
+Source: kubernetes/apiserver pkg/util/flowcontrol/metrics/timing_ratio_histogram.go.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+NS_PER_S: Final = 1_000_000_000
+
+DURATION_BOUNDS_S: Final = (0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+DURATION_BOUNDS_NS: Final = tuple(round(bound * NS_PER_S) for bound in DURATION_BOUNDS_S)
+SHORT_NS: Final = 5_000_000
+"""Durations up to this fall into the second bucket, but for those of nothing."""
+
+QUEUE_LENGTH_BOUNDS: Final = (0, 10, 25, 50, 100, 250, 500, 1000)
+SEATS_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 100)
+WATCH_COUNT_BOUNDS: Final = (0, 1, 10, 100, 1000, 10000)
+
+
+class Histogram:
+    """Counts of integers by bucket (not cumulative), and their sum.
+
+    `bounds` are upper bounds, inclusive and ascending; one more bucket takes what is above.
+    """
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[int, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0
+
+    def observe(self, value: int) -> None:
+        """Count one observation."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def add(self, other: Histogram) -> None:
+        """Count all that another one of the same bounds has counted."""
+        for index, count in enumerate(other.counts):
+            self.counts[index] += count
+        self.sum += other.sum
+
+
+def _durations() -> Histogram:
+    return Histogram(DURATION_BOUNDS_NS)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class FlowSchemaCounters:
+    """What happened to the requests of one FlowSchema at one priority level.
+
+    Gauges (`executing_*`, `inqueue_*`) are requests and seats now; all else only grows.
+    Durations are nanoseconds.  A request counts as executing until the end of its execution; the
+    seats count until they are given back, at the end of its additional latency.
+
+    Attributes:
+        dispatched_at_once: Requests that went through an empty queue set, not yet sorted into
+            the next two, where all of them fall into the same bucket.
+        waited_ns: To add to; `wait_executed_ns` is to read.
+        lengths_met: To add to; `queue_length_after_enqueue` is to read.
+        wait_rejected_ns: The wait of requests that did not execute, whatever the reason.
+    """
+
+    priority_level: str
+    flow_schema: str
+    executing_requests: int = 0
+    executing_seats: int = 0
+    inqueue_requests: int = 0
+    inqueue_seats: int = 0
+    dispatched: int = 0
+    dispatched_at_once: int = 0
+    no_accommodation: int = 0
+    rejected_concurrency_limit: int = 0
+    rejected_queue_full: int = 0
+    rejected_time_out: int = 0
+    rejected_ban: int = 0
+    rejected_rate: int = 0
+    rejected_long_running: int = 0
+    cancelled: int = 0
+    waited_ns: Histogram = field(default_factory=_durations)
+    wait_rejected_ns: Histogram = field(default_factory=_durations)
+    execution_regular_ns: Histogram = field(default_factory=_durations)
+    execution_watch_ns: Histogram = field(default_factory=_durations)
+    lengths_met: Histogram = field(default_factory=lambda: Histogram(QUEUE_LENGTH_BOUNDS))
+    work_estimated_seats: Histogram = field(default_factory=lambda: Histogram(SEATS_BOUNDS))
+    watch_count: Histogram = field(default_factory=lambda: Histogram(WATCH_COUNT_BOUNDS))
+
+    @property
+    def wait_executed_ns(self) -> Histogram:
+        """The wait of requests that executed."""
+        self._sort_dispatched_at_once()
+        return self.waited_ns
+
+    @property
+    def queue_length_after_enqueue(self) -> Histogram:
+        """The length of its queue just after a request came into it, the request included."""
+        self._sort_dispatched_at_once()
+        return self.lengths_met
+
+    @property
+    def has_counted(self) -> bool:
+        """Whether there was any request that came to a queue set, or was rejected before it."""
+        return bool(self.work_estimated_seats.sum or any(self.wait_rejected_ns.counts))
+
+    def _sort_dispatched_at_once(self) -> None:
+        requests = self.dispatched_at_once
+        if requests:
+            self.dispatched_at_once = 0
+            self.waited_ns.counts[0] += requests
+            lengths = self.lengths_met
+            lengths.counts[bisect_left(lengths.bounds, 1)] += requests
+            lengths.sum += requests
+
+
+REQUEST_RATIO_BOUNDS: Final = (0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1)
+SEAT_RATIO_BOUNDS: Final = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1)
+DEMAND_RATIO_BOUNDS: Final = (0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.7, 2, 2.8, 4, 6)
+
+SEATS_SHIFT: Final = 24
+REQUESTS_WAITING_SHIFT: Final = 56
+SEATS_WAITING_SHIFT: Final = 80
+"""Where the fields of a state begin; executing requests are at bit 0.
+
+What waits is on top, so that a state in which nothing waits is a short integer.
+"""
+
+REQUESTS_MASK: Final = (1 << 24) - 1
+SEATS_MASK: Final = (1 << 32) - 1
+
+MAX_STATES: Final = 4096
+"""States kept before they are sorted into buckets: about 0.5 MiB for a level in turmoil."""
+
+
+def pack(requests_executing: int, seats: int, requests_waiting: int, seats_waiting: int) -> int:
+    """The state as one integer."""
+    return (
+        requests_executing
+        | seats << SEATS_SHIFT
+        | requests_waiting << REQUESTS_WAITING_SHIFT
+        | seats_waiting << SEATS_WAITING_SHIFT
+    )
+
+
+class RatioHistogram:
+    """Nanoseconds by bucket of a ratio (not cumulative), and the time-weighted sum of the ratio.
+
+    `bounds` are upper bounds, inclusive and ascending; one more bucket takes what is above.  Values
+    are divided by `denominator`, which is >= 1.
+    """
+
+    __slots__ = ("bounds", "counts", "denominator", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.denominator = 1
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def add(self, value: int, duration_ns: int) -> None:
+        """Count a time during which the numerator was `value`."""
+        ratio = value / self.denominator
+        self.counts[bisect_left(self.bounds, ratio)] += duration_ns
+        self.sum += ratio * duration_ns
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class LevelMeter:
+    """Time-weighted distributions of one priority level, since its queue set was made.
+
+    Attributes:
+        time_at: Nanoseconds by packed state, not yet sorted into the histograms.  The queue set
+            adds to it; everyone else calls the queue set's `sync`, then reads the histograms.
+        requests_executing, seats_in_use: Over the concurrency limit.  Lingering requests count
+            for their seats only.
+        requests_waiting: Over what all queues can hold.
+        seat_demand: Seats in use or waited for, over the nominal limit.
+    """
+
+    def __init__(self) -> None:
+        self.time_at: dict[int, int] = {}
+        self.requests_executing = RatioHistogram(REQUEST_RATIO_BOUNDS)
+        self.requests_waiting = RatioHistogram(REQUEST_RATIO_BOUNDS)
+        self.seats_in_use = RatioHistogram(SEAT_RATIO_BOUNDS)
+        self.seat_demand = RatioHistogram(DEMAND_RATIO_BOUNDS)
+
+    def fold(self) -> None:
+        """Sort the states so far into the histograms."""
+        for state, duration_ns in self.time_at.items():
+            seats = state >> SEATS_SHIFT & SEATS_MASK
+            self.requests_executing.add(state & REQUESTS_MASK, duration_ns)
+            self.requests_waiting.add(state >> REQUESTS_WAITING_SHIFT & REQUESTS_MASK, duration_ns)
+            self.seats_in_use.add(seats, duration_ns)
+            self.seat_demand.add(seats + (state >> SEATS_WAITING_SHIFT), duration_ns)
+        self.time_at.clear()
+
+    def set_seats_denominator(self, seats: int) -> None:
+        """Divide what executes, and seat demand, by this from now on; >= 1."""
+        self.fold()
+        self.requests_executing.denominator = seats
+        self.seats_in_use.denominator = seats
+        self.seat_demand.denominator = seats
+
+    def set_waiting_capacity(self, requests: int) -> None:
+        """Divide waiting requests by this number from now on."""
+        self.fold()
+        self.requests_waiting.denominator = max(requests, 1)
+
+
+RATIO_BOUNDS: Final = (0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1)
+"""Upper bounds, inclusive, of the buckets: requests as a part of the limit."""
+
+WAITING: Final = "waiting"
+EXECUTING: Final = "executing"
+MUTATING: Final = "mutating"
+READ_ONLY: Final = "readOnly"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How long each share of a limit was in use, since the start.
+
+    Attributes:
+        phase: `waiting` or `executing`.
+        request_kind: `mutating` or `readOnly`.
+        bucket_ns: Nanoseconds by bucket of `RATIO_BOUNDS`, not cumulative; the last is above all.
+        ratio_ns: The sum of ratio times nanoseconds.
+    """
+
+    phase: str
+    request_kind: str
+    bucket_ns: tuple[int, ...]
+    ratio_ns: float
+
+
+class RequestCount:
+    """How many requests are in one phase, and for how long they were how many.
+
+    An event may be told a little later than another that happened after it; it counts as if it had
+    happened then, so that the time at a count never shrinks.
+
+    Attributes:
+        shares: The counts as parts of the limit, up to the last `flush`.
+        count: Requests now.
+        ns_at: Nanoseconds for which the count was its index, from the last `flush` to `since_ns`.
+        since_ns: When the count became what it is, or was read last.
+        high, previous_high: The largest counts in the current second, and in the one before.
+    """
+
+    def __init__(self, phase: str, request_kind: str, now_ns: int) -> None:
+        self.phase = phase
+        self.request_kind = request_kind
+        self.count = 0
+        self.ns_at = [0]
+        self.since_ns = now_ns
+        self.second_end_ns = now_ns + NS_PER_S
+        self.high = 0
+        self.previous_high = 0
+        self.shares = RatioHistogram(RATIO_BOUNDS)
+
+    def begin(self, now_ns: int) -> None:
+        """Count one more from `now_ns` on."""
+        if now_ns >= self.second_end_ns:
+            self.roll(now_ns)
+        count = self.count
+        duration_ns = now_ns - self.since_ns
+        if duration_ns > 0:
+            self.ns_at[count] += duration_ns
+            self.since_ns = now_ns
+        self.count = count = count + 1
+        if count > self.high:
+            self.high = count
+            if count == len(self.ns_at):
+                self.ns_at.append(0)
+
+    def end(self, now_ns: int) -> None:
+        """Count one less from `now_ns` on, but never less than none.
+
+        A request that an error ended between two steps may end without having begun.  All others
+        share this count: it must not cost them anything.
+        """
+        if now_ns >= self.second_end_ns:
+            self.roll(now_ns)
+        count = self.count
+        duration_ns = now_ns - self.since_ns
+        if duration_ns > 0:
+            self.ns_at[count] += duration_ns
+            self.since_ns = now_ns
+        if count:
+            self.count = count - 1
+
+    def roll(self, now_ns: int) -> None:
+        """Begin the second that `now_ns` is in; nothing has changed since the one before."""
+        if now_ns < self.second_end_ns + NS_PER_S:
+            self.previous_high = self.high
+        else:
+            self.previous_high = self.count
+        self.high = self.count
+        self.second_end_ns += (now_ns - self.second_end_ns) // NS_PER_S * NS_PER_S + NS_PER_S
+
+    def last_high(self, now_ns: int) -> int:
+        """The largest count in the last full second before `now_ns`."""
+        if now_ns >= self.second_end_ns:
+            self.roll(now_ns)
+        return self.previous_high
+
+    def flush(self, now_ns: int) -> None:
+        """Turn what was counted so far into buckets, by the denominator as it is."""
+        self.ns_at[self.count] += now_ns - self.since_ns
+        self.since_ns = now_ns
+        for count, duration_ns in enumerate(self.ns_at):
+            if duration_ns:
+                self.shares.add(count, duration_ns)
+        self.ns_at = [0] * (max(self.high, self.count) + 1)
+
+    def usage(self, now_ns: int) -> Usage:
+        """All that was counted until `now_ns`."""
+        self.flush(now_ns)
+        return Usage(self.phase, self.request_kind, tuple(self.shares.counts), self.shares.sum)
+
+
+class KindCounts:
+    """The counts of the requests of one kind."""
+
+    __slots__ = ("executing", "waiting")
+
+    def __init__(self, waiting: RequestCount, executing: RequestCount) -> None:
+        self.waiting = waiting
+        self.executing = executing
+
+
+class KindMeter:
+    """The four request counts of a process.
+
+    A request is waiting from when it is put into a queue until it leaves it, and executing from its
+    dispatch until its end; one that fits at once was never waiting.
+    """
+
+    def __init__(self, now_ns: int) -> None:
+        # Indexed by whether the request is mutating: one look-up finds the count.
+        self._waiting = (
+            RequestCount(WAITING, READ_ONLY, now_ns),
+            RequestCount(WAITING, MUTATING, now_ns),
+        )
+        self._executing = (
+            RequestCount(EXECUTING, READ_ONLY, now_ns),
+            RequestCount(EXECUTING, MUTATING, now_ns),
+        )
+        self.kinds = tuple(map(KindCounts, self._waiting, self._executing))
+
+    def set_limits(self, now_ns: int, waiting: int, executing: int) -> None:
+        """Say how many may wait in all queues, and execute, from `now_ns` on; 0 counts as 1."""
+        for counts, limit in ((self._waiting, waiting), (self._executing, executing)):
+            for count in counts:
+                count.flush(now_ns)
+                count.shares.denominator = max(1, limit)
+
+    def usages(self, now_ns: int) -> tuple[Usage, ...]:
+        """How long each share of the limits was in use until `now_ns`, by phase and kind."""
+        return tuple(count.usage(now_ns) for count in (*self._waiting, *self._executing))
+
+    def in_flight(self, now_ns: int) -> dict[str, int]:
+        """The most requests of each kind that executed at a time in the last full second.
+
+        Kubernetes forgets the requests that merely go on through such a second; these count here.
+        """
+        return {count.request_kind: count.last_high(now_ns) for count in self._executing}
+
+    def in_queue(self, now_ns: int) -> dict[str, int]:
+        """The most requests of each kind that waited at a time in the last full second."""
+        return {count.request_kind: count.last_high(now_ns) for count in self._waiting}
