@@ -96,12 +96,12 @@ class Cluster:
             on_short=self._on_short,
         )
         self.counters = ProxyCounters(listener.counters)
-        self.identification = IdentitiesInForce(
+        self.identities_in_force = IdentitiesInForce(
             settings,
             clock,
             health,
             choose=self._choose,
-            on_clients_change=lambda: self.served.forget_identities(),  # noqa: PLW0108 - made below
+            on_clients_change=lambda: self.served.forget_authentications(),  # noqa: PLW0108 - made below
             on_own_change=lambda: self.served.pool.renew(),  # noqa: PLW0108 - made below
         )
         self.kinds = KindMeter(clock.now_ns())
@@ -114,7 +114,8 @@ class Cluster:
             self.costs,
             self.kinds,
             self.counters,
-            self.identification.identification,
+            self.identities.authenticator,
+            self.identities.client_tls,
         )
         behind = ServersBehind(lambda: self.settings.upstream, self._servers)
         self.membership = open_membership(
@@ -162,7 +163,7 @@ class Cluster:
     @property
     def identities(self) -> Identities:
         """Those in force."""
-        return self.identification.current
+        return self.identities_in_force.current
 
     def own_tokens(self) -> Iterator[tuple[str, str, Lifetime]]:
         """The proxy's own tokens that say for how long they are good: setting, file, lifetime."""
@@ -214,7 +215,7 @@ class Cluster:
         self._adjustments.start()
         self.upstream.start()
         self._rebalancing.start()
-        self.identification.start()
+        self.identities_in_force.start()
         self.counts.start()
 
     def _list_enforcement(self, settings: Settings) -> None:
@@ -287,7 +288,9 @@ class Cluster:
 
         try:
             await prepare_all(
-                (self.identification, self.endpoints, self.objects, self.counts), settings, changes
+                (self.identities_in_force, self.endpoints, self.objects, self.counts),
+                settings,
+                changes,
             )
         except BaseException:
             discard()
@@ -297,7 +300,8 @@ class Cluster:
     def _configure(self, settings: Settings) -> None:
         """Put the rest of the settings in force."""
         flow_control = settings.flow_control
-        self.served.configure(settings, self.identification.identification)
+        identities = self.identities
+        self.served.configure(settings, identities.authenticator, identities.client_tls)
         self.upstream.configure(settings)
         self._rebalancing.configure(settings.upstream)
         self._list_upstream(settings)
@@ -331,7 +335,7 @@ class Cluster:
         """Ask nobody who clients are any more, and finish writes; `stop` comes first."""
         if self.membership is not None:
             await self.membership.leave()
-        await self.identification.close()
+        await self.identities_in_force.close()
         await self.objects.close()
         await self.endpoints.close()
 

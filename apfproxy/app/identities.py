@@ -18,7 +18,7 @@ from apfproxy.app.settings_checks import check_identities, warnings
 from apfproxy.authn.api_keys import ApiKeys, BasicKeys
 from apfproxy.authn.assertion import front_proxy_lines
 from apfproxy.authn.authenticator import Authenticator, Rules
-from apfproxy.authn.credentials import BEARER_CHALLENGE, UNKNOWN_PEER, Peer
+from apfproxy.authn.credentials import BEARER_CHALLENGE
 from apfproxy.authn.impersonation import Impersonations
 from apfproxy.authn.static_tokens import StaticTokens
 from apfproxy.authn.unverified_names import NamesOfAddresses
@@ -28,17 +28,15 @@ from apfproxy.base.files import MAX_PEM_BYTES, read_file
 from apfproxy.base.lifetime import lifetime
 from apfproxy.base.tls_files import TlsError, TlsFile, certificates_in, token_expiries
 from apfproxy.proxy.http2.available import is_offered
-from apfproxy.proxy.identification import Identification
 from apfproxy.proxy.tls import ClientTls, ServerTls
 from apfproxy.request.user import AUTHENTICATED_GROUP, User
 from apfproxy.settings import ANONYMOUS, FRONT_PROXY
 from apfproxy.sources.token_file import TokenFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from apfproxy.authn.access_review import AccessReviews
-    from apfproxy.authn.certificates import ClientCertificates
     from apfproxy.authn.json_web_tokens import JsonWebTokens
     from apfproxy.authn.token_review import TokenReviews
     from apfproxy.authn.upstream_api import UpstreamApi
@@ -61,7 +59,7 @@ TOKEN = "token"  # noqa: S105 - a kind of review
 ACCESS = "access"
 
 OWN_USER = User("apfproxy", (AUTHENTICATED_GROUP,))
-"""Who asks servers how they are, by the word of a front proxy; any user may, by default."""
+"""The user of health checks that the proxy sends as a front proxy; any may, by default."""
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +97,6 @@ class Identities:
         self._on_clients_change = on_clients_change
         self._on_own_change = on_own_change
         self.files = FileChanges()
-        self._certificates: ClientCertificates | None = None
         self._own_token = b""
         self._own_lifetime: Lifetime | None = None
         self._issuers: list[JsonWebTokens] = []
@@ -113,21 +110,10 @@ class Identities:
         self._problems: list[str] = []
         """Of files at the start."""
         self._load_upstream()
-        self._load_downstream()
         self.authenticator = self._authenticator()
+        self._load_downstream()
         if self._problems:
             raise OperatorError("\n".join(self._problems))
-
-    def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:
-        """What a client is by its certificate."""
-        certificates = self._certificates
-        return UNKNOWN_PEER if certificates is None else certificates.judge(leaf_der, chain)
-
-    @property
-    def identification(self) -> Identification:
-        """The parts that the proxy server uses."""
-        certificates = self if self._certificates is not None else None
-        return Identification(self.authenticator, certificates, self.server_tls, self.client_tls)
 
     @property
     def own_lines(self) -> bytes:
@@ -214,7 +200,7 @@ class Identities:
 
         def load() -> None:
             try:
-                self._certificates = ClientCertificates(
+                self.authenticator.certificates = ClientCertificates(
                     content(authentication.client_ca_file),
                     content(front_proxy.ca_file),
                     front_proxy.allowed_names,
@@ -362,7 +348,7 @@ class Identities:
 
 
 def challenges(settings: AuthenticationSettings) -> bytes:
-    """What an answer 401 asks for: each way to say who asks.
+    """The challenges of a 401 response: one for each way to authenticate.
 
     RFC 9110, section 15.5.2, wants one at least; kube-apiserver has none.  Certificates and front
     proxies have no scheme: where there is nothing else, it is that of Kubernetes' tokens.

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from apfproxy.app.identities import Choose
     from apfproxy.base.clock import Clock
     from apfproxy.base.health_checks import HealthChecks
-    from apfproxy.proxy.identification import Identification
     from apfproxy.settings import Settings
 
 IDENTIFICATION = "identification"
@@ -61,11 +60,6 @@ class IdentitiesInForce:
         self._watch: asyncio.Task[None] | None = None
         self._is_started = False
         self._list()
-
-    @property
-    def identification(self) -> Identification:
-        """The parts that the proxy server uses."""
-        return self.current.identification
 
     def start(self) -> None:
         """Watch the files."""

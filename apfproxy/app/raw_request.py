@@ -27,7 +27,7 @@ Headers = tuple[tuple[str, str], ...]
 
 NAMELESS = (
     "the request has credentials that only a proxy can look into: it is explained as"
-    " an anonymous one; say who asks with --as"
+    " an anonymous one; name the user with --as"
 )
 IMPERSONATES = "it is supposed that the client may impersonate {name!r}"
 CLAIMS = "it is supposed that the identity fields come from a front proxy that is trusted"

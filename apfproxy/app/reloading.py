@@ -138,7 +138,7 @@ class SettingsFile:
     def read_again(self) -> Settings:
         """Read other settings; OperatorError if they cannot be used, or the file is empty by now.
 
-        An empty file has the defaults, among which nobody has to say who asks.  Whoever is writing
+        An empty file has the defaults, among which nobody is authenticated.  Whoever is writing
         it, or has no room left on the disk, does not mean them.
         """
         settings = self.read()

@@ -72,8 +72,9 @@ def contradictions(settings: Settings, *, is_cluster: bool = False) -> list[str]
 def as_preset(settings: Settings) -> Settings:
     """The settings with what they leave to the preset.
 
-    Where nobody says who asks, clients of plain APIs are told apart by their secrets, within the
-    bounds of their addresses, and by these.  A setting that says who clients are leaves addresses.
+    Where users are not authenticated, clients of plain APIs are told apart by their secrets, within
+    the bounds of their addresses, and by these.  A setting that says who clients are leaves
+    addresses.
     """
     authentication = settings.authentication
     unverified = authentication.unverified
@@ -410,7 +411,7 @@ def warnings(settings: Settings) -> list[str]:
     upstream = settings.upstream
     if not authentication.anonymous and knows_nobody(settings):
         found.append(
-            "authentication.anonymous is false, and nothing else is on that says who asks: every"
+            "authentication.anonymous is false, and no other way to authenticate is on: every"
             " request gets 401"
         )
     for name, review in (

@@ -5,8 +5,8 @@ requests, if they are allowed; API keys come before bearer tokens, and Basic in 
 first that knows the user decides.  A bad credential does not matter beside a good one; alone it is
 refused, never taken for an anonymous request.
 
-`identify` decides what needs no other server, and says None otherwise; `identify_later` does the
-same again and awaits the answers of other servers.
+`authenticate` decides what needs no other server, and says None otherwise; `authenticate_later`
+does the same again and awaits the answers of other servers.
 
 Source: kubernetes/kubernetes, `pkg/kubeapiserver/authenticator/config.go`.
 """
@@ -24,7 +24,7 @@ from apfproxy.authn.assertion import (
     front_proxy_lines,
     impersonation_lines,
 )
-from apfproxy.authn.credentials import BEARER_CHALLENGE
+from apfproxy.authn.credentials import BEARER_CHALLENGE, UNKNOWN_PEER
 from apfproxy.authn.impersonation import accesses, effective, forbidden_message
 from apfproxy.authn.unverified_names import RENEWAL_NS
 from apfproxy.authn.verdict import Verdict
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.authn.api_keys import ApiKeys, BasicKeys
+    from apfproxy.authn.certificates import ClientCertificates
     from apfproxy.authn.credentials import Credentials, Peer
     from apfproxy.authn.impersonation import Impersonations
     from apfproxy.authn.unverified_names import NamesOfAddresses
@@ -49,8 +50,8 @@ NOT_KNOWN_WHETHER = "whether the user may impersonate cannot be verified now; tr
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Who asks, and what the upstream is told of it.
+class Authentication:
+    """Authentication, and what the upstream is told of it.
 
     Attributes:
         user: The user that flow control classifies: the impersonated one if that is allowed.
@@ -95,7 +96,7 @@ class Rules:
 
     Attributes:
         judges_certificates: Whether client certificates name users; others are bad credentials.
-        assertion: How the upstream learns who asks: `upstream.identity` of the settings.
+        assertion: How the upstream learns the user: `upstream.identity` of the settings.
         challenges: Header lines of an answer 401, each with its CRLF.
         names: Bounds the names that nobody verifies; None for no bound.
     """
@@ -120,6 +121,10 @@ class Authenticator:
         own_token: The proxy's own bearer token, with which it impersonates.
         keys: Authenticates API keys in their own field.
         passwords: Authenticates Basic.
+
+    Attributes:
+        certificates: Judges those of clients; None, as at first, if none counts.
+        challenges: Header lines of a 401 response, each with its CRLF.
     """
 
     def __init__(
@@ -142,11 +147,18 @@ class Authenticator:
         self._now_s = now_s
         self._keys = keys
         self._passwords = () if passwords is None else (passwords,)
+        self.certificates: ClientCertificates | None = None
         self.challenges = rules.challenges
         self.counters = AuthenticationCounters()
 
-    def identify(self, peer: Peer, credentials: Credentials) -> Identity | Refusal | None:
-        """Who asks; None where `identify_later` has to ask other servers."""
+    def peer(self, certificate: bytes | None, chain: Sequence[bytes]) -> Peer:
+        """The peer that a client is by its certificate, and those that it sent with it."""
+        if certificate is None or self.certificates is None:
+            return UNKNOWN_PEER
+        return self.certificates.judge(certificate, chain)
+
+    def authenticate(self, peer: Peer, credentials: Credentials) -> Authentication | Refusal | None:
+        """The user; None where `authenticate_later` has to ask other servers."""
         verdict = self._known_without_token(peer, credentials)
         verdict = verdict or self._check_secret(credentials)
         if verdict is None:
@@ -161,10 +173,10 @@ class Authenticator:
                 return None
         return self._identity(found, peer, verdict, credentials, may_impersonate=may_impersonate)
 
-    async def identify_later(
+    async def authenticate_later(
         self, peer: Peer, credentials: Credentials, address: str
-    ) -> Identity | Refusal:
-        """Who asks; other servers are shared fairly among the clients' addresses."""
+    ) -> Authentication | Refusal:
+        """The user; other servers are shared fairly among the clients' addresses."""
         verdict = self._known_without_token(peer, credentials)
         verdict = verdict or await self._review_secret(credentials, address)
         found = self._resolved(peer, verdict)
@@ -246,7 +258,7 @@ class Authenticator:
         credentials: Credentials,
         *,
         may_impersonate: bool | None,
-    ) -> Identity | Refusal:
+    ) -> Authentication | Refusal:
         wanted = credentials.impersonated
         classified = user
         lifetime_s = verdict.lifetime_s
@@ -290,7 +302,7 @@ class Authenticator:
             self.counters.anonymous += 1
         else:
             self.counters.authenticated += 1
-        return Identity(classified, lines, self._valid_until_ns(lifetime_s))
+        return Authentication(classified, lines, self._valid_until_ns(lifetime_s))
 
     def _forbidden(self, user: User, wanted: User, *, is_open: bool) -> Refusal:
         if is_open:

@@ -42,7 +42,7 @@ class CredentialsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CredentialRules:
-    """Which fields say who asks; all names are in lower case.
+    """Which header fields name the user; all names are in lower case.
 
     Attributes:
         usernames, uids, groups: Of a front proxy's fields; of a kind the first present one counts.
@@ -52,7 +52,7 @@ class CredentialRules:
         naming: That, and those that tell anonymous clients apart; they go on, and every client may
             use them.
         secret_names: Of the fields that have a secret: an API key, verified or not.
-        reads_basic: Whether Basic says who asks, verified or not.
+        reads_basic: Whether Basic names the user, verified or not.
         unverified: What tells anonymous clients apart.
     """
 
@@ -102,8 +102,8 @@ class CredentialRules:
         """Whether a field, by its name in lower case, is for front proxies only."""
         return name in self.names or name.startswith(self.prefixes)
 
-    def says_who(self, name: bytes) -> bool:
-        """Whether a field, by its name in lower case, says who asks."""
+    def names_user(self, name: bytes) -> bool:
+        """Whether a field, by its name in lower case, may name the user."""
         return name in self.naming or self.is_claim(name)
 
 
@@ -125,7 +125,7 @@ def read_credentials(
     """The credentials in the fields of a request.
 
     Args:
-        rules: What says who asks.
+        rules: Which fields name the user.
         claims: Fields that `rules.is_claim`, of a front proxy.
         authorizations: Values of Authorization.
         impersonations: Fields of impersonation.
@@ -257,4 +257,4 @@ def _text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise CredentialsError("a field that says who asks is not UTF-8") from error
+        raise CredentialsError("a field that names the user is not UTF-8") from error

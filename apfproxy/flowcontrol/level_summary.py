@@ -121,8 +121,8 @@ def kept_for_nobody(summary: LevelsSummary) -> str | None:
     return (
         f"{', '.join(level.name for level in kept)} {keep} {seats} of the server's"
         f" {summary.server_concurrency_limit} seats, and no request can come there: no FlowSchema"
-        " that sends requests there matches any client that these settings know; let authentication"
-        " tell who asks, set lendablePercent to 100, or leave the objects out (--preset http, or"
+        " that sends requests there matches any client that these settings know; authenticate"
+        " clients, set lendablePercent to 100, or leave the objects out (--preset http, or"
         " --no-suggested-objects and objects of your own)"
     )
 

@@ -1,6 +1,7 @@
 """How much memory what is kept of requests takes.
 
-At least as much as it does, also later: who asks, and the lines of the access log, come after.
+At least as much as it does, also later: authentication, and the lines of the access log, come
+after.
 What all requests share is not counted: kinds, classes, configuration.
 """
 

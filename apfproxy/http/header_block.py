@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from apfproxy.http.request_fields import SIZED
 
 if TYPE_CHECKING:
-    from apfproxy.authn.authenticator import Identity
+    from apfproxy.authn.authenticator import Authentication
     from apfproxy.http.request_fields import RequestFields
     from apfproxy.request.user import User
 
@@ -47,7 +47,7 @@ class HeaderBlock:
     Attributes:
         fields: What the section says.
         key: Its bytes, without the digits of a length.
-        identity: As authenticated last; None before.
+        authentication: The last one; None before.
         logged: A user, and the access log's text of that user and these fields; None before.
         audit_line: The line of their Audit-ID; b"" if there is none, None before anybody asked.
         traceparent: Theirs, if it is a proper one; "" if not, None before anybody asked.
@@ -57,8 +57,8 @@ class HeaderBlock:
         "_after",
         "_before",
         "audit_line",
+        "authentication",
         "fields",
-        "identity",
         "key",
         "logged",
         "traceparent",
@@ -68,7 +68,7 @@ class HeaderBlock:
         self.fields = fields
         self.key = key
         self._before, self._after = key
-        self.identity: Identity | None = None
+        self.authentication: Authentication | None = None
         self.logged: tuple[User, str] | None = None
         self.audit_line: bytes | None = None
         self.traceparent: str | None = None

@@ -3,7 +3,7 @@
 llhttp has judged the syntax: line endings, characters, no continued lines.  The checks here are
 those that a proxy owes to what stands behind it (RFC 9112, sections 3.2, 6.1 and 11.2): one
 framing, one Host, no field that an upstream could take for another one, no identity that the client
-made up: the fields of front proxies are taken out, and what the upstream is told of who asks is
+made up: the fields of front proxies are taken out, and what the upstream is told of the user is
 written anew by `authn.assertion`.  Nothing here depends on the request line but for the version,
 so a client's fields are read once for all its targets.
 """
@@ -150,7 +150,7 @@ class FieldRules:
 
     Attributes:
         hosts: What to say in Host where the client does not decide it.
-        credentials: Which fields say who asks.
+        credentials: Which fields name the user.
         believes_claims: Whether such clients are front proxies.
         believes_forwarding: Whether such clients are front proxies or others that are believed when
             they say for whom they forward.
@@ -193,7 +193,7 @@ class RequestFields:
         expects_continue: Whether the client waits for a 100 before it sends the body.
         upgrade: What the client offers to switch to, of what is served anywhere.
         overrides_method: Whether the server may take another method for the request's.
-        credentials: What they say about who asks.
+        credentials: Those in them.
         address: The client's, as proxies name it that are believed; "" if none does.
         secret_names: Of fields that have secrets by the settings, in lower case.
         protocol: What the client speaks.
@@ -394,7 +394,7 @@ class _Reader:
             return
         if lower in nominated:
             # Without it the rest would mean somebody else, or somebody with less to restrain them.
-            raise HeadError(400, "Connection must not name a field that says who asks")
+            raise HeadError(400, "Connection must not name a field that has the user")
         self._claims.append((lower, value))
 
     def _take_expect(self, value: bytes) -> None:
@@ -516,5 +516,5 @@ def _is_look_alike(lower: bytes, credentials: CredentialRules) -> bool:
         folded in _GUARDED_SPELLINGS
         or (folded.startswith(_FORWARDED_PREFIX) and not lower.startswith(_FORWARDED_PREFIX))
         or _is_like_impersonation(folded, lower)
-        or credentials.says_who(folded)
+        or credentials.names_user(folded)
     )

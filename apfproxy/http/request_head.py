@@ -135,20 +135,20 @@ class RequestHead:
             return self.raw[self.raw.index(b"\r\n") + 2 : -2] + fields.forward
         return fields.forward
 
-    def forwarded(self, identity_lines: bytes = b"", suffix: bytes = b"") -> bytes:
+    def forwarded(self, user_lines: bytes = b"", suffix: bytes = b"") -> bytes:
         """The head to forward.
 
         Args:
-            identity_lines: Header lines that say who asks, and an Audit-ID that was made.
+            user_lines: Header lines that name the user, and an Audit-ID that was made.
             suffix: The connection's, which ends it.
         """
         fields = self.fields
         if fields.is_verbatim:
-            return b"".join((self.raw[:-2], identity_lines, fields.forward, suffix))
+            return b"".join((self.raw[:-2], user_lines, fields.forward, suffix))
         if fields.framing == SIZED:
             length = b"Content-Length: %d\r\n" % self.body_bytes
-            return b"".join((self.line, length, identity_lines, fields.forward, suffix))
-        return b"".join((self.line, identity_lines, fields.forward, suffix))
+            return b"".join((self.line, length, user_lines, fields.forward, suffix))
+        return b"".join((self.line, user_lines, fields.forward, suffix))
 
     def __repr__(self) -> str:
         return f"<RequestHead {self.method} {self.target!r}>"
@@ -343,7 +343,7 @@ class HeadParser:
             # Only what may be known again needs its bytes, beside those of the head.
             block = HeaderBlock(fields, key) if is_kept else HeaderBlock(fields)
             if known and known[0].fields.credentials == fields.credentials:
-                block.identity = known[0].identity
+                block.authentication = known[0].authentication
             if not is_kept or not self._kept.offer(key, block):
                 return block, body_bytes
         elif not key[0]:

@@ -102,7 +102,7 @@ _NO_DISTINGUISHER = {
     HeaderUse.SECRET: "flows are named in logs and dumps, which must not hold secrets: take"
     " another",
     HeaderUse.CONNECTION: "it is about a connection, and tells no requests apart: take another",
-    HeaderUse.IDENTITY: "it says who asks: write group, or take distinguisherMethod ByUser",
+    HeaderUse.IDENTITY: "it names the user: write group, or take distinguisherMethod ByUser",
 }
 
 

@@ -31,7 +31,7 @@ _WHY_NOT = {
     HeaderUse.MALFORMED: "a header's name has letters, digits and hyphens, such as X-Priority",
     HeaderUse.SECRET: "an object must not hold secrets: take another header",
     HeaderUse.CONNECTION: "it is about a connection, and tells no requests apart: take another",
-    HeaderUse.IDENTITY: "it says who asks: name users and groups as subjects of a rule",
+    HeaderUse.IDENTITY: "it names the user: name users and groups as subjects of a rule",
 }
 METHODS_HINT = "write HTTP methods in capital letters, such as GET, HEAD"
 

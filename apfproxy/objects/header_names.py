@@ -34,7 +34,7 @@ class HeaderUse(enum.Enum):
     MALFORMED = "no name of letters, digits and hyphens"
     SECRET = "a secret"  # noqa: S105  no password
     CONNECTION = "about a connection"
-    IDENTITY = "who asks"
+    IDENTITY = "about the user"
     """As those about a connection, it is not forwarded: all requests would be without it."""
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.credential_fields import CredentialRules
-from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER
 from apfproxy.authn.unverified_names import alias_of_address
 from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.http.client_address import address_from, is_among
@@ -17,9 +16,9 @@ from apfproxy.settings import IMPERSONATE, PASS_THROUGH, AuthenticationSettings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from apfproxy.authn.authenticator import Authenticator
     from apfproxy.authn.credentials import Peer
     from apfproxy.http.header_block import HeaderBlock
-    from apfproxy.proxy.identification import Certificates
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.targets import Targets
     from apfproxy.settings import Settings
@@ -71,12 +70,12 @@ class ClientKinds:
     Args:
         settings: The process's.
         targets: Makes requests of heads.
-        certificates: Judges clients' certificates; None if none counts.
+        authenticator: Judges clients' certificates.
         room: For the field sections of all clusters.
     """
 
     __slots__ = (
-        "_certificates",
+        "_authenticator",
         "_field_rules",
         "_front_proxies",
         "_head_limits",
@@ -89,20 +88,20 @@ class ClientKinds:
         self,
         settings: Settings,
         targets: Targets,
-        certificates: Certificates | None,
+        authenticator: Authenticator,
         room: MemoryBudget,
     ) -> None:
         self._targets = targets
-        self._certificates = certificates
+        self._authenticator = authenticator
         self._room = room
         self._kinds: dict[tuple[Peer, bool, bool, bool], ClientKind] = {}
         self._head_limits = head_limits(settings)
         self._front_proxies = settings.downstream.identity_headers_from
         self._field_rules = field_rules(settings)
 
-    def says_who(self, name: bytes) -> bool:
-        """Whether a field, by its name in lower case, says who asks."""
-        return self._field_rules.credentials.says_who(name)
+    def names_user(self, name: bytes) -> bool:
+        """Whether a field, by its name in lower case, may name the user."""
+        return self._field_rules.credentials.names_user(name)
 
     def kind_of(
         self,
@@ -116,10 +115,9 @@ class ClientKinds:
         """A client's kind."""
         shared = self._field_rules
         parsed = address_from(address) if shared.proxies else None
-        peer = TRUSTED_PEER if is_among(parsed, self._front_proxies) else UNKNOWN_PEER
-        if certificate is not None and self._certificates is not None:
-            judged = self._certificates.judge(certificate, chain)
-            peer = replace(judged, is_front_proxy=True) if peer.is_front_proxy else judged
+        peer = self._authenticator.peer(certificate, chain)
+        if is_among(parsed, self._front_proxies):
+            peer = replace(peer, is_front_proxy=True)
         if shared.credentials.unverified.is_by_address and peer.user is None:
             # A part of the kind: fields are kept with who sends them.
             peer = replace(peer, alias=alias_of_address(address))

@@ -11,14 +11,12 @@ from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.client_kinds import ClientKinds
 from apfproxy.proxy.client_limits import LimitsInForce
 from apfproxy.proxy.debug_headers import Audience
-from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.own_responses import DateLine
 from apfproxy.proxy.slow_readers import SlowReaders
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.passage import FlowControl
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.identification import Identification
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.proxy.targets import Targets
@@ -68,7 +66,7 @@ class Context:
         targets: Targets,
         pool: Pool,
         counters: ProxyCounters,
-        identification: Identification = NO_IDENTIFICATION,
+        authenticator: Authenticator | None = None,
     ) -> None:
         self.listener = listener
         self.clock = listener.clock
@@ -78,12 +76,10 @@ class Context:
         self.holdings = listener.holdings
         self.access_log: RequestLog | None = None
         self.tracer: Tracer | None = None
-        self.authenticator = identification.authenticator or Authenticator(self.clock)
+        self.authenticator = authenticator or Authenticator(self.clock)
         self.flow_control = flow_control
         self._targets = targets
-        self.client_kinds = ClientKinds(
-            settings, targets, identification.certificates, listener.room
-        )
+        self.client_kinds = ClientKinds(settings, targets, self.authenticator, listener.room)
         self.connection_count = 0
         self.date_line = DateLine()
         self.pool = pool
@@ -97,9 +93,9 @@ class Context:
         self.has_audit_ids = has_audit_ids(settings)
         self.audience = Audience(settings.downstream.explain_answers_to)
 
-    def configure(self, settings: Settings, identification: Identification) -> None:
-        """Put settings in force, and who may ask, for requests that come from now on."""
-        self.authenticator = identification.authenticator or Authenticator(self.clock)
+    def configure(self, settings: Settings, authenticator: Authenticator | None = None) -> None:
+        """Put settings and an authenticator in force for requests that come from now on."""
+        self.authenticator = authenticator or Authenticator(self.clock)
         self.in_force = LimitsInForce.of(settings)
         self.has_audit_ids = has_audit_ids(settings)
         self.audience = Audience(settings.downstream.explain_answers_to)
@@ -108,9 +104,9 @@ class Context:
         self._targets.configure(settings)
         # What is kept of heads has the limits in it, and who may assert an identity.
         self.client_kinds = ClientKinds(
-            settings, self._targets, identification.certificates, self.listener.room
+            settings, self._targets, self.authenticator, self.listener.room
         )
-        self.forget_identities()
+        self.forget_authentications()
 
     def enforce(self, flow_control: FlowControl) -> None:
         """Let requests that come from now on pass another flow control."""
@@ -118,7 +114,7 @@ class Context:
         self._targets.enforce(flow_control)
         self.counters.is_observing = flow_control.is_observing
 
-    def forget_identities(self) -> None:
+    def forget_authentications(self) -> None:
         """Authenticate every client again, from its next request on."""
         self.client_kinds.forget()
         self.listener.forget_peers()

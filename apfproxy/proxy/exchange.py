@@ -24,13 +24,13 @@ from apfproxy.http.request_fields import SIZED
 from apfproxy.proxy import own_responses
 from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange_state import (
+    AUTHENTICATE,
+    AUTHENTICATING,
     AWAITING,
     BREAK,
     CONNECTING,
     GATHER,
     GATHERING,
-    IDENTIFY,
-    IDENTIFYING,
     QUEUE,
 )
 from apfproxy.proxy.forwarding import Forwarding
@@ -39,7 +39,7 @@ from apfproxy.proxy.request_log import Failure
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.authn.authenticator import Authenticator, Identity
+    from apfproxy.authn.authenticator import Authentication, Authenticator
     from apfproxy.http.read_buffer import Piece
 
 _UNAUTHORIZED, _UNAVAILABLE = 401, 503
@@ -61,10 +61,12 @@ class Exchange(Forwarding):
         """Admit, queue or refuse the request."""
         if self.head.size > self._context.holdings.free_bytes and not self._hold():
             return
-        until_ns = self.request.identity_until_ns
-        # An identity that does not expire costs no look at the clock, which takes 0.1 us.
+        until_ns = self.request.authenticated_until_ns
+        # An authentication that does not expire costs no look at the clock, which takes 0.1 us.
         if (
-            until_ns == FOREVER_NS or until_ns > self._context.clock.now_ns() or self._identify()
+            until_ns == FOREVER_NS
+            or until_ns > self._context.clock.now_ns()
+            or self._authenticate()
         ) and (self._is_whole or not self._gathers()):
             self._ask_for_seats()
 
@@ -124,63 +126,63 @@ class Exchange(Forwarding):
         if is_last or is_enough:
             self._ask_for_seats()
 
-    # Who asks.
+    # Authentication.
 
-    def _identify(self) -> bool:
+    def _authenticate(self) -> bool:
         """Authenticate the client; whether that is done, so that the request may go on."""
         try:
             authenticator = self._context.authenticator
-            found = authenticator.identify(self._client.peer, self.head.fields.credentials)
+            found = authenticator.authenticate(self._client.peer, self.head.fields.credentials)
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody is left waiting
-            self._reply_to_unidentified(error)
+            self._reply_to_unauthenticated(error)
             return False
         if found is None:
-            self.state = IDENTIFY[self.state]
+            self.state = AUTHENTICATE[self.state]
             if self._hold_up():
-                self._identification = spawn(
-                    self._identify_later(authenticator), name="authenticate a client"
+                self._authentication = spawn(
+                    self._authenticate_later(authenticator), name="authenticate a client"
                 )
             return False
-        return self._take_identity(found)
+        return self._take_authentication(found)
 
-    async def _identify_later(self, authenticator: Authenticator) -> None:
+    async def _authenticate_later(self, authenticator: Authenticator) -> None:
         """Authenticate the client by asking other servers."""
         try:
             fields = self.head.fields
-            found = await authenticator.identify_later(
+            found = await authenticator.authenticate_later(
                 self._client.peer, fields.credentials, fields.address or self._client.address
             )
         except Exception as error:  # noqa: BLE001 - as above
-            self._identification = None
-            self._reply_to_unidentified(error)
+            self._authentication = None
+            self._reply_to_unauthenticated(error)
             return
-        self._identification = None
+        self._authentication = None
         try:
-            if self._take_identity(found) and (self._is_whole or not self._gathers()):
+            if self._take_authentication(found) and (self._is_whole or not self._gathers()):
                 self._ask_for_seats()
         except Exception as error:  # noqa: BLE001 - as in the event that brought the bytes
             self.fail(error)
 
-    def _reply_to_unidentified(self, error: Exception) -> None:
+    def _reply_to_unauthenticated(self, error: Exception) -> None:
         """Let nobody in after a failure of the proxy's own."""
-        report(Part.CONNECTION, error, "finding out who asks failed", loop=self._context.loop)
+        report(Part.CONNECTION, error, "authenticating a client failed", loop=self._context.loop)
         self._client.keep_alive = False
         self._reply_status(
-            500, "the proxy failed to find out who asks; its log says more", Failure.INTERNAL
+            500, "the proxy failed to authenticate the client; its log says more", Failure.INTERNAL
         )
 
-    def _take_identity(self, found: Identity | Refusal) -> bool:
+    def _take_authentication(self, found: Authentication | Refusal) -> bool:
         if not isinstance(found, Refusal):
-            self.request.identify(found)
+            self.request.take_authentication(found)
             return True
         why = f"refused with {found.code}: {found.problem:.500}"
         self._context.refusals.log(logging.INFO, why, "%s", why)
         if self.head.upgrade is not None:
             # What follows may be of the protocol that the client hopes for.
             self._client.keep_alive = False
-        reason, lines = Failure.UNIDENTIFIED, b""
+        reason, lines = Failure.UNAUTHENTICATED, b""
         if found.code == _UNAVAILABLE:
-            reason, lines = Failure.IDENTIFICATION_UNAVAILABLE, b"Retry-After: 1\r\n"
+            reason, lines = Failure.AUTHENTICATION_UNAVAILABLE, b"Retry-After: 1\r\n"
         elif found.code == _UNAUTHORIZED:
             lines = self._context.authenticator.challenges
         self._reply_status(found.code, found.message, reason, lines)
@@ -298,9 +300,9 @@ class Exchange(Forwarding):
                 Failure.CLIENT_TIMEOUT,
             )
             return
-        if self.state is IDENTIFYING:
+        if self.state is AUTHENTICATING:
             self._reply_status(
-                504, "who asks could not be found out in time", Failure.IDENTIFICATION_TIMEOUT
+                504, "the client could not be authenticated in time", Failure.AUTHENTICATION_TIMEOUT
             )
             return
         self._count_failed()

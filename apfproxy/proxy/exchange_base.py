@@ -19,12 +19,12 @@ from apfproxy.proxy.counters import Bound
 from apfproxy.proxy.debug_headers import debug_lines
 from apfproxy.proxy.exchange_state import (
     ANSWERING,
+    AUTHENTICATING,
     AWAITING,
     BREAK,
     CONNECTING,
     DONE,
     GATHERING,
-    IDENTIFYING,
     NEW,
     QUEUED,
     REPLY,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 LEFT_WHERE = {
     GATHERING: "the client left before its body was there",
-    IDENTIFYING: "the client left before it was authenticated",
+    AUTHENTICATING: "the client left before it was authenticated",
     QUEUED: "the client left while it waited for seats",
     CONNECTING: "the client left while it waited for a connection to the server",
     AWAITING: "the client left before the server answered",
@@ -82,6 +82,7 @@ class ExchangeBase(ResponseSink):
     """
 
     __slots__ = (
+        "_authentication",
         "_awaits_continue",
         "_begun_ns",
         "_body_bytes",
@@ -89,7 +90,6 @@ class ExchangeBase(ResponseSink):
         "_context",
         "_endpoint_text",
         "_held",
-        "_identification",
         "_is_whole",
         "_made_line",
         "_may_repeat",
@@ -123,7 +123,7 @@ class ExchangeBase(ResponseSink):
         Args:
             context: Its cluster's.
             client: Whoever sent it.
-            request: Its head, and who asks.
+            request: Its head, and the user.
             body: What has come of its body, framed as it will be forwarded.
             is_whole: Whether that is all of it.
         """
@@ -153,7 +153,7 @@ class ExchangeBase(ResponseSink):
         self._endpoint_text = ""
         """For the access log: the server that has it, where there are several."""
         self._upstream: UpstreamConnection | None = None
-        self._identification: asyncio.Task[None] | None = None
+        self._authentication: asyncio.Task[None] | None = None
         # Of the request's body.
         self._held: bytes | bytearray = body
         """Framed as it will be forwarded, until there is a connection for it."""
@@ -380,9 +380,9 @@ class ExchangeBase(ResponseSink):
 
     def _drop_upstream(self) -> None:
         """Give up the connection to the upstream, or the wait for one, or the authentication."""
-        if self._identification is not None:
-            self._identification.cancel()
-            self._identification = None
+        if self._authentication is not None:
+            self._authentication.cancel()
+            self._authentication = None
         upstream = self._upstream
         if upstream is None:
             self._context.pool.leave(cast("PoolWaiter", self))  # it may be in line

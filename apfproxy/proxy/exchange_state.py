@@ -1,6 +1,6 @@
 """Where an exchange stands, and what each event does there.
 
-    NEW -> IDENTIFYING -> GATHERING -> QUEUED -> CONNECTING -> AWAITING -> ANSWERING -> DONE
+    NEW -> AUTHENTICATING -> GATHERING -> QUEUED -> CONNECTING -> AWAITING -> ANSWERING -> DONE
                                                                       -> TUNNELLING -> DONE
 
 Any of the states before AWAITING is left out where there is nothing to wait for: the usual request
@@ -20,8 +20,8 @@ class ExchangeState(enum.StrEnum):
     """Where an exchange stands."""
 
     NEW = "new"
-    IDENTIFYING = "identifying"
-    """Other servers are asked who the client is."""
+    AUTHENTICATING = "authenticating"
+    """Other servers are asked about the client's credentials."""
     GATHERING = "gathering"
     """A small body, or the start of a large one, comes in."""
     QUEUED = "queued"
@@ -38,7 +38,7 @@ class ExchangeState(enum.StrEnum):
 
 
 NEW: Final = ExchangeState.NEW
-IDENTIFYING: Final = ExchangeState.IDENTIFYING
+AUTHENTICATING: Final = ExchangeState.AUTHENTICATING
 GATHERING: Final = ExchangeState.GATHERING
 QUEUED: Final = ExchangeState.QUEUED
 CONNECTING: Final = ExchangeState.CONNECTING
@@ -51,8 +51,8 @@ _ENDS: Final = {"reply": DONE, "break": DONE}
 _SENDS: Final = {"queue": QUEUED, "connect": CONNECTING, "send": AWAITING, **_ENDS}
 
 TRANSITIONS = {
-    NEW: {"identify": IDENTIFYING, "gather": GATHERING, **_SENDS},
-    IDENTIFYING: {"gather": GATHERING, **_SENDS},
+    NEW: {"authenticate": AUTHENTICATING, "gather": GATHERING, **_SENDS},
+    AUTHENTICATING: {"gather": GATHERING, **_SENDS},
     GATHERING: _SENDS,
     QUEUED: {"connect": CONNECTING, "send": AWAITING, **_ENDS},
     CONNECTING: {"send": AWAITING, **_ENDS},
@@ -69,7 +69,7 @@ TRANSITIONS = {
 }
 """State to event to the next state."""
 
-IDENTIFY: Final = Event("identify", TRANSITIONS)
+AUTHENTICATE: Final = Event("authenticate", TRANSITIONS)
 GATHER: Final = Event("gather", TRANSITIONS)
 QUEUE: Final = Event("queue", TRANSITIONS)
 CONNECT: Final = Event("connect", TRANSITIONS)

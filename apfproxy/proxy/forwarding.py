@@ -71,7 +71,7 @@ class Forwarding(ExchangeBase):
         if ticket is not None:
             connection.hold(ticket.estimate.max_seats)
         client, held = self._client, self._held
-        lines = self.request.identity_lines
+        lines = self.request.user_lines
         if self._context.has_audit_ids and (line := self._audit_line()) is self._made_line:
             lines += line  # the client has not sent one
         head = self.head.forwarded(lines, client.forwarded_suffix)

@@ -772,7 +772,7 @@ class Http1Connection(Client):
             # Most bodies: all of it with the head, and nothing behind it.
             if head.framing != SIZED or not head.body_bytes == len(data) <= max_bytes:
                 self._discards_body = False
-                body = self._body = RequestBody(head, max_bytes, context.client_kinds.says_who)
+                body = self._body = RequestBody(head, max_bytes, context.client_kinds.names_user)
                 if head.body_bytes > max_bytes:
                     raise too_long(max_bytes)
                 data = b"".join(body.take(data)) if data else b""

@@ -139,7 +139,7 @@ class ListenerContext:
         self.holdings.configure(settings.downstream)
 
     def forget_peers(self) -> None:
-        """Find out anew what cluster each connection is at, and who asks, at its next request."""
+        """Find the cluster of each connection, and its user, anew at its next request."""
         for connection in self.connections:
             connection.forget_peer()
 

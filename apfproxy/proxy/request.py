@@ -1,4 +1,4 @@
-"""A request's head with who asks, and how that was classified."""
+"""A request's head with its user, and how it was classified."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apfproxy.proxy.own_responses import class_lines
 from apfproxy.request.user import ANONYMOUS
 
 if TYPE_CHECKING:
-    from apfproxy.authn.authenticator import Identity
+    from apfproxy.authn.authenticator import Authentication
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.flowcontrol.meters import KindCounts
     from apfproxy.flowcontrol.ticket import WorkEstimate
@@ -29,22 +29,22 @@ _COMMANDS = frozenset(("attach", "exec", "portforward"))
 
 
 class Request(RequestDigest):
-    """All that is known of a request before its body; the user is anonymous until `identify`.
+    """All that is known of a request before its body; the user is anonymous at first.
 
     Attributes:
         head: Its bytes, and what they say.
-        identity_lines: Header lines that tell the upstream who asks.
+        user_lines: Header lines that name the user to the upstream.
         answer_timeout_ns: Until the upstream has to answer a request that is whole; a long-running
             one may go on then, without seats.
-        identity_until_ns: On the clock of the process: until then the user is who it is; 0 before
-            that is known.
+        authenticated_until_ns: On the clock of the process: until then the user counts; 0 before
+            the client is authenticated.
     """
 
     __slots__ = (
         "answer_timeout_ns",
+        "authenticated_until_ns",
         "head",
-        "identity_lines",
-        "identity_until_ns",
+        "user_lines",
     )
 
     def __init__(
@@ -58,19 +58,19 @@ class Request(RequestDigest):
     ) -> None:
         super().__init__(ANONYMOUS, attributes, timeout_ns, kind, fixed_estimate)
         self.head = head
-        self.identity_lines = b""
+        self.user_lines = b""
         self.answer_timeout_ns = answer_timeout_ns
-        self.identity_until_ns = 0
-        known = head.block.identity
+        self.authenticated_until_ns = 0
+        known = head.block.authentication
         if known is not None:
-            self.identify(known)
+            self.take_authentication(known)
 
-    def identify(self, identity: Identity) -> None:
-        """Take who asks: from now on the request is forwarded and classified as theirs."""
-        self.head.block.identity = identity
-        self.user = identity.user
-        self.identity_until_ns = identity.valid_until_ns
-        self.identity_lines = identity.lines
+    def take_authentication(self, authentication: Authentication) -> None:
+        """From now on the request is forwarded and classified as the user's."""
+        self.head.block.authentication = authentication
+        self.user = authentication.user
+        self.authenticated_until_ns = authentication.valid_until_ns
+        self.user_lines = authentication.lines
         self.classification = None
 
     @property

@@ -1,6 +1,6 @@
 """The access log's lines: a JSON object for each request, made soon after the request is over.
 
-What depends only on who asks is made once and kept with the head's fields, and what depends only on
+What depends only on the user is made once and kept with the head's fields, and what depends only on
 the classification is kept here; the rest is one formatting.  Never in a line: credentials, cookies,
 bodies, and of the query anything but what Kubernetes' API gives a meaning.  Every text is escaped,
 and cut to a bound.
@@ -111,13 +111,13 @@ class Failure(enum.StrEnum):
     """The proxy refused the request by itself: no proper HTTP, or over a limit."""
     NO_CLUSTER = "no-cluster"
     """No cluster takes the request: none has its host and path, or that one cannot be used."""
-    IDENTIFICATION_UNAVAILABLE = "identification-unavailable"
-    """Whoever knows who asks could not be asked."""
-    IDENTIFICATION_TIMEOUT = "identification-timeout"
-    """Whoever knows who asks did not say so in time."""
+    AUTHENTICATION_UNAVAILABLE = "identification-unavailable"
+    """The authenticator could not be reached."""
+    AUTHENTICATION_TIMEOUT = "identification-timeout"
+    """The authenticator did not answer in time."""
     INTERNAL = "internal"
     """The proxy failed."""
-    UNIDENTIFIED = "unidentified"
+    UNAUTHENTICATED = "unidentified"
     """The client's credentials were refused, or what it may do with them."""
     UPSTREAM = "upstream"
     """The upstream could not be reached, or broke off."""
@@ -222,7 +222,7 @@ class RequestLog:
         records.append(
             (
                 head,
-                request.user if found is not None or request.identity_until_ns > 0 else None,
+                request.user if found is not None or request.authenticated_until_ns > 0 else None,
                 request.attributes,
                 found,
                 address,
@@ -417,11 +417,11 @@ def sampled_part(settings: AccessLogSettings) -> float:
 
 
 def text_of_block(head: RequestHead, user: User | None) -> str:
-    """The end of a line's time, and the members that say who asks; kept with the block if short.
+    """The end of a line's time, and the members that name the user; kept with the block if short.
 
     Args:
         head: Of the request, whose block keeps the text.
-        user: Who asks; None if nobody knows.
+        user: None if the client was not authenticated.
     """
     who = NOBODY_KNOWN if user is None else text_of_user(user)
     traces = text_of_traces(head.forwarded_fields)
@@ -472,7 +472,7 @@ def text_of_class(found: Classification | None) -> str:
 
 
 def text_of_user(user: User) -> str:
-    """The members of a line that say who asks."""
+    """The members of a line that name the user."""
     groups = ",".join(map(quoted, user.groups[:MAX_GROUPS]))
     return f'"user":{quoted(user.name)},"groups":[{groups}]'
 

@@ -10,7 +10,6 @@ from apfproxy.base.faults import Part, contained, report
 from apfproxy.flowcontrol.passage import FlowControl
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, close_websockets, ended_at_once
-from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.targets import Targets
 from apfproxy.settings import OBSERVE
 from apfproxy.upstream.pool import Pool
@@ -18,15 +17,16 @@ from apfproxy.upstream.pool import Pool
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from apfproxy.authn.authenticator import Authenticator
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.learned_costs import LearnedCosts
     from apfproxy.flowcontrol.meters import KindMeter
     from apfproxy.flowcontrol.passage import FlowObserver
     from apfproxy.flowcontrol.work_estimate import WorkEstimator
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.identification import Identification
     from apfproxy.proxy.listener_context import ListenerContext, OpenConnection
     from apfproxy.proxy.request_log import RequestLog
+    from apfproxy.proxy.tls import ClientTls
     from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import Settings
 
@@ -39,7 +39,7 @@ class ServedCluster:
         pool: The connections to its servers.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that it puts together
         self,
         settings: Settings,
         listener: ListenerContext,
@@ -48,12 +48,13 @@ class ServedCluster:
         costs: LearnedCosts,
         kinds: KindMeter,
         counters: ProxyCounters,
-        identification: Identification = NO_IDENTIFICATION,
+        authenticator: Authenticator | None = None,
+        client_tls: ClientTls | None = None,
     ) -> None:
         self.settings = settings
         self._loop = listener.loop
         clock = listener.clock
-        self.pool = Pool(settings.upstream, counters, clock.now_ns, identification.client_tls)
+        self.pool = Pool(settings.upstream, counters, clock.now_ns, client_tls)
         flow_control = FlowControl(
             controller,
             estimator,
@@ -70,7 +71,7 @@ class ServedCluster:
             Targets(flow_control, settings),
             self.pool,
             counters,
-            identification,
+            authenticator,
         )
         self._idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
 
@@ -95,7 +96,12 @@ class ServedCluster:
         self.context.tracer = tracer
         self.context.flow_control.top_flows = top_flows
 
-    def configure(self, settings: Settings, identification: Identification) -> None:
+    def configure(
+        self,
+        settings: Settings,
+        authenticator: Authenticator | None = None,
+        client_tls: ClientTls | None = None,
+    ) -> None:
         """Put other settings in force, for what comes from now on."""
         context = self.context
         if settings.flow_control.enforcement != self.settings.flow_control.enforcement:
@@ -103,17 +109,17 @@ class ServedCluster:
             context.enforce(context.flow_control.replace(self._on_error_of(settings)))
         self.settings = settings
         self._idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
-        self.pool.configure(settings.upstream, identification.client_tls)
-        context.configure(settings, identification)
+        self.pool.configure(settings.upstream, client_tls)
+        context.configure(settings, authenticator)
 
     def limit_connections(self, most: int) -> None:
         """Have no more connections to the servers than that."""
         if most < self.settings.upstream.max_connections:
             self.pool.limit(most)
 
-    def forget_identities(self) -> None:
-        """Find out anew who asks, from each client's next request on."""
-        self.context.forget_identities()
+    def forget_authentications(self) -> None:
+        """Authenticate every client again, from its next request on."""
+        self.context.forget_authentications()
 
     def on_sweep(self, now_ns: int, period_ns: int) -> None:
         """Look at what waits for clients, and at idle connections.

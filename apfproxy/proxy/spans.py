@@ -1,7 +1,7 @@
 """The spans of a traced request, by OpenTelemetry's semantic conventions of HTTP.
 
     GET /api/v1/namespaces/{:namespace}/pods    all of it, named as in kube-apiserver
-      receive       its body, or who asks, was waited for
+      receive       its body, or its authentication, was waited for
       queue         it waited for seats
       upstream      it had its seats: a connection to a server behind, and the answer
 
@@ -149,7 +149,7 @@ def _attributes(trace: RequestTrace, cluster: str) -> dict[str, Value]:
     traces, proto = read_traces(fields), _PROTO.search(fields)
     host, port = _split_authority((head.fields.host or b"").decode(errors="replace"))
     audit_id = traces.audit_id or (made_id(trace.made_line) if trace.made_line else "")
-    is_known = found is not None or request.identity_until_ns > 0
+    is_known = found is not None or request.authenticated_until_ns > 0
     attributes: dict[str, Value] = {
         **_method_attributes(head.method),
         "url.scheme": "http" if proto is None else proto[1].decode().lower(),

@@ -183,7 +183,7 @@ class Tracer:
         self.take = take
 
     def begin(self, request: Request) -> RequestTrace | None:
-        """The trace of a request, of which is known who asks; None if it is not traced."""
+        """The trace of an authenticated request; None if it is not traced."""
         head = request.head
         block = head.block
         parent = block.traceparent

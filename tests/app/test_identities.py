@@ -17,7 +17,7 @@ import pytest
 from apfproxy.app import identities as identities_module
 from apfproxy.app.identities import Identities, challenges
 from apfproxy.app.process import ProxyProcess
-from apfproxy.authn.authenticator import Identity
+from apfproxy.authn.authenticator import Authentication, Authenticator
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Credentials
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.file_changes import FileChanges
@@ -48,7 +48,6 @@ from tests.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.proxy.identification import Identification
 
 S = 1_000_000_000
 HTTP = Address(host="upstream", port=80)
@@ -80,16 +79,10 @@ def made(settings: Settings) -> Identities:
 def test_without_anything() -> None:
     """Everybody is anonymous, there is no TLS, and no file to watch."""
     subject = made(Settings())
-    identification = subject.identification
 
     assert not subject.files.has_groups
-    assert (None, None, None) == (
-        identification.certificates,
-        identification.server_tls,
-        identification.client_tls,
-    )
-    assert identification.authenticator is subject.authenticator
-    assert subject.judge(b"any") is UNKNOWN_PEER
+    assert (None, None) == (subject.server_tls, subject.client_tls)
+    assert subject.authenticator.peer(b"any", ()) is UNKNOWN_PEER
 
 
 @pytest.mark.parametrize(
@@ -111,10 +104,10 @@ async def test_impersonation(impersonation: ImpersonationSettings, expected: str
         )
     )
     credentials = Credentials(claimed=User("jane", ("dev",)), impersonated=User("bob", ()))
-    found = subject.authenticator.identify(TRUSTED_PEER, credentials)
+    found = subject.authenticator.authenticate(TRUSTED_PEER, credentials)
     await subject.close()
 
-    assert expected == (found.user.name if isinstance(found, Identity) else found)
+    assert expected == (found.user.name if isinstance(found, Authentication) else found)
 
 
 async def test_who_is_asked_about_tokens() -> None:
@@ -128,7 +121,7 @@ async def test_who_is_asked_about_tokens() -> None:
     subject = made(settings)
     assert ["token"] == list(subject.review_apis)
     assert not subject.files.has_groups
-    assert None is subject.authenticator.identify(UNKNOWN_PEER, Credentials("t"))
+    assert None is subject.authenticator.authenticate(UNKNOWN_PEER, Credentials("t"))
     await subject.close()
 
 
@@ -323,23 +316,20 @@ class Served(Bench):
     def __init__(self, folder: Folder) -> None:
         self.own_changes = 0
 
-        def identification(clock: VirtualClock) -> Identification:
+        def authenticator(clock: VirtualClock) -> Authenticator:
             self.identities = Identities(
                 folder.settings,
                 clock,
                 choose=lambda _: None,
-                on_clients_change=lambda: self.context.forget_identities(),  # noqa: PLW0108  not there yet
+                on_clients_change=lambda: self.context.forget_authentications(),  # noqa: PLW0108  not there yet
                 on_own_change=self._on_own_change,
             )
-            # The transports are fakes, so there is no TLS of their own.
-            return dataclasses.replace(
-                self.identities.identification, server_tls=None, client_tls=None
-            )
+            return self.identities.authenticator
 
         super().__init__(
             seats=9,
             upstream=UpstreamSettings(url=HTTP, identity="impersonate"),
-            identification=identification,
+            authenticator=authenticator,
         )
 
     def _on_own_change(self) -> None:
@@ -614,9 +604,9 @@ def test_api_keys(
     (tmp_path / "keys.csv").write_text(KEY_LINE)
     keys = ApiKeySettings(file=str(tmp_path / "keys.csv"), **given)
     subject = made(Settings(authentication=AuthenticationSettings(api_keys=keys)))
-    found = subject.authenticator.identify(UNKNOWN_PEER, credentials)
+    found = subject.authenticator.authenticate(UNKNOWN_PEER, credentials)
 
-    assert isinstance(found, Identity)
+    assert isinstance(found, Authentication)
     assert user == found.user.name
     assert subject.can_fail
 
@@ -636,13 +626,13 @@ async def test_api_keys_that_change(tmp_path: Path) -> None:
     file.write_text("k1,alice,\n")
     await subject.files.check()
     assert f"{file}:1: the first column is not the SHA-256" in (subject.problem() or "")
-    found = subject.authenticator.identify(UNKNOWN_PEER, Credentials(key="k1"))
-    assert isinstance(found, Identity)
+    found = subject.authenticator.authenticate(UNKNOWN_PEER, Credentials(key="k1"))
+    assert isinstance(found, Authentication)
     file.write_text(KEY_LINE.replace("alice", "carol"))
     await subject.files.check()
-    found = subject.authenticator.identify(UNKNOWN_PEER, Credentials(key="k1"))
+    found = subject.authenticator.authenticate(UNKNOWN_PEER, Credentials(key="k1"))
 
-    assert isinstance(found, Identity)
+    assert isinstance(found, Authentication)
     assert ("carol", None) == (found.user.name, subject.problem())
     assert [True] == forgotten
 

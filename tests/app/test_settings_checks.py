@@ -533,8 +533,8 @@ def test_warning_of_reviews_without_credentials() -> None:
 
 
 def test_warning_of_a_proxy_for_nobody() -> None:
-    """Without anonymous requests something must say who asks."""
-    assert ["authentication.anonymous is false, and nothing else"] == [
+    """Without anonymous requests there must be a way to authenticate."""
+    assert ["authentication.anonymous is false, and no other way to authenticate"] == [
         text.partition(" is on")[0] for text in warnings(authenticated(anonymous=False))
     ]
     assert [] == warnings(authenticated(anonymous=False, api_keys=keys()))

@@ -1,4 +1,4 @@
-"""What the upstream is told of who asks."""
+"""What the upstream is told of the user."""
 
 from __future__ import annotations
 

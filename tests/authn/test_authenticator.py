@@ -1,4 +1,4 @@
-"""Who asks, and what the upstream is told of it."""
+"""Authentication, and what the upstream is told of it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from apfproxy.authn.api_keys import ApiKeys, BasicKeys
 from apfproxy.authn.authenticator import (
     FOREVER_NS,
+    Authentication,
     Authenticator,
-    Identity,
     Refusal,
     Rules,
 )
@@ -131,15 +131,15 @@ def authenticator(
 
 async def found(
     subject: Authenticator, peer: Peer, credentials: Credentials
-) -> Identity | Refusal | None:
+) -> Authentication | Refusal | None:
     """Who asks, which must be the same whether it is found out at once or later."""
-    at_once = subject.identify(peer, credentials)
-    later = await subject.identify_later(peer, credentials, ADDRESS)
+    at_once = subject.authenticate(peer, credentials)
+    later = await subject.authenticate_later(peer, credentials, ADDRESS)
     assert at_once in (None, later)
     return later
 
 
-def name_of(result: Identity | Refusal | None) -> str:
+def name_of(result: Authentication | Refusal | None) -> str:
     """The user's name, or the code and the problem."""
     if isinstance(result, Refusal):
         return f"{result.code} {result.problem}"
@@ -221,7 +221,7 @@ async def test_anonymous_that_a_front_proxy_names() -> None:
     credentials = Credentials(claimed=User(ANONYMOUS.name, ("g",)))
     result = await found(authenticator(Rules(allows_anonymous=False)), FRONT, credentials)
 
-    assert isinstance(result, Identity)
+    assert isinstance(result, Authentication)
     assert User(ANONYMOUS.name, ("g",)) == result.user
 
 
@@ -252,7 +252,7 @@ async def test_order_of_those_who_know_tokens() -> None:
     # Open to one and nobody's to the other, it is open.
     assert ["503 aaway; no btoken", "503 no atoken; baway"] == names[5:]
     assert (["aslow"], ["bslow"]) == (first.reviewed, second.reviewed)
-    assert subject.identify(UNKNOWN_PEER, Credentials("aslow")) is None
+    assert subject.authenticate(UNKNOWN_PEER, Credentials("aslow")) is None
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ async def test_lines(assertion: str, peer: Peer, credentials: Credentials, lines
     """What the upstream is told, byte for byte."""
     result = await found(authenticator(Rules(assertion=assertion)), peer, credentials)
 
-    assert isinstance(result, Identity)
+    assert isinstance(result, Authentication)
     assert lines == result.lines
 
 
@@ -350,13 +350,13 @@ async def test_impersonation(
     for token in ("good", "slow"):
         credentials = Credentials(token, impersonated=WANTED)
         result = await found(subject, UNKNOWN_PEER, credentials)
-        if isinstance(result, Identity):
+        if isinstance(result, Authentication):
             assert (who, lines) == (result.user.name, result.lines)
         else:
             assert result is not None
             assert who == f"{result.code} {result.message}"
         if leaves is not None and not is_known:
-            assert subject.identify(UNKNOWN_PEER, credentials) is None
+            assert subject.authenticate(UNKNOWN_PEER, credentials) is None
     if leaves is not None:
         real = User("token", ("dev", AUTHENTICATED))
         assert {(real, WANTED)} == set(leaves.asked)
@@ -414,7 +414,7 @@ async def test_empty_group(assertion: str) -> None:
     subject = authenticator(Rules(assertion=assertion))
     result = await found(subject, FRONT, Credentials(claimed=user))
 
-    assert isinstance(result, Identity)
+    assert isinstance(result, Authentication)
     assert User("u", ("", AUTHENTICATED)) == result.user
     assert b"Group: \r\n" in result.lines
 
@@ -459,24 +459,24 @@ async def test_validity(
         credentials = replace(credentials, impersonated=WANTED)
     result = await found(authenticator(None, leaves), peer, credentials)
 
-    assert isinstance(result, Identity)
+    assert isinstance(result, Authentication)
     assert result.valid_until_ns == (FOREVER_NS if valid_s is None else (1 + valid_s) * S)
 
 
 async def test_counts_and_shows_no_token() -> None:
     """Outcomes are counted, and an identity is shown without the lines that hold a token."""
     subject = authenticator(Rules(assertion=IMPERSONATE))
-    subject.identify(UNKNOWN_PEER, NO_CREDENTIALS)
-    identity = subject.identify(UNKNOWN_PEER, GOOD)
-    subject.identify(UNKNOWN_PEER, WRONG)
-    subject.identify(UNKNOWN_PEER, SLOW)
+    subject.authenticate(UNKNOWN_PEER, NO_CREDENTIALS)
+    identity = subject.authenticate(UNKNOWN_PEER, GOOD)
+    subject.authenticate(UNKNOWN_PEER, WRONG)
+    subject.authenticate(UNKNOWN_PEER, SLOW)
 
     assert (1, 1, 1) == (
         subject.counters.anonymous,
         subject.counters.authenticated,
         subject.counters.refused,
     )
-    assert isinstance(identity, Identity)
+    assert isinstance(identity, Authentication)
     assert b"Bearer" in identity.lines
     assert "Bearer" not in repr(identity)
 
@@ -551,7 +551,7 @@ async def test_groups_of_keys() -> None:
     """Those of the file, so that FlowSchemas can name them."""
     identity = await found(with_keys(), UNKNOWN_PEER, KEY)
 
-    assert isinstance(identity, Identity)
+    assert isinstance(identity, Authentication)
     assert User("keyed", ("batch", AUTHENTICATED)) == identity.user
     assert FOREVER_NS == identity.valid_until_ns
 
@@ -607,7 +607,7 @@ async def test_upstream_hears_of_no_unverified_name(assertion: str, lines: bytes
     subject = authenticator(Rules(assertion=assertion))
     identity = await found(subject, AT, NAMED)
 
-    assert isinstance(identity, Identity)
+    assert isinstance(identity, Authentication)
     assert (ALIAS, lines) == (identity.user, identity.lines)
     assert (0, 0, 2) == (
         subject.counters.anonymous,
@@ -630,7 +630,7 @@ async def test_unverified_name_without_a_place(peer: Peer, who: User) -> None:
     subject = authenticator(Rules(names=names))
     identity = await found(subject, peer, NAMED)
 
-    assert isinstance(identity, Identity)
+    assert isinstance(identity, Authentication)
     assert (who, S + RENEWAL_NS) == (identity.user, identity.valid_until_ns)
     assert (0, 2) == (subject.counters.unverified, subject.counters.crowded)
 

@@ -1,4 +1,4 @@
-"""The fields that say who asks."""
+"""The header fields with credentials."""
 
 from __future__ import annotations
 
@@ -363,10 +363,10 @@ def test_naming_without_settings() -> None:
     lines = [(b"x-api-key", b"k"), (b"x-client-id", b"c")]
 
     assert read_credentials(STANDARD, [], [b"Basic YTpi"], [], lines) is NO_CREDENTIALS
-    assert not STANDARD.says_who(b"x-api-key")
-    assert NAMING.says_who(b"x-api-key")
-    assert NAMING.says_who(b"x-team")
-    assert NAMING.says_who(b"x-remote-user")
+    assert not STANDARD.names_user(b"x-api-key")
+    assert NAMING.names_user(b"x-api-key")
+    assert NAMING.names_user(b"x-team")
+    assert NAMING.names_user(b"x-remote-user")
     assert not NAMING.is_claim(b"x-api-key")
     assert basic(b"a:b") == "YTpi"
 

@@ -109,7 +109,7 @@ async def test_new_certificates_under_load(tmp_path: Path) -> None:
             server_tls = scene.process.cluster.identities.server_tls
             assert server_tls is not None
             server_tls.load()
-            scene.process.cluster.served.forget_identities()
+            scene.process.cluster.served.forget_authentications()
 
     async def come(answered: int) -> None:
         await until(lambda: len(crowd.answered) >= answered)

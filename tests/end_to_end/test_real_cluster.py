@@ -229,7 +229,7 @@ def file_of(folder: Path, name: str, pem: Pem | None) -> str | None:
 
 @asynccontextmanager
 async def proxy_before(access: ApiAccess, config: str, folder: Path) -> AsyncIterator[ProxyProcess]:
-    """A proxy with the cluster's objects, which is told who asks and impersonates them."""
+    """A proxy with the cluster's objects, which is told the user and impersonates them."""
     address = urlsplit(access.server)
     token_file = access.token_file
     if access.token is not None:

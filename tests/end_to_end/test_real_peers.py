@@ -112,7 +112,7 @@ async def test_nginx_takes_bodies(tmp_path: Path, big: bytes, is_chunked: bool) 
 )
 @on_uvloop
 async def test_haproxy_in_front(tmp_path: Path, source: str, user: str) -> None:
-    """A trusted proxy in front says who asks, and every hop is in X-Forwarded-For."""
+    """A trusted proxy in front names the user, and every hop is in X-Forwarded-For."""
     front = tmp_path / "front"
     front.mkdir()
     with nginx(tmp_path, upstream(tmp_path)) as port:

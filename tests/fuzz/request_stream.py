@@ -2,7 +2,7 @@
 
 What the proxy forwards is read by two readers that it does not share (the plain one, and llhttp in
 a pass of its own): it must be exactly the request that the client sent, framed in one way, without
-a field that belongs to the connection, looks like one that does, or says who asks.  However the
+a field that belongs to the connection, looks like one that does, or names the user.  However the
 bytes are split, and however often they came before, the same requests are forwarded and the same
 answers come back.
 """

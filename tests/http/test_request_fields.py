@@ -291,7 +291,7 @@ def test_token_among_the_subprotocols(upgrade: bytes, token: str) -> None:
     ],
 )
 def test_token_that_does_not_go_on(upgrade: bytes, left: bytes) -> None:
-    """Where the proxy says who asks, the client's token stays here."""
+    """Where the proxy names the user, the client's token stays here."""
     found = read_fields(
         upgrade_with(TOKEN, b"v5", upgrade=upgrade),
         FieldRules(HOSTS, NAMES, forwards_credentials=False),
@@ -330,7 +330,7 @@ def test_malformed_token_among_the_subprotocols() -> None:
     ],
 )
 def test_claims(lines: Lines, claimed: User | None) -> None:
-    """A front proxy says who asks; nobody else's word counts, and nobody's goes on as it is."""
+    """A front proxy names the user; nobody else's word counts, and nobody's goes on as it is."""
     trusted, other = read_trusted(*lines), read(HOST, *lines)
 
     assert claimed == trusted.credentials.claimed

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apfproxy.authn.authenticator import Identity
+from apfproxy.authn.authenticator import Authentication
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.http.head_error import HeadError
@@ -393,12 +393,12 @@ def test_other_fields_with_the_same_credentials() -> None:
     section = b"Host: h\r\nAuthorization: Bearer %b\r\nTraceparent: %d\r\n\r\n"
     for _ in range(2):
         first = parser.parse(b"GET / HTTP/1.1\r\n" + section % (b"a", 1), known)
-    first.block.identity = identity = Identity(ANONYMOUS, b"", 1)
+    first.block.authentication = identity = Authentication(ANONYMOUS, b"", 1)
     same = parser.parse(b"GET / HTTP/1.1\r\n" + section % (b"a", 2), known)
     other = parser.parse(b"GET / HTTP/1.1\r\n" + section % (b"b", 2), known)
 
-    assert identity is same.block.identity
-    assert None is other.block.identity
+    assert identity is same.block.authentication
+    assert None is other.block.authentication
 
 
 @given(data=heads)

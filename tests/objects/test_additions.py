@@ -305,7 +305,7 @@ def test_errors_of_priority_levels(
                 "distinguisher",
                 f"header:{name}",
                 (
-                    f'Invalid value: "header:{name}": it says who asks: write group, or take'
+                    f'Invalid value: "header:{name}": it names the user: write group, or take'
                     " distinguisherMethod ByUser"
                 ),
             )

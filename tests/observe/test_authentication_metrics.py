@@ -1,4 +1,4 @@
-"""The metrics of who asks."""
+"""The metrics of authentication."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def registry_of(reviews: dict[str, UpstreamApi]) -> CollectorRegistry:
     ],
 )
 def test_authentications(result: str, count: int) -> None:
-    """Each end of finding out who asks counts by itself."""
+    """Each outcome of an authentication counts by itself."""
     registry = registry_of({})
 
     assert count == registry.get_sample_value("apfproxy_authentications_total", {"result": result})

@@ -27,7 +27,6 @@ from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.http1_connection import Http1Connection
-from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
 from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.proxy.targets import Targets
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
 
+    from apfproxy.authn.authenticator import Authenticator
     from apfproxy.proxy.tracing import RequestTrace
     from apfproxy.simulation.virtual_clock import VirtualTimer
     from apfproxy.upstream.connection import UpstreamConnection
@@ -335,7 +335,7 @@ class Bench:
         connecting: Tasks of the pool that open connections; `connect` finishes them.
         log_lines: Of the access log, if there is one.
         traces: Of requests that are over, if any are traced.
-        identifying: Tasks that find out who asks; `run_tasks` lets them go on.
+        authenticating: Tasks that authenticate clients; `run_tasks` lets them go on.
         upstreams: Transports of connections to the upstream, in the order in which they came up.
     """
 
@@ -347,7 +347,7 @@ class Bench:
         downstream: DownstreamSettings | None = None,
         upstream: UpstreamSettings | None = None,
         authentication: AuthenticationSettings | None = None,
-        identification: Callable[[VirtualClock], Identification] | None = None,
+        authenticator: Callable[[VirtualClock], Authenticator] | None = None,
         gathered_body_bytes: int = 0,
         enforcement: str = ENFORCE,
         preset: str = KUBERNETES_API,
@@ -397,7 +397,7 @@ class Bench:
             self.targets,
             self.pool,
             self.counters,
-            NO_IDENTIFICATION if identification is None else identification(self.clock),
+            None if authenticator is None else authenticator(self.clock),
         )
         self.router = ClusterRouter(self.context)
         if access_log is not None:
@@ -416,10 +416,10 @@ class Bench:
         self._tasks_loop = asyncio.new_event_loop()
         cast("Any", self._tasks_loop).create_connection = self._create_connection
         self._attempts: deque[asyncio.Future[BaseException | str]] = deque()
-        self.identifying: list[asyncio.Task[None]] = []
+        self.authenticating: list[asyncio.Task[None]] = []
         self._patches = (
             patch.object(pool_module, "spawn", self._spawn),
-            patch.object(exchange_module, "spawn", self._spawn_identification),
+            patch.object(exchange_module, "spawn", self._spawn_authentication),
         )
         for each in self._patches:
             each.start()
@@ -438,7 +438,7 @@ class Bench:
     ) -> None:
         for each in self._patches:
             each.stop()
-        tasks = (*self.connecting, *self.identifying)
+        tasks = (*self.connecting, *self.authenticating)
         for task in tasks:
             task.cancel()
         self._tasks_loop.run_until_complete(
@@ -451,19 +451,19 @@ class Bench:
         self.connecting.append(task)
         return task
 
-    def _spawn_identification(
+    def _spawn_authentication(
         self, coroutine: Coroutine[Any, Any, None], *, name: str
     ) -> asyncio.Task[None]:
         task = self._tasks_loop.create_task(coroutine, name=name)
-        self.identifying.append(task)
+        self.authenticating.append(task)
         return task
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine to its end, beside whatever finds out who asks."""
+        """Run a coroutine to its end, beside tasks that authenticate clients."""
         return self._tasks_loop.run_until_complete(coroutine)
 
     def run_tasks(self) -> None:
-        """Let those that find out who asks come as far as they can."""
+        """Let tasks that authenticate clients come as far as they can."""
         for _ in range(5):
             self._tasks_loop.run_until_complete(asyncio.sleep(0))
         self.loop.run_ready()

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.authn.authenticator import Authenticator
+from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Peer
 from apfproxy.proxy import client_kinds as client_kinds_module
 from apfproxy.proxy.client_kinds import ClientKind, ClientKinds
-from apfproxy.proxy.identification import Identification
 from apfproxy.request.user import User
 from apfproxy.settings import Address, DownstreamSettings, UpstreamSettings
 from tests.proxy.fakes import GET, OK, Bench
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tests.virtual_clock import VirtualClock
 
 GET_10 = b"GET / HTTP/1.0\r\n\r\n"
 
@@ -45,7 +47,7 @@ def test_host_of_the_upstream(upstream: UpstreamSettings, host: bytes) -> None:
 CERTIFICATES = (b"alice", b"bob", b"carol")
 
 
-class Certificates:
+class Certificates(ClientCertificates):
     """Takes for a certificate the name of its user."""
 
     def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:  # noqa: ARG002  the protocol's signature
@@ -53,11 +55,18 @@ class Certificates:
         return Peer(User(leaf_der.decode(), ()), has_certificate=True)
 
 
-def identified() -> Bench:
+def authenticator(clock: VirtualClock) -> Authenticator:
+    """One by certificates alone."""
+    result = Authenticator(clock)
+    result.certificates = Certificates(None, None)
+    return result
+
+
+def authenticating() -> Bench:
     """A data plane for which certificates name users, and 10.1.0.0/16 is trusted."""
     return Bench(
         downstream=DownstreamSettings(identity_headers_from=(ipaddress.ip_network("10.1.0.0/16"),)),
-        identification=lambda clock: Identification(Authenticator(clock), Certificates()),
+        authenticator=authenticator,
     )
 
 
@@ -79,7 +88,7 @@ def identified() -> Bench:
 )
 def test_kinds_of_clients(address: str, certificate: bytes | None, expected: Peer) -> None:
     """What a client is hangs on its address and its certificate, and on nothing else."""
-    with identified() as bench:
+    with authenticating() as bench:
         heads = bench.context.client_kinds.kind_of(address, certificate)
         assert expected == heads.peer
         assert heads is bench.context.client_kinds.kind_of(address, certificate)
@@ -88,7 +97,7 @@ def test_kinds_of_clients(address: str, certificate: bytes | None, expected: Pee
 
 def test_clients_of_different_kinds_share_nothing() -> None:
     """A head of one is none of another, though its bytes are the same."""
-    with identified() as bench:
+    with authenticating() as bench:
         heads = [
             bench.context.client_kinds.kind_of(
                 address, certificate, is_tls=is_tls, is_http2=is_http2
@@ -107,7 +116,7 @@ def test_clients_of_different_kinds_share_nothing() -> None:
 def test_kinds_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ever new certificates do not fill the memory."""
     monkeypatch.setattr(client_kinds_module, "MAX_KINDS", 3)
-    with identified() as bench:
+    with authenticating() as bench:
         first = bench.context.client_kinds.kind_of("10.0.0.1", b"first")
         for number in range(3):
             bench.context.client_kinds.kind_of("10.0.0.1", b"%d" % number)
@@ -132,7 +141,7 @@ def test_clients_are_looked_at_when_they_ask(bench: Bench, monkeypatch: pytest.M
         return kind_of(kinds, address, *args, **names)
 
     monkeypatch.setattr(ClientKinds, "kind_of", looking)
-    bench.context.forget_identities()
+    bench.context.forget_authentications()
     assert [] == looks
     for _ in range(2):
         bench.send(clients[0], GET)

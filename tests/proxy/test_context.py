@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from apfproxy.proxy.identification import NO_IDENTIFICATION
 from tests.proxy.fakes import GET, OK, status
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def test_other_settings_count_from_the_next_request_on(bench: Bench) -> None:
     bench.send(bench.upstreams[0], OK)
     client.take()
     limits = replace(bench.settings.downstream, max_header_fields=1)
-    bench.context.configure(replace(bench.settings, downstream=limits), NO_IDENTIFICATION)
+    bench.context.configure(replace(bench.settings, downstream=limits))
     bench.send(client, GET.replace(b"\r\n\r\n", b"\r\nA: b\r\n\r\n"))
 
     assert b"431" == status(client.take())

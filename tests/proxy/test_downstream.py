@@ -509,7 +509,7 @@ IPV6 = ipaddress.ip_network("fd00::/8")
 def test_trust(
     peer: object, networks: tuple[Network, ...], is_trusted: bool, forwarded: bytes
 ) -> None:
-    """Only networks that the settings name may say who asks; the upstream learns who said it."""
+    """Only networks that the settings name may name the user; the upstream learns who said it."""
     with Bench(downstream=DownstreamSettings(identity_headers_from=networks)) as bench:
         client = bench.client(peer)
         bench.send(client, GET[:-2] + b"X-Remote-User: u\r\n\r\n")

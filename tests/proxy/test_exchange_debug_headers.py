@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.settings import OBSERVE, AudienceSettings, DownstreamSettings
 from tests.proxy.fakes import GET, OK, Bench, FakeTransport, status
 
@@ -129,7 +128,7 @@ def test_reload(bench: Bench) -> None:
         explained = AudienceSettings(users=users)
         downstream = replace(bench.settings.downstream, explain_answers_to=explained)
         settings = replace(bench.settings, downstream=downstream)
-        bench.context.configure(settings, NO_IDENTIFICATION)
+        bench.context.configure(settings)
         bench.send(client, GET)
         bench.send(bench.upstreams[0], OK)
         found.append(bool(told(client)))

@@ -1,4 +1,4 @@
-"""Finding out who asks, at once or while the request waits for it."""
+"""Authentication, at once or while the request waits for it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.authn.authenticator import Authenticator, Rules
+from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.authn.credentials import Peer
 from apfproxy.authn.verdict import Verdict
 from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.identification import Identification
 from apfproxy.request.user import User
 from apfproxy.settings import (
     FRONT_PROXY,
@@ -87,7 +87,7 @@ class Tokens:
         self.asked[token].set_result(Verdict(None if name is None else User(name, ()), LIFETIME_S))
 
 
-class Certificates:
+class Certificates(ClientCertificates):
     """Takes for a certificate the name of its user; the empty one is no good."""
 
     def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:  # noqa: ARG002  the protocol's signature
@@ -116,7 +116,7 @@ class Tls:
 
 
 class Known(Bench):
-    """A data plane that finds out who asks.
+    """A data plane that authenticates clients.
 
     Attributes:
         tokens: Knows tokens.
@@ -133,11 +133,13 @@ class Known(Bench):
     ) -> None:
         self.tokens = Tokens()
 
-        def identification(clock: VirtualClock) -> Identification:
+        def authenticator(clock: VirtualClock) -> Authenticator:
             rules = Rules(
                 allows_anonymous=allows_anonymous, judges_certificates=True, assertion=assertion
             )
-            return Identification(Authenticator(clock, rules, (self.tokens,)), Certificates())
+            result = Authenticator(clock, rules, (self.tokens,))
+            result.certificates = Certificates(None, None)
+            return result
 
         super().__init__(
             seats=100,
@@ -146,7 +148,7 @@ class Known(Bench):
             authentication=AuthenticationSettings(
                 front_proxy=FrontProxySettings(username_headers=("X-My-User", "X-Remote-User"))
             ),
-            identification=identification,
+            authenticator=authenticator,
         )
 
     def tell(self, token: str, name: str | None) -> None:
@@ -175,12 +177,12 @@ class Known(Bench):
     def assert_at_rest(self) -> None:
         """Nobody is asked about any more, either."""
         super().assert_at_rest()
-        assert [] == [task for task in self.identifying if not task.done()]
+        assert [] == [task for task in self.authenticating if not task.done()]
 
 
 @pytest.fixture
 def bench() -> Iterator[Known]:
-    """A data plane that says to the upstream who asks."""
+    """A data plane that names the user to the upstream."""
     with Known() as result:
         yield result
 
@@ -190,7 +192,7 @@ def test_known_at_once(bench: Known) -> None:
     client = bench.ask(get("quick"))
 
     assert (["quick"], b"200") == bench.answer(client)
-    assert [] == bench.identifying
+    assert [] == bench.authenticating
     bench.assert_at_rest()
 
 
@@ -400,7 +402,7 @@ def test_takes_too_long(bench: Known, has_body: bool) -> None:
 
     answer = client.take()
     assert b"504" == status(answer)
-    assert b"who asks could not be found out in time" in answer
+    assert b"the client could not be authenticated in time" in answer
     assert 0 == bench.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
     assert bench.tokens.asked["slow"].cancelled()
     bench.send(client, get("quick"))
@@ -603,7 +605,7 @@ def test_what_tells_clients_apart_changes(bench: Known, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Certificates, "judge", lambda *_: Peer(User("carol", ())))
     bench.tokens.users["t"] = "dave"
-    bench.context.forget_identities()
+    bench.context.forget_authentications()
     bench.send(client, get("t"))
     assert (["dave"], b"200") == bench.answer(client)
     bench.send(tls, get())
@@ -618,7 +620,7 @@ def test_front_proxy_that_is_none_any_more(bench: Known, monkeypatch: pytest.Mon
     bench.send(front, request)
     assert ["admin"] == bench.seen()
     monkeypatch.setattr(Certificates, "judge", lambda *_: Peer(User("nobody", ())))
-    bench.context.forget_identities()
+    bench.context.forget_authentications()
     bench.send(front, request)
     bench.send(bench.upstreams[0], OK)
 
@@ -640,7 +642,7 @@ def test_shows_no_token(bench: Known, caplog: pytest.LogCaptureFixture) -> None:
                 exchange.head.fields,
                 exchange.head.fields.credentials,
                 connection_of(client),
-                *bench.identifying,
+                *bench.authenticating,
                 bench.context,
                 bench.context.authenticator,
             )

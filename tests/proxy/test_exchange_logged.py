@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.settings import AccessLogSettings, AudienceSettings, TracingSettings
 from tests.proxy.fakes import GET, OK, Bench, FakeTransport
 from tests.proxy.http2.peer import CLEARTEXT, Http2Peer
@@ -190,7 +189,7 @@ def test_reload(bench: Bench) -> None:
     found = []
     for is_on in (True, False, True):
         settings = replace(bench.settings, access_log=replace(LOG, audit_ids=is_on))
-        bench.context.configure(settings, NO_IDENTIFICATION)
+        bench.context.configure(settings)
         bench.send(client, GET)
         bench.send(bench.upstreams[0], OK)
         found.append(b"Audit-Id" in client.take())

@@ -15,7 +15,6 @@ from apfproxy.authn.api_keys import ApiKeys, BasicKeys
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.unverified_names import LEASE_NS, NamesOfAddresses
 from apfproxy.proxy import client_kinds as client_kinds_module
-from apfproxy.proxy.identification import Identification
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.settings import (
     FRONT_PROXY,
@@ -64,20 +63,13 @@ class Naming(Bench):
         self.keys.take(KEYS.encode())
         self.authenticated = 0
 
-        def identification(clock: VirtualClock) -> Identification:
-            return Identification(
-                Authenticator(
-                    clock,
-                    Rules(
-                        assertion=assertion,
-                        challenges=CHALLENGE,
-                        names=NamesOfAddresses(names_per_address, clock)
-                        if names_per_address
-                        else None,
-                    ),
-                    keys=self.keys,
-                    passwords=BasicKeys(self.keys),
-                )
+        def authenticator(clock: VirtualClock) -> Authenticator:
+            names = NamesOfAddresses(names_per_address, clock) if names_per_address else None
+            return Authenticator(
+                clock,
+                Rules(assertion=assertion, challenges=CHALLENGE, names=names),
+                keys=self.keys,
+                passwords=BasicKeys(self.keys),
             )
 
         super().__init__(
@@ -90,7 +82,7 @@ class Naming(Bench):
                     secret_headers=("X-Secret",), headers=("X-Client-Id",), is_by_address=True
                 ),
             ),
-            identification=identification,
+            authenticator=authenticator,
         )
         self.records: list[dict[str, object]] = []
         self.context.access_log = RequestLog(AccessLogSettings(), self.clock, self._write)
@@ -379,7 +371,7 @@ def test_what_the_upstream_gets(assertion: str, lines: list[bytes]) -> None:
 
 
 def test_trailers_say_nobody(bench: Naming) -> None:
-    """A server may add trailers to the head: none that says who asks goes on."""
+    """A server may add trailers to the head: none that names a user goes on."""
     client = bench.client((CLIENT, 1))
     bench.send(
         client,
@@ -397,10 +389,10 @@ def test_keys_that_are_gone(bench: Naming) -> None:
     for _ in range(3):
         assert "alice" == bench.user_of(client, get("X-API-Key: k1"))
     bench.keys.take(KEYS.replace("alice", "carol").encode())
-    bench.context.forget_identities()
+    bench.context.forget_authentications()
     assert "carol" == bench.user_of(client, get("X-API-Key: k1"))
     bench.keys.take(b"")
-    bench.context.forget_identities()
+    bench.context.forget_authentications()
 
     assert "401" == bench.user_of(client, get("X-API-Key: k1"))
     bench.end(client)
@@ -412,8 +404,8 @@ def test_proxies_are_trusted_until_the_settings_say_otherwise(bench: Naming) -> 
     request = get(f"X-Forwarded-For: {CLIENT}")
     assert f"address:{CLIENT}" == bench.user_of(client, request)
     downstream = replace(bench.settings.downstream, trusted_proxies=())
-    identification = Identification(bench.context.authenticator)
-    bench.context.configure(replace(bench.settings, downstream=downstream), identification)
+    changed = replace(bench.settings, downstream=downstream)
+    bench.context.configure(changed, bench.context.authenticator)
 
     assert f"address:{PROXY}" == bench.user_of(client, request)
     bench.end(client)

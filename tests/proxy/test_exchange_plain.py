@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.settings import (
     HTTP_API,
     OBSERVE,
@@ -192,7 +191,7 @@ def test_another_preset(plain: Bench) -> None:
     client = plain.ask(request)
     plain.send(plain.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
     assert b"200" == status(client.take())
-    plain.context.configure(Settings(upstream=plain.settings.upstream), NO_IDENTIFICATION)
+    plain.context.configure(Settings(upstream=plain.settings.upstream))
     plain.send(client, request)
 
     answer = client.take()

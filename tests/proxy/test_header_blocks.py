@@ -50,7 +50,10 @@ def test_what_a_connection_is_known_by_is_forgotten(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(client_kinds_module, "MAX_KEPT_FIELDS", 2)
     with Bench() as bench:
         client = bench.client()
-        for forget in (bench.context.forget_identities, connection_of(client).forget_header_blocks):
+        for forget in (
+            bench.context.forget_authentications,
+            connection_of(client).forget_header_blocks,
+        ):
             before = ask(bench, client, GET, 3)
             forget()
             assert before[-1] is not ask(bench, client, GET, 1)[0]

@@ -1,4 +1,4 @@
-"""Requests: heads with who asks, and how that was classified."""
+"""Requests: heads with their user, and how they were classified."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.authn.authenticator import Identity
+from apfproxy.authn.authenticator import Authentication
 from apfproxy.request.user import User
 from apfproxy.settings import ApiKeySettings, AuthenticationSettings, UnverifiedSettings
 from tests.proxy.fakes import GET, Bench
@@ -26,11 +26,11 @@ def test_whoever_asks(bench: Bench) -> None:
     again = request_of(bench, GET)
     request_of(bench, GET)
     assert "system:anonymous" == first.user.name
-    again.identify(Identity(User("ann", ()), b"X-Remote-User: ann\r\n", 9))
+    again.take_authentication(Authentication(User("ann", ()), b"X-Remote-User: ann\r\n", 9))
     other = request_of(bench, GET.replace(b"/b ", b"/c "))
 
-    assert ("ann", 9) == (other.user.name, other.identity_until_ns)
-    assert b"X-Remote-User: ann\r\n" == other.identity_lines
+    assert ("ann", 9) == (other.user.name, other.authenticated_until_ns)
+    assert b"X-Remote-User: ann\r\n" == other.user_lines
     assert b"X-Remote-User" not in other.head.forwarded()
     assert "<Request GET b'/api/v1/namespaces/a/pods/c'>" == repr(other)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.authn.authenticator import Identity
+from apfproxy.authn.authenticator import Authentication
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.http.header_block import HeaderBlock
@@ -79,7 +79,7 @@ def request_of(
     head = RequestHead("GET", target, b"", b"", block, 0, None)
     kind = KindMeter(0).kinds[False]
     result = Request(head, parse_attributes("GET", target), 1, 1, kind, None)
-    result.identify(Identity(user or User("ann", ("dev",)), b"", 1))
+    result.take_authentication(Authentication(user or User("ann", ("dev",)), b"", 1))
     return result
 
 

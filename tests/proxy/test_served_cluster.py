@@ -20,7 +20,8 @@ async def test_what_is_only_observed_from_now_on() -> None:
             cluster.settings,
             flow_control=replace(cluster.settings.flow_control, enforcement=OBSERVE),
         )
-        cluster.served.configure(settings, cluster.identification.identification)
+        identities = cluster.identities
+        cluster.served.configure(settings, identities.authenticator, identities.client_tls)
         after = cluster.served.context.flow_control
         await arrival.peer.send(b"HTTP/1.1 204 No Content\r\n\r\n")
 

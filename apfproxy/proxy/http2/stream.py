@@ -142,9 +142,9 @@ class Http2Stream(Client):
                 raise too_long(self._context.in_force.max_body_bytes)
             pieces = encode_chunk([data], len(data))
             if is_last:
-                says_who = self._context.client_kinds.says_who
+                names_user = self._context.client_kinds.names_user
                 try:
-                    pieces.append(last_chunk(passable_trailers(trailers, says_who)))
+                    pieces.append(last_chunk(passable_trailers(trailers, names_user)))
                 except ChunkedError as error:
                     raise HeadError(400, str(error)) from error
             return pieces

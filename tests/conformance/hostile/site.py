@@ -75,7 +75,7 @@ class Site:
         """A proxy.
 
         Args:
-            mode: How it tells the upstream who asks.
+            mode: How it names the user to the upstream.
             is_tls: Whether clients speak TLS.
             names: What front proxies call users in.
         """

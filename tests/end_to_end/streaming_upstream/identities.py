@@ -57,7 +57,7 @@ class Identities:
 
     Attributes:
         tokens: Bearer token to its user, without the virtual groups.
-        front_proxies: Common names of the certificates of proxies that say who asks.
+        front_proxies: Common names of the certificates of proxies that name the user.
         impersonators: Users who may say that they are somebody else.
     """
 

@@ -35,7 +35,7 @@ STRANGER = "stranger"
 DIRECT = "direct"
 PASS_THROUGH, FRONT_PROXY, IMPERSONATE = "passThrough", "frontProxy", "impersonate"
 MODES = (PASS_THROUGH, FRONT_PROXY, IMPERSONATE)
-"""How the proxies tell the upstream who asks."""
+"""How the proxies name the user to the upstream."""
 TARGETS = (DIRECT, *MODES)
 
 ISSUER = "https://kubernetes.example.test"

@@ -96,7 +96,7 @@ class Choices:
 
     @property
     def has_tokens(self) -> bool:
-        """Whether it counts who asks."""
+        """Whether it authenticates clients."""
         return self.pick(39, True, True, True, False)
 
     @property

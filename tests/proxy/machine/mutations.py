@@ -40,8 +40,8 @@ class Mutation:
 
 def _unset_of_those_known(start: Callable[..., None]) -> Callable[..., None]:
     def mutated(self: Exchange) -> None:
-        if self.request.identity_until_ns > self._context.clock.now_ns():
-            del self.request.identity_lines
+        if self.request.authenticated_until_ns > self._context.clock.now_ns():
+            del self.request.user_lines
         start(self)
 
     return mutated
@@ -49,8 +49,8 @@ def _unset_of_those_known(start: Callable[..., None]) -> Callable[..., None]:
 
 def _never_expiring(start: Callable[..., None]) -> Callable[..., None]:
     def mutated(self: Exchange) -> None:
-        if self.request.identity_until_ns:
-            self.request.identity_until_ns = FOREVER_NS
+        if self.request.authenticated_until_ns:
+            self.request.authenticated_until_ns = FOREVER_NS
         start(self)
 
     return mutated
@@ -116,7 +116,7 @@ def _forgets_half(forget: Callable[..., None]) -> Callable[..., None]:
 
 
 MUTATIONS: dict[str, Mutation] = {
-    "the lines of a class are unset where who asks is remembered": Mutation(
+    "the lines of a class are unset where the user is remembered": Mutation(
         Exchange, "start", _unset_of_those_known, seed=15
     ),
     "credentials are compared with a clock that stands still": Mutation(

@@ -354,11 +354,11 @@ class Play:
         self._world.loop.run_for(duration_ns)
         del c
 
-    def identify(self, a: int, b: int, c: int) -> None:
-        """Somebody is found out, or what tells who asks changes."""
+    def authenticate(self, a: int, b: int, c: int) -> None:
+        """A client is authenticated, or the tokens change."""
         tokens, kind = self._world.tokens, b % 16
         waiting = tokens.waiting()
-        self._say("identify", kind, a, c)
+        self._say("authenticate", kind, a, c)
         if kind < 8:
             if not waiting:
                 return
@@ -375,7 +375,7 @@ class Play:
             tokens.lifetime_s = (float("inf"), 0.1, 1.0)[c % 3]
         elif kind >= 12:
             tokens.rename("fickle", ("carol", "dave", "erin")[c % 3])
-            self._do(self._world.forget_identities)
+            self._do(self._world.forget_authentications)
 
     def configure(self, a: int, b: int, c: int) -> None:
         """The configuration changes, or the limits follow demand."""
@@ -439,7 +439,7 @@ WEIGHTS: tuple[tuple[Callable[[Play, int, int, int], None], int], ...] = (
     (Play.leave, 10),
     (Play.upstream_takes, 6),
     (Play.upstream_leaves, 6),
-    (Play.identify, 12),
+    (Play.authenticate, 12),
     (Play.configure, 4),
     (Play.renew, 4),
 )

@@ -24,7 +24,7 @@ class Request:
         method, target: Of the request line; no two have both alike.
         head, body: As they are sent.
         content: What the upstream gets of the body, decoded.
-        token: Who asks.
+        token: The user's.
         is_long_running: Whether it may go on for ever once it is answered.
         takes_seats: Whether it has seats until its answer is through.
         protocol: What it asks to switch to.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import Mock, patch
 
 from apfproxy.authn.authenticator import Authenticator, Rules
+from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.authn.credentials import Peer
 from apfproxy.authn.verdict import Verdict
 from apfproxy.base import build
@@ -25,7 +26,6 @@ from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.exchange_state import AWAITING
 from apfproxy.proxy.http1_connection import Http1Connection
-from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
 from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.proxy.served_cluster import ServedCluster
@@ -116,7 +116,7 @@ class Tokens:
         future.set_exception(WantedError())
 
 
-class Certificates:
+class Certificates(ClientCertificates):
     """Takes for a certificate the name of its user."""
 
     def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:  # noqa: ARG002  the protocol's signature
@@ -133,10 +133,10 @@ class Judge(Authenticator):
 
     asked = 0
 
-    def identify(self, peer: Peer, credentials: Credentials) -> Any:  # noqa: ANN401  as the base's
+    def authenticate(self, peer: Peer, credentials: Credentials) -> Any:  # noqa: ANN401  as the base's
         """Count, and do it."""
         self.asked += 1
-        return super().identify(peer, credentials)
+        return super().authenticate(peer, credentials)
 
 
 class Lines:
@@ -219,6 +219,7 @@ class World:
             allows_anonymous=choices.allows_anonymous, assertion=self.settings.upstream.identity
         )
         self.judge = Judge(loop.clock, rules, (self.tokens,), now_s=loop.time)
+        self.judge.certificates = Certificates(None, None)
         shared = ListenerContext(self.settings, self.counters.listener, loop.clock, loop)
         self.served = self._served(shared)
         self.server = loop.run_until_complete(self._start(shared))
@@ -234,11 +235,8 @@ class World:
             tracer = Tracer(TRACING, lambda trace: self.traces.append(spans_of(trace)))
         self.served.observe(None if self.lines is None else self.lines.log, flows, tracer)
 
-    def _identification(self) -> Identification:
-        """Who asks, if anybody wants to know."""
-        if not self.choices.has_tokens:
-            return NO_IDENTIFICATION
-        return Identification(self.judge, Certificates())
+    def _authenticator(self) -> Authenticator | None:
+        return self.judge if self.choices.has_tokens else None
 
     def _served(self, shared: ListenerContext) -> ServedCluster:
         return ServedCluster(
@@ -249,7 +247,7 @@ class World:
             self.costs,
             self.kinds,
             self.counters,
-            self._identification(),
+            self._authenticator(),
         )
 
     async def _start(self, shared: ListenerContext) -> ProxyServer:
@@ -261,7 +259,7 @@ class World:
         return server
 
     def _watch_exchanges(self) -> None:
-        """Note exchanges that begin, and that who asks is known by what counts now.
+        """Note exchanges that begin, and that users are known by what counts now.
 
         Of the compiled build, of which no method can be replaced, neither is seen.
         """
@@ -270,7 +268,7 @@ class World:
         def watched(exchange: Exchange) -> None:
             world.exchanges.append(exchange)
             request = exchange.request
-            until_ns, asked = request.identity_until_ns, world.judge.asked
+            until_ns, asked = request.authenticated_until_ns, world.judge.asked
             start(exchange)
             if world.choices.has_tokens and world.judge.asked == asked:
                 assert until_ns > world.loop.now_ns(), "credentials that have expired count"
@@ -352,13 +350,13 @@ class World:
         )
         self._keeps_seats = self._keeps_seats and keeps_seats(self.settings)
         self.tokens.forget()
-        self.served.configure(self.settings, self._identification())
+        self.served.configure(self.settings, self._authenticator())
         self.server.configure(self.settings, None)
 
-    def forget_identities(self) -> None:
-        """Have the proxy find out anew who asks."""
+    def forget_authentications(self) -> None:
+        """Have the proxy authenticate all clients again."""
         self.tokens.forget()
-        self.served.forget_identities()
+        self.served.forget_authentications()
 
     def check_known(self, token: str, name: str) -> None:
         """Who is known by a token is who it is known to be."""
@@ -466,7 +464,7 @@ class World:
         assert all(seats == 0 for _, seats in use), ("seats that nobody needs", use)
 
     def _ask_once_more(self) -> None:
-        """Deadlines are watched still, and who asks is answered."""
+        """Deadlines are watched still, and authentications go on."""
         if self.clients[0] is not None:
             self.former.append(self.clients[0])
             self.clients[0] = None
