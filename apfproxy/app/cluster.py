@@ -124,7 +124,7 @@ class Cluster:
         self.upstream = UpstreamWatch(
             settings,
             self.served.pool,
-            self.counters,
+            self.counters.pool,
             loop,
             clock.now_ns,
             cluster=self.name,
@@ -134,7 +134,7 @@ class Cluster:
         self._rebalancing = Rebalancing(
             settings.upstream,
             self.served.pool,
-            self.counters,
+            self.counters.pool,
             loop,
             clock.now_ns,
             lambda: self.upstream.is_steady,

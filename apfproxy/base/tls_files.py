@@ -6,14 +6,16 @@ The proxy's own tokens expire by the same rules.
 from __future__ import annotations
 
 import datetime as dt
+import enum
 import logging
+import ssl
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from apfproxy.base.files import MAX_PEM_BYTES, read_file
 
 if TYPE_CHECKING:
-    import ssl
+    import asyncio
     from collections.abc import Iterable
 
     from cryptography import x509
@@ -21,6 +23,16 @@ if TYPE_CHECKING:
     from apfproxy.base.lifetime import Lifetime
 
 log = logging.getLogger(__name__)
+
+Context = TypeVar("Context", bound=ssl.SSLContext)
+
+HTTP_1 = "http/1.1"
+CIPHERS = (
+    "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256"
+    ":ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384"
+    ":ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
+)
+"""Of TLS 1.2; those of 1.3 are all good, and OpenSSL's own."""
 
 RENEW_BEFORE = dt.timedelta(days=7)
 """A certificate or token that expires sooner than that is warned about; one that lives for less
@@ -180,3 +192,38 @@ def warn_of_dates(file: TlsFile, certificate: x509.Certificate) -> None:
         log.warning("%s: the certificate is not valid before %s", file, since.isoformat())
     elif now > renewal(certificate):
         log.warning("%s: the certificate expires at %s", file, until.isoformat())
+
+
+class Handshake(enum.StrEnum):
+    """How a connection with TLS began; also the `kind` label of tls_handshakes_total."""
+
+    FULL = "full"
+    RESUMED = "resumed"
+    """With the session of an earlier one."""
+
+
+def handshake_of(transport: asyncio.BaseTransport) -> Handshake:
+    """Which handshake a connection with TLS began with."""
+    tls: ssl.SSLObject = transport.get_extra_info("ssl_object")
+    return Handshake.RESUMED if tls.session_reused else Handshake.FULL
+
+
+def prepared(context: Context) -> Context:
+    """Put in force what connections with clients and with servers have in common."""
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(CIPHERS)
+    context.set_alpn_protocols([HTTP_1])
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    return context
+
+
+def named_files(section: str, **paths: str | None) -> dict[str, TlsFile]:
+    """The files that settings name, by the names of the settings, in camelCase, in a section."""
+    return {
+        name: TlsFile(f"{section}.{name}", path) for name, path in paths.items() if path is not None
+    }
+
+
+def paths_of(files: Iterable[TlsFile]) -> tuple[str, ...]:
+    """The paths of files, each once."""
+    return tuple(dict.fromkeys(file.path for file in files))

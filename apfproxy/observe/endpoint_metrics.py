@@ -19,7 +19,7 @@ from apfproxy.observe.families import (
     gauge,
 )
 from apfproxy.observe.proxy_metrics import PREFIX, coarser
-from apfproxy.proxy.counters import UpstreamCounters
+from apfproxy.upstream.counters import UpstreamCounters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Sized
 
-    from apfproxy.proxy.counters import UpstreamCounters
+    from apfproxy.upstream.counters import UpstreamCounters
 
 MAX_ENDPOINTS = 64
 """With a place of their own on the page and in the metrics; those that are well are left out first

@@ -54,16 +54,19 @@ COUNTERS: Series = {
     ("abandoned_requests_given_up_total", "abandoned_given_up"): (
         "Of those, the ones that the upstream did not answer within upstream.abandonedWait"
     ),
-    ("upstream_received_bytes_total", "bytes_from_upstreams"): "Bytes received from the upstream",
-    ("upstream_sent_bytes_total", "bytes_to_upstreams"): "Bytes sent to the upstream",
-    ("upstream_connections_opened_total", "upstream_connections_opened"): (
-        "Connections opened to the upstream"
-    ),
-    ("upstream_rebalanced_total", "upstream_rebalanced"): (
-        "Watches that were ended so that another server behind gets them"
-    ),
     ("upstream_retries_total", "upstream_retries"): (
         "Requests sent again because their kept connection was closed meanwhile"
+    ),
+}
+
+POOL_COUNTERS: Series = {
+    ("upstream_received_bytes_total", "bytes_received"): "Bytes received from the upstream",
+    ("upstream_sent_bytes_total", "bytes_sent"): "Bytes sent to the upstream",
+    ("upstream_connections_opened_total", "connections_opened"): (
+        "Connections opened to the upstream"
+    ),
+    ("upstream_rebalanced_total", "rebalanced"): (
+        "Watches that were ended so that another server behind gets them"
     ),
 }
 
@@ -136,6 +139,7 @@ class ProxyMetrics:
     def _data_plane(self) -> Iterator[Metric]:
         counters = self._counters
         yield from plain(PREFIX, GAUGES, COUNTERS, counters)
+        yield from plain(PREFIX, {}, POOL_COUNTERS, counters.pool)
         idle = self._pool.idle_count
         yield gauge(
             PREFIX + "upstream_connections",
@@ -155,7 +159,7 @@ class ProxyMetrics:
         yield counter(
             PREFIX + "upstream_tls_handshakes_total",
             "TLS handshakes with the upstream that succeeded, by whether they took up a session",
-            by_label("kind", counters.upstream_handshakes),
+            by_label("kind", counters.pool.handshakes),
         )
         responses = counters.requests_by_status if self._is_only else counters.responses
         for name, help_text, answers in (

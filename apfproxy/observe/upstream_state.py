@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from apfproxy.observe.endpoint_state import EndpointWatch, Recent
     from apfproxy.observe.proxy_metrics import PoolState
-    from apfproxy.proxy.counters import UpstreamCounters
+    from apfproxy.upstream.counters import UpstreamCounters
 
 
 class Upstream(Protocol):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from apfproxy.base.faults import Part, contained, report
 from apfproxy.base.guarded import guarded
 from apfproxy.http.response_head import ResponseError
-from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.upstream.counters import UpstreamFailure
 from apfproxy.upstream.response_sink import ResponseSink
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from apfproxy.flowcontrol.meters import Histogram
+from apfproxy.base.tls_files import Handshake
+from apfproxy.upstream.counters import PoolCounters, UpstreamCounters
 
 
 class Refusal(enum.StrEnum):
@@ -25,14 +26,6 @@ class Bound(enum.StrEnum):
     PROCESS = "process"
     OVERLOAD = "overload"
     """The memory of the process is short, whatever is held."""
-
-
-class Handshake(enum.StrEnum):
-    """How a connection with TLS began; also the `kind` label of tls_handshakes_total."""
-
-    FULL = "full"
-    RESUMED = "resumed"
-    """With the session of an earlier one."""
 
 
 class HandshakeFailure(enum.StrEnum):
@@ -95,80 +88,6 @@ class ResetBy(enum.StrEnum):
     CLIENT = "client"
     PROXY = "proxy"
     """The client broke a rule."""
-
-
-class UpstreamFailure(enum.StrEnum):
-    """How the server behind failed; also the `reason` label of upstream_failures_total."""
-
-    CONNECT = "connect"
-    """No connection: it was refused, the host cannot be reached, or its name is not known."""
-    CONNECT_TIMEOUT = "connect-timeout"
-    """No connection, or no TLS handshake, in time."""
-    TLS = "tls"
-    """A connection, but no TLS: its certificate is not valid, or it does not speak TLS."""
-    ANSWER_TIMEOUT = "answer-timeout"
-    BROKEN_ANSWER = "broken-answer"
-    """The answer was malformed or cut short, or none came before the connection closed."""
-
-
-CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
-"""Of status codes."""
-
-_MANTISSAS = (100, 125, 150, 200, 250, 300, 400, 500, 600, 800)
-LATENCY_BOUNDS_NS = (0, *(mantissa * 10**zeros for zeros in range(3, 9) for mantissa in _MANTISSAS))
-"""From 100 us to 80 s in steps of a third at most, so that a quantile is right to some percent.
-All of `DURATION_BOUNDS_NS` are among them: the metric has those only."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class UpstreamCounters:
-    """What one server behind did, or several.
-
-    Attributes:
-        answers: Status code of a final answer to the number of them.
-        failures: Requests that it did not answer, and answers that it cut short, by how.
-        head_ns: From a request's dispatch to the head of the answer.
-        last_failure, last_problem: Of the newest failure that tells of the server.
-        telling: The failures that tell of the server: not those that a client has brought about
-            by giving it no time.
-    """
-
-    answers: dict[int, int] = field(default_factory=dict)
-    failures: dict[UpstreamFailure, int] = field(
-        default_factory=lambda: dict.fromkeys(UpstreamFailure, 0)
-    )
-    head_ns: Histogram = field(default_factory=lambda: Histogram(LATENCY_BOUNDS_NS))
-    last_failure: UpstreamFailure = UpstreamFailure.CONNECT
-    last_problem: str = ""
-    telling: int = 0
-
-    def responses_by_class(self) -> dict[str, int]:
-        """Answers by the class of their status code; all classes are there.
-
-        A code above 599, which a server may send, counts as a server's error.
-        """
-        found = dict.fromkeys(CLASSES, 0)
-        for code, number in self.answers.items():
-            found[CLASSES[min(code // 100, len(CLASSES)) - 1]] += number
-        return found
-
-    def add(self, other: UpstreamCounters) -> None:
-        """Count what another server did, too."""
-        for code, number in other.answers.items():
-            self.answers[code] = self.answers.get(code, 0) + number
-        for failure, count in other.failures.items():
-            self.failures[failure] += count
-        self.head_ns.add(other.head_ns)
-        self.telling += other.telling
-        if other.last_problem:
-            self.last_failure, self.last_problem = other.last_failure, other.last_problem
-
-    def fail(self, failure: UpstreamFailure, problem: str, *, is_telling: bool = True) -> None:
-        """Count a failure, and remember what an operator has to know of it, in some words."""
-        self.failures[failure] += 1
-        if is_telling:
-            self.telling += 1
-            self.last_failure, self.last_problem = failure, problem
 
 
 def count_response(answers: dict[int, int], code: int) -> None:
@@ -263,18 +182,12 @@ class ProxyCounters:
         slow_reader_releases: Requests whose seats went back since only their client was waited for.
         slow_readers_open: Those of them whose answer is still under way; a gauge.
         tunnels_by_protocol: `websocket` or `SPDY/3.1`, to upgraded connections so far.
-        endpoints: What each server behind did, by the endpoint.
-        unattributed: The same of servers that are gone, and of requests that had none.
-        upstream_rebalanced: Watches and tunnels that were ended so that others of the servers
-            behind get them.
-        upstream_handshakes: With the servers behind, that succeeded, by kind; those of probes, too.
+        pool: What connections to the servers behind did.
     """
 
     listener: ListenerCounters = field(default_factory=ListenerCounters)
     abandoned_given_up: int = 0
     abandoned_requests: int = 0
-    bytes_from_upstreams: int = 0
-    bytes_to_upstreams: int = 0
     client_aborts: int = 0
     is_observing: bool = False
     own_responses: dict[int, int] = field(default_factory=dict)
@@ -284,13 +197,7 @@ class ProxyCounters:
         default_factory=lambda: {"SPDY/3.1": 0, "websocket": 0}
     )
     tunnels_open: int = 0
-    endpoints: dict[object, UpstreamCounters] = field(default_factory=dict)
-    unattributed: UpstreamCounters = field(default_factory=UpstreamCounters)
-    upstream_connections_opened: int = 0
-    upstream_handshakes: dict[Handshake, int] = field(
-        default_factory=lambda: dict.fromkeys(Handshake, 0)
-    )
-    upstream_rebalanced: int = 0
+    pool: PoolCounters = field(default_factory=PoolCounters)
     upstream_retries: int = 0
 
     def count_own(self, code: int) -> None:
@@ -305,14 +212,7 @@ class ProxyCounters:
     @property
     def upstream(self) -> UpstreamCounters:
         """What all servers behind did, added up anew."""
-        found = UpstreamCounters()
-        for each in (self.unattributed, *self.endpoints.values()):
-            found.add(each)
-        return found
-
-    def leave(self, endpoint: object) -> None:
-        """Count what a server did with those that are gone."""
-        self.unattributed.add(self.endpoints.pop(endpoint))
+        return self.pool.total()
 
     @property
     def responses(self) -> dict[int, int]:

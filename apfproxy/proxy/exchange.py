@@ -22,7 +22,6 @@ from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.http.request_fields import SIZED
 from apfproxy.proxy import own_responses
-from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange_state import (
     AUTHENTICATE,
     AUTHENTICATING,
@@ -35,6 +34,7 @@ from apfproxy.proxy.exchange_state import (
 )
 from apfproxy.proxy.forwarding import Forwarding
 from apfproxy.proxy.request_log import Failure
+from apfproxy.upstream.counters import UpstreamFailure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -308,7 +308,9 @@ class Exchange(Forwarding):
         self._count_failed()
         waited_ns = now_ns - self._sent_ns
         waited_s = waited_ns / 1e9
-        counters = self._context.counters.unattributed if upstream is None else upstream.endpoint
+        counters = (
+            self._context.counters.pool.unattributed if upstream is None else upstream.endpoint
+        )
         counters.fail(
             UpstreamFailure.ANSWER_TIMEOUT,
             f"no answer within {waited_s:.{0 if waited_s >= 2 else 1}f} s",

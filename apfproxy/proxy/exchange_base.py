@@ -31,7 +31,7 @@ from apfproxy.proxy.exchange_state import (
     TUNNELLING,
     ExchangeEvent,
 )
-from apfproxy.proxy.request_log import Failure, text_of_trace
+from apfproxy.proxy.request_log import Failure, text_of_server, text_of_trace
 from apfproxy.proxy.traces import audit_line
 from apfproxy.upstream.response_sink import ResponseSink
 
@@ -88,7 +88,7 @@ class ExchangeBase(ResponseSink):
         "_body_bytes",
         "_client",
         "_context",
-        "_endpoint_text",
+        "_endpoint_name",
         "_held",
         "_is_whole",
         "_made_line",
@@ -150,7 +150,7 @@ class ExchangeBase(ResponseSink):
         """For log and trace: why it waited."""
         self._trace: RequestTrace | None = None
         """None if it is not traced, or has not come to that decision."""
-        self._endpoint_text = ""
+        self._endpoint_name = ""
         """For the access log: the server that has it, where there are several."""
         self._upstream: UpstreamConnection | None = None
         self._authentication: asyncio.Task[None] | None = None
@@ -488,7 +488,7 @@ class ExchangeBase(ResponseSink):
         address = self.head.fields.address or self._client.address
         why = "; ".join(filter(None, (why, self._why)))
         if access_log is not None:
-            members = self._endpoint_text
+            members = text_of_server(self._endpoint_name)
             if trace is not None:
                 members += text_of_trace(trace.trace_id)
             access_log.take(

@@ -8,7 +8,6 @@ from apfproxy.base.guarded import guarded
 from apfproxy.http.response_head import ResponseError, ResponseHead, is_event_stream
 from apfproxy.http.upgrade import check_accept, switched
 from apfproxy.proxy.client_limits import NEVER_NS
-from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange_base import ExchangeBase
 from apfproxy.proxy.exchange_state import (
     ANSWER,
@@ -27,9 +26,10 @@ from apfproxy.proxy.exchange_state import (
 )
 from apfproxy.proxy.holdings import LARGE_HEAD_BYTES
 from apfproxy.proxy.own_responses import RETRY_SOON
-from apfproxy.proxy.request_log import Failure
+from apfproxy.proxy.request_log import Failure, text_of_server
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.proxy.watch_seats import WatchSeats
+from apfproxy.upstream.counters import UpstreamFailure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ class Forwarding(ExchangeBase):
         """Send the request."""
         self.state = AWAITING if self.state is NEW else SEND[self.state]
         self._upstream = connection
-        self._endpoint_text = connection.endpoint.log_text
+        self._endpoint_name = connection.endpoint.log_name
         ticket = self.passage.ticket
         if ticket is not None:
             connection.hold(ticket.estimate.max_seats)
@@ -339,7 +339,7 @@ class Forwarding(ExchangeBase):
                 "",
                 self._made_line,
                 self._why,
-                self._endpoint_text,
+                text_of_server(self._endpoint_name),
             )
         if request.is_list and status == _OK and self._body_bytes:
             context.flow_control.costs.list_finished(request.attributes, self._body_bytes)

@@ -22,11 +22,11 @@ from apfproxy.base.faults import Part, report
 from apfproxy.base.rare_log import RareLog
 from apfproxy.base.sockets import UNIX_PEER, Acceptor, folded, reset_socket
 from apfproxy.base.tasks import spawn
+from apfproxy.base.tls_files import handshake_of
 from apfproxy.http.client_address import address_from, is_among
 from apfproxy.proxy.counters import HandshakeFailure, ProxyHeaderFailure, Refusal
 from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.proxy_protocol import NoProxyHeaderError, ProxyHeaderError, read_source
-from apfproxy.proxy.tls import handshake_of
 
 if TYPE_CHECKING:
     import socket

@@ -546,8 +546,8 @@ def _number(item: tuple[Key, int]) -> int:
 
 
 def text_of_server(address: str) -> str:
-    """The member of a line that says which of several servers behind had a request."""
-    return f',"upstream":{quoted(address)}'
+    """The member of a line that names one of several servers; "" where there is one."""
+    return f',"upstream":{quoted(address)}' if address else ""
 
 
 def text_of_trace(trace_id: int) -> str:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.listener_context import ListenerContext, OpenConnection
     from apfproxy.proxy.request_log import RequestLog
-    from apfproxy.proxy.tls import ClientTls
     from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import Settings
+    from apfproxy.upstream.tls import ClientTls
 
 
 class ServedCluster:
@@ -54,7 +54,7 @@ class ServedCluster:
         self.settings = settings
         self._loop = listener.loop
         clock = listener.clock
-        self.pool = Pool(settings.upstream, counters, clock.now_ns, client_tls)
+        self.pool = Pool(settings.upstream, counters.pool, clock.now_ns, client_tls)
         flow_control = FlowControl(
             controller,
             estimator,

@@ -1,4 +1,4 @@
-"""TLS towards clients and the servers behind: contexts that are replaced when their files change.
+"""TLS towards clients: contexts that are replaced when their files change.
 
 A connection keeps the context with which it began; a new context is for new connections only.
 
@@ -21,17 +21,19 @@ import contextlib
 import ssl
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from apfproxy.base.tls_files import (
+    HTTP_1,
     TlsError,
     TlsFile,
     certificates_in,
-    load_authorities,
     load_own,
+    named_files,
+    paths_of,
+    prepared,
     trust,
 )
-from apfproxy.proxy.counters import Handshake
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,21 +42,13 @@ if TYPE_CHECKING:
     from cryptography import x509
 
     from apfproxy.base.tls_files import Expiries
-    from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
+    from apfproxy.settings import DownstreamTlsSettings
 
 Choose = Callable[[str], "tuple[ssl.SSLContext, Hashable] | None"]
 GROUP = "apfproxy_group"
 """The attribute of a TLS connection that says which clusters its handshake was for."""
 
-Context = TypeVar("Context", bound=ssl.SSLContext)
-
-HTTP_1, HTTP_2 = "http/1.1", "h2"
-CIPHERS = (
-    "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256"
-    ":ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384"
-    ":ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
-)
-"""Of TLS 1.2; those of 1.3 are all good, and OpenSSL's own."""
+HTTP_2 = "h2"
 CURVES = "X25519:prime256v1:secp384r1"
 """Those of the profile, of which a Python that cannot name several offers the second alone."""
 NO_CHECK_TIME = 0x200000
@@ -92,7 +86,7 @@ class ServerTls:
         self.settings = settings
         self._offers_http2 = offers_http2
         self._choose = choose
-        self._own = _files(
+        self._own = named_files(
             section,
             certificateFile=settings.certificate_file,
             keyFile=settings.key_file,
@@ -100,7 +94,7 @@ class ServerTls:
         self._client_cas = tuple(client_cas)
         self._cas: dict[TlsFile, tuple[list[x509.Certificate], Expiries]] = {}
         """What was in their files."""
-        self.context = _prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        self.context = prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self.expiries: tuple[Expiries, ...] = ()
 
     @property
@@ -111,12 +105,12 @@ class ServerTls:
     @property
     def own_paths(self) -> tuple[str, ...]:
         """Those of its certificate."""
-        return _paths(self._own.values())
+        return paths_of(self._own.values())
 
     @property
     def ca_paths(self) -> tuple[str, ...]:
         """Those of the CAs of clients' certificates."""
-        return _paths(self._client_cas)
+        return paths_of(self._client_cas)
 
     def load(self) -> None:
         """Read the files, and take them if all are good; otherwise nothing changes.
@@ -125,7 +119,7 @@ class ServerTls:
             TlsError: One is not.
         """
         settings = self.settings
-        context = _prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        context = prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         if self._offers_http2:
             context.set_alpn_protocols([HTTP_2, HTTP_1])
         # As Go's servers.  Its key is the context's own: after a reload it is of no use.
@@ -182,54 +176,6 @@ def group_of(transport: asyncio.BaseTransport) -> Hashable:
     return getattr(transport.get_extra_info("ssl_object"), GROUP, None)
 
 
-class ClientTls:
-    """TLS towards the servers behind; the name that a certificate must have is of its endpoint.
-
-    Args:
-        settings: What they are verified against, and the proxy's own certificate.
-
-    Attributes:
-        context: For new connections; before `load` one without a CA, with which every handshake
-            fails.
-        expiries: When the certificates of `context` expire; the system's CAs are left out.
-    """
-
-    def __init__(self, settings: UpstreamTlsSettings) -> None:
-        self.settings = settings
-        self._files = _files(
-            "upstream.tls",
-            caFile=settings.ca_file,
-            certificateFile=settings.certificate_file,
-            keyFile=settings.key_file,
-        )
-        self.context = _prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-        self.expiries: tuple[Expiries, ...] = ()
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The files that it is made of."""
-        return _paths(self._files.values())
-
-    def load(self) -> None:
-        """Read the files, and take them if all are good; otherwise nothing changes.
-
-        Raises:
-            TlsError: One is not.
-        """
-        files = self._files
-        context = _prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        expiries = []
-        if "caFile" in files:
-            expiries.append(load_authorities(context, files["caFile"]))
-        else:
-            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-        if "certificateFile" in files:
-            own = files["certificateFile"]
-            expiries.append(load_own(context, own, files.get("keyFile", own)))
-        self.context, self.expiries = context, tuple(expiries)
-
-
 def speaks_http2(transport: asyncio.BaseTransport) -> bool:
     """Whether both sides have agreed on HTTP/2 in the handshake."""
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
@@ -260,37 +206,6 @@ def peer_certificates(
     return leaf, ()
 
 
-def is_cut_off(transport: asyncio.BaseTransport) -> bool:
-    """Whether a connection that ended did so without the word of TLS that this is the end.
-
-    Anybody on the way can end a connection; only the other side can say so.  What an end alone
-    delimits is whole only then (RFC 9112, section 9.8).  Without TLS there is no such word.
-    """
-    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-    if tls is None:
-        return False
-    try:
-        return bool(tls.read(1))
-    except ssl.SSLZeroReturnError:
-        return False
-    except (OSError, ValueError):
-        return True
-
-
-def handshake_of(transport: asyncio.BaseTransport) -> Handshake:
-    """Which handshake a connection with TLS began with."""
-    tls: ssl.SSLObject = transport.get_extra_info("ssl_object")
-    return Handshake.RESUMED if tls.session_reused else Handshake.FULL
-
-
-def _prepared(context: Context) -> Context:
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers(CIPHERS)
-    context.set_alpn_protocols([HTTP_1])
-    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    return context
-
-
 def limit_curves(context: ssl.SSLContext) -> None:
     """Leave out curves that OpenSSL has by default and the profile has not, such as X448.
 
@@ -301,14 +216,3 @@ def limit_curves(context: ssl.SSLContext) -> None:
         context.set_groups(CURVES)
     else:
         context.set_ecdh_curve("prime256v1")
-
-
-def _files(section: str, **paths: str | None) -> dict[str, TlsFile]:
-    """The files that settings name, by the names of the settings, in camelCase, in a section."""
-    return {
-        name: TlsFile(f"{section}.{name}", path) for name, path in paths.items() if path is not None
-    }
-
-
-def _paths(files: Iterable[TlsFile]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(file.path for file in files))

@@ -318,7 +318,7 @@ class Tunnel:
 
     def _from_upstream(self, data: Piece) -> None:
         if not self.is_over:
-            self._context.counters.bytes_from_upstreams += len(data)
+            self._context.counters.pool.bytes_received += len(data)
             self._note_activity()
             if self._on_upstream_data is not None:
                 self._on_upstream_data(bytes(data))

@@ -8,7 +8,7 @@ import socket
 import ssl
 from dataclasses import dataclass
 
-from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.upstream.counters import UpstreamFailure
 
 CONNECT_ERRORS = (OSError, ValueError)
 """Errors that are the upstream's; the second is that of a host that cannot be a name."""

@@ -13,10 +13,9 @@ from apfproxy.upstream.connect_failure import CONNECTION, TLS_HANDSHAKE, Connect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.proxy.tls import ClientTls
     from apfproxy.settings import Address
     from apfproxy.upstream.connection import UpstreamConnection
-    from apfproxy.upstream.tls_sessions import SessionContext
+    from apfproxy.upstream.tls import ClientTls, SessionContext
 
 KEEP_ALIVE = {
     "TCP_KEEPIDLE": 15,

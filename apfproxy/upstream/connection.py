@@ -31,16 +31,16 @@ from apfproxy.http.response_head import (
     parse_response_head,
 )
 from apfproxy.http.upgrade import check_declined
-from apfproxy.proxy.tls import is_cut_off
 from apfproxy.upstream.endpoint_load import EndpointLoad
 from apfproxy.upstream.endpoint_state import UP
+from apfproxy.upstream.tls import is_cut_off
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
     from apfproxy.http.read_buffer import Piece
-    from apfproxy.proxy.counters import ProxyCounters, UpstreamCounters
+    from apfproxy.upstream.counters import PoolCounters, UpstreamCounters
     from apfproxy.upstream.response_sink import ResponseSink
 
 _HEAD_END: Final = b"\r\n\r\n"
@@ -138,7 +138,7 @@ class UpstreamConnection:
         "write",
     )
 
-    def __init__(self, endpoint: EndpointBase, counters: ProxyCounters) -> None:
+    def __init__(self, endpoint: EndpointBase, counters: PoolCounters) -> None:
         self.endpoint = endpoint
         self.seats = 0
         self._counters = counters
@@ -193,18 +193,18 @@ class UpstreamConnection:
     def send(self, sink: ResponseSink, data: bytes) -> None:
         """Start a request; the answer goes to `sink`."""
         self.sink = sink
-        self._counters.bytes_to_upstreams += len(data)
+        self._counters.bytes_sent += len(data)
         self.write(data)
 
     def send_more(self, data: bytes) -> None:
         """Send more of what follows a request's head."""
-        self._counters.bytes_to_upstreams += len(data)
+        self._counters.bytes_sent += len(data)
         self.write(data)
 
     def send_pieces(self, pieces: Sequence[Piece]) -> int:
         """Send more of the request's body; says how many bytes that is."""
         size = sum(map(len, pieces))
-        self._counters.bytes_to_upstreams += size
+        self._counters.bytes_sent += size
         if size:
             write_pieces(self.transport, pieces, size)
         return size
@@ -271,7 +271,7 @@ class UpstreamConnection:
         return READS.data
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._counters.bytes_from_upstreams += nbytes
+        self._counters.bytes_received += nbytes
         sink = self.sink
         if sink is None:
             # Nothing was asked: whatever this is, it must not become the next answer.  Some servers

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.base.faults import Part, contained
 from apfproxy.base.rare_log import RareLog
-from apfproxy.proxy.counters import UpstreamCounters
-from apfproxy.proxy.tls import handshake_of
+from apfproxy.base.tls_files import handshake_of
 from apfproxy.upstream.connecting import connected
 from apfproxy.upstream.connection import EndpointBase, UpstreamConnection
+from apfproxy.upstream.counters import UpstreamCounters
 from apfproxy.upstream.endpoint_state import DRAIN
 from apfproxy.upstream.health_check import status_of
 from apfproxy.upstream.idle_limit import IdleLimit
-from apfproxy.upstream.tls_sessions import SessionContext
+from apfproxy.upstream.tls import SessionContext
 
 if TYPE_CHECKING:
-    from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.tls import ClientTls
     from apfproxy.settings import EndpointAddress, UpstreamSettings
+    from apfproxy.upstream.counters import PoolCounters
+    from apfproxy.upstream.tls import ClientTls
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Endpoint(EndpointBase):
         owner: EndpointOwner,
         address: EndpointAddress,
         settings: UpstreamSettings,
-        counters: ProxyCounters,
+        counters: PoolCounters,
         tls: ClientTls | None,
     ) -> None:
         super().__init__(UpstreamCounters())
@@ -248,7 +248,7 @@ class Endpoint(EndpointBase):
             self._new_connection,
         )
         if tls is not None:
-            self._counters.upstream_handshakes[handshake_of(found.transport)] += 1
+            self._counters.handshakes[handshake_of(found.transport)] += 1
         return found
 
     def _server_name(self) -> str:

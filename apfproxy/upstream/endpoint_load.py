@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
-from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.upstream.counters import UpstreamFailure
 
 if TYPE_CHECKING:
-    from apfproxy.proxy.counters import UpstreamCounters
+    from apfproxy.upstream.counters import UpstreamCounters
 
 _FIRST_GATEWAY_ERROR: Final = 502
 _LAST_GATEWAY_ERROR: Final = 504
@@ -28,7 +28,7 @@ class EndpointLoad(ABC):
         counters: What it did.
         failures_in_row: Failures, and answers 502, 503 and 504, since the last other answer.
         is_one_of_several: Whether a request that it failed may be sent to another one.
-        log_text: Its members in a line of the access log; "" where it is the only one.
+        log_name: Its address for the access log; "" where it is the only one.
         max_failures_in_row: So many are enough to take it out; 0 for never.
         seats: Of requests that it works on.
     """
@@ -37,7 +37,7 @@ class EndpointLoad(ABC):
         "counters",
         "failures_in_row",
         "is_one_of_several",
-        "log_text",
+        "log_name",
         "max_failures_in_row",
         "seats",
     )
@@ -46,7 +46,7 @@ class EndpointLoad(ABC):
         self.counters = counters
         self.failures_in_row = 0
         self.is_one_of_several = False
-        self.log_text = ""
+        self.log_name = ""
         self.max_failures_in_row = 0
         self.seats = 0
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from apfproxy.upstream.endpoint_state import EJECTED, FAILING, UP
 
 if TYPE_CHECKING:
-    from apfproxy.proxy.counters import UpstreamFailure
+    from apfproxy.upstream.counters import UpstreamFailure
 
 log = logging.getLogger(__name__)
 

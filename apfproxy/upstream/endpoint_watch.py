@@ -41,8 +41,8 @@ from typing import TYPE_CHECKING, Protocol
 from apfproxy.base.faults import Part, report
 from apfproxy.base.rare_log import RareLog
 from apfproxy.base.tasks import spawn
-from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.upstream.connect_failure import CONNECT_ERRORS, ConnectTimeoutError, connect_failure
+from apfproxy.upstream.counters import UpstreamFailure
 from apfproxy.upstream.endpoint_log import UNKNOWN, EndpointLog
 from apfproxy.upstream.endpoint_state import (
     DRAINING,

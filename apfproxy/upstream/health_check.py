@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.http.read_buffer import READS
-from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.upstream.counters import UpstreamFailure
 
 if TYPE_CHECKING:
     from apfproxy.upstream.connection import UpstreamConnection

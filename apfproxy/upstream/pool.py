@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from apfproxy.base.faults import Part, report
 from apfproxy.base.tasks import spawn
-from apfproxy.proxy.request_log import text_of_server
 from apfproxy.upstream.connect_failure import (
     CLOSED_AT_ONCE,
     CONNECT_ERRORS,
@@ -40,10 +39,10 @@ from apfproxy.upstream.endpoint_state import UP
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.tls import ClientTls
     from apfproxy.settings import EndpointAddress, UpstreamSettings
     from apfproxy.upstream.connection import EndpointBase
+    from apfproxy.upstream.counters import PoolCounters
+    from apfproxy.upstream.tls import ClientTls
 
 SLOTS_PER_ENDPOINT: Final = 20
 """Of the wheel from which endpoints are drawn, for the largest share: a twentieth of it is the
@@ -99,7 +98,7 @@ class Pool:
     def __init__(
         self,
         settings: UpstreamSettings,
-        counters: ProxyCounters,
+        counters: PoolCounters,
         now_ns: Callable[[], int] = time.monotonic_ns,
         tls: ClientTls | None = None,
         draw: Callable[[], float] = random.random,
@@ -193,9 +192,7 @@ class Pool:
         usable = [each for each in up if each.is_known] or up or list(endpoints)
         for endpoint in endpoints:
             endpoint.is_one_of_several = len(endpoints) > 1
-            endpoint.log_text = (
-                text_of_server(str(endpoint.address.address)) if len(endpoints) > 1 else ""
-            )
+            endpoint.log_name = str(endpoint.address.address) if len(endpoints) > 1 else ""
             endpoint.is_drawn = endpoint in usable
             endpoint.share = endpoint.address.weight * endpoint.ramp
         is_alone = len(endpoints) == 1 and not self._cap
@@ -464,7 +461,7 @@ class Pool:
         failure = CLOSED_AT_ONCE
         try:
             connection = await endpoint.open_connection()
-            self._counters.upstream_connections_opened += 1
+            self._counters.connections_opened += 1
             # Else it was before it got here: nobody would take it out of those that are open again.
             if not connection.is_closed:
                 watch_over(connection.transport)

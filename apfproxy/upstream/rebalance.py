@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.settings import UpstreamSettings
+    from apfproxy.upstream.counters import PoolCounters
     from apfproxy.upstream.endpoint import Endpoint
     from apfproxy.upstream.pool import Pool
     from apfproxy.upstream.response_sink import ResponseSink
@@ -59,7 +59,7 @@ class Rebalancing:
         self,
         settings: UpstreamSettings,
         pool: Pool,
-        counters: ProxyCounters,
+        counters: PoolCounters,
         loop: asyncio.AbstractEventLoop,
         now_ns: Callable[[], int],
         is_steady: Callable[[], bool],
@@ -120,14 +120,14 @@ class Rebalancing:
         return found[:count]
 
     def _end(self, answer: ResponseSink) -> None:
-        self._counters.upstream_rebalanced += 1
+        self._counters.rebalanced += 1
         try:
             answer.end_watch()
         except Exception as error:  # noqa: BLE001  it is of this one alone
             answer.fail(error)
 
     def __repr__(self) -> str:
-        return f"<Rebalancing: {self._counters.upstream_rebalanced} ended>"
+        return f"<Rebalancing: {self._counters.rebalanced} ended>"
 
 
 def watches_of(endpoint: Endpoint) -> list[ResponseSink]:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from apfproxy.proxy.counters import CLASSES, LATENCY_BOUNDS_NS
+from apfproxy.upstream.counters import CLASSES, LATENCY_BOUNDS_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from apfproxy.proxy.counters import UpstreamCounters
+    from apfproxy.upstream.counters import UpstreamCounters
 
 RATES_S = 5
 """Rates are those of the last so many samples."""

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
-    from apfproxy.proxy.counters import ProxyCounters, UpstreamCounters
     from apfproxy.settings import Settings
+    from apfproxy.upstream.counters import PoolCounters, UpstreamCounters
     from apfproxy.upstream.endpoint import Endpoint
     from apfproxy.upstream.pool import Pool
 
@@ -73,7 +73,7 @@ class UpstreamWatch:
         self,
         settings: Settings,
         pool: Pool,
-        counters: ProxyCounters,
+        counters: PoolCounters,
         loop: asyncio.AbstractEventLoop,
         now_ns: Callable[[], int],
         *,
@@ -120,7 +120,7 @@ class UpstreamWatch:
     @property
     def counters(self) -> UpstreamCounters:
         """What the servers did, together."""
-        return self._counters.upstream
+        return self._counters.total()
 
     @property
     def problem(self) -> str | None:

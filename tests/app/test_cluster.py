@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.base.errors import OperatorError
-from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.settings import UNSAID, Address, EndpointSettings, FlowControlSettings
+from apfproxy.upstream.counters import UpstreamFailure
 from apfproxy.upstream.endpoint_state import FAIL
 from tests.end_to_end.scene import Setup, on_uvloop, running, until
 

@@ -43,7 +43,7 @@ INTERPRETED = {
     "upstream/health_check.py": "checks only",
     "proxy/http2/available.py": "when the program starts",
     "proxy/tls.py": "at the start and the end of connections",
-    "upstream/tls_sessions.py": "OpenSSL calls it, and it has a base class of Python's",
+    "upstream/tls.py": "OpenSSL calls it, and it has a base class of Python's",
     "proxy/tunnel.py": "upgraded connections",
     "http/upgrade.py": "upgraded connections",
 }

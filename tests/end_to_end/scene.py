@@ -253,7 +253,7 @@ class Scene:
     async def deliver_answer(self, upstream_side: Peer, *pieces: bytes) -> None:
         """Have the proxy read pieces of what the upstream sends one by one."""
         counters = self.process.cluster.counters
-        await _deliver(upstream_side, pieces, lambda: counters.bytes_from_upstreams)
+        await _deliver(upstream_side, pieces, lambda: counters.pool.bytes_received)
 
     def configure(self, objects: list[FlowControlObject]) -> None:
         """Put objects in force."""

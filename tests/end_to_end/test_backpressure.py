@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.upstream.counters import UpstreamFailure
 from tests.end_to_end.scene import (
     GATHERED_BYTES,
     GET,
@@ -110,7 +110,7 @@ async def test_a_slow_upstream(form: str) -> None:
         for _ in range(4):
             await flood.rise()
             passed_on = taken + kernel_bytes(upstream.port)
-            held.append(counters.bytes_to_upstreams - passed_on)
+            held.append(counters.pool.bytes_sent - passed_on)
             taken += len(await upstream.read_exactly(50_000))
 
         assert flood.sent < TOTAL_BYTES
@@ -137,7 +137,7 @@ async def test_a_slow_client(form: str) -> None:
         await upstream.send(b"HTTP/1.1 200 OK\r\n" + framing)
         taken = len(await client.read_head())
         held = []
-        flood = Flood(upstream, data, lambda: counters.bytes_from_upstreams)
+        flood = Flood(upstream, data, lambda: counters.pool.bytes_received)
         for _ in range(4):
             await flood.rise()
             held.append(counters.listener.bytes_to_clients - taken - kernel_bytes(client.port))

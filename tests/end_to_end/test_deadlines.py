@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 import aiohttp
 import pytest
 
-from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.settings import (
     HTTP_API,
     KUBERNETES_API,
@@ -16,6 +15,7 @@ from apfproxy.settings import (
     LongRunningSettings,
     RequestSettings,
 )
+from apfproxy.upstream.counters import UpstreamFailure
 from tests.end_to_end.peer import begin
 from tests.end_to_end.scene import (
     GET,

@@ -346,7 +346,7 @@ async def test_watches_come_back_into_balance(
             assert max(counts()) <= 17
             await servers.be_well(2)
             await until(lambda: min(counts()) >= 8 and sum(counts()) == 30)
-            moved = scene.process.cluster.counters.upstream_rebalanced
+            moved = scene.process.cluster.counters.pool.rebalanced
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -154,11 +154,11 @@ async def test_a_slow_reader(slow: str) -> None:
         is_client = slow == "client"
 
         def passed_on() -> int:
-            return counters.listener.bytes_to_clients if is_client else counters.bytes_to_upstreams
+            return counters.listener.bytes_to_clients if is_client else counters.pool.bytes_sent
 
         def has_read() -> int:
             return (
-                counters.bytes_from_upstreams if is_client else counters.listener.bytes_from_clients
+                counters.pool.bytes_received if is_client else counters.listener.bytes_from_clients
             )
 
         before = taken = passed_on()
@@ -407,7 +407,7 @@ async def test_a_slow_reader_over_tls(tmp_path: Path) -> None:
         counters = scene.process.cluster.counters
         reader, writer, upstream = await opened_over_tls(scene, authority)
         cast("asyncio.ReadTransport", writer.transport).pause_reading()
-        flood = Flood(upstream, bytes(range(256)) * 64, lambda: counters.bytes_from_upstreams)
+        flood = Flood(upstream, bytes(range(256)) * 64, lambda: counters.pool.bytes_received)
         await flood.rise()
         stopped_at = flood.sent
         assert stopped_at < TOTAL_BYTES

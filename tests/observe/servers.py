@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from apfproxy.observe.endpoint_state import EndpointView
-from apfproxy.proxy.counters import UpstreamCounters
+from apfproxy.upstream.counters import UpstreamCounters
 from apfproxy.upstream.recent_responses import RecentResponses
 
 

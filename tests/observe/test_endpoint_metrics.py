@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from apfproxy.observe.endpoint_metrics import OTHER, EndpointMetrics
 from apfproxy.observe.endpoint_state import MAX_ENDPOINTS
-from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.upstream.counters import UpstreamFailure
 from tests.observe.servers import StillWatch, view
 
 if TYPE_CHECKING:

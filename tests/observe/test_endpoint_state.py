@@ -9,7 +9,7 @@ from apfproxy.observe.endpoint_state import (
     endpoint_views,
     shown,
 )
-from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.upstream.counters import UpstreamFailure
 from tests.observe.servers import StillEndpoint, StillWatch, view
 
 S = 1_000_000_000

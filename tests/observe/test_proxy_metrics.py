@@ -16,7 +16,8 @@ from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.listener_metrics import listener_families
 from apfproxy.observe.metrics import Collected
 from apfproxy.observe.proxy_metrics import COUNTERS, GAUGES, ProxyMetrics
-from apfproxy.proxy.counters import HandshakeFailure, ProxyCounters, Refusal, UpstreamFailure
+from apfproxy.proxy.counters import HandshakeFailure, ProxyCounters, Refusal
+from apfproxy.upstream.counters import UpstreamFailure
 from loadtest.objects import flow_schema, group_subject
 from tests.observe.scene import Scene, StillPool
 
@@ -49,10 +50,10 @@ def values() -> Values:
     )
     for number, name in enumerate(numbers, 1):
         setattr(counters, name, number)
-    counters.unattributed.answers.update({200: 2, 404: 1, 600: 1, 999: 1})
+    counters.pool.unattributed.answers.update({200: 2, 404: 1, 600: 1, 999: 1})
     counters.count_own(404)
     for head_ns in (30 * MS, 30 * MS, 99_000 * MS):
-        counters.unattributed.head_ns.observe(head_ns)
+        counters.pool.unattributed.head_ns.observe(head_ns)
     status = ConfigStatus()
     status.loaded(0, 1234.5)
     status.loaded(2, 2345.5)

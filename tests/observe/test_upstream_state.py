@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from apfproxy.observe.upstream_state import upstream_state
-from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.settings import Address
+from apfproxy.upstream.counters import UpstreamFailure
 from tests.observe.scene import StillPool
 from tests.proxy.watched import NEVER, Scene
 

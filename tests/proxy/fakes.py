@@ -374,7 +374,7 @@ class Bench:
             access_log=access_log or AccessLogSettings(),
         )
         self.log_lines: list[bytes] = []
-        self.pool = Pool(self.settings.upstream, self.counters)
+        self.pool = Pool(self.settings.upstream, self.counters.pool)
         estimator = WorkEstimator(self.costs.object_stats, self.costs.watch_count)
         self.passage_errors: list[Exception] = []
         self.flow_control = FlowControl(

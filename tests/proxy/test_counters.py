@@ -5,12 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from apfproxy.flowcontrol.meters import DURATION_BOUNDS_NS
-from apfproxy.proxy.counters import (
-    LATENCY_BOUNDS_NS,
-    ProxyCounters,
-    UpstreamCounters,
-    UpstreamFailure,
-)
+from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.upstream.counters import LATENCY_BOUNDS_NS, UpstreamCounters, UpstreamFailure
 
 
 def test_counts_final_answers_by_status() -> None:
@@ -18,8 +14,8 @@ def test_counts_final_answers_by_status() -> None:
     counters = ProxyCounters()
     for code in (429, 503, 429):
         counters.count_own(code)
-    counters.endpoints["a"] = UpstreamCounters(answers={200: 2})
-    counters.unattributed.answers[503] = 1
+    counters.pool.endpoints["a"] = UpstreamCounters(answers={200: 2})
+    counters.pool.unattributed.answers[503] = 1
 
     assert {200: 2, 429: 2, 503: 2} == counters.requests_by_status
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.upstream.counters import UpstreamFailure
 from tests.proxy.fakes import (
     CHUNKED_OK,
     GET,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.settings import (
     HTTP_API,
     KUBERNETES_API,
@@ -15,6 +14,7 @@ from apfproxy.settings import (
     LimitSettings,
     UpstreamSettings,
 )
+from apfproxy.upstream.counters import UpstreamFailure
 from tests.proxy.fakes import CHUNKED_OK, CHUNKED_POST, GET, LOG, OK, POST, WATCH, Bench, status
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.authn.credentials import Peer
 from apfproxy.authn.verdict import Verdict
 from apfproxy.http.read_buffer import READ_BYTES
-from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.request.user import User
 from apfproxy.settings import (
@@ -25,6 +24,7 @@ from apfproxy.settings import (
     FrontProxySettings,
     UpstreamSettings,
 )
+from apfproxy.upstream.counters import UpstreamFailure
 from tests.proxy.fakes import OK, Bench, FakeTransport, body, connection_of, status
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ import pytest
 
 from apfproxy.base import sockets as listen_sockets
 from apfproxy.base.faults import Part
+from apfproxy.base.tls_files import Handshake
 from apfproxy.proxy import handshake as handshake_module
-from apfproxy.proxy.counters import Handshake, HandshakeFailure, Refusal
+from apfproxy.proxy.counters import HandshakeFailure, Refusal
 from apfproxy.proxy.handshake import (
     TLS_BUFFER_BYTES,
     failure_of,

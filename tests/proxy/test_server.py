@@ -241,10 +241,10 @@ async def test_stop_sends_nothing_more() -> None:
             await scene.ask(GET)
         await until(lambda: 2 == scene.level().queue_set.requests_waiting)
         assert 1 == scene.process.cluster.served.pool.idle_count
-        sent = scene.process.cluster.counters.bytes_to_upstreams
+        sent = scene.process.cluster.counters.pool.bytes_sent
         await scene.process.server.stop()
 
-        assert sent == scene.process.cluster.counters.bytes_to_upstreams
+        assert sent == scene.process.cluster.counters.pool.bytes_sent
 
 
 @on_uvloop

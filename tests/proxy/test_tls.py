@@ -16,14 +16,9 @@ import pytest
 
 from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.base.tls_files import TlsError, TlsFile
-from apfproxy.proxy.tls import (
-    ClientTls,
-    ServerTls,
-    is_cut_off,
-    limit_curves,
-    peer_certificates,
-)
+from apfproxy.proxy.tls import ServerTls, limit_curves, peer_certificates
 from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
+from apfproxy.upstream.tls import ClientTls, is_cut_off
 from loadtest.certificates import DAY, Authority, Issued
 
 if TYPE_CHECKING:

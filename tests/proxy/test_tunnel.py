@@ -122,7 +122,7 @@ def test_bytes_go_both_ways(bench: Bench) -> None:
     """As they are, in their order, and they are counted."""
     client, upstream = opened(bench)
     rng = random.Random(4)  # noqa: S311  reproducible sizes, no secret
-    before = bench.counters.listener.bytes_to_clients, bench.counters.bytes_to_upstreams
+    before = bench.counters.listener.bytes_to_clients, bench.counters.pool.bytes_sent
     sent = {client: b"", upstream: b""}
     got = {client: b"", upstream: b""}
     for _ in range(200):
@@ -135,7 +135,7 @@ def test_bytes_go_both_ways(bench: Bench) -> None:
     assert (sent[client], sent[upstream]) == (got[upstream], got[client])
     assert (len(sent[upstream]), len(sent[client])) == (
         bench.counters.listener.bytes_to_clients - before[0],
-        bench.counters.bytes_to_upstreams - before[1],
+        bench.counters.pool.bytes_sent - before[1],
     )
     bench.end(client)
     bench.end(upstream)

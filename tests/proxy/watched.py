@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from apfproxy.base.faults import Faults
-from apfproxy.proxy.counters import ProxyCounters, UpstreamCounters, UpstreamFailure
+from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.settings import (
     Address,
     EndpointAddress,
@@ -15,6 +15,7 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
+from apfproxy.upstream.counters import UpstreamCounters, UpstreamFailure
 from apfproxy.upstream.endpoint_load import EndpointLoad
 from apfproxy.upstream.endpoint_state import DRAIN, UP, EndpointState
 from apfproxy.upstream.upstream_watch import UpstreamWatch
@@ -159,11 +160,11 @@ class Scene:
         self.settings = Settings(upstream=upstream)
         self.counters = ProxyCounters()
         for server in self.pool.endpoints:
-            self.counters.endpoints[server] = server.counters
+            self.counters.pool.endpoints[server] = server.counters
         self.watch = UpstreamWatch(
             self.settings,
             cast("Pool", self.pool),
-            self.counters,
+            self.counters.pool,
             loop,
             lambda: self.now_ns,
             cluster=cluster,

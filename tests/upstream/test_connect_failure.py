@@ -6,13 +6,13 @@ import ssl
 
 import pytest
 
-from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.upstream.connect_failure import (
     CONNECTION,
     TLS_HANDSHAKE,
     ConnectTimeoutError,
     connect_failure,
 )
+from apfproxy.upstream.counters import UpstreamFailure
 
 CONNECT, TLS = UpstreamFailure.CONNECT, UpstreamFailure.TLS
 ODD = ssl.SSLError(1, "odd")

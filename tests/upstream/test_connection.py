@@ -90,7 +90,7 @@ def test_sends_and_counts(bench: Bench) -> None:
     bench.send(upstream, OK)
 
     assert b"request more" == upstream.take()
-    assert (12, len(OK)) == (bench.counters.bytes_to_upstreams, bench.counters.bytes_from_upstreams)
+    assert (12, len(OK)) == (bench.counters.pool.bytes_sent, bench.counters.pool.bytes_received)
     assert WRITE_HIGH_WATER_BYTES == upstream.high_water
 
 

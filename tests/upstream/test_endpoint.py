@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.settings import Address, UpstreamSettings
+from apfproxy.upstream.counters import PoolCounters
 from apfproxy.upstream.pool import Pool
 
 
@@ -22,7 +22,7 @@ async def test_probe() -> None:
 
     async with await asyncio.start_server(see_it_close, "127.0.0.1", 0) as listener:
         address = Address(host="127.0.0.1", port=listener.sockets[0].getsockname()[1])
-        pool = Pool(UpstreamSettings(url=address), ProxyCounters())
+        pool = Pool(UpstreamSettings(url=address), PoolCounters())
         [endpoint] = pool.endpoints
         await endpoint.probe()
         assert (0, 0) == (pool.open_count, pool.idle_count)

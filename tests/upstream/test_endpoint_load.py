@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.proxy.counters import UpstreamCounters, UpstreamFailure
+from apfproxy.upstream.counters import UpstreamCounters, UpstreamFailure
 from apfproxy.upstream.endpoint_load import EndpointLoad
 
 

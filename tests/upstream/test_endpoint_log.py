@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from apfproxy.proxy.counters import UpstreamFailure
+from apfproxy.upstream.counters import UpstreamFailure
 from apfproxy.upstream.endpoint_log import LINE_S, EndpointLog
 
 S = 1_000_000_000

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.base.faults import Part
-from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.settings import EjectionSettings, HealthCheckSettings
 from apfproxy.upstream import endpoint_log
+from apfproxy.upstream.counters import UpstreamFailure
 from apfproxy.upstream.endpoint_log import LINE_S
 from tests.proxy import watched
 from tests.proxy.watched import NEVER, OFTEN, REFUSED, S, settle

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from apfproxy.proxy.counters import ProxyCounters, UpstreamFailure
 from apfproxy.settings import Address, UpstreamSettings
+from apfproxy.upstream.counters import PoolCounters, UpstreamFailure
 from apfproxy.upstream.health_check import NoAnswerError, is_well, question, status_text
 from apfproxy.upstream.pool import Pool
 from tests.end_to_end.scene import on_uvloop
@@ -49,7 +49,7 @@ def test_answer(answer: bytes, *, expected: int | str, is_bit_by_bit: bool) -> N
     async def run() -> None:
         async with await asyncio.start_server(behave, "127.0.0.1", 0) as listener:
             address = Address(host="127.0.0.1", port=listener.sockets[0].getsockname()[1])
-            pool = Pool(UpstreamSettings(url=address), ProxyCounters())
+            pool = Pool(UpstreamSettings(url=address), PoolCounters())
             [endpoint] = pool.endpoints
             limit_s = 0.05 if answer == HANGS else 60.0
             found: int | str

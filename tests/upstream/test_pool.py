@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.counters import ProxyCounters, UpstreamFailure
 from apfproxy.settings import Address, UpstreamSettings
 from apfproxy.upstream.connect_failure import OWN_FAILURE
+from apfproxy.upstream.counters import PoolCounters, UpstreamFailure
 from apfproxy.upstream.pool import Pool
 from tests.proxy.fakes import Bench, FakeTransport, S
 
@@ -87,7 +87,7 @@ def test_opens_as_many_as_the_line_needs(bench: Bench) -> None:
 
     assert [False, True, True] == served(waiters)
     assert (2, 0, 0) == (bench.pool.open_count, bench.pool.idle_count, bench.pool.waiting_count)
-    assert 2 == bench.counters.upstream_connections_opened
+    assert 2 == bench.counters.pool.connections_opened
 
 
 def test_another_limit(bench: Bench) -> None:
@@ -282,7 +282,7 @@ async def test_connects_within_a_time_of_the_settings(monkeypatch: pytest.Monkey
     waiter = PoolWaiter()
     pool = Pool(
         UpstreamSettings(url=Address(host="upstream", port=80), connect_timeout_s=0.001),
-        ProxyCounters(),
+        PoolCounters(),
     )
     pool.wait(waiter)
     await waiter.has_failed.wait()

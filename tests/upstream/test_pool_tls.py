@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from apfproxy.base.tls_files import TlsFile
+from apfproxy.base.tls_files import Handshake, TlsFile
 from apfproxy.http.header_block import HeaderBlock
 from apfproxy.http.request_fields import RequestFields
 from apfproxy.http.request_head import RequestHead
-from apfproxy.proxy.counters import Handshake, ProxyCounters, UpstreamCounters, UpstreamFailure
-from apfproxy.proxy.tls import ClientTls, ServerTls, peer_certificates
+from apfproxy.proxy.tls import ServerTls, peer_certificates
 from apfproxy.settings import (
     Address,
     DownstreamTlsSettings,
     UpstreamSettings,
     UpstreamTlsSettings,
 )
+from apfproxy.upstream.counters import PoolCounters, UpstreamCounters, UpstreamFailure
 from apfproxy.upstream.pool import Pool
 from apfproxy.upstream.response_sink import ResponseSink
+from apfproxy.upstream.tls import ClientTls
 from loadtest.certificates import Authority
 from tests.end_to_end.scene import on_uvloop
 
@@ -172,7 +173,7 @@ async def running(
         lambda: Upstream(opened), "127.0.0.1", 0, ssl=server_tls.context
     )
     port = listener.sockets[0].getsockname()[1]
-    counters = ProxyCounters()
+    counters = PoolCounters()
     settings = UpstreamSettings(
         url=Address(host="127.0.0.1", port=port, is_tls=True), max_connections=4
     )
@@ -213,7 +214,7 @@ async def test_renewal_under_load_loses_nothing(tmp_path: Path) -> None:
 
 def kinds(scene: Scene) -> tuple[int, int]:
     """Full and resumed handshakes with the upstream so far."""
-    counted = scene.pool._counters.upstream_handshakes  # noqa: SLF001  a scrape reads the same
+    counted = scene.pool._counters.handshakes  # noqa: SLF001  a scrape reads the same
     return counted[Handshake.FULL], counted[Handshake.RESUMED]
 
 
@@ -350,7 +351,7 @@ async def test_handshake_that_stalls(tmp_path: Path) -> None:
     client_tls.load()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = Address(host="127.0.0.1", port=listener.getsockname()[1], is_tls=True)
-        pool = Pool(UpstreamSettings(url=address), ProxyCounters(), tls=client_tls)
+        pool = Pool(UpstreamSettings(url=address), PoolCounters(), tls=client_tls)
         answer = await Request(pool).start()
 
     assert (
@@ -371,7 +372,7 @@ async def test_upstream_that_speaks_no_tls(tmp_path: Path) -> None:
 
     async with await asyncio.start_server(answer_plainly, "127.0.0.1", 0) as listener:
         address = Address(host="127.0.0.1", port=listener.sockets[0].getsockname()[1], is_tls=True)
-        pool = Pool(UpstreamSettings(url=address), ProxyCounters(), tls=client_tls)
+        pool = Pool(UpstreamSettings(url=address), PoolCounters(), tls=client_tls)
         answer = await Request(pool).start()
 
     assert answer.startswith(b"502 no TLS with the upstream: ")

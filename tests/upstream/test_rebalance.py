@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from apfproxy.http.websocket_frames import GOING_AWAY
-from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.settings import (
     Address,
     EndpointAddress,
     RebalanceSettings,
     UpstreamSettings,
 )
+from apfproxy.upstream.counters import PoolCounters
 from apfproxy.upstream.endpoint_state import FAILING, UP, EndpointState
 from apfproxy.upstream.rebalance import OLD_S, PERIOD_S, Rebalancing, watches_of
 from tests.proxy.fakes import CHUNKED_OK, GET, LOG, OK, WATCH, Bench, S, connection_of
@@ -84,7 +84,7 @@ class Servers:
 
     def __init__(self, *servers: Server, percent: int = 5) -> None:
         self.endpoints = servers
-        self.counters = ProxyCounters()
+        self.counters = PoolCounters()
         self.now_ns = S
         self.is_steady = True
         self.settings = UpstreamSettings(rebalance=RebalanceSettings(percent_per_minute=percent))
@@ -116,7 +116,7 @@ async def test_share_of_a_minute() -> None:
 
     # 500 each are over; 5 % of that, and less as they become fewer.
     assert 2945 <= sum(found) <= 2955
-    assert 3000 - sum(found) == servers.counters.upstream_rebalanced
+    assert 3000 - sum(found) == servers.counters.rebalanced
 
 
 async def test_until_it_is_in_balance() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.proxy.counters import CLASSES, LATENCY_BOUNDS_NS, UpstreamCounters, UpstreamFailure
+from apfproxy.upstream.counters import CLASSES, LATENCY_BOUNDS_NS, UpstreamCounters, UpstreamFailure
 from apfproxy.upstream.recent_responses import RecentOfAll, RecentResponses, quantile_s
 
 S = 1_000_000_000

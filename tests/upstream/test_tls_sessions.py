@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.upstream.tls_sessions import MAX_AGE_S, SessionContext
+from apfproxy.upstream.tls import MAX_AGE_S, SessionContext
 
 NOW_S = 1_700_000_000.0
 

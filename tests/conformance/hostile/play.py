@@ -211,7 +211,7 @@ class Play:
                 self._events,
                 counters.listener.bytes_from_clients,
                 counters.listener.bytes_to_clients,
-                counters.bytes_to_upstreams,
+                counters.pool.bytes_sent,
                 counters.listener.connections_open,
                 len(self._scene.upstream.ended),
             )

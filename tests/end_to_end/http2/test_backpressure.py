@@ -58,12 +58,12 @@ async def test_answers_that_are_not_taken() -> None:
             translation.withheld.add(1 + 2 * number)
             await client.send(GET % number)
             upstream = await next_upstream_side(scene)
-            before = counters.bytes_from_upstreams
+            before = counters.pool.bytes_received
             await upstream.send(ANSWER)
-            flood = Flood(upstream, PIECE, lambda: counters.bytes_from_upstreams)
+            flood = Flood(upstream, PIECE, lambda: counters.pool.bytes_received)
             await flood.rise()
             assert flood.sent < TOTAL_BYTES
-            held.append(counters.bytes_from_upstreams - before - len(ANSWER) - WINDOW_BYTES)
+            held.append(counters.pool.bytes_received - before - len(ANSWER) - WINDOW_BYTES)
         await client.send(GET % STALLED)
         upstream = await next_upstream_side(scene)
         await upstream.send(OK)
@@ -91,8 +91,8 @@ async def test_bodies_that_are_not_taken() -> None:
             sending.append(begin(client.send(data)))
             upstream = await next_upstream_side(scene)
             state = (-1, -1)
-            while state != (counters.listener.bytes_from_clients, counters.bytes_to_upstreams):
-                state = (counters.listener.bytes_from_clients, counters.bytes_to_upstreams)
+            while state != (counters.listener.bytes_from_clients, counters.pool.bytes_sent):
+                state = (counters.listener.bytes_from_clients, counters.pool.bytes_sent)
                 await asyncio.sleep(0.005)  # the kernel moves what it has in its own time
             unsent = len(streams[1 + 2 * number].unsent)
             assert 0 < unsent

@@ -284,7 +284,7 @@ def test_windows_are_open_and_nothing_is_read() -> None:
                 bench.send(upstream, piece)
 
         assert b"" == client.transport.take()
-        assert bench.counters.bytes_from_upstreams <= streams * (ANSWER_READ_BYTES + len(piece))
+        assert bench.counters.pool.bytes_received <= streams * (ANSWER_READ_BYTES + len(piece))
         bench.end(client.transport)
         bench.assert_at_rest()
 

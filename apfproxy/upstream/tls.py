@@ -1,4 +1,7 @@
-"""Sessions of TLS with a server behind, which new connections take up again: a shorter handshake.
+"""TLS towards the servers behind: contexts, and sessions which new connections take up again.
+
+A connection keeps the context with which it began; a new one is for new connections only.  With a
+session that is taken up the handshake is shorter:
 
 1. A session is of one server and one context: another server, CA, name or certificate of the proxy
    begins with none.
@@ -13,12 +16,65 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Any, Final
 
+from apfproxy.base.tls_files import load_authorities, load_own, named_files, paths_of, prepared
+
 if TYPE_CHECKING:
     import asyncio
     from typing import Self
 
+    from apfproxy.base.tls_files import Expiries
+    from apfproxy.settings import UpstreamTlsSettings
+
 MAX_AGE_S: Final = 3600.0
 """From the handshake in which the certificate was checked."""
+
+
+class ClientTls:
+    """TLS towards the servers behind; the name that a certificate must have is of its endpoint.
+
+    Args:
+        settings: What they are verified against, and the proxy's own certificate.
+
+    Attributes:
+        context: For new connections; before `load` one without a CA, with which every handshake
+            fails.
+        expiries: When the certificates of `context` expire; the system's CAs are left out.
+    """
+
+    def __init__(self, settings: UpstreamTlsSettings) -> None:
+        self.settings = settings
+        self._files = named_files(
+            "upstream.tls",
+            caFile=settings.ca_file,
+            certificateFile=settings.certificate_file,
+            keyFile=settings.key_file,
+        )
+        self.context = prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        self.expiries: tuple[Expiries, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that it is made of."""
+        return paths_of(self._files.values())
+
+    def load(self) -> None:
+        """Read the files, and take them if all are good; otherwise nothing changes.
+
+        Raises:
+            TlsError: One is not.
+        """
+        files = self._files
+        context = prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        expiries = []
+        if "caFile" in files:
+            expiries.append(load_authorities(context, files["caFile"]))
+        else:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        if "certificateFile" in files:
+            own = files["certificateFile"]
+            expiries.append(load_own(context, own, files.get("keyFile", own)))
+        self.context, self.expiries = context, tuple(expiries)
 
 
 class SessionContext(ssl.SSLContext):
@@ -82,3 +138,20 @@ class SessionContext(ssl.SSLContext):
     def forget(self, now_unix_s: float) -> None:
         """Take up no session from before: a handshake failed."""
         self._session, self._failed_unix_s = None, now_unix_s
+
+
+def is_cut_off(transport: asyncio.BaseTransport) -> bool:
+    """Whether a connection that ended did so without the word of TLS that this is the end.
+
+    Anybody on the way can end a connection; only the other side can say so.  What an end alone
+    delimits is whole only then (RFC 9112, section 9.8).  Without TLS there is no such word.
+    """
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    if tls is None:
+        return False
+    try:
+        return bool(tls.read(1))
+    except ssl.SSLZeroReturnError:
+        return False
+    except (OSError, ValueError):
+        return True
