@@ -94,7 +94,7 @@ OF_PACKAGE = {
     "observe": "observe",
 }
 
-SHARED = frozenset({"objects/integers", "base/bounded_cache", "http/cache_sizes", "base/guarded"})
+SHARED = frozenset({"objects/go_text", "base/bounded_cache", "http/cache_sizes", "base/guarded"})
 """Files that work for whoever calls them."""
 
 FILES = sorted(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from apfproxy.apiserver.openapi.documents import Document
     from apfproxy.apiserver.registry import Registry
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 log = logging.getLogger(__name__)
 

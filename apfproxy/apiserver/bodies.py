@@ -9,24 +9,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.errors import StatusError, bad_request
+from apfproxy.apiserver.kind import Change, nothing
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.negotiation import AVAILABLE, JSON, PROTOBUF, YAML
 from apfproxy.apiserver.schema.body import BodyError, Parsed, parse_json, parse_yaml
+from apfproxy.apiserver.schema.go_names import no_type, value_name
 from apfproxy.apiserver.schema.protobuf import (
     LostFieldError,
     MessageError,
     SchemaFor,
     parse_protobuf,
 )
-from apfproxy.objects.kind import Change, nothing
-from apfproxy.objects.schema.go_names import no_type, value_name
-from apfproxy.objects.schema.reading import MismatchError, canonical, read_in_order
+from apfproxy.apiserver.schema.reading import MismatchError, canonical, read_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from apfproxy.objects.kind import Kind, Version
-    from apfproxy.objects.schema.types import Object, Struct
+    from apfproxy.apiserver.kind import Kind, Version
+    from apfproxy.apiserver.schema.types import Struct
+    from apfproxy.objects.types import Object
 
 LARGEST_BYTES = 3 * 1024 * 1024
 """The largest body; Kubernetes' limit."""

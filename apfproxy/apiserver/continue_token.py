@@ -16,8 +16,8 @@ import msgspec
 
 from apfproxy.apiserver.errors import StatusError, bad_request
 from apfproxy.apiserver.schema.body import BodyError, parse_json
-from apfproxy.objects.schema.reading import MismatchError, read
-from apfproxy.objects.schema.types import Field, Scalar, Struct
+from apfproxy.apiserver.schema.reading import MismatchError, read
+from apfproxy.apiserver.schema.types import Field, Scalar, Struct
 
 VERSION = "meta.k8s.io/v1"
 AFTER = "\0"

@@ -21,8 +21,8 @@ from apfproxy import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.apiserver.kind import Kind
+    from apfproxy.objects.types import Object
 
 MAJOR = "1"
 MINOR = "36"

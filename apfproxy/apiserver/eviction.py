@@ -34,7 +34,7 @@ from apfproxy.objects.times import rfc3339
 
 if TYPE_CHECKING:
     from apfproxy.apiserver.registry import DeleteOptions, Registry
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 MANAGER = "kube-apiserver"
 """Field manager of the writes to budgets and pods."""

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from apfproxy.apiserver.counters import ApiServerCounters
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.load import Load
-    from apfproxy.objects.kind import Kind
 
 STALL_S = 60.0
 """How long a stalled request lasts; Kubernetes' time limit for requests."""

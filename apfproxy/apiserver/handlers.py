@@ -47,6 +47,7 @@ from apfproxy.apiserver.errors import (
     unknown_error,
 )
 from apfproxy.apiserver.eviction import evict
+from apfproxy.apiserver.go_values import printed
 from apfproxy.apiserver.identity import check_identity, is_version, place
 from apfproxy.apiserver.large_writes import compute
 from apfproxy.apiserver.lists import Selection, page, wait_until_visible
@@ -71,23 +72,22 @@ from apfproxy.apiserver.policy.schema import EVICTIONS
 from apfproxy.apiserver.registry import WriteOptions, selectable
 from apfproxy.apiserver.rendering import Renderer, encode, indented_list, yaml_list
 from apfproxy.apiserver.scale import SCALE_KIND, scale_of, scaled
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.store.entries import Entry, entry_of
 from apfproxy.apiserver.watches import ON_INITIAL, Watch
-from apfproxy.objects.go_text import printed
-from apfproxy.objects.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.request.target import parse_query
 
 if TYPE_CHECKING:
     import random
 
+    from apfproxy.apiserver.kind import Kind, Version
     from apfproxy.apiserver.lists import Page
     from apfproxy.apiserver.options import ListOptions, WriteParameters
     from apfproxy.apiserver.paths import Target
     from apfproxy.apiserver.registry import DeleteOptions, Registry, Written
     from apfproxy.apiserver.schema.body import Parsed
     from apfproxy.apiserver.schema.protobuf import SchemaFor
-    from apfproxy.objects.kind import Kind, Version
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 DELETED_AT_ONCE = 32
 """Objects of a collection deleted before other tasks run; takes some milliseconds."""

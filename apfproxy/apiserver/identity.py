@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.errors import bad_request, conflict, invalid, unknown_error
 from apfproxy.objects.field_errors import invalid as invalid_field
-from apfproxy.objects.integers import parse_uint64
+from apfproxy.objects.go_text import parse_uint64
 
 if TYPE_CHECKING:
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.store.entries import Entry
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"

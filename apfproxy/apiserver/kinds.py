@@ -10,12 +10,12 @@ from apfproxy.apiserver.core.configuration_kinds import CONFIG_MAP, SECRET, SERV
 from apfproxy.apiserver.core.kinds import NAMESPACE, POD
 from apfproxy.apiserver.core.nodes import NODE
 from apfproxy.apiserver.events.kinds import EVENT_OF_CORE, EVENT_OF_EVENTS
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
-from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 
 if TYPE_CHECKING:
-    from apfproxy.objects.kind import Kind
+    from apfproxy.apiserver.kind import Kind
 
 FLOW_CONTROL_KINDS: tuple[Kind, ...] = (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)
 """What a proxy keeps its own configuration in."""

@@ -17,12 +17,12 @@ from apfproxy.apiserver.store.entries import TooOldError
 
 if TYPE_CHECKING:
     from apfproxy.apiserver.options import ListOptions
+    from apfproxy.apiserver.selectors.fields import FieldSelector
+    from apfproxy.apiserver.selectors.labels import LabelSelector
     from apfproxy.apiserver.store.collection import Collection
     from apfproxy.apiserver.store.entries import Entry
     from apfproxy.apiserver.store.store import Store
-    from apfproxy.objects.schema.types import Object
-    from apfproxy.objects.selectors.fields import FieldSelector
-    from apfproxy.objects.selectors.labels import LabelSelector
+    from apfproxy.objects.types import Object
 
 NEWER_WAIT_S = 3.0
 """How long a list waits for a future resource version; Kubernetes' time."""

@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.errors import bad_request, unknown_error
 from apfproxy.apiserver.errors import invalid as invalid_object
+from apfproxy.apiserver.metadata import LONGEST_MANAGER, validate_manager
 from apfproxy.apiserver.negotiation import META_GROUP
 from apfproxy.apiserver.registry import DeleteOptions
+from apfproxy.apiserver.schema.go_names import no_type
+from apfproxy.apiserver.schema.reading import MismatchError, read
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
+from apfproxy.apiserver.selectors.fields import FieldSelector, check_fields, parse_field_selector
+from apfproxy.apiserver.selectors.labels import LabelSelector, parse_label_selector
 from apfproxy.objects.field_errors import (
     FieldError,
     Reason,
@@ -26,21 +32,15 @@ from apfproxy.objects.field_errors import (
     not_supported,
     required,
 )
-from apfproxy.objects.integers import parse_int64, parse_uint64
-from apfproxy.objects.ownership_validation import LONGEST_MANAGER, validate_manager
-from apfproxy.objects.schema.go_names import no_type
-from apfproxy.objects.schema.reading import MismatchError, read
-from apfproxy.objects.schema.shared_structs import DELETE_OPTIONS
-from apfproxy.objects.selectors.errors import SelectorError
-from apfproxy.objects.selectors.fields import FieldSelector, check_fields, parse_field_selector
-from apfproxy.objects.selectors.labels import LabelSelector, parse_label_selector
+from apfproxy.objects.go_text import parse_int64, parse_uint64
+from apfproxy.objects.selectors import SelectorError
 from apfproxy.request.list_options import first, parse_bool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.apiserver.kind import Kind
+    from apfproxy.objects.types import Object
 
     Query = Mapping[str, tuple[str, ...]]
 

@@ -15,6 +15,7 @@ import msgspec
 
 from apfproxy.apiserver.errors import bad_request, invalid, unknown_error
 from apfproxy.apiserver.identity import check_identity, check_unchanged, place
+from apfproxy.apiserver.metadata import carry_over, validate_any_update
 from apfproxy.apiserver.ownership.applied import AppliedTypeError, shown_kind
 from apfproxy.apiserver.ownership.managed import (
     AppliedObjectError,
@@ -24,13 +25,13 @@ from apfproxy.apiserver.ownership.managed import (
     keep_times,
     update_managed,
 )
-from apfproxy.objects.metadata import carry_over, drop_repeated_owners, validate_any_update
-from apfproxy.objects.schema.reading import MismatchError, canonical, read
+from apfproxy.apiserver.schema.reading import MismatchError, canonical, read
+from apfproxy.objects.metadata import drop_repeated_owners
 
 if TYPE_CHECKING:
+    from apfproxy.apiserver.kind import Kind, Version
     from apfproxy.apiserver.store.entries import Entry
-    from apfproxy.objects.kind import Kind, Version
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 STATUS = "status"
 FINALIZE = "finalize"

@@ -20,7 +20,7 @@ from apfproxy.apiserver.errors import bad_request, no_such_resource
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from apfproxy.objects.kind import Kind, Version
+    from apfproxy.apiserver.kind import Kind, Version
 
 NAMESPACES = "namespaces"
 STATUS = "status"

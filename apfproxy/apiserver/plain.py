@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.objects.ages import age
-from apfproxy.objects.kind import Column, all_right
-from apfproxy.objects.metadata import validate_core_update, validate_metadata
-from apfproxy.objects.schema.shared_structs import OBJECT_META, TYPE_META
-from apfproxy.objects.schema.types import Field, Struct
+from apfproxy.apiserver.ages import age
+from apfproxy.apiserver.kind import Column, all_right
+from apfproxy.apiserver.metadata import validate_core_update, validate_stored
+from apfproxy.apiserver.schema.shared_structs import OBJECT_META, TYPE_META
+from apfproxy.apiserver.schema.types import Field, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from apfproxy.apiserver.kind import Check, CheckFromOld
     from apfproxy.objects.field_errors import FieldError
-    from apfproxy.objects.kind import Check, CheckFromOld
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 NONE = "<none>"
 NAME = Column("Name", "string", "Unique within the namespace.", format="name")
@@ -42,7 +42,7 @@ def checks(
 
     def validate(obj: Object) -> list[FieldError]:
         metadata = obj["metadata"]
-        errors = validate_metadata(metadata, is_namespaced=is_namespaced)
+        errors = validate_stored(metadata, is_namespaced=is_namespaced)
         return errors + check(obj)
 
     def validate_update(new: Object, old: Object) -> list[FieldError]:

@@ -34,6 +34,7 @@ from apfproxy.apiserver.identity import (
     is_version,
     place,
 )
+from apfproxy.apiserver.kind import no_grace
 from apfproxy.apiserver.large_writes import LARGE_BYTES, LargeWrites, compute
 from apfproxy.apiserver.outcomes import (
     Replacement,
@@ -46,10 +47,9 @@ from apfproxy.apiserver.outcomes import (
     prepare_creation,
     updated,
 )
+from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.store.entries import ObjectTooLargeError
-from apfproxy.objects.kind import no_grace
 from apfproxy.objects.names import SUFFIX_LENGTH, generated_name
-from apfproxy.objects.schema.reading import canonical
 from apfproxy.objects.times import parse_time, rfc3339
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable, Iterable
 
+    from apfproxy.apiserver.kind import Kind, Version
     from apfproxy.apiserver.store.entries import Entry
     from apfproxy.apiserver.store.store import Store
-    from apfproxy.objects.kind import Kind, Version
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 NAMESPACES = "namespaces"
 SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"

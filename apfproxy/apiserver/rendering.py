@@ -18,15 +18,15 @@ import yaml
 from apfproxy.apiserver.errors import StatusError, bad_request
 from apfproxy.apiserver.negotiation import META_GROUP, Form, Shape
 from apfproxy.apiserver.outcomes import decoded, in_version
+from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.objects.field_errors import invalid
-from apfproxy.objects.schema.reading import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from apfproxy.apiserver.kind import Column, Kind, Version
     from apfproxy.apiserver.store.entries import Entry
-    from apfproxy.objects.kind import Column, Kind, Version
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 CHUNK_ITEMS = 64
 """Items of a list that are joined before they are written: about 64 KiB of usual objects."""

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from apfproxy.apiserver.apps.schema import AUTOSCALING_GROUP, SCALE
 from apfproxy.apiserver.errors import invalid
 from apfproxy.apiserver.identity import check_identity, check_own_uid
+from apfproxy.apiserver.kind import Kind, Rules, Version
+from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.objects.field_errors import NOT_NEGATIVE
 from apfproxy.objects.field_errors import invalid as invalid_field
-from apfproxy.objects.kind import Kind, Rules, Version
-from apfproxy.objects.schema.reading import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 """What a Scale has of its controller's metadata."""

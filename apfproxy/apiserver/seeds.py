@@ -16,16 +16,16 @@ from apfproxy.apiserver.core.kinds import NAMESPACE, POD
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import WriteOptions, completed
 from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
-from apfproxy.objects.schema.reading import canonical
+from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.objects.times import rfc3339
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.registry import Registry
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 OPTIONS = WriteOptions("apfproxy-seed")
 STATUS_OPTIONS = WriteOptions("apfproxy-seed", subresource="status")

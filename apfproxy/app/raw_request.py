@@ -15,7 +15,7 @@ from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.http.head_error import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.http.request_head import HeadLimits, HeadParser
-from apfproxy.objects.header_names import SECRET_HEADERS
+from apfproxy.objects.conditions import SECRET_HEADERS
 from apfproxy.proxy.targets import preset_of, read_target, upgrade_rules_of, with_upgrade
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.settings import Settings

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.flowcontrol.preset import PRESETS
-from apfproxy.objects.schema.mistakes import closest
+from apfproxy.objects.field_errors import closest
 from apfproxy.request.attributes import OWN_PATHS
 from apfproxy.request.rules import APISERVER, SETTING
 

@@ -24,8 +24,7 @@ from apfproxy.lint.findings import (
     Severity,
 )
 from apfproxy.objects.conditions import MATCH_METHODS
-from apfproxy.objects.decode import one_line
-from apfproxy.objects.field_errors import counted
+from apfproxy.objects.field_errors import counted, one_line
 
 if TYPE_CHECKING:
     from apfproxy.lint.differences import Difference

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
     from multiprocessing.connection import Connection
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 SEATS = 20
 SERVICE_S = 0.01

@@ -19,8 +19,7 @@ from apfproxy.flowcontrol.level_summary import (
     shortfalls,
     summarize_levels,
 )
-from apfproxy.objects.field_errors import counted
-from apfproxy.objects.schema.mistakes import suggestion
+from apfproxy.objects.field_errors import counted, suggestion
 from apfproxy.observe.limits_page import PATH
 
 if TYPE_CHECKING:

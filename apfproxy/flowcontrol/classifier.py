@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import mmh3
 
 from apfproxy.flowcontrol.rule_index import MOST_LINES, Line, RuleIndex, Subjects
-from apfproxy.objects.additions import DistinguisherKind, flow_schema_additions
+from apfproxy.objects.additions import DistinguisherKind
 from apfproxy.request.user import AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Classifier:
 
 def _lines(flow_schema: FlowSchema) -> Iterator[Line]:
     """What can match of a FlowSchema."""
-    condition = flow_schema_additions(flow_schema).condition
+    condition = flow_schema.additions.condition
     if condition is not None and condition.is_broken:
         return
     for rule in flow_schema.spec.rules:

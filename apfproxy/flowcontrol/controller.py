@@ -5,10 +5,11 @@ without touching what is in force, so that a thread may do it while requests go 
 it in, at once, and cannot fail.  What an object comes to is worked out once: the next digest takes
 it over from the configuration in force, if the object is the same or equal.
 
-1. An object that is broken is skipped and reported.  Of two with one name the first counts.
+1. The objects are valid: whoever reads them skips and reports the others.  Of two with one name
+   the first counts.
 2. The mandatory objects, `exempt` and `catch-all` of either kind, exist always: where the
-   given ones lack or break them, as built in.  (A server refuses to change what they say, but for
-   the shares of the exempt level; so does validation here.)
+   given ones lack them, as built in.  (A server refuses to change what they say, but for the
+   shares of the exempt level; so does validation here.)
 3. A FlowSchema whose priority level does not exist is dangling: not used, and reported.
 4. A level that stays keeps its queue set, its requests and its history of demand.
 5. A level that goes is quiescing while anything waits or executes there.  It takes no requests,
@@ -54,13 +55,10 @@ from apfproxy.flowcontrol.seat_pool import PoolMember, SeatPool
 from apfproxy.flowcontrol.ticket import Flow
 from apfproxy.objects.additions import (
     NO_FLOW_SCHEMA_ADDITIONS,
-    addition_errors,
-    flow_schema_additions,
 )
 from apfproxy.objects.bootstrap import mandatory_objects
-from apfproxy.objects.fixed_specs import CATCH_ALL
+from apfproxy.objects.names import CATCH_ALL
 from apfproxy.objects.types import FlowSchema, PriorityLevelConfiguration, kind_of, stable_uid
-from apfproxy.objects.validation import validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -103,30 +101,24 @@ class Checked:
 
     Attributes:
         object: The object, with its defaults.
-        errors: Why it is skipped, one line each; empty if it counts.
         unused: What is wrong with its additions, one line each.
         uid: As the response's headers name it.
-        additions: Of a FlowSchema that counts; else none.
+        additions: Of a FlowSchema; else none.
     """
 
-    __slots__ = ("additions", "errors", "object", "uid", "unused")
+    __slots__ = ("additions", "object", "uid", "unused")
 
     def __init__(self, given: FlowControlObject) -> None:
         self.object = given
         kind, name = kind_of(given), given.metadata.name
-        self.errors = tuple(
-            f"{kind} {name!r}: {error}; the object is skipped" for error in validate(given)
+        self.unused = tuple(
+            f"{kind} {name!r}: {error}; the addition does not count"
+            for error in given.additions.errors
         )
-        self.unused: tuple[str, ...] = ()
         self.uid = stable_uid(given)
         self.additions = NO_FLOW_SCHEMA_ADDITIONS
-        if not self.errors:
-            self.unused = tuple(
-                f"{kind} {name!r}: {error}; the addition does not count"
-                for error in addition_errors(given)
-            )
-            if isinstance(given, FlowSchema):
-                self.additions = flow_schema_additions(given)
+        if isinstance(given, FlowSchema):
+            self.additions = given.additions
 
     def is_of(self, given: FlowControlObject) -> bool:
         """Whether an object comes to the same, since it says the same."""
@@ -275,7 +267,7 @@ class Controller:
         Nothing here is changed, so another thread may call it, one at a time.
 
         Args:
-            objects: All objects of the new configuration, in any order.
+            objects: All objects of the new configuration, valid, in any order.
 
         Returns:
             What to `commit`; its `problems` say what is not used.
@@ -288,9 +280,6 @@ class Controller:
             key = kind_of(given), given.metadata.name
             known = before.checked.get(key)
             found = known if known is not None and known.is_of(given) else Checked(given)
-            problems += found.errors
-            if found.errors:
-                continue
             if key in checked:
                 problems.append(
                     f"{key[0]} {key[1]!r}: metadata.name: there are several of this name;"

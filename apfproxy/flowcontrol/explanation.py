@@ -25,8 +25,9 @@ from apfproxy.flowcontrol.work_estimate import (
     WATCHES_PER_SEAT,
     WorkEstimator,
 )
-from apfproxy.objects.additions import addition_errors, describe, flow_schema_additions
+from apfproxy.objects.additions import describe
 from apfproxy.objects.field_errors import counted
+from apfproxy.objects.types import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -228,12 +229,9 @@ def explain(
             "no FlowSchema matches; such a request goes where the one named catch-all says"
         )
     notes += [
-        f"of {kind} {quoted(obj.metadata.name)} this does not count: {error}"
-        for kind, obj in (
-            ("FlowSchema", found.flow_schema),
-            ("PriorityLevelConfiguration", level.configuration),
-        )
-        for error in addition_errors(obj)
+        f"of {kind_of(obj)} {quoted(obj.metadata.name)} this does not count: {error}"
+        for obj in (found.flow_schema, level.configuration)
+        for error in obj.additions.errors
     ]
     is_long_running = attributes.long_running
     refused = found.limits and found.limits.foreseen_reason(
@@ -274,7 +272,7 @@ def explain(
             source=estimate_source(attributes, costs, level.max_seats),
         ),
         outcome=outcome,
-        additions=describe(found.flow_schema) + describe(level.configuration),
+        additions=describe(found.flow_schema.additions) + describe(level.additions),
         notes=tuple(notes),
     )
 
@@ -383,7 +381,7 @@ def distinguished_by(schema: FlowSchema) -> str:
 
     `ByUser` or `ByNamespace`, or what an addition says instead.
     """
-    added = flow_schema_additions(schema).distinguisher
+    added = schema.additions.distinguisher
     if added is not None:
         return f"{added.kind.value} {added.header}".rstrip()
     method = schema.spec.distinguisher_method

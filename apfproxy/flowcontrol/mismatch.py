@@ -12,7 +12,7 @@ import msgspec
 
 from apfproxy.flowcontrol.classifier import no_header
 from apfproxy.flowcontrol.rule_index import ALL, ROOT, Subjects, below
-from apfproxy.objects.additions import field_of, flow_schema_additions
+from apfproxy.objects.additions import field_of
 from apfproxy.objects.conditions import MATCH_HEADER, MATCH_METHODS, matches
 from apfproxy.request.path_prefixes import is_plain_path
 
@@ -77,7 +77,7 @@ def mismatches(
 def _of_condition(
     flow_schema: FlowSchema, attributes: RequestAttributes, header_of: Callable[[str], str]
 ) -> tuple[Mismatch, ...]:
-    condition = flow_schema_additions(flow_schema).condition
+    condition = flow_schema.additions.condition
     failed = None if condition is None else unmet(condition, attributes, header_of)
     if failed is None:
         return ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from apfproxy.flowcontrol.limits import LevelDemand, LevelLimits
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
-from apfproxy.objects.additions import MOST_WAIT_NS, level_additions
+from apfproxy.objects.additions import MOST_WAIT_NS
 from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
     PriorityLevelConfiguration,
@@ -163,7 +163,7 @@ class PriorityLevel:
         self.retry_after = RetryAfter()
         self.configuration = configuration
         self.uid = stable_uid(configuration)
-        self.additions = level_additions(configuration)
+        self.additions = configuration.additions
         self.is_quiescing = False
         self.nominal_limit = 0
         self.lower_limit = 0
@@ -187,7 +187,7 @@ class PriorityLevel:
         """Put a configuration in force, but for limits and queues, which the controller sets."""
         self.configuration = configuration
         self.uid = stable_uid(configuration)
-        self.additions = level_additions(configuration)
+        self.additions = configuration.additions
         self.is_quiescing = False
 
     def level_demand(self, high_watermark: int, smoothed: float) -> LevelDemand:

@@ -26,7 +26,7 @@ from apfproxy.lint.findings import (
     WIDE_HAND,
     Finding,
 )
-from apfproxy.objects.additions import MOST_WAIT_NS, level_additions
+from apfproxy.objects.additions import MOST_WAIT_NS
 from apfproxy.objects.field_errors import counted
 from apfproxy.objects.fixed_specs import PRIORITY_LEVELS
 
@@ -63,11 +63,10 @@ def level_findings(
     total = sum(shares.values())
     nominal = nominal_limits(server_concurrency_limit, shares)
     all_seats = counted(server_concurrency_limit, "seat")
-    additions_of = {name: level_additions(level) for name, level in levels.items()}
     compared = {
         name
         for name, level in levels.items()
-        if level.spec.limited and name not in PRIORITY_LEVELS and not additions_of[name].priority
+        if level.spec.limited and name not in PRIORITY_LEVELS and not level.additions.priority
     }
     for names, same, apart in levelled(server_concurrency_limit, shares, compared):
         message = (
@@ -85,7 +84,7 @@ def level_findings(
             continue
         seats = nominal[name]
         queuing = limited.limit_response.queuing
-        additions = additions_of[name]
+        additions = level.additions
         if not seats:
             if not additions.is_ban:
                 yield without_seats(name, limited, server_concurrency_limit)

@@ -20,10 +20,8 @@ from apfproxy.lint.leases import lease_findings
 from apfproxy.lint.levels import level_findings
 from apfproxy.lint.managed import managed
 from apfproxy.lint.reachability import same_precedence, tried_in_order, unreachable
-from apfproxy.objects.additions import addition_errors
-from apfproxy.objects.field_errors import counted
+from apfproxy.objects.field_errors import closest, counted
 from apfproxy.objects.fixed_specs import PRIORITY_LEVELS
-from apfproxy.objects.schema.mistakes import closest
 from apfproxy.objects.types import FlowSchema, kind_of
 
 if TYPE_CHECKING:
@@ -115,6 +113,6 @@ def seats_for_nobody(
 def additions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:
     """Annotations under `apfproxy.io/` with errors."""
     for each in objects:
-        for error in addition_errors(each):
+        for error in each.additions.errors:
             message = str(error).removeprefix(f"{error.field}: ")
             yield Finding(ADDITION, kind_of(each), each.metadata.name, error.field, message)

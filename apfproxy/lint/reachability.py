@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from apfproxy.lint.findings import REACHED_WITHOUT_GROUPS, SAME_PRECEDENCE, UNREACHABLE, Finding
 from apfproxy.lint.identities import Identity, can_meet, everybody_in, holders
 from apfproxy.lint.request_sets import Kind, Piece, RequestSet, pieces_of
-from apfproxy.objects.additions import flow_schema_additions
 from apfproxy.objects.fixed_specs import FLOW_SCHEMAS
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def unreachable(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
     earlier: Earlier = defaultdict(list)
     for flow_schema in flow_schemas:
         name, pieces = flow_schema.metadata.name, pieces_of(flow_schema)
-        condition = condition_of(flow_schema)
+        condition = flow_schema.additions.condition
         if pieces and name not in FLOW_SCHEMAS:
             for kind in (UNREACHABLE, REACHED_WITHOUT_GROUPS):
                 by = shadows(pieces, condition, earlier, with_groups=kind is REACHED_WITHOUT_GROUPS)
@@ -147,14 +146,9 @@ def same_precedence(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
         before[precedence].append((flow_schema, pieces))
 
 
-def condition_of(flow_schema: FlowSchema) -> Condition | None:
-    """What an addition asks of the requests that a FlowSchema matches."""
-    return flow_schema_additions(flow_schema).condition
-
-
 def conditions_meet(one: FlowSchema, other: FlowSchema) -> bool:
     """Whether a request can meet the conditions of both."""
-    own, others = condition_of(one), condition_of(other)
+    own, others = one.additions.condition, other.additions.condition
     return own is None or others is None or own.can_meet(others)
 
 

@@ -38,19 +38,17 @@ from apfproxy.objects.conditions import (
     MATCH_HEADER,
     MATCH_METHODS,
     Condition,
+    HeaderUse,
     describe_condition,
     parse_header,
     parse_methods,
+    use_of,
 )
 from apfproxy.objects.field_errors import FieldError, forbidden, invalid, not_supported
-from apfproxy.objects.fixed_specs import EXEMPT, FLOW_SCHEMAS
-from apfproxy.objects.header_names import HeaderUse, use_of
-from apfproxy.objects.types import FlowSchema
+from apfproxy.objects.names import CATCH_ALL, EXEMPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from apfproxy.objects.types import FlowControlObject, PriorityLevelConfiguration
 
 T = TypeVar("T")
 
@@ -134,11 +132,13 @@ class LevelAdditions(msgspec.Struct, frozen=True):
         wait_limit_ns: The longest wait in a queue; None for the usual one.
         is_ban: Whether every request is rejected.
         priority: Among the levels that have one the greatest goes first; None for none.
+        errors: What is wrong with its annotations, the first few.
     """
 
     wait_limit_ns: int | None = None
     is_ban: bool = False
     priority: int | None = None
+    errors: tuple[FieldError, ...] = ()
 
 
 class FlowSchemaAdditions(msgspec.Struct, frozen=True):
@@ -150,6 +150,7 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
         request_burst: Requests of a flow at once; 0 without a rate.
         long_running_limit: Long-running requests of each flow at once; None for any number.
         condition: What requests must have to be matched; None for nothing.
+        errors: What is wrong with its annotations, the first few.
     """
 
     distinguisher: Distinguisher | None = None
@@ -157,42 +158,17 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
     request_burst: int = 0
     long_running_limit: int | None = None
     condition: Condition | None = None
+    errors: tuple[FieldError, ...] = ()
 
 
 NO_LEVEL_ADDITIONS = LevelAdditions()
 NO_FLOW_SCHEMA_ADDITIONS = FlowSchemaAdditions()
 
 
-def addition_errors(obj: FlowControlObject) -> list[FieldError]:
-    """All that is wrong with the additions of an object that has its defaults, the first few."""
-    own = _own(obj)
-    if not own:
-        return []
-    reader = _Reader(own)
-    if isinstance(obj, FlowSchema):
-        _read_flow_schema(obj, reader)
-    else:
-        _read_level(obj, reader)
-    return reader.errors[:MOST_ERRORS]
-
-
-def level_additions(level: PriorityLevelConfiguration) -> LevelAdditions:
-    """What is added to a priority level; what has an error is left out."""
-    own = _own(level)
-    return _read_level(level, _Reader(own)) if own else NO_LEVEL_ADDITIONS
-
-
-def flow_schema_additions(schema: FlowSchema) -> FlowSchemaAdditions:
-    """What is added to a FlowSchema; what has an error is left out."""
-    own = _own(schema)
-    return _read_flow_schema(schema, _Reader(own)) if own else NO_FLOW_SCHEMA_ADDITIONS
-
-
-def describe(obj: FlowControlObject) -> tuple[str, ...]:
+def describe(additions: FlowSchemaAdditions | LevelAdditions) -> tuple[str, ...]:
     """A sentence for each addition that counts."""
-    if isinstance(obj, FlowSchema):
-        return _describe_flow_schema(flow_schema_additions(obj))
-    additions = level_additions(obj)
+    if isinstance(additions, FlowSchemaAdditions):
+        return _describe_flow_schema(additions)
     sentences = []
     if additions.is_ban:
         sentences.append(f"Every request is rejected, with 403 ({BAN}).")
@@ -237,14 +213,6 @@ def decimal(number: float) -> str:
     return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
-def _own(obj: FlowControlObject) -> dict[str, str]:
-    """The annotations that are ours."""
-    annotations = obj.metadata.annotations
-    if not annotations:
-        return {}
-    return {name: value for name, value in annotations.items() if name.startswith(PREFIX)}
-
-
 def field_of(name: str) -> str:
     """The path of an annotation in its object."""
     return f"metadata.annotations[{name}]"
@@ -253,9 +221,13 @@ def field_of(name: str) -> str:
 class _Reader:
     """Reads annotations one by one, and keeps what is wrong with them."""
 
-    def __init__(self, own: Mapping[str, str]) -> None:
-        self.own = own
+    def __init__(self, annotations: Mapping[str, str]) -> None:
+        self.own = {key: text for key, text in annotations.items() if key.startswith(PREFIX)}
         self.errors: list[FieldError] = []
+
+    @property
+    def first_errors(self) -> tuple[FieldError, ...]:
+        return tuple(self.errors[:MOST_ERRORS])
 
     def check_names(self, known: tuple[str, ...], others: tuple[str, ...], other_kind: str) -> None:
         """Find what is unknown, or belongs on the other kind of object."""
@@ -293,57 +265,70 @@ class _Reader:
             return None
 
 
-def _read_level(level: PriorityLevelConfiguration, reader: _Reader) -> LevelAdditions:
+def read_level_additions(
+    annotations: Mapping[str, str], *, has_queues: bool, is_closed: bool
+) -> LevelAdditions:
+    """What annotations add to a priority level that has its defaults.
+
+    Args:
+        annotations: All that the object has.
+        has_queues: Whether its `limitResponse.type` is `Queue`.
+        is_closed: Whether it has no shares and rejects what does not fit.
+    """
+    reader = _Reader(annotations)
+    if not reader.own:
+        return NO_LEVEL_ADDITIONS
     reader.check_names(OF_LEVEL, OF_FLOW_SCHEMA, "FlowSchema")
-    limited = level.spec.limited
-    response = "" if limited is None else limited.limit_response.type
     wait_limit = reader.parsed(WAIT_LIMIT, _wait_limit_ns, DURATION_HINT)
-    if wait_limit is not None and response != "Queue":
+    if wait_limit is not None and not has_queues:
         reader.refuse(WAIT_LIMIT, "nothing waits there: only with limitResponse.type Queue")
         wait_limit = None
     priority = reader.parsed(PRIORITY, _priority, PRIORITY_HINT)
-    if priority is not None and response != "Queue":
+    if priority is not None and not has_queues:
         reader.refuse(PRIORITY, "nothing waits there for seats: only with limitResponse.type Queue")
         priority = None
     ban = reader.own.get(BAN)
     is_ban = ban == "true"
     if ban is not None and ban not in _FLAGS:
         reader.errors.append(not_supported(field_of(BAN), ban, _FLAGS))
-    elif is_ban and (
-        limited is None or response != "Reject" or limited.nominal_concurrency_shares != 0
-    ):
+    elif is_ban and not is_closed:
         reader.refuse(
             BAN, "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
         )
         is_ban = False
-    return LevelAdditions(wait_limit, is_ban, priority)
+    return LevelAdditions(wait_limit, is_ban, priority, reader.first_errors)
 
 
-def _read_flow_schema(schema: FlowSchema, reader: _Reader) -> FlowSchemaAdditions:
+def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> FlowSchemaAdditions:
+    """What annotations add to the FlowSchema of a name."""
+    reader = _Reader(annotations)
+    if not reader.own:
+        return NO_FLOW_SCHEMA_ADDITIONS
     reader.check_names(OF_FLOW_SCHEMA, OF_LEVEL, "PriorityLevelConfiguration")
     rate = reader.parsed(REQUEST_RATE, _rate, RATE_HINT)
     burst = reader.parsed(REQUEST_BURST, _count, COUNT_HINT)
     if REQUEST_BURST in reader.own and REQUEST_RATE not in reader.own:
         reader.refuse(REQUEST_BURST, f"of no use without {REQUEST_RATE}: add that, or remove this")
     limit = reader.parsed(LONG_RUNNING_LIMIT, _count, COUNT_HINT)
-    if schema.metadata.name == EXEMPT:
+    if name == EXEMPT:
         # Whoever administers a cluster must not be able to lock everybody out of it.
-        for name in (REQUEST_RATE, REQUEST_BURST, LONG_RUNNING_LIMIT):
-            if name in reader.own:
-                reader.refuse(name, f"the FlowSchema {EXEMPT} is never limited: remove it")
+        for each in (REQUEST_RATE, REQUEST_BURST, LONG_RUNNING_LIMIT):
+            if each in reader.own:
+                reader.refuse(each, f"the FlowSchema {EXEMPT} is never limited: remove it")
         rate = limit = None
     if rate is None:
         burst = 0
     elif burst is None:
         burst = max(1, math.ceil(rate))
+    distinguisher, condition = _distinguisher(reader), _condition(name, reader)
     return FlowSchemaAdditions(
-        _distinguisher(reader), rate, burst or 0, limit, _condition(schema.metadata.name, reader)
+        distinguisher, rate, burst or 0, limit, condition, reader.first_errors
     )
 
 
 def _condition(name: str, reader: _Reader) -> Condition | None:
     given = [each for each in (MATCH_HEADER, MATCH_METHODS) if each in reader.own]
-    if name in FLOW_SCHEMAS:
+    if name in (EXEMPT, CATCH_ALL):
         for each in given:
             reader.refuse(each, f"the FlowSchema {name} is mandatory and matches all: remove it")
         return None
@@ -371,14 +356,16 @@ def _distinguisher(reader: _Reader) -> Distinguisher | None:
     return None
 
 
+def _whole_number(text: str, most: int) -> int | None:
+    return int(text) if _NUMBER.fullmatch(text) and 1 <= int(text) <= most else None
+
+
 def _count(text: str) -> int | None:
-    is_count = _NUMBER.fullmatch(text) and 1 <= int(text) <= MOST_REQUESTS
-    return int(text) if is_count else None
+    return _whole_number(text, MOST_REQUESTS)
 
 
 def _priority(text: str) -> int | None:
-    is_priority = _NUMBER.fullmatch(text) and 1 <= int(text) <= MOST_PRIORITY
-    return int(text) if is_priority else None
+    return _whole_number(text, MOST_PRIORITY)
 
 
 def _wait_limit_ns(text: str) -> int | None:

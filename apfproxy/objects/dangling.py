@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.objects.kinds import DANGLING
-from apfproxy.objects.status_conditions import FALSE, TRUE, find_condition
-
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
+DANGLING = "Dangling"
+"""Type of the condition."""
 
 
 def due_condition(schema: Object, levels: Container[str], now: str) -> Object | None:
@@ -23,12 +22,13 @@ def due_condition(schema: Object, levels: Container[str], now: str) -> Object | 
     told = "and it exists" if is_there else "but there is no such object"
     condition = {
         "type": DANGLING,
-        "status": FALSE if is_there else TRUE,
+        "status": "False" if is_there else "True",
         "reason": "Found" if is_there else "NotFound",
         "message": "This FlowSchema references the PriorityLevelConfiguration object named"
         f' "{level}" {told}',
     }
-    old = find_condition(schema.get("status") or {}, DANGLING) or {}
+    conditions = (schema.get("status") or {}).get("conditions", ())
+    old: Object = next((each for each in conditions if each["type"] == DANGLING), {})
     if condition.items() <= old.items():
         return None
     is_same = old.get("status") == condition["status"]

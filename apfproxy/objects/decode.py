@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from apfproxy.objects.documents import UNRENDERED, split_documents
-from apfproxy.objects.field_errors import FieldError, Reason, shown
+from apfproxy.objects.field_errors import FieldError, Reason, one_line, shown
 from apfproxy.objects.reading import (
     API_VERSIONS,
-    KINDS,
     SERVED_UNTIL,
     read_object,
+    type_name,
     type_of,
     with_type,
 )
-from apfproxy.objects.schema.mistakes import type_name
-from apfproxy.objects.types import GROUP, FlowControlObject, kind_of
+from apfproxy.objects.types import GROUP, MODELS, FlowControlObject, kind_of
 from apfproxy.objects.yaml_text import Mapping, Sequence
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ LIST = "List"
 NO_KIND = "a document without a kind"
 """How what is left out is named where it is no object of any API."""
 
-SMALL_KINDS = frozenset(kind.lower() for kind in KINDS)
+SMALL_KINDS = frozenset(kind.lower() for kind in MODELS)
 
 OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec"})
 """A mapping with none of these was never meant for an object of Kubernetes."""
@@ -226,7 +225,7 @@ def candidates(
         )
         return
     kind, api_version = type_of(content)
-    typed = kind.removesuffix("List") in KINDS and api_version in {*API_VERSIONS, *SERVED_UNTIL}
+    typed = kind.removesuffix("List") in MODELS and api_version in {*API_VERSIONS, *SERVED_UNTIL}
     if not kind.endswith("List") or not (typed or (kind, api_version) == (LIST, "v1")):
         yield Candidate(content, line)
         return
@@ -262,13 +261,4 @@ def problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Prob
         name if isinstance(name, str) else "",
         tuple(errors),
         tuple(candidate.line_of(error.field) for error in errors),
-    )
-
-
-def one_line(text: str) -> str:
-    """The text with invisible characters escaped: a name may hold anything."""
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )

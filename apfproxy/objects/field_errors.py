@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 LONGEST_VALUE = 64 * 1024
 """Characters of a wrong value that a message shows."""
+
+LONGEST_COMPARED = 60
+"""Characters of a name that is looked for among those that are known."""
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 """How most fields refuse negative numbers."""
@@ -147,3 +151,29 @@ def too_many(field: str, count: int, limit: int) -> FieldError:
 def counted(number: int, unit: str) -> str:
     """A number with its unit, such as `2 items`."""
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
+
+
+def suggestion(name: str, known: list[str]) -> str:
+    """Which field may be meant by an unknown name."""
+    close = closest(name, known)
+    return f'did you mean "{close}"?' if close else f"known here are {', '.join(known)}"
+
+
+def closest(name: str, known: Iterable[str], likeness: float = 0.7) -> str:
+    """The known name that is most like a misspelt one, upper and lower case alike; "" if none is.
+
+    Of a long name only its begin is compared, which bounds the time.  Two names are alike by their
+    common parts: 1 for the same, 0 for nothing in common.
+    """
+    folded = {each[:LONGEST_COMPARED].lower(): each for each in known}
+    close = difflib.get_close_matches(name[:LONGEST_COMPARED].lower(), folded, n=1, cutoff=likeness)
+    return folded[close[0]] if close else ""
+
+
+def one_line(text: str) -> str:
+    """The text with invisible characters escaped: a name may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )

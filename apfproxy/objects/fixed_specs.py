@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import msgspec
 
+from apfproxy.objects.names import CATCH_ALL, EXEMPT
 from apfproxy.objects.types import FlowSchemaSpec, PriorityLevelConfigurationSpec
-
-EXEMPT = "exempt"
-CATCH_ALL = "catch-all"
 
 EVERY = ["*"]
 EVERYTHING = {

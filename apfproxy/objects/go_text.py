@@ -1,12 +1,12 @@
-"""Values as Go prints them, for messages that must read like kube-apiserver's.
+"""Texts as Go writes and reads them, for messages that must read like kube-apiserver's.
 
-Sources: Go's documentation of `fmt`, `strconv.Quote` and `encoding/json`.
+Sources: Go's documentation of `strconv` and `encoding/json`.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any
 
 import msgspec
 
@@ -23,11 +23,12 @@ ESCAPES = {
 }
 LARGEST_BYTE = 0x7F
 LARGEST_SHORT = 0xFFFF
-LEAST_PLAIN_EXPONENT = -4
-MOST_PLAIN_EXPONENT = 6
-"""Floats from 1e6 on are written with an exponent."""
 HTML = re.compile("[<>&\u2028\u2029]")
-LARGEST_INT64 = 2**63 - 1
+
+INTEGER = re.compile(r"([+-]?)0*([0-9]{1,20})", re.ASCII)
+DIGITS = re.compile(r"[+-]?[0-9]+", re.ASCII)
+LONGEST_SHOWN = 40
+"""Characters of a wrong number that a message shows."""
 
 
 def quoted(text: str) -> str:
@@ -59,60 +60,30 @@ def html_safe(text: str) -> str:
     return HTML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def printed(value: Any) -> str:  # noqa: ANN401  any JSON value
-    """The value as `%v` has it; members of objects in the order of their keys."""
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int | float):
-        return number(value)
-    if isinstance(value, list):
-        return f"[{' '.join(map(printed, value))}]"
-    return f"map[{' '.join(f'{key}:{printed(value[key])}' for key in sorted(value))}]"
+def parse_int64(text: str) -> int:
+    """Parse a signed integer as `strconv.ParseInt` does, whose words a `ValueError` has."""
+    return _parsed("ParseInt", text, -(1 << 63), (1 << 63) - 1)
 
 
-def source(value: Any) -> str:  # noqa: ANN401  any JSON value
-    """The value as `%#v` has it."""
-    if value is None:
-        return "interface {}(nil)"
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, list):
-        return f"[]interface {{}}{{{', '.join(map(source, value))}}}"
-    if isinstance(value, dict):
-        members = (f"{quoted(key)}:{source(value[key])}" for key in sorted(value))
-        return f"map[string]interface {{}}{{{', '.join(members)}}}"
-    return printed(value)
+def parse_uint64(text: str) -> int:
+    """Parse an integer without any sign as `strconv.ParseUint` does."""
+    if text[:1] in {"+", "-"}:
+        raise _refusal("ParseUint", text, "invalid syntax")
+    return _parsed("ParseUint", text, 0, (1 << 64) - 1)
 
 
-def type_name(value: Any) -> str:  # noqa: ANN401  any JSON value
-    """The type of the value as `%T` has it."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int):
-        return "int64" if -LARGEST_INT64 - 1 <= value <= LARGEST_INT64 else "float64"
-    if isinstance(value, str | float):
-        return "string" if isinstance(value, str) else "float64"
-    if isinstance(value, list):
-        return "[]interface {}"
-    return "<nil>" if value is None else "map[string]interface {}"
+def _parsed(function: str, text: str, lowest: int, highest: int) -> int:
+    """The number, if it is one in the range."""
+    match = INTEGER.fullmatch(text)
+    if match is not None:
+        value = int(match[1] + match[2])
+        if lowest <= value <= highest:
+            return value
+    is_number = DIGITS.fullmatch(text) is not None
+    raise _refusal(function, text, "value out of range" if is_number else "invalid syntax")
 
 
-def number(value: float) -> str:
-    """A number; one that is no integer of 64 bits is a float, as in decoded JSON."""
-    if isinstance(value, int) and -LARGEST_INT64 - 1 <= value <= LARGEST_INT64:
-        return str(value)
-    mantissa, _, exponent = repr(float(value)).partition("e")
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    fraction = fraction if fraction != "0" else ""
-    digits = (whole + fraction).lstrip("0")
-    power = int(exponent or 0) + len(digits) - len(fraction) - 1 if digits else 0
-    digits = digits.rstrip("0") or "0"
-    sign = "-" if mantissa.startswith("-") else ""
-    if LEAST_PLAIN_EXPONENT <= power < MOST_PLAIN_EXPONENT:
-        return mantissa.removesuffix(".0")
-    rest = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{sign}{digits[0]}{rest}e{'-' if power < 0 else '+'}{abs(power):02}"
+def _refusal(function: str, text: str, wrong: str) -> ValueError:
+    """The error of a text that is no such number."""
+    shown = json.dumps(text[:LONGEST_SHOWN], ensure_ascii=False)
+    return ValueError(f"strconv.{function}: parsing {shown}: {wrong}")

@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+EXEMPT = "exempt"
+CATCH_ALL = "catch-all"
+"""Mandatory objects of both kinds have these names."""
+
 LONGEST_LABEL = 63
 LONGEST_SUBDOMAIN = 253
 LONGEST_GENERATED_NAME = 63

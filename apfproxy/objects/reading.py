@@ -1,27 +1,33 @@
-"""Reads FlowSchemas and PriorityLevelConfigurations, as people and servers write them."""
+"""Reads FlowSchemas and PriorityLevelConfigurations, as people and servers write them.
+
+JSON or YAML becomes an object in three steps: its values are taken by the description in `types`,
+it gets the defaults of its version, and it is validated.  What the description refuses, an API
+server refuses as well: names are case-sensitive, null stands for an absent field (in a list or map,
+for an empty element), integers have no fraction.  Where an API server stops at the first value of a
+wrong type, all are reported here, since people who edit a file want to hear of all of them.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.objects.field_errors import FieldError, invalid, not_supported
-from apfproxy.objects.flowcontrol_schema import SHARES
-from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.objects.metadata import drop_repeated_owners
-from apfproxy.objects.schema.mistakes import find_mistakes
-from apfproxy.objects.schema.reading import MismatchError, read
-from apfproxy.objects.types import GROUP, typed_object
-from apfproxy.objects.versions import V1, V1BETA3
+import msgspec
+
+from apfproxy.objects.field_errors import FieldError, Reason, invalid, not_supported, suggestion
+from apfproxy.objects.metadata import (
+    drop_repeated_owners,
+    validate_bare_finalizers,
+    validate_metadata,
+)
+from apfproxy.objects.types import GROUP, MODELS, Model, WrittenMeta, members_of
+from apfproxy.objects.validation import validate
+from apfproxy.objects.versions import SHARES, V1, V1BETA3, to_v1_with_defaults
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
-    from apfproxy.objects.types import FlowControlObject
+    from apfproxy.objects.types import FlowControlObject, Member, Object
 
-KINDS = {kind.name: kind for kind in (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)}
-API_VERSIONS = {
-    FLOW_SCHEMA.api_version(version.name): version.name for version in FLOW_SCHEMA.versions
-}
+API_VERSIONS = {f"{GROUP}/{version}": version for version in (V1, V1BETA3)}
 
 SERVED_UNTIL = {
     f"{GROUP}/{version}": release
@@ -31,6 +37,9 @@ SERVED_UNTIL = {
 OLD_SHARES = "assuredConcurrencyShares"
 """In these versions; nothing else differs."""
 
+SPECS: dict[str, type[Model]] = {
+    kind: msgspec.structs.fields(model)[1].type for kind, model in MODELS.items()
+}
 NOT_READ = frozenset({"apiVersion", "kind", "status"})
 METADATA_NOT_READ = frozenset(
     {"deletionGracePeriodSeconds", "deletionTimestamp", "managedFields", "selfLink"}
@@ -40,53 +49,180 @@ METADATA_DROPPED = frozenset({"creationTimestamp", "namespace"})
 """Fields that must be strings, but may be any."""
 
 UID = re.compile(r"[\x21-\x7e]{0,253}")
-"""Stricter than Kubernetes, which has only UIDs that it made: others become part of answers' heads,
-and one with a line break would become header fields."""
+"""Stricter than Kubernetes, which has only UIDs that it made: others become part of responses'
+heads, and one with a line break would become header fields."""
 UID_DETAIL = (
-    "must be at most 253 visible ASCII characters, as header fields of answers have it; leave it"
+    "must be at most 253 visible ASCII characters, as header fields of responses have it; leave it"
     " out for one that is made of the object's kind and name"
 )
+
+INT_LIMITS = {"": 2**31, "int64": 2**63}
+"""By `Wire.format`."""
+WANTED = {
+    dict: "a mapping",
+    list: "a list",
+    str: "a string",
+    bool: "true or false",
+    int: "an integer",
+}
+NAMES = {**WANTED, bool: "a truth value", int: "a number", float: "a number"}
+"""What values of a type are called; the first that fits counts, since True is an int, too."""
+LONGEST_SHOWN = 60
+LONGEST_NUMBER = 40
 
 
 def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | list[FieldError]:
     """Read an object, give it its defaults and validate it.
 
     Args:
-        raw: Decoded JSON or YAML without lone surrogates, of one of `KINDS` and `API_VERSIONS`.
+        raw: Decoded JSON or YAML without lone surrogates, of one of `MODELS` and `API_VERSIONS`.
         strict: Whether an unknown field is an error.  kube-apiserver drops it, with a warning.
 
     Returns:
         The object in v1, or all that is wrong.
     """
-    kind_name, api_version = type_of(raw)
-    if kind_name in KINDS and api_version in SERVED_UNTIL:
+    kind, api_version = type_of(raw)
+    if kind in MODELS and api_version in SERVED_UNTIL:
         return old_errors(raw, api_version, strict=strict)
     errors = []
-    if kind_name not in KINDS:
-        errors.append(not_supported("kind", kind_name, tuple(KINDS)))
+    if kind not in MODELS:
+        errors.append(not_supported("kind", kind, tuple(MODELS)))
     if api_version not in API_VERSIONS:
         errors.append(not_supported("apiVersion", api_version, tuple(API_VERSIONS)))
     if errors:
         return errors
-    kind = KINDS[kind_name]
-    version = kind.version(API_VERSIONS[api_version])
-    assert version is not None, "both kinds have the same versions"
-    content = content_of(raw)
-    try:
-        found = read(version.schema, content)
-    except MismatchError:
-        mistakes = find_mistakes(version.schema, content)
-        return mistakes.errors + (mistakes.unknown if strict else [])
-    if strict and found.unknown:
-        errors = find_mistakes(version.schema, content).unknown
-    version.set_defaults(found.obj)
-    obj = version.to_storage(found.obj)
-    drop_repeated_owners(obj["metadata"])
-    uid = obj["metadata"].get("uid", "")
+    taker = Taker()
+    obj = taker.take_object(raw, SPECS[kind])
+    unknown = taker.unknown if strict else []
+    if taker.mistakes:
+        return taker.mistakes + unknown
+    obj = to_v1_with_defaults(obj, kind, API_VERSIONS[api_version])
+    metadata = obj["metadata"]
+    drop_repeated_owners(metadata)
+    uid = metadata.get("uid", "")
     if UID.fullmatch(uid) is None:
         errors.append(invalid("metadata.uid", uid, UID_DETAIL))
-    errors += kind.rules.validate(obj)
-    return errors or typed_object(kind.name, obj)
+    errors += validate_metadata(metadata, is_namespaced=False)
+    errors += validate_bare_finalizers(metadata)
+    found = msgspec.convert(obj, MODELS[kind])
+    return unknown + errors + validate(found) or found
+
+
+class Taker:
+    """Takes the values that a description has, and keeps what is wrong with the others.
+
+    Attributes:
+        mistakes: Values of wrong types, in the order of the document.
+        unknown: Fields that the description does not have.
+    """
+
+    def __init__(self) -> None:
+        self.mistakes: list[FieldError] = []
+        self.unknown: list[FieldError] = []
+
+    def take_object(self, raw: Any, spec: type[Model]) -> Object:  # noqa: ANN401  a JSON object
+        """Metadata and specification of an object, both without nulls."""
+        obj: Object = {"metadata": {}, "spec": {}}
+        for name, value in raw.items():
+            if name in NOT_READ or (value is None and name in obj):
+                continue
+            if name == "metadata":
+                obj[name] = self.take_model(WrittenMeta, value, name, METADATA_NOT_READ)
+            elif name == "spec":
+                obj[name] = self.take_model(spec, value, name)
+            else:
+                self.refuse_unknown(name, name, NOT_READ.union(obj))
+        for name in METADATA_DROPPED:
+            obj["metadata"].pop(name, None)
+        return obj
+
+    def take_model(
+        self, model: type[Model], raw: object, path: str, not_read: frozenset[str] = frozenset()
+    ) -> Object:
+        """The fields of a mapping that have values, in the order of the description."""
+        if not isinstance(raw, dict):
+            self.refuse(path, dict, raw)
+            return {}
+        members = members_of(model)
+        taken: Object = {}
+        for name, value in raw.items():
+            member = members.get(name)
+            if member is None:
+                if name not in not_read:
+                    self.refuse_unknown(f"{path}.{name}", name, not_read.union(members))
+            elif value is not None:
+                taken[name] = self.take_member(member, value, f"{path}.{name}")
+        for name, member in members.items():
+            if member.wire.is_required and member.type is str and not member.is_list:
+                taken.setdefault(name, "")
+        return {name: taken[name] for name in members if name in taken}
+
+    def take_member(self, member: Member, raw: object, path: str) -> object:
+        """The value of a field, a list or not."""
+        if not member.is_list:
+            return self.take(member, raw, path)
+        if not isinstance(raw, list):
+            self.refuse(path, list, raw)
+            return []
+        empty: object = "" if member.type is str else {}
+        return [
+            self.take(member, empty if each is None else each, f"{path}[{index}]")
+            for index, each in enumerate(raw)
+        ]
+
+    def take(self, member: Member, raw: object, path: str) -> object:
+        """The value, or an item of the value, of a field."""
+        kind = member.type
+        if issubclass(kind, Model):
+            return self.take_model(kind, raw, path)
+        if kind is dict:
+            return self.take_texts(raw, path)
+        if kind is int:
+            limit = INT_LIMITS[member.wire.format]
+            if type(raw) is int and not -limit <= raw < limit:
+                self.refuse(path, int, str(raw)[:LONGEST_NUMBER], f" from {-limit} to {limit - 1}")
+            elif type(raw) is not int:
+                self.refuse(path, int, raw)
+        elif not isinstance(raw, kind):
+            self.refuse(path, kind, raw)
+        return raw
+
+    def take_texts(self, raw: object, path: str) -> dict[str, str]:
+        """A mapping of texts to texts."""
+        if not isinstance(raw, dict):
+            self.refuse(path, dict, raw)
+            return {}
+        for key, value in raw.items():
+            if not isinstance(value, str | None):
+                self.refuse(f"{path}[{key}]", str, value)
+        return {key: value or "" for key, value in raw.items()}
+
+    def refuse(self, path: str, wanted: type, value: object, more: str = "") -> None:
+        """Keep a value that is not of the type."""
+        detail, shown = f"want {WANTED[wanted]}{more}", sample(value)
+        if isinstance(value, dict | list):
+            shown = type_name(value)
+        elif wanted is str:
+            detail += ": put it in quotes"
+        if wanted is list:
+            detail += ": write it as [...], or each item after a dash"
+        self.mistakes.append(FieldError(path, Reason.TYPE_INVALID, detail, shown))
+
+    def refuse_unknown(self, path: str, name: str, known: frozenset[str]) -> None:
+        """Keep a field that the description does not have."""
+        self.unknown.append(FieldError(path, Reason.UNKNOWN, suggestion(name, sorted(known))))
+
+
+def type_name(value: object) -> str:
+    """What a value's type is called outside Python."""
+    return next((name for kind, name in NAMES.items() if isinstance(value, kind)), "nothing")
+
+
+def sample(value: object) -> str:
+    """The scalar as it is written outside Python, cut so that it fits a message."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)[:LONGEST_SHOWN]
 
 
 def old_errors(raw: Any, api_version: str, *, strict: bool) -> list[FieldError]:  # noqa: ANN401  a JSON object
@@ -94,10 +230,10 @@ def old_errors(raw: Any, api_version: str, *, strict: bool) -> list[FieldError]:
 
     Source: Kubernetes documentation, "Deprecated API Migration Guide".
     """
-    wanted = FLOW_SCHEMA.api_version(V1)
-    detail = f"Kubernetes has not served it since {SERVED_UNTIL[api_version]}: write {wanted}"
+    since = SERVED_UNTIL[api_version]
+    detail = f"Kubernetes has not served it since {since}: write {GROUP}/{V1}"
     errors = [invalid("apiVersion", api_version, detail)]
-    content: dict[str, Any] = {**raw, "apiVersion": FLOW_SCHEMA.api_version(V1BETA3)}
+    content: dict[str, Any] = {**raw, "apiVersion": f"{GROUP}/{V1BETA3}"}
     spec = raw.get("spec")
     limited = spec.get("limited") if isinstance(spec, dict) else None
     if isinstance(limited, dict) and OLD_SHARES in limited:
@@ -107,20 +243,6 @@ def old_errors(raw: Any, api_version: str, *, strict: bool) -> list[FieldError]:
         content["spec"] = {**spec, "limited": renamed}
     found = read_object(content, strict=strict)
     return errors + (found if isinstance(found, list) else [])
-
-
-def content_of(raw: Any) -> Object:  # noqa: ANN401  a JSON object
-    """What is read of an object."""
-    content = {name: value for name, value in raw.items() if name not in NOT_READ}
-    metadata = raw.get("metadata")
-    if isinstance(metadata, dict):
-        content["metadata"] = {
-            name: value
-            for name, value in metadata.items()
-            if name not in METADATA_NOT_READ
-            and not (name in METADATA_DROPPED and isinstance(value, str))
-        }
-    return content
 
 
 def with_type(raw: object, kind: str, api_version: str) -> object:

@@ -16,9 +16,6 @@ EARLIEST_S = -62_135_596_800
 LATEST_S = 253_402_300_799
 """The last second of year 9999."""
 
-MICRO_DIGITS = 6
-"""Of a second, in the texts of leases and events."""
-
 TEXT = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])([.,][0-9]+)?"
     r"(?:Z|([+-])([01][0-9]|2[0-4]):([0-5][0-9]|60))"
@@ -32,21 +29,6 @@ def rfc3339(seconds: float) -> str:
     minute, second = divmod(second, 60)
     hour, minute = divmod(minute, 60)
     return f"{date.fromordinal(DAY_OF_1970 + day)}T{hour:02}:{minute:02}:{second:02}Z"
-
-
-def micro_time(text: str) -> str | None:
-    """The same point in time in UTC, of a text with exactly six digits of a second.
-
-    None for the zero time; a `ValueError` if it is no such text.
-    """
-    match = TEXT.fullmatch(text)
-    fraction = match[7] if match is not None else None
-    if fraction is None or len(fraction) != MICRO_DIGITS + 1:
-        raise ValueError(f"{text!r} is no time like 2006-01-02T15:04:05.000000Z")
-    whole = parse_time(text.replace(fraction, "", 1))
-    if whole == EARLIEST_S and not int(fraction[1:]):
-        return None
-    return f"{rfc3339(whole).removesuffix('Z')}.{fraction[1:]}Z"
 
 
 def day_number(year: int, month: int, day: int) -> int:

@@ -1,17 +1,32 @@
-"""FlowSchema and PriorityLevelConfiguration as typed objects of v1, the version used inside.
+"""FlowSchema and PriorityLevelConfiguration, described once.
 
-They are made from the canonical form of an object, which is valid and has its defaults.
+The classes are those of v1, the version used inside.  Each field has its name, its type and, as
+`Wire`, what else Kubernetes says of it; a class's docstring is its text in OpenAPI.  `reading`
+decodes by this description, and the embedded API server derives from it what it needs for
+protobuf, OpenAPI, patches and server-side apply.
+
+Sources: Kubernetes API reference, flowcontrol.apiserver.k8s.io/v1 and "Common Definitions"; for the
+numbers, Kubernetes 1.36, `api/flowcontrol/v1/generated.proto`.
 """
 
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from functools import cache, cached_property
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 import msgspec
 
-if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+from apfproxy.objects.additions import (
+    FlowSchemaAdditions,
+    LevelAdditions,
+    read_flow_schema_additions,
+    read_level_additions,
+)
+
+Object = dict[str, Any]
+"""An object as JSON has it."""
 
 GROUP = "flowcontrol.apiserver.k8s.io"
 
@@ -19,145 +34,305 @@ UID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://flowcontrol.apiserver.k8
 """Fixed, so that an object without a uid gets the same one in every process."""
 
 
+class Wire(msgspec.Struct, frozen=True):
+    """What Kubernetes says of a field beside its name and its type.
+
+    Attributes:
+        number: In protobuf.
+        text: For `kubectl explain`.
+        is_required: Whether OpenAPI calls it required.
+        is_written: Whether Go writes it although it is empty: null for a missing list or pointer,
+            else the zero value.
+        format: `int64` of an integer that has not 32 bits, `date-time` of a text.
+    """
+
+    number: int
+    text: str
+    is_required: bool = False
+    is_written: bool = False
+    format: str = ""
+
+
+def required(number: int, text: str) -> Wire:
+    """A required field, which Go writes always."""
+    return Wire(number, text, is_required=True, is_written=True)
+
+
+def written(number: int, text: str) -> Wire:
+    """A field that may be absent, which Go writes always."""
+    return Wire(number, text, is_written=True)
+
+
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Base of all objects here: immutable, camelCase on the wire, absent fields left out."""
+
+
+class OwnerReference(Model, frozen=True):
+    """Names an object that this one belongs to, in the same namespace or in none."""
+
+    api_version: Annotated[str, required(5, "Group and version of the owner.")] = ""
+    kind: Annotated[str, required(1, "Kind of the owner.")] = ""
+    name: Annotated[str, required(3, "Name of the owner.")] = ""
+    uid: Annotated[str, required(4, "UID of the owner.")] = ""
+    controller: Annotated[bool | None, Wire(6, "Whether the owner is the managing controller.")] = (
+        None
+    )
+    block_owner_deletion: Annotated[
+        bool | None,
+        Wire(7, "Whether foreground deletion of the owner waits until this object is gone."),
+    ] = None
 
 
 class ObjectMeta(Model, frozen=True):
     """What of an object's metadata makes a difference to requests."""
 
-    name: str = ""
-    uid: str = ""
-    annotations: dict[str, str] = {}
+    name: Annotated[str, Wire(1, "Unique within the namespace. Cannot be changed.")] = ""
+    uid: Annotated[str, Wire(5, "Unique in time and space. Set by the server.")] = ""
+    annotations: Annotated[
+        dict[str, str], Wire(12, "Keys and values that tools store with the object.")
+    ] = {}
+
+
+class WrittenMeta(ObjectMeta, frozen=True):
+    """What every stored object carries beside its content."""
+
+    generate_name: Annotated[
+        str, Wire(2, "Prefix of the name that the server makes up if there is no name.")
+    ] = ""
+    namespace: Annotated[str, Wire(3, "The space within which the name is unique.")] = ""
+    resource_version: Annotated[
+        str, Wire(6, "Opaque version of the object, which changes with every write.")
+    ] = ""
+    generation: Annotated[
+        int,
+        Wire(
+            7,
+            "Number of the desired state, counted up by the server as it changes.",
+            format="int64",
+        ),
+    ] = 0
+    creation_timestamp: Annotated[
+        str, Wire(8, "When the server created the object.", format="date-time")
+    ] = ""
+    labels: Annotated[dict[str, str], Wire(11, "Keys and values to select objects by.")] = {}
+    owner_references: Annotated[
+        tuple[OwnerReference, ...],
+        Wire(
+            13, "The objects that this one depends on. It is collected when all of them are gone."
+        ),
+    ] = ()
+    finalizers: Annotated[
+        tuple[str, ...], Wire(14, "What has to be done before the object is removed.")
+    ] = ()
 
 
 class PriorityLevelConfigurationReference(Model, frozen=True):
-    """Names the priority level that a FlowSchema uses."""
+    """Names a PriorityLevelConfiguration."""
 
-    name: str = ""
+    name: Annotated[str, required(1, "The name.")] = ""
 
 
 class FlowDistinguisherMethod(Model, frozen=True):
-    """How the flows of a FlowSchema are told apart: `ByUser` or `ByNamespace`."""
+    """How flows are told apart."""
 
-    type: str = ""
+    type: Annotated[str, required(1, "ByUser or ByNamespace.")] = ""
 
 
 class UserSubject(Model, frozen=True):
-    """Matches one user name, or all with `*`."""
+    """A user, or all of them with *."""
 
-    name: str = ""
+    name: Annotated[str, required(1, "The name.")] = ""
 
 
 class GroupSubject(Model, frozen=True):
-    """Matches one group name, or all with `*`."""
+    """A group of users, or all with *."""
 
-    name: str = ""
+    name: Annotated[str, required(1, "The name.")] = ""
 
 
 class ServiceAccountSubject(Model, frozen=True):
-    """Matches one service account, or all of a namespace with name `*`."""
+    """A service account."""
 
-    namespace: str = ""
-    name: str = ""
+    namespace: Annotated[str, required(1, "Its namespace.")] = ""
+    name: Annotated[str, required(2, "Its name, or * for all there.")] = ""
 
 
 class Subject(Model, frozen=True):
-    """A tagged union over `kind`: User, Group or ServiceAccount."""
+    """Who makes a request: a user, a group or a service account."""
 
-    kind: str = ""
-    user: UserSubject | None = None
-    group: GroupSubject | None = None
-    service_account: ServiceAccountSubject | None = None
+    kind: Annotated[str, required(1, "Which of the others is there.")] = ""
+    user: Annotated[UserSubject | None, Wire(2, "The user that matches.")] = None
+    group: Annotated[GroupSubject | None, Wire(3, "The group that matches.")] = None
+    service_account: Annotated[
+        ServiceAccountSubject | None, Wire(4, "The service account that matches.")
+    ] = None
 
 
 class ResourcePolicyRule(Model, frozen=True):
-    """Matches requests for resources by verb, group, resource and scope."""
+    """Matches requests for resources when all of its parts do."""
 
-    verbs: tuple[str, ...] = ()
-    api_groups: tuple[str, ...] = ()
-    resources: tuple[str, ...] = ()
-    cluster_scope: bool = False
-    namespaces: tuple[str, ...] = ()
+    verbs: Annotated[tuple[str, ...], required(1, "Verbs that match, or * alone.")] = ()
+    api_groups: Annotated[tuple[str, ...], required(2, "API groups that match, or * alone.")] = ()
+    resources: Annotated[
+        tuple[str, ...],
+        required(3, "Resources that match, with a subresource after a slash, or * alone."),
+    ] = ()
+    cluster_scope: Annotated[bool, Wire(4, "Whether requests match that name no namespace.")] = (
+        False
+    )
+    namespaces: Annotated[
+        tuple[str, ...],
+        written(5, "Namespaces that match, or * alone; empty only with clusterScope."),
+    ] = ()
 
 
 class NonResourcePolicyRule(Model, frozen=True):
-    """Matches requests for other URLs by verb and path."""
+    """Matches requests for paths that are no resources."""
 
-    verbs: tuple[str, ...] = ()
-    non_resource_urls: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
+    verbs: Annotated[tuple[str, ...], required(1, "Verbs that match, or * alone.")] = ()
+    non_resource_urls: Annotated[
+        tuple[str, ...],
+        required(6, "Paths that match; /* at the end matches all below; or * alone."),
+    ] = msgspec.field(default=(), name="nonResourceURLs")
 
 
 class PolicyRulesWithSubjects(Model, frozen=True):
-    """Matches when any subject and any rule do."""
+    """Matches a request when one of the subjects and one of the rules do."""
 
-    subjects: tuple[Subject, ...] = ()
-    resource_rules: tuple[ResourcePolicyRule, ...] = ()
-    non_resource_rules: tuple[NonResourcePolicyRule, ...] = ()
+    subjects: Annotated[
+        tuple[Subject, ...], required(1, "Who makes the request: at least one.")
+    ] = ()
+    resource_rules: Annotated[
+        tuple[ResourcePolicyRule, ...], Wire(2, "Rules for requests for resources.")
+    ] = ()
+    non_resource_rules: Annotated[
+        tuple[NonResourcePolicyRule, ...], Wire(3, "Rules for other requests.")
+    ] = ()
 
 
 class FlowSchemaSpec(Model, frozen=True):
     """What a FlowSchema matches, in which order, and where it sends what it matches."""
 
-    priority_level_configuration: PriorityLevelConfigurationReference = (
-        PriorityLevelConfigurationReference()
-    )
-    matching_precedence: int = 0
-    distinguisher_method: FlowDistinguisherMethod | None = None
-    rules: tuple[PolicyRulesWithSubjects, ...] = ()
+    priority_level_configuration: Annotated[
+        PriorityLevelConfigurationReference,
+        Wire(1, "Where requests go that match.", is_required=True),
+    ] = PriorityLevelConfigurationReference()
+    matching_precedence: Annotated[
+        int,
+        written(
+            2,
+            "From 1 to 10000: of the FlowSchemas that match, the one with the lowest is used."
+            " 1000 if it is not there.",
+        ),
+    ] = 0
+    distinguisher_method: Annotated[
+        FlowDistinguisherMethod | None,
+        Wire(3, "How the flows of the FlowSchema are told apart; without it they are one."),
+    ] = None
+    rules: Annotated[
+        tuple[PolicyRulesWithSubjects, ...],
+        Wire(4, "Which requests match: those that one of these matches."),
+    ] = ()
 
 
-class FlowSchema(Model, frozen=True):
-    """Classifies requests into flows of a priority level."""
+class QueuingConfiguration(Model, frozen=True):
+    """How requests wait."""
+
+    queues: Annotated[int, written(1, "Number of queues: 64 if it is not there.")] = 0
+    hand_size: Annotated[
+        int, written(2, "How many queues a flow may use: 8 if it is not there.")
+    ] = 0
+    queue_length_limit: Annotated[
+        int, written(3, "How many requests may wait in a queue: 50 if it is not there.")
+    ] = 0
+
+
+class LimitResponse(Model, frozen=True):
+    """What happens to requests that cannot be executed at once."""
+
+    type: Annotated[str, required(1, "Queue or Reject.")] = ""
+    queuing: Annotated[
+        QueuingConfiguration | None, Wire(2, "How requests wait, if the type is Queue.")
+    ] = None
+
+
+LENDABLE = "From 0 to 100: how much of the level's nominal limit others may borrow. 0 if absent."
+
+
+class LimitedPriorityLevelConfiguration(Model, frozen=True):
+    """Limits of a level, and what happens to requests beyond them."""
+
+    nominal_concurrency_shares: Annotated[
+        int | None,
+        written(
+            1,
+            "The level's share in the division of seats. 30 if absent; with 0 no request is"
+            " executed but on borrowed seats.",
+        ),
+    ] = None
+    limit_response: Annotated[
+        LimitResponse, Wire(2, "What happens to requests that cannot be executed at once.")
+    ] = LimitResponse()
+    lendable_percent: Annotated[int | None, Wire(3, LENDABLE)] = None
+    borrowing_limit_percent: Annotated[
+        int | None,
+        Wire(4, "How much the level may borrow, in percent of its nominal limit; absent for any."),
+    ] = None
+
+
+class ExemptPriorityLevelConfiguration(Model, frozen=True):
+    """What can be chosen of a level whose requests are not limited."""
+
+    nominal_concurrency_shares: Annotated[
+        int | None,
+        Wire(1, "The level's share in the division of seats, which it lends. 0 if absent."),
+    ] = None
+    lendable_percent: Annotated[int | None, Wire(2, LENDABLE)] = None
+
+
+class PriorityLevelConfigurationSpec(Model, frozen=True):
+    """How requests of a priority level are treated."""
+
+    type: Annotated[str, required(1, "Limited or Exempt.")] = ""
+    limited: Annotated[
+        LimitedPriorityLevelConfiguration | None, Wire(2, "Limits, if the type is Limited.")
+    ] = None
+    exempt: Annotated[
+        ExemptPriorityLevelConfiguration | None,
+        Wire(3, "What can be chosen, if the type is Exempt."),
+    ] = None
+
+
+class FlowSchema(Model, frozen=True, dict=True):
+    """Sorts requests into the flows of a priority level."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: FlowSchemaSpec = FlowSchemaSpec()
 
-
-class QueuingConfiguration(Model, frozen=True):
-    """Queues of a level: how many, how many cards a flow is dealt, requests per queue."""
-
-    queues: int = 0
-    hand_size: int = 0
-    queue_length_limit: int = 0
+    @cached_property
+    def additions(self) -> FlowSchemaAdditions:
+        """What its annotations add; they are read once."""
+        return read_flow_schema_additions(self.metadata.name, self.metadata.annotations)
 
 
-class LimitResponse(Model, frozen=True):
-    """What becomes of a request that does not fit: `Queue` or `Reject`."""
-
-    type: str = ""
-    queuing: QueuingConfiguration | None = None
-
-
-class LimitedPriorityLevelConfiguration(Model, frozen=True):
-    """Shares and limits of a level whose requests are limited; percentages are 0 to 100."""
-
-    nominal_concurrency_shares: int | None = None
-    limit_response: LimitResponse = LimitResponse()
-    lendable_percent: int | None = None
-    borrowing_limit_percent: int | None = None
-
-
-class ExemptPriorityLevelConfiguration(Model, frozen=True):
-    """Shares that an exempt level takes part with in the division of seats."""
-
-    nominal_concurrency_shares: int | None = None
-    lendable_percent: int | None = None
-
-
-class PriorityLevelConfigurationSpec(Model, frozen=True):
-    """A tagged union over `type`: Limited or Exempt."""
-
-    type: str = ""
-    limited: LimitedPriorityLevelConfiguration | None = None
-    exempt: ExemptPriorityLevelConfiguration | None = None
-
-
-class PriorityLevelConfiguration(Model, frozen=True):
-    """A priority level: its share of the server's seats and how it queues."""
+class PriorityLevelConfiguration(Model, frozen=True, dict=True):
+    """A priority level: its share of the server, and how requests wait for it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PriorityLevelConfigurationSpec = PriorityLevelConfigurationSpec()
+
+    @cached_property
+    def additions(self) -> LevelAdditions:
+        """What its annotations add; they are read once."""
+        limited = self.spec.limited
+        response = None if limited is None else limited.limit_response.type
+        return read_level_additions(
+            self.metadata.annotations,
+            has_queues=response == "Queue",
+            is_closed=limited is not None
+            and response == "Reject"
+            and limited.nominal_concurrency_shares == 0,
+        )
 
 
 FlowControlObject = FlowSchema | PriorityLevelConfiguration
@@ -168,20 +343,33 @@ MODELS: dict[str, type[FlowSchema | PriorityLevelConfiguration]] = {
 }
 
 
-def typed_object(kind: str, obj: Object) -> FlowControlObject:
-    """The typed object of an object of v1 in canonical form with its defaults."""
-    metadata = {name: obj["metadata"].get(name) for name in ("name", "uid", "annotations")}
-    content = without_nulls({"metadata": metadata, "spec": obj["spec"]})
-    return msgspec.convert(content, MODELS[kind])
+class Member(NamedTuple):
+    """A field of a model, as its description says.
+
+    Attributes:
+        type: `str`, `bool`, `int`, `dict` of texts to texts, or a model.
+        is_list: Whether it has a list of these.
+        is_pointer: Whether an absent value differs from a zero one.
+    """
+
+    type: type
+    is_list: bool
+    is_pointer: bool
+    wire: Wire
 
 
-def without_nulls(value: Any) -> Any:  # noqa: ANN401  any JSON value
-    """The value without members that are null, which msgspec takes for mismatches."""
-    if isinstance(value, dict):
-        return {key: without_nulls(each) for key, each in value.items() if each is not None}
-    if isinstance(value, list):
-        return [without_nulls(each) for each in value]
-    return value
+@cache
+def members_of(model: type[Model]) -> dict[str, Member]:
+    """The members of a model by their names on the wire."""
+    found = {}
+    for field in msgspec.structs.fields(model):
+        kind, wire = get_args(field.type)
+        is_pointer = isinstance(kind, UnionType)
+        kind = get_args(kind)[0] if is_pointer else kind
+        is_list = get_origin(kind) is tuple
+        kind = get_args(kind)[0] if is_list else get_origin(kind) or kind
+        found[field.encode_name] = Member(kind, is_list, is_pointer, wire)
+    return found
 
 
 def kind_of(obj: FlowControlObject) -> str:

@@ -20,7 +20,7 @@ from apfproxy.objects.field_errors import (
     not_supported,
     required,
 )
-from apfproxy.objects.names import check_dns_label, check_dns_subdomain
+from apfproxy.objects.names import EXEMPT, check_dns_label, check_dns_subdomain
 from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
     FlowControlObject,
@@ -90,7 +90,7 @@ def validate_flow_schema_spec(name: str, spec: FlowSchemaSpec) -> list[FieldErro
     elif precedence > LOWEST_PRECEDENCE:
         detail = f"must not be greater than {LOWEST_PRECEDENCE}"
         errors.append(invalid("spec.matchingPrecedence", precedence, detail))
-    elif precedence == 1 and name != fixed_specs.EXEMPT:
+    elif precedence == 1 and name != EXEMPT:
         detail = "only the schema named 'exempt' may have matchingPrecedence 1"
         errors.append(invalid("spec.matchingPrecedence", precedence, detail))
     method = spec.distinguisher_method
@@ -247,7 +247,7 @@ def validate_priority_level_spec(
 ) -> list[FieldError]:
     """What is wrong with the specification of the level of that name, which may be fixed."""
     errors = []
-    if (name == fixed_specs.EXEMPT) != (spec.type == "Exempt"):
+    if (name == EXEMPT) != (spec.type == "Exempt"):
         detail = "must be 'Exempt' if and only if `name` is 'exempt'"
         errors.append(invalid("spec.type", spec.type, detail))
     if spec.type == "Exempt":
@@ -265,7 +265,7 @@ def validate_priority_level_spec(
     else:
         errors.append(not_supported("spec.type", spec.type, LEVEL_TYPES))
     fixed, but = fixed_specs.PRIORITY_LEVELS.get(name, spec), ""
-    if name == fixed_specs.EXEMPT:
+    if name == EXEMPT:
         # How many seats the exempt level counts for, and lends, is the administrator's choice.
         fixed, but = replace(fixed, exempt=spec.exempt), " except the 'spec.exempt' field"
     if spec != fixed:

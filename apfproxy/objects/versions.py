@@ -1,4 +1,4 @@
-"""Defaults of objects in canonical form, and their conversion between v1 and v1beta3.
+"""Defaults of objects as JSON has them, and their conversion between v1 and v1beta3.
 
 The two versions differ in one thing: zero `nominalConcurrencyShares` of a Limited priority level.
 In v1 zero means zero and only an absent value gets the default.  In v1beta3 zero means the default,
@@ -12,10 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.objects.flowcontrol_schema import SHARES
-
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 V1 = "v1"
 V1BETA3 = "v1beta3"
@@ -23,24 +21,35 @@ V1BETA3 = "v1beta3"
 PRESERVE_ZERO = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 """The annotation, of any value, by which zero shares keep their meaning in v1beta3."""
 
+SHARES = "nominalConcurrencyShares"
 LENDABLE = "lendablePercent"
 MATCHING_PRECEDENCE = 1000
 NOMINAL_CONCURRENCY_SHARES = 30
-QUEUES = 64
-HAND_SIZE = 8
-QUEUE_LENGTH_LIMIT = 50
+QUEUING = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
+
+
+def to_v1_with_defaults(obj: Object, kind: str, version: str) -> Object:
+    """The object in v1, with the defaults that its own version gives it."""
+    if kind == "FlowSchema":
+        default_flow_schema(obj)
+        return obj
+    if version == V1:
+        default_priority_level(obj)
+        return obj
+    default_priority_level_v1beta3(obj)
+    return level_to_v1(obj)
 
 
 def default_flow_schema(obj: Object) -> None:
     """Give a FlowSchema of any version its defaults."""
     spec = obj["spec"]
-    spec["matchingPrecedence"] = spec["matchingPrecedence"] or MATCHING_PRECEDENCE
+    spec["matchingPrecedence"] = spec.get("matchingPrecedence") or MATCHING_PRECEDENCE
 
 
 def default_priority_level(obj: Object) -> None:
     """Give a PriorityLevelConfiguration of v1 its defaults: zero shares are no absent ones."""
     limited = obj["spec"].get("limited")
-    if limited is not None and limited[SHARES] is None:
+    if limited is not None and limited.get(SHARES) is None:
         limited[SHARES] = NOMINAL_CONCURRENCY_SHARES
     default_common(obj["spec"])
 
@@ -48,7 +57,7 @@ def default_priority_level(obj: Object) -> None:
 def default_priority_level_v1beta3(obj: Object) -> None:
     """Give a PriorityLevelConfiguration of v1beta3 its defaults: an annotation keeps zeros."""
     limited = obj["spec"].get("limited")
-    if limited is not None and not limited[SHARES]:
+    if limited is not None and not limited.get(SHARES):
         preserved = PRESERVE_ZERO in obj["metadata"].get("annotations", ())
         limited[SHARES] = 0 if preserved else NOMINAL_CONCURRENCY_SHARES
     default_common(obj["spec"])
@@ -64,11 +73,10 @@ def default_common(spec: Object) -> None:
     if limited is None:
         return
     limited.setdefault(LENDABLE, 0)
-    queuing = limited["limitResponse"].get("queuing")
+    queuing = limited.get("limitResponse", {}).get("queuing")
     if queuing is not None:
-        queuing["queues"] = queuing["queues"] or QUEUES
-        queuing["handSize"] = queuing["handSize"] or HAND_SIZE
-        queuing["queueLengthLimit"] = queuing["queueLengthLimit"] or QUEUE_LENGTH_LIMIT
+        for field, default in QUEUING.items():
+            queuing[field] = queuing.get(field) or default
 
 
 def level_to_v1(obj: Object) -> Object:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import web
 
-from apfproxy.objects.schema.mistakes import closest
+from apfproxy.objects.field_errors import closest
 from apfproxy.observe.live_history import SAMPLE_S
 from apfproxy.observe.live_page import wants_page
 from apfproxy.observe.negotiation import wants_json

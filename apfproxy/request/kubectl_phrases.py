@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from apfproxy.objects.schema.mistakes import closest
+from apfproxy.objects.field_errors import closest
 from apfproxy.request.attributes import AttributesError, parse_attributes
 from apfproxy.request.known_resources import KNOWN_GROUPS
 

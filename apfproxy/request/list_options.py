@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.objects.integers import parse_int64
-from apfproxy.objects.selectors.fields import NAME, is_field_selector, required_value
-from apfproxy.objects.selectors.labels import is_label_selector
+from apfproxy.objects.go_text import parse_int64
+from apfproxy.objects.selectors import NAME, is_field_selector, is_label_selector, required_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -38,8 +38,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from apfproxy.flowcontrol.preset import KUBERNETES
+from apfproxy.objects.conditions import HeaderUse, use_of
 from apfproxy.objects.documents import split_documents
-from apfproxy.objects.header_names import HeaderUse, use_of
 from apfproxy.objects.yaml_text import Mapping
 from apfproxy.request.attributes import AttributesError
 from apfproxy.request.deadline import DeadlineError, parse_duration_ns

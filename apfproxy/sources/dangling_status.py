@@ -20,7 +20,7 @@ from urllib.parse import quote
 from apfproxy.base.backoff import Backoff
 from apfproxy.base.faults import Part, report
 from apfproxy.objects.dangling import due_condition
-from apfproxy.objects.decode import one_line
+from apfproxy.objects.field_errors import one_line
 from apfproxy.objects.times import rfc3339
 from apfproxy.objects.types import GROUP
 from apfproxy.sources.kubernetes_api import FORBIDDEN, NOT_FOUND, KubernetesApiError
@@ -28,7 +28,7 @@ from apfproxy.sources.kubernetes_api import FORBIDDEN, NOT_FOUND, KubernetesApiE
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
     from apfproxy.sources.kubernetes_api import KubernetesApi
     from apfproxy.sources.reflector import Reflector
 

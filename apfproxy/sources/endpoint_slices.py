@@ -19,7 +19,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.objects.decode import one_line
+from apfproxy.objects.field_errors import one_line
 from apfproxy.settings import Address, EndpointAddress
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
-from apfproxy.objects.decode import one_line
+from apfproxy.objects.field_errors import one_line
 from apfproxy.objects.times import parse_time
 
 if TYPE_CHECKING:

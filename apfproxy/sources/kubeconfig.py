@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import MAX_PEM_BYTES, read_named
-from apfproxy.objects.decode import one_line
 from apfproxy.objects.documents import split_documents
+from apfproxy.objects.field_errors import one_line
 from apfproxy.settings.values import is_text
 from apfproxy.sources.exec_credential import API_VERSIONS, GROUP, ExecCommand
 

@@ -21,7 +21,7 @@ from apfproxy.authn.api_exchange import (
     explained,
     new_session,
 )
-from apfproxy.objects.decode import one_line
+from apfproxy.objects.field_errors import one_line
 from apfproxy.sources.exec_credential import ExecError
 from apfproxy.sources.token_file import TokenFileError
 

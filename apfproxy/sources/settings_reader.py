@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get
 
 import yaml
 
-from apfproxy.objects.schema.mistakes import closest
+from apfproxy.objects.field_errors import closest
 from apfproxy.settings import UNSAID, Address, Bounds, Network, Settings, with_values
 from apfproxy.settings.store_address import parse_fleet_name, parse_member_name, parse_store
 from apfproxy.settings.values import (

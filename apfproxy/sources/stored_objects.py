@@ -19,11 +19,11 @@ from apfproxy.sources.in_force import InForce, load_when_woken
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.store.entries import Entry
     from apfproxy.apiserver.store.store import Store
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.objects.decode import Problem
-    from apfproxy.objects.kind import Kind
     from apfproxy.objects.types import FlowControlObject
     from apfproxy.sources.files import LoadObserver
     from apfproxy.sources.in_force import Prepared

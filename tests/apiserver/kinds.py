@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from apfproxy.objects.kind import Kind, Rules, Version
-from apfproxy.objects.schema.shared_structs import META, OBJECT_META, TYPE_META, object_struct
-from apfproxy.objects.schema.types import (
+from apfproxy.apiserver.kind import Kind, Rules, Version
+from apfproxy.apiserver.schema.shared_structs import META, OBJECT_META, TYPE_META, object_struct
+from apfproxy.apiserver.schema.types import (
     Field,
     List,
     ListType,

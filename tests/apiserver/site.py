@@ -23,8 +23,8 @@ from tests.apiserver.controllers.scene import NOW_S, TESTER
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.apiserver.kind import Kind
+    from apfproxy.objects.types import Object
 
 JSON = "application/json"
 YAML = "application/yaml"

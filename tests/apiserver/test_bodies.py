@@ -20,14 +20,14 @@ from apfproxy.apiserver.bodies import (
     versions,
 )
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.negotiation import PROTOBUF
 from apfproxy.apiserver.policy.schema import EVICTIONS
-from apfproxy.objects.kinds import FLOW_SCHEMA
-from apfproxy.objects.schema.shared_structs import DELETE_OPTIONS
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from tests.apiserver.schema.protobuf_writer import block, document
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Struct
+    from apfproxy.apiserver.schema.types import Struct
 
 GROUP = "flowcontrol.apiserver.k8s.io"
 EXPECTED = expected_of(FLOW_SCHEMA, FLOW_SCHEMA.storage)

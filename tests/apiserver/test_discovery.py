@@ -11,11 +11,11 @@ import pytest
 
 from apfproxy import __version__
 from apfproxy.apiserver.discovery import Discovery, etag, stability, verbs_of, version_document
-from apfproxy.objects.kind import nothing
+from apfproxy.apiserver.kind import nothing
 from tests.apiserver.kinds import KINDS, NAMESPACE, POD, WIDGET
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 STATUS_VERBS = ["get", "patch", "update"]

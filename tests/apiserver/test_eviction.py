@@ -14,7 +14,7 @@ from apfproxy.apiserver.registry import DeleteOptions
 from tests.apiserver.controllers.scene import Scene
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 ALLOWED = {
     "observedGeneration": 1,

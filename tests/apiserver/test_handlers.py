@@ -10,7 +10,7 @@ import pytest
 
 from apfproxy.apiserver.answers import COMPRESSED_BYTES
 from apfproxy.apiserver.bodies import LARGEST_BYTES
-from apfproxy.objects.kinds import FLOW_SCHEMA
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from tests.apiserver.site import (
     APPLY,
     BUDGETS,
@@ -32,7 +32,7 @@ from tests.apiserver.site import (
 )
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
     from tests.apiserver.site import Site
 
 BETA = "/apis/flowcontrol.apiserver.k8s.io/v1beta3/flowschemas"

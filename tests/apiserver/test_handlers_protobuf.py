@@ -10,12 +10,12 @@ from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.negotiation import PROTOBUF
 from apfproxy.apiserver.policy.schema import EVICTIONS
 from apfproxy.apiserver.schema.protobuf import MAGIC
-from apfproxy.objects.schema.shared_structs import DELETE_OPTIONS
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from tests.apiserver.schema.protobuf_writer import block, document
 from tests.apiserver.site import BUDGETS, NAMESPACES, PODS, budget, namespace, pod
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
     from tests.apiserver.site import Answer, Site
 
 ACCEPT = f"{PROTOBUF},application/json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.identity import (
     check_identity,
     check_no_uid,
@@ -16,7 +17,6 @@ from apfproxy.apiserver.identity import (
 )
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.store.entries import Entry
-from apfproxy.objects.kinds import FLOW_SCHEMA
 
 ENTRY = Entry("flowschemas", "", "f", 7, "u-1", {}, {}, b"{}")
 

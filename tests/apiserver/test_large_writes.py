@@ -14,10 +14,10 @@ import pytest
 from apfproxy.apiserver import registry as registry_module
 from apfproxy.apiserver.core.kinds import NAMESPACE, POD
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.large_writes import LARGE_BYTES, CollectorPause, LargeWrites, compute
 from apfproxy.apiserver.registry import WriteOptions, completed
 from apfproxy.base.tasks import spawn
-from apfproxy.objects.kinds import FLOW_SCHEMA
 from tests.apiserver.controllers.scene import TESTER, Scene
 from tests.apiserver.site import (
     APPLY,
@@ -32,7 +32,7 @@ from tests.apiserver.site import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
     from tests.apiserver.site import Site
 
 TYPED = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema"}

@@ -8,6 +8,7 @@ import pytest
 
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.events.kinds import EVENT_OF_EVENTS
+from apfproxy.apiserver.kind import Kind, Rules, Version
 from apfproxy.apiserver.options import (
     ListOptions,
     WriteParameters,
@@ -21,10 +22,9 @@ from apfproxy.apiserver.options import (
     write_parameters,
 )
 from apfproxy.apiserver.registry import DeleteOptions
-from apfproxy.objects.kind import Kind, Rules, Version
-from apfproxy.objects.schema.types import Struct
-from apfproxy.objects.selectors.fields import parse_field_selector
-from apfproxy.objects.selectors.labels import parse_label_selector
+from apfproxy.apiserver.schema.types import Struct
+from apfproxy.apiserver.selectors.fields import parse_field_selector
+from apfproxy.apiserver.selectors.labels import parse_label_selector
 from apfproxy.request.target import parse_query
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.outcomes import Replacement, Write, applied, prepare_creation, updated
 from apfproxy.apiserver.store.entries import Entry
-from apfproxy.objects.kinds import FLOW_SCHEMA
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 V1 = FLOW_SCHEMA.storage
 NOW = "2026-10-20T07:27:16Z"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.patches import (
     JSON_PATCH,
     MERGE_PATCH,
@@ -15,10 +16,9 @@ from apfproxy.apiserver.patches import (
     Patch,
     applied,
 )
-from apfproxy.objects.kinds import FLOW_SCHEMA
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 LIVE = {
     "kind": "FlowSchema",

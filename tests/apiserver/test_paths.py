@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.kind import Kind, Rules, Version, nothing
 from apfproxy.apiserver.paths import Paths
-from apfproxy.objects.kind import Kind, Rules, Version, nothing
-from apfproxy.objects.schema.types import Struct
+from apfproxy.apiserver.schema.types import Struct
 
 SCHEMA = Struct("Thing", ())
 

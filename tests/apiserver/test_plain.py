@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.plain import checks, named_cells, plain_struct
+from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.objects.field_errors import forbidden, required
-from apfproxy.objects.schema.reading import canonical
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 CREATED = "1970-01-01T00:00:00Z"
 

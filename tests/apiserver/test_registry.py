@@ -10,17 +10,17 @@ import pytest
 from apfproxy.apiserver.apps.kinds import REPLICATION_CONTROLLER
 from apfproxy.apiserver.core.kinds import NAMESPACE, POD
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, Written
-from apfproxy.objects.kinds import FLOW_SCHEMA
 from tests.apiserver.controllers.scene import NOW, Scene
 from tests.apiserver.site import budget, flow_schema, pod
 
 if TYPE_CHECKING:
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.store.collection import Watcher
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 DRY = WriteOptions("tester", is_dry_run=True)
 TESTER = WriteOptions("tester")

@@ -9,6 +9,7 @@ import pytest
 
 from apfproxy.apiserver.core.kinds import POD
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.negotiation import Form, Shape
 from apfproxy.apiserver.rendering import (
@@ -19,13 +20,12 @@ from apfproxy.apiserver.rendering import (
     pieces,
     yaml_list,
 )
-from apfproxy.objects.kinds import FLOW_SCHEMA
 from tests.apiserver.controllers.scene import Scene
 from tests.apiserver.site import flow_schema
 
 if TYPE_CHECKING:
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.store.entries import Entry
-    from apfproxy.objects.kind import Kind
 
 LISTS = [
     pytest.param([], b'"items":[', id="empty"),

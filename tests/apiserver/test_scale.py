@@ -12,7 +12,7 @@ from apfproxy.apiserver.scale import scale_of, scaled
 from tests.apiserver.site import APPLY, MERGE, YAML
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
     from tests.apiserver.site import Site
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.lists import Selection
 from apfproxy.apiserver.negotiation import AS_JSON
 from apfproxy.apiserver.options import ListOptions
 from apfproxy.apiserver.rendering import Renderer
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.watches import Watch
-from apfproxy.objects.kinds import FLOW_SCHEMA
 from tests.apiserver.controllers.scene import NOW_S, Scene
 from tests.apiserver.site import (
     BUDGETS,

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.schema.body import parse_yaml
-from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.objects.schema.reading import read
+from apfproxy.apiserver.schema.reading import read
 from tests.conformance import vectors
 
 CREATION = re.compile(

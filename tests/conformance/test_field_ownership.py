@@ -10,15 +10,15 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from apfproxy.apiserver.core.pod_schema import POD_OBJECT
+from apfproxy.apiserver.flowcontrol.schema import FLOW_SCHEMA_V1, PRIORITY_LEVEL_V1
 from apfproxy.apiserver.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver.ownership.managed import Writer, apply, update_managed
 from apfproxy.apiserver.policy.schema import BUDGET
 from apfproxy.apiserver.resource.schema import BETA_RESOURCE_SLICE_OBJECT, RESOURCE_SLICE_OBJECT
-from apfproxy.objects.flowcontrol_schema import FLOW_SCHEMA_V1, PRIORITY_LEVEL_V1
 from tests.conformance.vectors import load
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Struct
+    from apfproxy.apiserver.schema.types import Struct
 
 TIME = "2026-01-01T00:00:00Z"
 

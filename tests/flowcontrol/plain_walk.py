@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from apfproxy.flowcontrol.classifier import matching_order, no_header
 from apfproxy.flowcontrol.mismatch import match_url, unmet
 from apfproxy.flowcontrol.rule_index import ALL, Subjects
-from apfproxy.objects.additions import flow_schema_additions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,7 +32,7 @@ def first_match(
 ) -> FlowSchema | None:
     """The first FlowSchema that matches."""
     for flow_schema in sorted(flow_schemas, key=matching_order):
-        condition = flow_schema_additions(flow_schema).condition
+        condition = flow_schema.additions.condition
         if condition is not None and unmet(condition, attributes, header_of):
             continue
         for rule in flow_schema.spec.rules:

@@ -92,15 +92,6 @@ def test_wrong_additions_do_not_count() -> None:
     assert 0 == controller.unused_additions
 
 
-def test_additions_of_a_skipped_object_are_not_reported() -> None:
-    """What is wrong with the object itself is enough."""
-    controller = Controller(VirtualClock(), 30, 0)
-    digest = controller.digest([level(queues=-1, wait_limit="soon")])
-
-    assert 0 == digest.unused_additions
-    assert all(line.endswith("the object is skipped") for line in digest.problems)
-
-
 def test_without_additions_there_are_no_limits() -> None:
     """And the usual wait."""
     found = controller_of(level(), schema()).classify(ALICE, GET_POD)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from apfproxy.flowcontrol.controller import Checked
 from apfproxy.objects.additions import REQUEST_RATE
 from apfproxy.objects.types import stable_uid
-from loadtest.objects import flow_schema, priority_level, user_subject
+from loadtest.objects import flow_schema, user_subject
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import FlowSchema
@@ -27,24 +27,15 @@ def test_an_object_that_counts() -> None:
     given = limited_to("5")
     checked = Checked(given)
 
-    assert () == checked.errors == checked.unused
+    assert () == checked.unused
     assert stable_uid(given) == checked.uid
     assert 5 == checked.additions.request_rate
-
-
-def test_an_object_that_is_skipped() -> None:
-    """Each error is a line that names the object."""
-    checked = Checked(priority_level("a", shares=-1))
-
-    assert checked.errors[0].startswith("PriorityLevelConfiguration 'a': spec.limited.nominal")
-    assert 1 == len(checked.errors)
 
 
 def test_additions_that_do_not_count() -> None:
     """The object counts without them."""
     checked = Checked(limited_to("x"))
 
-    assert () == checked.errors
     assert [REQUEST_RATE in line for line in checked.unused] == [True]
 
 

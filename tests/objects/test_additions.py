@@ -20,10 +20,7 @@ from apfproxy.objects.additions import (
     DistinguisherKind,
     FlowSchemaAdditions,
     LevelAdditions,
-    addition_errors,
     describe,
-    flow_schema_additions,
-    level_additions,
 )
 from apfproxy.objects.conditions import Condition
 from apfproxy.objects.types import (
@@ -34,7 +31,7 @@ from apfproxy.objects.types import (
 from loadtest.objects import flow_schema, group_subject, priority_level
 
 if TYPE_CHECKING:
-    from apfproxy.objects.types import FlowSchema
+    from apfproxy.objects.types import FlowControlObject, FlowSchema
 
 QUEUING = priority_level("a", queuing=QueuingConfiguration(queues=1))
 BANNED = priority_level("a", shares=0)
@@ -55,6 +52,11 @@ def schema(annotations: dict[str, str], name: str = "s") -> FlowSchema:
     obj = flow_schema(name, "a", group_subject("g"))
     named = {PREFIX + key: value for key, value in annotations.items()}
     return replace(obj, metadata=replace(obj.metadata, annotations=named))
+
+
+def counting(obj: FlowControlObject) -> FlowSchemaAdditions | LevelAdditions:
+    """What is added to an object, errors apart."""
+    return replace(obj.additions, errors=())
 
 
 @pytest.mark.parametrize(
@@ -106,9 +108,9 @@ def test_priority_levels(
     """Additions of priority levels are read, and described."""
     obj = annotated(level, annotations)
 
-    assert expected == level_additions(obj)
-    assert sentences == describe(obj)
-    assert [] == addition_errors(obj)
+    assert expected == counting(obj)
+    assert sentences == describe(obj.additions)
+    assert () == obj.additions.errors
 
 
 @pytest.mark.parametrize(
@@ -185,9 +187,9 @@ def test_flow_schemas(
     """Additions of FlowSchemas are read, and described."""
     obj = schema(annotations)
 
-    assert expected == flow_schema_additions(obj)
-    assert sentences == describe(obj)
-    assert [] == addition_errors(obj)
+    assert expected == counting(obj)
+    assert sentences == describe(obj.additions)
+    assert () == obj.additions.errors
 
 
 DURATION = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 1m"
@@ -265,9 +267,9 @@ def test_errors_of_priority_levels(
     obj = annotated(level, {name: value})
 
     assert [f"metadata.annotations[apfproxy.io/{name}]: {message}"] == list(
-        map(str, addition_errors(obj))
+        map(str, obj.additions.errors)
     )
-    assert NO_LEVEL_ADDITIONS == level_additions(obj)
+    assert NO_LEVEL_ADDITIONS == counting(obj)
 
 
 @pytest.mark.parametrize(
@@ -339,19 +341,19 @@ def test_errors_of_flow_schemas(name: str, value: str, message: str) -> None:
     obj = schema({name: value})
 
     assert [f"metadata.annotations[apfproxy.io/{name}]: {message}"] == list(
-        map(str, addition_errors(obj))
+        map(str, obj.additions.errors)
     )
-    assert NO_FLOW_SCHEMA_ADDITIONS == flow_schema_additions(obj)
+    assert NO_FLOW_SCHEMA_ADDITIONS == counting(obj)
 
 
 def test_other_additions_count() -> None:
     """One that is wrong does not take the others with it."""
     obj = schema({"request-rate": "7", "request-burst": "many", "long-running-limit": "1"})
 
-    assert 1 == len(addition_errors(obj))
-    assert FlowSchemaAdditions(
-        request_rate=7.0, request_burst=7, long_running_limit=1
-    ) == flow_schema_additions(obj)
+    assert 1 == len(obj.additions.errors)
+    assert FlowSchemaAdditions(request_rate=7.0, request_burst=7, long_running_limit=1) == counting(
+        obj
+    )
 
 
 def test_exempt_is_never_limited() -> None:
@@ -363,15 +365,15 @@ def test_exempt_is_never_limited() -> None:
         f"metadata.annotations[apfproxy.io/{name}]: Forbidden: the FlowSchema exempt is never"
         " limited: remove it"
         for name in limits
-    ] == list(map(str, addition_errors(obj)))
-    assert FlowSchemaAdditions(
-        distinguisher=Distinguisher(DistinguisherKind.GROUP)
-    ) == flow_schema_additions(obj)
+    ] == list(map(str, obj.additions.errors))
+    assert FlowSchemaAdditions(distinguisher=Distinguisher(DistinguisherKind.GROUP)) == counting(
+        obj
+    )
 
 
 def test_errors_are_bounded() -> None:
     """An object has room for thousands of annotations."""
-    assert MOST_ERRORS == len(addition_errors(schema({f"a{n}": "" for n in range(100)})))
+    assert MOST_ERRORS == len(schema({f"a{n}": "" for n in range(100)}).additions.errors)
 
 
 def test_other_annotations_are_nobodys_business() -> None:
@@ -380,7 +382,7 @@ def test_other_annotations_are_nobodys_business() -> None:
     other = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "apfproxy.iox/a": "b"}
     obj = replace(obj, metadata=replace(obj.metadata, annotations=other))
 
-    assert [] == addition_errors(obj)
+    assert () == obj.additions.errors
 
 
 NAMES = [name.removeprefix(PREFIX) for name in OF_LEVEL + OF_FLOW_SCHEMA]
@@ -392,7 +394,7 @@ NAMES = [name.removeprefix(PREFIX) for name in OF_LEVEL + OF_FLOW_SCHEMA]
 def test_any_value_is_read_or_refused(annotations: dict[str, str]) -> None:
     """No text makes reading fail, and what is refused is left out of the description."""
     for obj in (schema(annotations), annotated(QUEUING, annotations)):
-        assert len(addition_errors(obj)) + len(describe(obj)) <= 2 * len(annotations)
+        assert len(obj.additions.errors) + len(describe(obj.additions)) <= 2 * len(annotations)
 
 
 def test_conditions() -> None:
@@ -401,13 +403,13 @@ def test_conditions() -> None:
 
     assert (
         Condition(frozenset({"get", "head"}), "x-priority", frozenset({"batch"}))
-        == flow_schema_additions(given).condition
+        == given.additions.condition
     )
-    assert [] == addition_errors(given)
+    assert () == given.additions.errors
     assert (
         "Of requests for other URLs it matches only GET, HEAD (apfproxy.io/match-methods).",
         "It matches only requests with the header x-priority, batch (apfproxy.io/match-header).",
-    ) == describe(given)
+    ) == describe(given.additions)
 
 
 @pytest.mark.parametrize(
@@ -422,11 +424,11 @@ def test_conditions_that_cannot_be_read(annotations: dict[str, str]) -> None:
     """One such part makes the whole one that no request meets."""
     given = schema(annotations)
 
-    condition = flow_schema_additions(given).condition
+    condition = given.additions.condition
 
     assert condition is not None
     assert condition.is_broken
-    (error,) = addition_errors(given)
+    (error,) = given.additions.errors
     assert str(error).endswith("; as it is, the FlowSchema matches no request")
 
 
@@ -435,6 +437,6 @@ def test_mandatory_schemas_have_no_conditions(name: str) -> None:
     """They match all, whatever is written there."""
     given = schema({"match-header": "X-Priority: batch"}, name)
 
-    assert flow_schema_additions(given).condition is None
-    (error,) = addition_errors(given)
+    assert given.additions.condition is None
+    (error,) = given.additions.errors
     assert "is mandatory and matches all" in str(error)

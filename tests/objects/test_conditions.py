@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.objects.conditions import (
+    LONGEST_HEADER_NAME,
     LONGEST_VALUE,
     MOST_VALUES,
     Condition,
+    HeaderUse,
     describe_condition,
     matches,
     parse_header,
     parse_methods,
+    use_of,
     values_meet,
 )
 
@@ -190,3 +193,24 @@ def test_patterns_agree_with_expressions(one: str, other: str, value: str) -> No
 def test_describe(condition: Condition, sentences: list[str]) -> None:
     """A sentence for each part."""
     assert sentences == list(describe_condition(condition))
+
+
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("x-priority", HeaderUse.FIT),
+        ("x" * LONGEST_HEADER_NAME, HeaderUse.FIT),
+        ("x" * (LONGEST_HEADER_NAME + 1), HeaderUse.MALFORMED),
+        ("", HeaderUse.MALFORMED),
+        ("x_priority", HeaderUse.MALFORMED),
+        ("-x", HeaderUse.MALFORMED),
+        ("cookie", HeaderUse.SECRET),
+        ("upgrade", HeaderUse.CONNECTION),
+        ("x-remote-user", HeaderUse.IDENTITY),
+        ("x-remote-extra-team", HeaderUse.IDENTITY),
+        ("x-remote-users", HeaderUse.FIT),
+    ],
+)
+def test_use(name: str, use: HeaderUse) -> None:
+    """What can be forwarded, shown, and told apart by is fit."""
+    assert use is use_of(name)

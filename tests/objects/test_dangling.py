@@ -9,7 +9,7 @@ import pytest
 from apfproxy.objects.dangling import due_condition
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 BEFORE, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 

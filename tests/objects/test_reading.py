@@ -161,6 +161,95 @@ def test_implied_type(own: dict[str, Any]) -> None:
     assert flow_schema() == with_type(flow_schema(), "Pod", "v1")
 
 
+INT32 = f"want an integer from {-(2**31)} to {2**31 - 1}"
+INT64 = f"want an integer from {-(2**63)} to {2**63 - 1}"
+QUOTES = "want a string: put it in quotes"
+LIST = "want a list: write it as [...], or each item after a dash"
+
+
+@pytest.mark.parametrize(
+    ("wire", "message"),
+    [
+        ({"spec": []}, 'spec: Invalid value: "a list": want a mapping'),
+        ({"metadata": "x"}, 'metadata: Invalid value: "x": want a mapping'),
+        (
+            flow_schema(matchingPrecedence=2**31),
+            f'spec.matchingPrecedence: Invalid value: "2147483648": {INT32}',
+        ),
+        (
+            {"metadata": {"generation": -(2**63) - 1}},
+            f'metadata.generation: Invalid value: "{-(2**63) - 1}": {INT64}',
+        ),
+        (
+            flow_schema(matchingPrecedence=10**99),
+            f'spec.matchingPrecedence: Invalid value: "1{"0" * 39}": {INT32}',
+        ),
+        (
+            flow_schema(matchingPrecedence=True),
+            'spec.matchingPrecedence: Invalid value: "true": want an integer',
+        ),
+        (
+            flow_schema(matchingPrecedence=1.0),
+            'spec.matchingPrecedence: Invalid value: "1.0": want an integer',
+        ),
+        (
+            rules(resource={**RESOURCE_RULE, "clusterScope": "yes"}),
+            'spec.rules[0].resourceRules[0].clusterScope: Invalid value: "yes": want true or false',
+        ),
+        ({"metadata": {"name": 1}}, f'metadata.name: Invalid value: "1": {QUOTES}'),
+        ({"metadata": {"name": {}}}, 'metadata.name: Invalid value: "a mapping": want a string'),
+        ({"metadata": {"namespace": 1}}, f'metadata.namespace: Invalid value: "1": {QUOTES}'),
+        (
+            rules(resource={**RESOURCE_RULE, "verbs": "a"}),
+            f'spec.rules[0].resourceRules[0].verbs: Invalid value: "a": {LIST}',
+        ),
+        (
+            rules(resource={**RESOURCE_RULE, "verbs": ["a", 2]}),
+            f'spec.rules[0].resourceRules[0].verbs[1]: Invalid value: "2": {QUOTES}',
+        ),
+        ({"metadata": {"labels": []}}, 'metadata.labels: Invalid value: "a list": want a mapping'),
+        (
+            {"metadata": {"labels": {"a": 1}}},
+            f'metadata.labels[a]: Invalid value: "1": {QUOTES}',
+        ),
+    ],
+)
+def test_values_of_wrong_types(wire: dict[str, Any], message: str) -> None:
+    """Each is reported with its path and what would fit."""
+    found = read_object({**flow_schema(), **wire})
+
+    assert isinstance(found, list)
+    assert [message] == [str(error) for error in found]
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "hint"),
+    [
+        ("spec.", "matchingprecedence", 'did you mean "matchingPrecedence"?'),
+        ("metadata.", "lables", 'did you mean "labels"?'),
+        ("", "spek", 'did you mean "spec"?'),
+        (
+            "spec.",
+            "qqqq",
+            (
+                "known here are distinguisherMethod, matchingPrecedence,"
+                " priorityLevelConfiguration, rules"
+            ),
+        ),
+        ("", "qqqq", "known here are apiVersion, kind, metadata, spec, status"),
+    ],
+)
+def test_hints_at_what_may_be_meant(path: str, name: str, hint: str) -> None:
+    """An unknown field comes with the name that is most like it, or with all that there are."""
+    wire = flow_schema()
+    (wire[path.rstrip(".")] if path else wire)[name] = 1
+
+    found = read_object(wire, strict=True)
+
+    assert isinstance(found, list)
+    assert [f"{path}{name}: Unknown field: {hint}"] == [str(error) for error in found]
+
+
 def test_wrong_types() -> None:
     """Every value of a wrong type is reported, and nothing else is while there are any."""
     wire = flow_schema(matchingPrecedence="x", rules=[{"subjects": {}}])

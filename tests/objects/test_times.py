@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.objects.times import (
-    EARLIEST_S,
-    LATEST_S,
-    micro_time,
-    parse_time,
-    rfc3339,
-)
+from apfproxy.objects.times import EARLIEST_S, LATEST_S, parse_time, rfc3339
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -78,26 +72,3 @@ def test_other_texts_are_refused(text: str) -> None:
     """Nothing is guessed."""
     with pytest.raises(ValueError, match=r"is no time|out of range|outside"):
         parse_time(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2026-01-02T03:04:05.000006Z", "2026-01-02T03:04:05.000006Z"),
-        ("2026-01-02T03:04:05,123456+01:30", "2026-01-02T01:34:05.123456Z"),
-        ("0001-01-01T00:00:00.000001Z", "0001-01-01T00:00:00.000001Z"),
-        ("0001-01-01T00:00:00.000000Z", None),
-    ],
-)
-def test_micro_time(text: str, expected: str | None) -> None:
-    """A time with microseconds, in UTC."""
-    assert expected == micro_time(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.1234567Z", "2026-02-30T00:00:00.000000Z"]
-)
-def test_no_micro_time(text: str) -> None:
-    """Another number of digits is wrong, and so is what is no time."""
-    with pytest.raises(ValueError, match="is no time"):
-        micro_time(text)

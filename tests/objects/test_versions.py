@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.objects.flowcontrol_schema import SHARES
-from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.objects.schema.reading import read
-from apfproxy.objects.versions import PRESERVE_ZERO
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.apiserver.schema.reading import read
+from apfproxy.objects.versions import PRESERVE_ZERO, SHARES
 
 QUEUING = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
 

@@ -15,7 +15,7 @@ from tests.sources.kubernetes_double import LEVELS, SCHEMAS, KubernetesDouble, l
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 
 class Followed:

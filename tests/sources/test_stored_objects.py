@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.apiserver.store.store import Store
 from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.sources import in_force
 from apfproxy.sources.files import ObjectsError
 from apfproxy.sources.in_force import InForce

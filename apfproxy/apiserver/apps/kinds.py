@@ -13,17 +13,18 @@ import msgspec
 from apfproxy.apiserver.apps import schema
 from apfproxy.apiserver.core.pod_defaults import set_pod_spec_defaults
 from apfproxy.apiserver.core.resources import containers_of
+from apfproxy.apiserver.kind import Column, Kind, Rules, Version
+from apfproxy.apiserver.metadata import keep_spec, keep_status
 from apfproxy.apiserver.plain import AGE, NAME, NONE, checks, named_cells
+from apfproxy.apiserver.selectors.labels import selector_text
 from apfproxy.objects.field_errors import NOT_NEGATIVE, invalid
-from apfproxy.objects.kind import Column, Kind, Rules, Version
-from apfproxy.objects.metadata import keep_spec, keep_status
-from apfproxy.objects.selectors.labels import selector_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.field_errors import FieldError
-    from apfproxy.objects.schema.types import Object, Struct
+    from apfproxy.objects.types import Object
 
 GROUP = "apps"
 HISTORY = 10

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from apfproxy.apiserver.core.pod_schema import POD_TEMPLATE
 from apfproxy.apiserver.core.structs import PACKAGE as CORE
-from apfproxy.objects.schema.shared_structs import LABEL_SELECTOR, object_struct
-from apfproxy.objects.schema.types import (
+from apfproxy.apiserver.schema.shared_structs import LABEL_SELECTOR, object_struct
+from apfproxy.apiserver.schema.types import (
     Field,
     List,
     ListType,

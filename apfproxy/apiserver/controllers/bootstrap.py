@@ -20,21 +20,22 @@ from typing import TYPE_CHECKING
 from apfproxy.apiserver.controllers.runner import is_not_found
 from apfproxy.apiserver.core.kinds import NAMESPACE
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, completed, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
 from apfproxy.objects.bootstrap import DIRECTORY, MANDATORY_FILE, SUGGESTED_FILE
 from apfproxy.objects.documents import split_documents
-from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.objects.reading import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.entries import Change
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
+
+KINDS = {kind.name: kind for kind in (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)}
 
 AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
 FLOW_CONTROL_MANAGER = "api-priority-and-fairness-config-producer-v1"

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.registry import WriteOptions
 from apfproxy.apiserver.store.entries import ChangeType
 from apfproxy.objects.dangling import due_condition
-from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.objects.times import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.entries import Change
-    from apfproxy.objects.kind import Kind
 
 MANAGER = "api-priority-and-fairness-config-consumer-v1"
 

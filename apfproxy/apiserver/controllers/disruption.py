@@ -32,20 +32,20 @@ from apfproxy.apiserver.policy.budget import (
 from apfproxy.apiserver.policy.eviction_rules import DISRUPTION_TARGET
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import WriteOptions
+from apfproxy.apiserver.selectors.labels import NOTHING, LabelSelector, selector_of
+from apfproxy.apiserver.status_conditions import FALSE, TRUE, find_condition
 from apfproxy.apiserver.store.entries import ChangeType
-from apfproxy.objects.selectors.errors import SelectorError
-from apfproxy.objects.selectors.labels import NOTHING, LabelSelector, selector_of
-from apfproxy.objects.status_conditions import FALSE, TRUE, find_condition
+from apfproxy.objects.selectors import SelectorError
 from apfproxy.objects.times import parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.entries import Change, Entry
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 MANAGER = "kube-controller-manager"
 POD_MANAGER = "DisruptionController"

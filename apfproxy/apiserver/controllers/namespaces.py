@@ -14,18 +14,18 @@ from apfproxy.apiserver.core.kinds import NAMESPACE
 from apfproxy.apiserver.core.namespaces import KUBERNETES_FINALIZER
 from apfproxy.apiserver.errors import StatusError, unknown_error
 from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, entry_metadata
+from apfproxy.apiserver.status_conditions import FALSE, TRUE, set_condition
 from apfproxy.apiserver.store.entries import ChangeType
-from apfproxy.objects.status_conditions import FALSE, TRUE, set_condition
 from apfproxy.objects.times import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.entries import Change
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 MANAGER = "kube-controller-manager"
 DELETIONS_IN_A_ROW = 50

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.entries import Change
-    from apfproxy.objects.kind import Kind
 
 MANAGER = "kubelet"
 MARK = b'"deletionTimestamp"'

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.collection import Watcher
-    from apfproxy.objects.kind import Kind
 
 log = logging.getLogger(__name__)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.apiserver.kind import Column, Kind, Rules, Version
 from apfproxy.apiserver.plain import AGE, NAME, checks, named_cells
+from apfproxy.apiserver.schema.shared_structs import object_struct
+from apfproxy.apiserver.schema.types import Scalar, Struct, pointer
 from apfproxy.objects.field_errors import NOT_NEGATIVE, invalid
-from apfproxy.objects.kind import Column, Kind, Rules, Version
-from apfproxy.objects.schema.shared_structs import object_struct
-from apfproxy.objects.schema.types import Scalar, Struct, pointer
 
 if TYPE_CHECKING:
     from apfproxy.objects.field_errors import FieldError
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 PACKAGE = "io.k8s.api.coordination.v1"
 

@@ -16,15 +16,15 @@ from apfproxy.apiserver.core.structs import (
     keyed,
     struct,
 )
+from apfproxy.apiserver.kind import Column, Kind, Rules, Version
+from apfproxy.apiserver.metadata import IMMUTABLE_DETAIL
 from apfproxy.apiserver.plain import AGE, NAME, checks, named_cells, plain_struct
+from apfproxy.apiserver.schema.types import Field, List, ListType, Map, Scalar, pointer
 from apfproxy.objects.field_errors import forbidden, invalid
-from apfproxy.objects.kind import Column, Kind, Rules, Version
-from apfproxy.objects.metadata import IMMUTABLE_DETAIL
-from apfproxy.objects.schema.types import Field, List, ListType, Map, Scalar, pointer
 
 if TYPE_CHECKING:
     from apfproxy.objects.field_errors import FieldError
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 OPAQUE = "Opaque"
 IS_IMMUTABLE = "field is immutable when `immutable` is set"

@@ -15,7 +15,7 @@ from apfproxy.apiserver.core.structs import (
     struct,
     time_field,
 )
-from apfproxy.objects.schema.types import Field, Map, Scalar, pointer, required
+from apfproxy.apiserver.schema.types import Field, Map, Scalar, pointer, required
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")

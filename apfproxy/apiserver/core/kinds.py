@@ -13,11 +13,11 @@ from apfproxy.apiserver.core.pod_validation import (
     validate_pod_status,
     validate_pod_update,
 )
-from apfproxy.objects.kind import Kind, Rules, Version
-from apfproxy.objects.metadata import keep_spec
+from apfproxy.apiserver.kind import Kind, Rules, Version
+from apfproxy.apiserver.metadata import keep_spec
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 
 def pod_fields(obj: Object) -> dict[str, str]:

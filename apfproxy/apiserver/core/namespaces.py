@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.apiserver.ages import age
 from apfproxy.apiserver.core.structs import PACKAGE, STRING, STRINGS, keyed, struct, time_field
-from apfproxy.objects.ages import age
+from apfproxy.apiserver.kind import Column
+from apfproxy.apiserver.metadata import copy_field, validate_core_update, validate_stored
+from apfproxy.apiserver.schema.shared_structs import object_struct
+from apfproxy.apiserver.schema.types import Field, required
 from apfproxy.objects.field_errors import FieldError, checked, invalid
-from apfproxy.objects.kind import Column
-from apfproxy.objects.metadata import copy_field, validate_core_update, validate_metadata
 from apfproxy.objects.names import check_dns_label, check_qualified_name
-from apfproxy.objects.schema.shared_structs import object_struct
-from apfproxy.objects.schema.types import Field, required
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 """The label that every namespace has: its name."""
@@ -121,7 +121,7 @@ def objection(obj: Object) -> str:
 
 def validate(obj: Object) -> list[FieldError]:
     """All errors of a new namespace."""
-    errors = validate_metadata(obj["metadata"], is_namespaced=False, check_name=check_dns_label)
+    errors = validate_stored(obj["metadata"], is_namespaced=False, check_name=check_dns_label)
     for name in obj["spec"].get("finalizers", ()):
         errors += checked("spec.finalizers", name, check_qualified_name)
         if "/" not in name and name not in STANDARD_FINALIZERS:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.core.structs import STRING, STRINGS, struct
+from apfproxy.apiserver.schema.types import Field, List
+from apfproxy.apiserver.schema.types import required as required_field
+from apfproxy.apiserver.selectors.labels import WRONG_OPERATOR, validate_expression, validate_words
 from apfproxy.objects.field_errors import FieldError, checked, invalid, required
 from apfproxy.objects.names import check_dns_subdomain
-from apfproxy.objects.schema.types import Field, List
-from apfproxy.objects.schema.types import required as required_field
-from apfproxy.objects.selectors.labels import WRONG_OPERATOR, validate_expression, validate_words
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 LISTING = frozenset({"In", "NotIn"})
 COMPARING = frozenset({"Gt", "Lt"})

@@ -18,17 +18,17 @@ from apfproxy.apiserver.core.structs import (
     struct,
     time_field,
 )
+from apfproxy.apiserver.kind import Column, Kind, Rules, Version
+from apfproxy.apiserver.metadata import keep_spec
 from apfproxy.apiserver.plain import AGE, NAME, NONE, checks, named_cells
-from apfproxy.objects.kind import Column, Kind, Rules, Version
-from apfproxy.objects.metadata import keep_spec
-from apfproxy.objects.schema.shared_structs import object_struct
-from apfproxy.objects.schema.types import Field, List, ListType, Scalar, pointer, required
-from apfproxy.objects.status_conditions import find_condition
+from apfproxy.apiserver.schema.shared_structs import object_struct
+from apfproxy.apiserver.schema.types import Field, List, ListType, Scalar, pointer, required
+from apfproxy.apiserver.status_conditions import find_condition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 UNKNOWN = "<unknown>"
 ROLE_PREFIX = "node-role.kubernetes.io/"

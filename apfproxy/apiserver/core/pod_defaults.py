@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from apfproxy.apiserver.core.resources import containers_of
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 TERMINATION_MESSAGE_PATH = "/dev/termination-log"
 GRACE_PERIOD_S = 30

@@ -17,8 +17,8 @@ from apfproxy.apiserver.core.structs import (
     struct,
     time_field,
 )
-from apfproxy.objects.schema.shared_structs import OBJECT_META, object_struct
-from apfproxy.objects.schema.types import Field, List, Map, Scalar, pointer, required
+from apfproxy.apiserver.schema.shared_structs import OBJECT_META, object_struct
+from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, pointer, required
 
 RESTART_POLICIES = ("Always", "Never", "OnFailure")
 DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.core.resources import qos_class
-from apfproxy.objects.metadata import copy_field, count_generation
+from apfproxy.apiserver.metadata import copy_field, count_generation
 from apfproxy.objects.names import check_dns_label
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 LEAVE = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}

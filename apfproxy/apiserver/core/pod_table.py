@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.apiserver.ages import age
 from apfproxy.apiserver.core.pod_strategy import ENDED
 from apfproxy.apiserver.core.resources import containers_of
-from apfproxy.objects.ages import age
-from apfproxy.objects.kind import Column
-from apfproxy.objects.status_conditions import is_true
+from apfproxy.apiserver.kind import Column
+from apfproxy.apiserver.status_conditions import is_true
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 NONE = "<none>"
 POD_COLUMNS = (

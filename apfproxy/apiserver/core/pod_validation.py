@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from apfproxy.apiserver.core.container_schema import MESSAGE_POLICIES, PULL_POLICIES
 from apfproxy.apiserver.core.pod_schema import DNS_POLICIES, RESTART_POLICIES
 from apfproxy.apiserver.core.resources import containers_of
+from apfproxy.apiserver.metadata import validate_core_update, validate_stored
 from apfproxy.objects.field_errors import (
     FieldError,
     checked,
@@ -22,11 +23,11 @@ from apfproxy.objects.field_errors import (
     repeated,
     required,
 )
-from apfproxy.objects.metadata import validate_core_update, validate_labels, validate_metadata
+from apfproxy.objects.metadata import validate_labels
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain, check_qualified_name
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
 LARGEST_INT32 = 2**31 - 1
@@ -58,7 +59,7 @@ def validate_pod(obj: Object) -> list[FieldError]:
 def validate_any_pod(obj: Object) -> list[FieldError]:
     """All errors of a pod, whether new or not."""
     spec = obj["spec"]
-    errors = validate_metadata(obj["metadata"], is_namespaced=True)
+    errors = validate_stored(obj["metadata"], is_namespaced=True)
     errors += validate_containers(spec)
     errors += one_of(spec, "restartPolicy", "spec", RESTART_POLICIES)
     errors += one_of(spec, "dnsPolicy", "spec", DNS_POLICIES)

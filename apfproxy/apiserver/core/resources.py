@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.objects.quantity import parse
+from apfproxy.apiserver.schema.quantity import parse
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 COMPUTE = ("cpu", "memory")
 """The resources that the class of service depends on."""

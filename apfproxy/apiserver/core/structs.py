@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.objects.schema.types import Field, List, ListType, Scalar, Struct
+from apfproxy.apiserver.schema.types import Field, List, ListType, Scalar, Struct
 
 PACKAGE = "io.k8s.api.core.v1"
 """As OpenAPI names it."""

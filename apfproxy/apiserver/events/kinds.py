@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.apiserver.ages import age
 from apfproxy.apiserver.events.schema import EVENT, EVENT_V1, from_core, to_core
+from apfproxy.apiserver.kind import Column, Kind, Rules, Version
 from apfproxy.apiserver.plain import checks
-from apfproxy.objects.ages import age
+from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.objects.field_errors import invalid
-from apfproxy.objects.kind import Column, Kind, Rules, Version
-from apfproxy.objects.schema.reading import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from apfproxy.objects.field_errors import FieldError
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 FREE_NAMESPACES = frozenset({"default", "kube-system"})
 """Namespaces of events about objects without one."""

@@ -16,10 +16,10 @@ from apfproxy.apiserver.core.structs import (
     time_field,
 )
 from apfproxy.apiserver.plain import plain_struct
-from apfproxy.objects.schema.types import Field, Scalar, Struct, pointer, written
+from apfproxy.apiserver.schema.types import Field, Scalar, Struct, pointer, written
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 EVENTS_PACKAGE = "io.k8s.api.events.v1"
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from apfproxy.objects.schema.shared_structs import META
-from apfproxy.objects.schema.types import Field, List, ListType, Map, Scalar, Struct, Union
+from apfproxy.apiserver.schema.shared_structs import META
+from apfproxy.apiserver.schema.types import Field, List, ListType, Map, Scalar, Struct, Union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from apfproxy.objects.schema.types import Object, Type
+    from apfproxy.apiserver.schema.types import Type
+    from apfproxy.objects.types import Object
 
 GroupVersionKind = tuple[str, str, str]
 """Group, version and kind."""

@@ -20,8 +20,8 @@ from apfproxy.apiserver.openapi.paths import catalog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.apiserver.kind import Kind
+    from apfproxy.objects.types import Object
 
 JSON = "application/json"
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"

@@ -21,13 +21,13 @@ from apfproxy.apiserver.openapi import parameters, structs
 from apfproxy.apiserver.openapi.definitions import GroupVersionKind, full_name
 from apfproxy.apiserver.openapi.parameters import QUERY, Parameter
 from apfproxy.apiserver.policy.schema import EVICTION
-from apfproxy.objects.schema.shared_structs import DELETE_OPTIONS
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Struct
+    from apfproxy.apiserver.kind import Kind
+    from apfproxy.apiserver.schema.types import Struct
 
 JSON = "application/json"
 ANSWERS = (JSON, "application/yaml")

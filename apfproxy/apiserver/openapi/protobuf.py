@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 Encode = Callable[[Any], bytes]
 """Makes the content of a message."""

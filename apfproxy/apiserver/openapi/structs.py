@@ -5,8 +5,8 @@ Sources: the types of meta/v1 that begin with `API`; apimachinery's `version.Inf
 
 from __future__ import annotations
 
-from apfproxy.objects.schema.shared_structs import META, TYPE_META, struct
-from apfproxy.objects.schema.types import Field, List, Scalar, Struct, pointer, required
+from apfproxy.apiserver.schema.shared_structs import META, TYPE_META, struct
+from apfproxy.apiserver.schema.types import Field, List, Scalar, Struct, pointer, required
 
 PATCH = Struct("Patch", (), META, "A change to an object; its content type says of which sort.")
 

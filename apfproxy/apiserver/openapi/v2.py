@@ -15,7 +15,7 @@ from apfproxy.apiserver.openapi.definitions import Definitions, Style, kind_entr
 if TYPE_CHECKING:
     from apfproxy.apiserver.openapi.parameters import Parameter
     from apfproxy.apiserver.openapi.paths import Catalog, Operation
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 DESCRIPTIONS = {200: "OK", 201: "Created", 202: "Accepted", 401: "Unauthorized"}
 """HTTP status to its description, which must be there."""

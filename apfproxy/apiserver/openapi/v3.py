@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from apfproxy.apiserver.openapi.paths import Catalog, Operation
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 
 def documents(catalog: Catalog, version: str) -> dict[str, Object]:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from apfproxy.apiserver.go_values import printed, source, type_name
 from apfproxy.apiserver.ownership.field_set import FieldSetError, shown_element
 from apfproxy.apiserver.ownership.structure import Items, items_of
-from apfproxy.objects.go_text import printed, source, type_name
-from apfproxy.objects.schema.types import List, ListType, Map, Scalar, Struct
+from apfproxy.apiserver.schema.types import List, ListType, Map, Scalar, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from apfproxy.objects.schema.types import Object, Type
+    from apfproxy.apiserver.schema.types import Type
+    from apfproxy.objects.types import Object
 
 LONGEST_SHOWN: Final = 64 * 1024
 """Characters of a wrong value that a message shows."""

@@ -22,7 +22,7 @@ from apfproxy.apiserver.ownership.field_set import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"

@@ -15,7 +15,8 @@ from apfproxy.apiserver.ownership.structure import structure
 from apfproxy.apiserver.ownership.typed import STRIPPED, compare_objects, fields_of
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object, Struct
+    from apfproxy.apiserver.schema.types import Struct
+    from apfproxy.objects.types import Object
 
 KUBECTL: Final = "kubectl"
 """The field manager for whom the annotation counts."""

@@ -56,7 +56,8 @@ from apfproxy.apiserver.ownership.typed import (
 )
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object, Struct
+    from apfproxy.apiserver.schema.types import Struct
+    from apfproxy.objects.types import Object
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 """Manager of what was there before an object without managed fields was first applied to."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.ownership.field_set import FieldSetError, as_json
-from apfproxy.objects.schema.reading import ZEROS, canonical
-from apfproxy.objects.schema.types import List, ListType, Map, Scalar, Struct
+from apfproxy.apiserver.schema.reading import ZEROS, canonical
+from apfproxy.apiserver.schema.types import List, ListType, Map, Scalar, Struct
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Type
+    from apfproxy.apiserver.schema.types import Type
 
 
 @dataclass(frozen=True, slots=True)

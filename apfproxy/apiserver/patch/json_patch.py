@@ -24,11 +24,11 @@ import msgspec
 
 from apfproxy.apiserver.patch.errors import PatchError
 from apfproxy.apiserver.patch.merge import DEEPEST
+from apfproxy.apiserver.schema.go_names import value_name
 from apfproxy.objects.documents import is_deep
-from apfproxy.objects.schema.go_names import value_name
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 MOST_OPERATIONS = 10_000
 """Of one patch; Kubernetes' limit."""

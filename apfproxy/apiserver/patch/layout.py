@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apfproxy.objects.schema.types import List, Map, Struct, Type
+from apfproxy.apiserver.schema.types import List, Map, Struct, Type
 
 Touched = dict[str, Any]
 """Names to what is touched below; anything but such a dictionary for the whole value."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.patch.errors import PatchError
-from apfproxy.objects.schema.go_names import value_name
+from apfproxy.apiserver.schema.go_names import value_name
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 DEEPEST = 200
 """Levels of a patch: far more than any object has, far fewer than exhaust the stack."""

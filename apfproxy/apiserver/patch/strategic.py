@@ -24,15 +24,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.apiserver.go_values import printed
 from apfproxy.apiserver.patch.errors import PatchError
 from apfproxy.apiserver.patch.merge import DEEPEST
-from apfproxy.objects.go_text import printed
-from apfproxy.objects.schema.types import List, Map, Scalar, Struct, Type
+from apfproxy.apiserver.schema.types import List, Map, Scalar, Struct, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 PATCH = "$patch"
 RETAIN_KEYS = "$retainKeys"

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.policy.percent import scaled
 from apfproxy.apiserver.policy.schema import STATUS_NUMBERS
-from apfproxy.objects.status_conditions import FALSE, TRUE, find_condition, is_true, set_condition
+from apfproxy.apiserver.status_conditions import FALSE, TRUE, find_condition, is_true, set_condition
 from apfproxy.objects.times import parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 DISRUPTION_ALLOWED = "DisruptionAllowed"
 SYNC_FAILED = "SyncFailed"

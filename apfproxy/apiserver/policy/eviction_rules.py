@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from apfproxy.apiserver.core.pod_strategy import ENDED
 from apfproxy.apiserver.policy.budget import DISRUPTION_ALLOWED, SYNC_FAILED, set_disruption_allowed
 from apfproxy.apiserver.policy.schema import ALWAYS_ALLOW
-from apfproxy.objects.selectors.errors import SelectorError
-from apfproxy.objects.selectors.labels import selector_of
-from apfproxy.objects.status_conditions import FALSE, find_condition, is_true, set_condition
+from apfproxy.apiserver.selectors.labels import selector_of
+from apfproxy.apiserver.status_conditions import FALSE, find_condition, is_true, set_condition
+from apfproxy.objects.selectors import SelectorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 MOST_DISRUPTED_PODS = 2000
 """Evictions that the disruption controller may be behind: Kubernetes' number."""

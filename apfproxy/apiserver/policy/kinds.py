@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.apiserver.ages import age
+from apfproxy.apiserver.kind import Column, Kind, Rules, Version
+from apfproxy.apiserver.metadata import keep_spec, keep_status
 from apfproxy.apiserver.policy.schema import BUDGET, STATUS_NUMBERS
 from apfproxy.apiserver.policy.validation import (
     AMOUNTS,
@@ -14,14 +17,11 @@ from apfproxy.apiserver.policy.validation import (
     validate_budget_status,
     validate_budget_update,
 )
-from apfproxy.objects.ages import age
-from apfproxy.objects.kind import Column, Kind, Rules, Version
-from apfproxy.objects.metadata import keep_spec, keep_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 GROUP = "policy"
 

@@ -5,7 +5,7 @@ Sources: Kubernetes API reference, `policy/v1` and `policy/v1beta1`; `generated.
 
 from __future__ import annotations
 
-from apfproxy.objects.schema.shared_structs import (
+from apfproxy.apiserver.schema.shared_structs import (
     CONDITIONS,
     DELETE_OPTIONS,
     LABEL_SELECTOR,
@@ -13,7 +13,7 @@ from apfproxy.objects.schema.shared_structs import (
     TYPE_META,
     object_struct,
 )
-from apfproxy.objects.schema.types import Field, Map, Scalar, Struct, changed, pointer, written
+from apfproxy.apiserver.schema.types import Field, Map, Scalar, Struct, changed, pointer, written
 
 POLICY_V1 = "io.k8s.api.policy.v1"
 POLICY_V1BETA1 = "io.k8s.api.policy.v1beta1"

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.apiserver.metadata import validate_stored
 from apfproxy.apiserver.policy.percent import PERCENT, PERCENT_RULE, percentage
 from apfproxy.apiserver.policy.schema import (
     BUDGET_SPEC,
     STATUS_NUMBERS,
     UNHEALTHY_POD_EVICTION_POLICIES,
 )
+from apfproxy.apiserver.selectors.labels import validate_label_selector
+from apfproxy.apiserver.status_conditions import validate_conditions
 from apfproxy.objects.field_errors import NOT_NEGATIVE, FieldError, invalid, not_supported
-from apfproxy.objects.metadata import validate_metadata
 from apfproxy.objects.names import check_path_segment
-from apfproxy.objects.selectors.labels import validate_label_selector
-from apfproxy.objects.status_conditions import validate_conditions
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 HIGHEST_PERCENTAGE = 100
 AMOUNTS = ("minAvailable", "maxUnavailable")
@@ -32,7 +32,7 @@ AMOUNTS = ("minAvailable", "maxUnavailable")
 
 def validate_budget(obj: Object) -> list[FieldError]:
     """All errors of a new budget."""
-    return validate_spec(obj["spec"]) or validate_metadata(
+    return validate_spec(obj["spec"]) or validate_stored(
         obj["metadata"],
         is_namespaced=True,
         check_name=check_path_segment,

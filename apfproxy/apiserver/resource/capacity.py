@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from apfproxy.apiserver.schema.quantity import NANO, Quantity, parse
 from apfproxy.objects.field_errors import (
     FieldError,
     forbidden,
@@ -16,10 +17,9 @@ from apfproxy.objects.field_errors import (
     required,
     too_many,
 )
-from apfproxy.objects.quantity import NANO, Quantity, parse
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 MOST_VALUES = 10
 

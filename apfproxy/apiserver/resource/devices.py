@@ -31,7 +31,7 @@ from apfproxy.objects.names import (
 )
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 MOST_ATTRIBUTES_AND_CAPACITIES = 32
 LONGEST_VALUE = 64

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.apiserver.ages import age
+from apfproxy.apiserver.kind import Column, Kind, Rules, Version
+from apfproxy.apiserver.metadata import count_generation
 from apfproxy.apiserver.resource.schema import BETA_RESOURCE_SLICE_OBJECT, RESOURCE_SLICE_OBJECT
 from apfproxy.apiserver.resource.validation import validate_slice, validate_slice_update
 from apfproxy.apiserver.resource.versions import drop_disabled_fields, from_v1, stamp_taints, to_v1
-from apfproxy.objects.ages import age
-from apfproxy.objects.kind import Column, Kind, Rules, Version
-from apfproxy.objects.metadata import count_generation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 GROUP = "resource.k8s.io"
 BETA_DEPRECATION = (

@@ -11,8 +11,8 @@ from __future__ import annotations
 import msgspec
 
 from apfproxy.apiserver.core.node_selector import NODE_SELECTOR
-from apfproxy.objects.schema.shared_structs import object_struct
-from apfproxy.objects.schema.types import (
+from apfproxy.apiserver.schema.shared_structs import object_struct
+from apfproxy.apiserver.schema.types import (
     Field,
     List,
     Map,

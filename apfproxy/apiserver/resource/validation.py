@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.core.node_selector import validate_node_selector
+from apfproxy.apiserver.metadata import IMMUTABLE_DETAIL, validate_core_update, validate_stored
 from apfproxy.apiserver.resource.devices import (
     validate_choice,
     validate_counter_sets,
@@ -16,12 +17,11 @@ from apfproxy.apiserver.resource.devices import (
 )
 from apfproxy.apiserver.resource.names import validate_driver, validate_pool_name
 from apfproxy.objects.field_errors import FieldError, invalid, repeated, too_many
-from apfproxy.objects.metadata import IMMUTABLE_DETAIL, validate_core_update, validate_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 MOST_DEVICES = 128
 MOST_ADVANCED_DEVICES = 64
@@ -36,7 +36,7 @@ MANY_CHOICES_RULE = f"{CHOICE_RULE}, but multiple fields are set"
 
 def validate_slice(obj: Object) -> list[FieldError]:
     """All errors of a ResourceSlice in the form of v1."""
-    return [*validate_metadata(obj["metadata"], is_namespaced=False), *validate_spec(obj["spec"])]
+    return [*validate_stored(obj["metadata"], is_namespaced=False), *validate_spec(obj["spec"])]
 
 
 def validate_slice_update(new: Object, old: Object) -> list[FieldError]:

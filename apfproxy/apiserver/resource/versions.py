@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 LIST_VALUES = ("ints", "bools", "strings", "versions")
 """Of the feature gate DRAListTypeAttributes, which is off."""

@@ -21,11 +21,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.schema.body import BodyError, Parsed, parse_json
-from apfproxy.objects.schema.types import Field, List, Map, Scalar, Struct, Type
+from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct, Type
 from apfproxy.objects.times import EARLIEST_S, LATEST_S, rfc3339
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 MAGIC = b"k8s\x00"
 NOT_PROTOBUF = (

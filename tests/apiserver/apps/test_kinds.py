@@ -13,11 +13,11 @@ from apfproxy.apiserver.apps.kinds import (
     REPLICATION_CONTROLLER,
     STATEFUL_SET,
 )
-from apfproxy.objects.schema.reading import canonical
+from apfproxy.apiserver.schema.reading import canonical
 
 if TYPE_CHECKING:
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.apiserver.kind import Kind
+    from apfproxy.objects.types import Object
 
 TEMPLATE = {
     "metadata": {"labels": {"a": "b"}},

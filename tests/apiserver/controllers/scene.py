@@ -17,8 +17,8 @@ from apfproxy.apiserver.store.store import Store
 
 if TYPE_CHECKING:
     from apfproxy.apiserver.controllers.runner import Controller
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.apiserver.kind import Kind
+    from apfproxy.objects.types import Object
 
 TESTER = WriteOptions("tester")
 NOW_S = 1_000_000_000.0

@@ -12,8 +12,8 @@ from apfproxy.apiserver.controllers.control import (
     Controllers,
     parse_controllers,
 )
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
-from apfproxy.objects.kinds import FLOW_SCHEMA
 from tests.apiserver.controllers.scene import Scene
 from tests.end_to_end.peer import WAIT_S
 

@@ -8,7 +8,7 @@ import pytest
 
 from apfproxy.apiserver.controllers.dangling import Dangling
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from tests.apiserver.controllers.scene import NOW, Driver, Scene, refuse
 
 LEVEL = {"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}}

@@ -13,12 +13,12 @@ from apfproxy.apiserver.core.kinds import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions
-from apfproxy.objects.status_conditions import find_condition
+from apfproxy.apiserver.status_conditions import find_condition
 from tests.apiserver.controllers.scene import NOW, Driver, Scene, refuse
 
 if TYPE_CHECKING:
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.apiserver.kind import Kind
+    from apfproxy.objects.types import Object
 
 GONE = DeleteOptions(grace_period_s=0)
 

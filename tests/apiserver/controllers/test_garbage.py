@@ -10,14 +10,14 @@ from apfproxy.apiserver.controllers import garbage
 from apfproxy.apiserver.controllers.garbage import GarbageCollector
 from apfproxy.apiserver.core.kinds import NAMESPACE
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.flowcontrol.kinds import PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions
-from apfproxy.objects.kinds import PRIORITY_LEVEL_CONFIGURATION
 from tests.apiserver.controllers.scene import Driver, Scene, refuse
 
 if TYPE_CHECKING:
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.apiserver.kind import Kind
+    from apfproxy.objects.types import Object
 
 BUDGETS = POD_DISRUPTION_BUDGET
 HOLDER = "a.b/c"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from apfproxy.apiserver.core.kinds import POD
+from apfproxy.apiserver.schema.reading import read
 from apfproxy.objects.field_errors import FieldError, Reason
-from apfproxy.objects.schema.reading import read
 
 REASONS = {
     Reason.REQUIRED: "required",

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.apiserver.core.configuration_kinds import CONFIG_MAP, SECRET, SERVICE_ACCOUNT
-from apfproxy.objects.schema.reading import canonical, read
+from apfproxy.apiserver.schema.reading import canonical, read
 
 if TYPE_CHECKING:
-    from apfproxy.objects.kind import Kind
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.apiserver.kind import Kind
+    from apfproxy.objects.types import Object
 
 METADATA = {"name": "x", "namespace": "n", "resourceVersion": "1"}
 

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.core.kinds import NAMESPACE, POD
-from apfproxy.objects.schema.reading import canonical, read
-from apfproxy.objects.schema.types import List, Map, Scalar, Struct
+from apfproxy.apiserver.schema.reading import canonical, read
+from apfproxy.apiserver.schema.types import List, Map, Scalar, Struct
 from tests.apiserver.core.pods import pod
 from tests.conformance.vectors import load
 
 if TYPE_CHECKING:
     import random
 
-    from apfproxy.objects.kind import Kind
+    from apfproxy.apiserver.kind import Kind
 
 
 def test_a_pod_as_recorded() -> None:

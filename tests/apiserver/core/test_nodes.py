@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.apiserver.core.nodes import NODE
-from apfproxy.objects.schema.reading import canonical
+from apfproxy.apiserver.schema.reading import canonical
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 
 def node(**parts: object) -> Object:

@@ -9,7 +9,7 @@ import pytest
 from apfproxy.apiserver.events.kinds import EVENT_OF_CORE, EVENT_OF_EVENTS, cells, check_event
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 NOW_S = 100.0
 AT_40 = "1970-01-01T00:00:40.000000Z"

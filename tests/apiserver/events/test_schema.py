@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.events.schema import EVENT, EVENT_V1, from_core, to_core
-from apfproxy.objects.schema.reading import canonical
+from apfproxy.apiserver.schema.reading import canonical
 from tests.apiserver.schema.protobuf_writer import some_object
 
 if TYPE_CHECKING:

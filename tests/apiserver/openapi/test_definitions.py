@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.apiserver.openapi.definitions import Definitions, Style, full_name
-from apfproxy.objects.schema.types import (
+from apfproxy.apiserver.schema.types import (
     Field,
     List,
     ListType,
@@ -20,7 +20,7 @@ from apfproxy.objects.schema.types import (
 from tests.apiserver.kinds import CONDITION, SELECTOR, STATUS, WIDGET_V1
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 V1 = "io.k8s.api.widgets.v1"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"

@@ -11,12 +11,13 @@ from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.openapi.definitions import full_name
 from apfproxy.apiserver.openapi.documents import OpenAPI
 from apfproxy.apiserver.openapi.paths import catalog
-from apfproxy.objects.schema.types import List, Map, Struct
+from apfproxy.apiserver.schema.types import List, Map, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from apfproxy.objects.schema.types import Object, Type
+    from apfproxy.apiserver.schema.types import Type
+    from apfproxy.objects.types import Object
 
 FLOW_CONTROL = "/apis/flowcontrol.apiserver.k8s.io/{}"
 RESOURCE = "/apis/resource.k8s.io/{}"

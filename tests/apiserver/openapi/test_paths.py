@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from apfproxy.apiserver.kind import Rules, nothing
 from apfproxy.apiserver.openapi import parameters
 from apfproxy.apiserver.openapi.paths import Catalog, catalog, group_title, tag_of
 from apfproxy.apiserver.openapi.structs import STATUS, WATCH_EVENT
-from apfproxy.objects.kind import Rules, nothing
 from tests.apiserver.kinds import KINDS, NAMESPACE, POD, WIDGET
 
 V1 = "/apis/widgets.example.com/v1"

@@ -8,11 +8,11 @@ import pytest
 
 from apfproxy.apiserver.discovery import Discovery, version_document
 from apfproxy.apiserver.openapi import structs
-from apfproxy.objects.schema.types import List, Struct
+from apfproxy.apiserver.schema.types import List, Struct
 from tests.apiserver.kinds import KINDS
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 DISCOVERY = Discovery(KINDS)
 

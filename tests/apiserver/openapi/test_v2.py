@@ -11,7 +11,7 @@ from apfproxy.apiserver.openapi.paths import catalog
 from tests.apiserver.kinds import KINDS
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 
 @pytest.fixture(scope="module")

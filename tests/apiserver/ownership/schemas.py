@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apfproxy.objects.schema.shared_structs import OBJECT_META, TYPE_META
-from apfproxy.objects.schema.types import (
+from apfproxy.apiserver.schema.shared_structs import OBJECT_META, TYPE_META
+from apfproxy.apiserver.schema.types import (
     Field,
     List,
     ListType,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from apfproxy.apiserver.ownership.applied import AppliedTypeError, check_types, shown_kind
-from apfproxy.objects.schema.shared_structs import OBJECT_META, TYPE_META
-from apfproxy.objects.schema.types import Field, Scalar, Struct
+from apfproxy.apiserver.schema.shared_structs import OBJECT_META, TYPE_META
+from apfproxy.apiserver.schema.types import Field, Scalar, Struct
 from tests.apiserver.ownership.schemas import THING, configuration
 
 OPEN_SPEC = Struct("OpenSpec", (Field("title", Scalar.STRING),), keeps_unknown=True)

@@ -15,7 +15,7 @@ from apfproxy.apiserver.ownership.structure import (
     node_of,
     structure,
 )
-from apfproxy.objects.schema.types import List, ListType, Map, Scalar, Struct, pointer, required
+from apfproxy.apiserver.schema.types import List, ListType, Map, Scalar, Struct, pointer, required
 from tests.apiserver.ownership.schemas import PORT, SPEC, THING
 
 PORTS = List(PORT, ListType.MAP, ("protocol", "port"))

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from apfproxy.apiserver.patch.layout import laid_out, touched_by
-from apfproxy.objects.schema.types import Field, List, Map, Scalar, Struct, Type
+from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct, Type
 
 INNER = Struct("Inner", (Field("y", Scalar.STRING), Field("x", Scalar.STRING)))
 OUTER = Struct(

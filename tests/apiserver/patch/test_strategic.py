@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from apfproxy.apiserver.patch.errors import PatchError
 from apfproxy.apiserver.patch.merge import DEEPEST
 from apfproxy.apiserver.patch.strategic import strategic_merge
-from apfproxy.objects.schema.types import Field, List, ListType, Map, Scalar, Struct
+from apfproxy.apiserver.schema.types import Field, List, ListType, Map, Scalar, Struct
 
 PORT = Struct("Port", (Field("port", Scalar.INT32), Field("name", Scalar.STRING)))
 ITEM = Struct(

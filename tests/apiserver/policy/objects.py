@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from apfproxy.objects.schema.types import Object
+    from apfproxy.objects.types import Object
 
 
 def budget(*, generation: int = 1, status: Object | None = None, **spec: Any) -> Object:  # noqa: ANN401  JSON

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
-from apfproxy.objects.schema.reading import read
+from apfproxy.apiserver.schema.reading import read
 from tests.apiserver.policy.objects import budget
 
 RULES = POD_DISRUPTION_BUDGET.rules

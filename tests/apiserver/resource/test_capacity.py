@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apfproxy.apiserver.resource.capacity import integer, validate_capacity
-from apfproxy.objects.quantity import parse
+from apfproxy.apiserver.schema.quantity import parse
 from tests.apiserver.resource.causes import (
     DUPLICATE,
     FORBIDDEN,

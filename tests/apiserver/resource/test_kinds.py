@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
-from apfproxy.objects.schema.reading import MismatchError, canonical, read
+from apfproxy.apiserver.schema.reading import MismatchError, canonical, read
 from tests.apiserver.resource.causes import causes
 from tests.conformance.vectors import load
 

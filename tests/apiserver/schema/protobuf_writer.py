@@ -9,13 +9,13 @@ import json
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.objects.schema.types import List, Map, Scalar, Struct
+from apfproxy.apiserver.schema.types import List, Map, Scalar, Struct
 from apfproxy.objects.times import parse_time
 
 if TYPE_CHECKING:
     import random
 
-    from apfproxy.objects.schema.types import Type
+    from apfproxy.apiserver.schema.types import Type
 
 VARINT, LENGTH = 0, 2
 NUMBERS_OF_64_BITS = 1 << 64

@@ -17,8 +17,8 @@ from apfproxy.apiserver.schema.protobuf import (
     MessageError,
     parse_protobuf,
 )
-from apfproxy.objects.schema.shared_structs import DELETE_OPTIONS
-from apfproxy.objects.schema.types import Field, List, Map, Scalar, Struct
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
+from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct
 
 from .protobuf_writer import block, document, number, some_object, varint
 

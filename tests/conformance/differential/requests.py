@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.core.kinds import POD
-from apfproxy.objects.schema.reading import MismatchError, read
+from apfproxy.apiserver.schema.reading import MismatchError, read
 from tests.conformance.differential.evictions import evictions
 from tests.conformance.differential.subjects import SUBJECTS, Subject
 from tests.conformance.differential.values import (

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.core.kinds import NAMESPACE, POD
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
-from apfproxy.objects.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 
 if TYPE_CHECKING:
-    from apfproxy.objects.kind import Kind
+    from apfproxy.apiserver.kind import Kind
 
 Object = dict[str, Any]
 

@@ -1,0 +1,209 @@
+"""What a server has to know of one kind of object: its versions, rules and columns.
+
+Objects are plain data (see `schema.types`) in the storage version's canonical form, unless said
+otherwise.  A rule that may change an object changes the new one in place, and never the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from apfproxy.objects.types import Object
+
+if TYPE_CHECKING:
+    from apfproxy.apiserver.schema.types import Struct
+    from apfproxy.objects.field_errors import FieldError
+
+Change = Callable[[Object], None]
+"""Changes an object in place."""
+ChangeFromOld = Callable[[Object, Object], None]
+"""Changes the new object, the first argument, by what the old one has."""
+Check = Callable[[Object], "list[FieldError]"]
+CheckFromOld = Callable[[Object, Object], "list[FieldError]"]
+"""Judges the new object, the first argument, by what the old one has."""
+
+Path = tuple[str, ...]
+"""Of a field, from the object's root: `("spec",)`."""
+
+
+def nothing(*_: object) -> None:
+    """Change nothing."""
+
+
+def all_right(*_: object) -> list[Any]:
+    """Find nothing wrong, and warn of nothing."""
+    return []
+
+
+def no_grace(_obj: Object, _asked_s: int | None) -> int:
+    """Delete at once."""
+    return 0
+
+
+class Version(msgspec.Struct, frozen=True):
+    """One version of a kind.
+
+    Attributes:
+        name: Such as `v1beta3`.
+        schema: Structure of the whole object, `apiVersion`, `kind` and `metadata` included.
+        set_defaults: Gives absent fields of this version's form their values.
+        to_storage: From this version's form to the storage version's; may return its argument,
+            changed or not.
+        from_storage: The other way; must not change its argument.
+        deprecation: Warning that every answer carries; "" for none.
+    """
+
+    name: str
+    schema: Struct
+    set_defaults: Change = nothing
+    to_storage: Callable[[Object], Object] = lambda obj: obj
+    from_storage: Callable[[Object], Object] = lambda obj: obj
+    deprecation: str = ""
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What happens to objects on the way to the store: the "strategy" of a kind.
+
+    Attributes:
+        admit_create: Adds what admission does before the other rules, owned by no field manager;
+            returns why the object may not be created, "" if it may.
+        stamp: Gives absent times in an object that is to be written the second argument, now in
+            RFC 3339; called before `prepare_create` and `prepare_update`.
+        prepare_create: Resets what a creation may not set; sets `generation` where the kind has it.
+        prepare_update: Resets what an update may not change; counts `generation` up if due.
+        validate: All errors of an object to be created, metadata included.
+        validate_update: All errors of a new object that replaces an old one.
+        prepare_status: As `prepare_update`, for the status subresource.
+        validate_status: As `validate_update`, for the status subresource.
+        prepare_finalize: As `prepare_update`, for the finalize subresource; None for no such one.
+        grace_s: Seconds that a deleted object gets to end; the second argument is what the client
+            asked for, if it did.
+        is_held: Whether a deleted object has to stay for what finalizers stand for.
+        mark_deleted: What else changes when a deletion begins that has to wait.
+        objection: Why the object may not be deleted; "" if it may.
+        default_propagation: What becomes of dependents if nobody says it: `Orphan`; "" for their
+            deletion in the background.
+        warnings: Texts for the client, of the new object and the old one, if any.
+        allows_unconditional_update: Whether a replacement may leave out the resource version.
+        is_created_by_update: Whether a replacement of what is not there creates it.
+        reset_fields: What a write to the main resource does not own.
+        reset_status_fields: What a write to the status subresource does not own.
+    """
+
+    admit_create: Callable[[Object], str] = lambda _obj: ""
+    stamp: Callable[[Object, str], None] = nothing
+    prepare_create: Change = nothing
+    prepare_update: ChangeFromOld = nothing
+    validate: Check = all_right
+    validate_update: CheckFromOld = all_right
+    prepare_status: ChangeFromOld = nothing
+    validate_status: CheckFromOld = all_right
+    prepare_finalize: ChangeFromOld | None = None
+    grace_s: Callable[[Object, int | None], int] = no_grace
+    is_held: Callable[[Object], bool] = lambda obj: bool(obj["metadata"].get("finalizers"))
+    mark_deleted: Change = nothing
+    objection: Callable[[Object], str] = lambda _obj: ""
+    default_propagation: str = ""
+    warnings: Callable[[Object, Object | None], list[str]] = all_right
+    allows_unconditional_update: bool = True
+    is_created_by_update: bool = False
+    reset_fields: tuple[Path, ...] = (("status",),)
+    reset_status_fields: tuple[Path, ...] = (("spec",),)
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a Table.
+
+    Attributes:
+        name: Its heading.
+        type: `string`, `integer`, `boolean`.
+        description: What it shows.
+        format: `name` for the object's name.
+        priority: 0 is shown always, 1 in wide output.
+    """
+
+    name: str
+    type: str
+    description: str
+    format: str = ""
+    priority: int = 0
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One kind of object.
+
+    Attributes:
+        group: API group; "" for core.
+        name: Such as `FlowSchema`.
+        plural: Resource name, such as `flowschemas`.
+        singular: For kubectl.
+        is_namespaced: Whether its objects belong to a namespace.
+        versions: The storage version first; it is also the preferred one.
+        rules: What happens to its objects.
+        columns: Of a Table.
+        cells: The cells of an object's row; the second argument is now, in seconds since 1970.
+        row_conditions: What is to be known of an object's row as a whole, as Tables have it.
+        row_order: Sorts the rows of a list; None for the order of namespace and name.
+        selectable: The values of the fields that field selectors may name, `metadata.name` and
+            `metadata.namespace` apart.
+        selectable_fields: Their names.
+        short_names: For kubectl.
+        categories: For kubectl, such as `all`.
+        has_status: Whether there is a status subresource.
+        answers_deleted: Whether DELETE answers with the object and not with a Status.
+        storage_hash: `storageVersionHash` in discovery.
+        stored_as: The kind of another group whose objects these are, in another form; None for
+            objects of their own.
+        scale_selector: The selector of an object's pods as the subresource `scale` tells it; None
+            for no such subresource.
+    """
+
+    group: str
+    name: str
+    plural: str
+    singular: str
+    is_namespaced: bool
+    versions: tuple[Version, ...]
+    rules: Rules
+    columns: tuple[Column, ...]
+    cells: Callable[[Object, float], Sequence[object]]
+    row_conditions: Callable[[Object], Sequence[Object]] = lambda _obj: ()
+    row_order: Callable[[Object], tuple[Any, ...]] | None = None
+    selectable: Callable[[Object], dict[str, str]] = lambda _obj: {}
+    selectable_fields: tuple[str, ...] = ()
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    has_status: bool = True
+    answers_deleted: bool = False
+    storage_hash: str = ""
+    stored_as: Kind | None = None
+    scale_selector: Callable[[Object], str] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Kind {self.name}.{self.group}>"
+
+    @property
+    def resource(self) -> str:
+        """Resource and group as errors and metrics name them: `flowschemas.flowcontrol...`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def collection(self) -> str:
+        """The name of the collection that its objects are in."""
+        return (self.stored_as or self).resource
+
+    @property
+    def storage(self) -> Version:
+        """The version that the store keeps."""
+        return (self.stored_as or self).versions[0]
+
+    def version(self, name: str) -> Version | None:
+        """The version of this name; None if there is none."""
+        return next((version for version in self.versions if version.name == name), None)
+
+    def api_version(self, version: str) -> str:
+        """The `apiVersion` of objects in a version."""
+        return f"{self.group}/{version}" if self.group else version

@@ -1,0 +1,103 @@
+"""Descriptions of structure."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.apiserver.kinds import KINDS
+from apfproxy.apiserver.policy.schema import EVICTIONS
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
+from apfproxy.apiserver.schema.types import (
+    Field,
+    List,
+    Map,
+    Scalar,
+    Struct,
+    Type,
+    changed,
+    pointer,
+    required,
+)
+
+ROOTS = (
+    *(version.schema for kind in KINDS for version in kind.versions),
+    *EVICTIONS.values(),
+    DELETE_OPTIONS,
+)
+"""What clients send."""
+
+
+def structs_of(kind: Type, found: dict[str, Struct]) -> dict[str, Struct]:
+    """All structs that values of a type may have, added to what was found before."""
+    if isinstance(kind, List):
+        return structs_of(kind.item, found)
+    if isinstance(kind, Map):
+        return structs_of(kind.value, found)
+    if isinstance(kind, Struct) and (name := f"{kind.package}.{kind.name}") not in found:
+        found[name] = kind
+        for field in kind.fields:
+            structs_of(field.type, found)
+    return found
+
+
+STRUCTS: dict[str, Struct] = {}
+for root in ROOTS:
+    structs_of(root, STRUCTS)
+
+
+def test_makers() -> None:
+    """What is required is written always; what is a pointer may be absent."""
+    assert Field("a", Scalar.STRING, "b", is_pointer=True) == pointer("a", Scalar.STRING, "b")
+    expected = Field("a", Scalar.STRING, "b", is_always_written=True, is_required=True)
+    assert expected == required("a", Scalar.STRING, "b")
+
+
+def test_changed() -> None:
+    """A changed struct has the fields in their old order, new ones last, and may move."""
+    a, b, c = (Field(name, Scalar.STRING) for name in "abc")
+    number = Field("a", Scalar.INT32)
+    struct = Struct("S", (a, b), "one")
+    found = changed(struct, number, c, package="two")
+
+    assert (number, b, c) == found.fields
+    assert {"a": number, "b": b, "c": c} == found.by_name
+    assert ("<Struct one.S>", "<Struct two.S>") == (repr(struct), repr(found))
+    assert "<Struct one.S>" == repr(changed(struct, number))
+
+
+def test_every_field_has_a_number() -> None:
+    """A field without one would be lost, but for what the envelope has."""
+    wrong = [
+        f"{name}.{field.name}"
+        for name, struct in STRUCTS.items()
+        for field in struct.fields
+        if not field.number and not (struct in ROOTS and field.name in {"kind", "apiVersion"})
+    ]
+
+    assert [] == wrong
+
+
+def test_numbers_are_unique() -> None:
+    """No two fields of a message share a number."""
+    numbers = {
+        name: [field.number for field in struct.fields if field.number]
+        for name, struct in STRUCTS.items()
+    }
+
+    assert [] == [name for name, found in numbers.items() if len(set(found)) != len(found)]
+
+
+@pytest.mark.parametrize(
+    ("struct", "field", "expected"),
+    [
+        ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "managedFields", 17),
+        ("io.k8s.api.core.v1.PodSpec", "schedulingGates", 38),
+        ("io.k8s.api.resource.v1beta1.Device", "basic", 2),
+        ("io.k8s.api.resource.v1beta1.BasicDevice", "attributes", 1),
+        ("io.k8s.api.resource.v1.Device", "attributes", 2),
+        ("io.k8s.api.flowcontrol.v1beta3.FlowSchemaSpec", "rules", 4),
+    ],
+)
+def test_numbers(struct: str, field: str, expected: int) -> None:
+    """Some numbers, as `generated.proto` has them."""
+    assert expected == STRUCTS[struct].by_name[field].number
