@@ -65,7 +65,7 @@ OF_FILE = {
     "http/header_block": "parse",
     "http/client_address": "authenticate",
     "proxy/http2/connection": FRAMES,
-    "proxy/http2/connection_base": FRAMES,
+    "proxy/http2/output": FRAMES,
     "proxy/http2/request_head": FRAMES,
     "proxy/http2/stream": FRAMES,
     "proxy/targets": "attributes",

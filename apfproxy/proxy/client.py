@@ -1,13 +1,16 @@
-"""What an exchange asks of what brings its request: a connection of HTTP/1.1, a stream of HTTP/2.
+"""What server and exchange ask of clients: of connections, and of what brings a request.
 
-How an answer is framed, and whether more may come behind it, is the protocol's.  A base class, not
-a `Protocol`: compiled code calls its methods as fast as functions.
+An exchange has a `Client`: a connection of HTTP/1.1, or a stream of HTTP/2.  How a response is
+framed, and whether more may come behind it, is the protocol's.  Base classes, not a `Protocol`:
+compiled code calls their methods as fast as functions.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
+
+from apfproxy.base.guarded import guarded
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,15 +31,97 @@ class Served(Protocol):
         """Give back all that it holds; never raises."""
 
 
-class Client(ABC):
-    """Takes one answer after the other.
+class OpenConnection(ABC):
+    """A client's connection, or a stream of one, as the server sees it.
+
+    Attributes:
+        deadline_ns: When `on_deadline` is due, or 0.
+    """
+
+    __slots__ = ("deadline_ns",)
+
+    def __init__(self) -> None:
+        self.deadline_ns = 0
+
+    @guarded
+    def on_deadline(self) -> None:
+        """The deadline is over; raises nothing."""
+        self.deadline_ns = 0
+        self.meet_deadline()
+
+    @abstractmethod
+    def meet_deadline(self) -> None:
+        """Do what is due when the deadline is over."""
+
+    @abstractmethod
+    def fail(self, error: Exception) -> None:
+        """Close after an error of the program, wherever it came up; never raises."""
+
+    def forget_peer(self) -> None:  # noqa: B027  nor has a stream anything to do here
+        """Find out anew what kind of client this is, when its next request comes."""
+
+    def forget_header_blocks(self) -> None:  # noqa: B027
+        """Forget the header blocks by which it is known: its kind has forgotten some."""
+
+    def is_serving(self, cluster: object) -> bool:  # noqa: ARG002  a connection of HTTP/2 is not
+        """Whether a request is under way on it of the cluster with this context."""
+        return False
+
+    def close_when_idle(self, deadline_ns: int) -> None:  # noqa: B027
+        """Let the connection, if it is idle, close by then at the latest."""
+
+    @abstractmethod
+    def relieve(self, now_ns: int) -> None:
+        """Let go of what is of no use right now: memory is short."""
+
+    @property
+    @abstractmethod
+    def has_seats(self) -> bool:
+        """Whether a request of it has seats."""
+
+    @property
+    def can_end_watch(self) -> bool:
+        """Whether a watch is under way that can be ended now."""
+        return False
+
+    @guarded
+    def end_watch(self) -> None:
+        """End the watch, if there is one, as if it were through; raises nothing."""
+        if self.can_end_watch:
+            self.end_watch_early()
+
+    def end_watch_early(self) -> None:
+        """End the watch that there is."""
+        raise NotImplementedError
+
+    @property
+    def has_websocket(self) -> bool:
+        """Whether it is a WebSocket, which has not been told that the proxy goes away."""
+        return False
+
+    @guarded
+    def close_websocket(self) -> None:
+        """Tell the client of a WebSocket that the proxy goes away, and end it; raises nothing."""
+        if self.has_websocket:
+            self.send_close_frame()
+
+    def send_close_frame(self) -> None:
+        """Say on the WebSocket that there is that the proxy goes away."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Break the response under way and close: the proxy stops.  Asked again, close at once."""
+
+
+class Client(OpenConnection):
+    """Takes one response after the other.
 
     Attributes:
         address: The client's.
-        deadline_ns: When the exchange's `on_deadline` is due; 0 for never.
         forwarded_suffix: Ends the head of a forwarded request: the client's address.
         held: Bytes that are counted for the request under way.
-        is_write_paused: Whether the client is slow to take an answer.
+        is_write_paused: Whether the client is slow to take a response.
         keep_alive: Whether another request may follow the one under way.
         callers: As of `ObservedPassage`; None before there was one.
     """
@@ -44,7 +129,6 @@ class Client(ABC):
     __slots__ = (
         "address",
         "callers",
-        "deadline_ns",
         "forwarded_suffix",
         "held",
         "is_write_paused",
@@ -52,8 +136,8 @@ class Client(ABC):
     )
 
     def __init__(self) -> None:
+        super().__init__()
         self.address = ""
-        self.deadline_ns = 0
         self.forwarded_suffix = b""
         self.held = 0
         self.is_write_paused = False
@@ -71,17 +155,17 @@ class Client(ABC):
 
     @abstractmethod
     def send_interim(self, head: ResponseHead) -> None:
-        """Send a 1xx answer on."""
+        """Send a 1xx response on."""
 
     @abstractmethod
     def send_response(
         self, asked: RequestHead, head: ResponseHead, lines: bytes, body: Piece, *, is_whole: bool
     ) -> None:
-        """Send the head of the server's answer on, with the first of its body.
+        """Send the head of the upstream's response on, with the first of its body.
 
         Args:
             asked: The request's head.
-            head: The answer's.
+            head: The response's.
             lines: Header lines that are added to it.
             body: As much of the body as has come; valid for the time of the call.
             is_whole: Whether that is all of it.
@@ -96,13 +180,13 @@ class Client(ABC):
         Args:
             pieces: Valid for the time of the call.
             size: Of all of them, in bytes.
-            is_last: Whether the answer is through.
+            is_last: Whether the response is through.
             trailers: Whole lines.
         """
 
     @abstractmethod
     def send_own(self, asked: RequestHead, build: Callable[..., bytes], extra: bytes) -> int:
-        """Send a whole answer of the proxy's own.
+        """Send a whole response of the proxy's own.
 
         Args:
             asked: The request's head.
@@ -115,7 +199,7 @@ class Client(ABC):
 
     @abstractmethod
     def end_early(self) -> None:
-        """End the answer of a watch as if it were through: the proxy stops."""
+        """End the response to a watch as if it were through: the proxy stops."""
 
     # Its memory.
 
@@ -153,11 +237,11 @@ class Client(ABC):
 
     @abstractmethod
     def on_exchange_end(self, exchange: Served, now_ns: int) -> None:
-        """The answer is through."""
+        """The response is through."""
 
     @abstractmethod
     def abort_after_write(self) -> None:
-        """Send what is buffered, then close without ending the answer."""
+        """Send what is buffered, then close without ending the response."""
 
     @abstractmethod
     def abort(self) -> None:
@@ -193,10 +277,10 @@ class Client(ABC):
         raise NotImplementedError
 
     def send_switch(self, head: ResponseHead, lines: bytes, protocol: bytes, data: bytes) -> None:
-        """Send the answer that begins the tunnel.
+        """Send the response that begins the tunnel.
 
         Args:
-            head: The server's answer 101.
+            head: The upstream's response 101.
             lines: Header lines that are added to it.
             protocol: What the server switches to.
             data: The first bytes of that.

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from apfproxy.base.sockets import UNIX_PEER, reset
 from apfproxy.proxy import own_responses
 from apfproxy.proxy.counters import Refusal
-from apfproxy.proxy.http2.available import is_offered
 from apfproxy.settings import WatchSettings  # noqa: TC001  compiled, the class has it at run time
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class LimitsInForce:
         goaway_chance: Of a request, that its connection of HTTP/2 is ended.
         probe_idle_ns: How long a client of HTTP/2 is silent before it is probed.
         probe_timeout_ns: After which one that does not answer is gone.
-        is_http2_cleartext: Whether clients without TLS may speak HTTP/2.
+        is_http2_cleartext: Whether clients without TLS may speak HTTP/2, if the build does.
         max_streams: Requests at once on a connection of HTTP/2.
         slow_reader_grace_ns: `NEVER_NS` where seats are kept.
     """
@@ -91,7 +90,7 @@ class LimitsInForce:
             max_pipelined_requests=_or_unlimited(limits.max_pipelined_requests),
             min_body_rate_bytes=limits.min_body_rate_bytes,
             body_rate_grace_ns=round(limits.body_rate_grace_s * 1e9),
-            is_http2_cleartext=is_offered(downstream.http2) and downstream.http2.is_cleartext,
+            is_http2_cleartext=downstream.http2.is_enabled and downstream.http2.is_cleartext,
             max_streams=downstream.http2.max_concurrent_streams,
             goaway_chance=downstream.http2.goaway_chance,
             slow_reader_grace_ns=NEVER_NS if grace_s is None else round(grace_s * 1e9),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from apfproxy.proxy.listener_context import OpenConnection
+    from apfproxy.proxy.client import OpenConnection
 
 WATCH_END_PERIOD_S = 0.05
 MIN_WATCHES_ENDED_PER_S = 200

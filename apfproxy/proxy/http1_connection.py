@@ -35,6 +35,7 @@ from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.exchange_base import UNHELD
 from apfproxy.proxy.header_blocks import HeadReader
 from apfproxy.proxy.holdings import LARGE_PART_BYTES
+from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
 from apfproxy.proxy.refused import refused
 from apfproxy.proxy.tls import speaks_http2
@@ -381,10 +382,8 @@ class Http1Connection(Client):
         """Whether a watch is under way that can be ended now."""
         return self._exchange is not None and self._exchange.can_end_watch
 
-    @guarded
-    def end_watch(self) -> None:
-        """End it, if there is one, as if it were through; the proxy is about to stop."""
-        if self._exchange is not None and self._exchange.can_end_watch:
+    def end_watch_early(self) -> None:
+        if self._exchange is not None:
             self._exchange.end_watch()
 
     @property
@@ -392,17 +391,15 @@ class Http1Connection(Client):
         """Whether it is a WebSocket, which has not been told that the proxy goes away."""
         return self._exchange is not None and self._exchange.has_websocket
 
-    @guarded
-    def close_websocket(self) -> None:
-        """Tell its client that the proxy goes away, and end it."""
+    def send_close_frame(self) -> None:
         if self._exchange is not None:
             self._exchange.close_websocket()
 
     def relieve(self, now_ns: int) -> None:
         """Close, if it is idle: memory is short."""
-        self.hasten(now_ns)
+        self.close_when_idle(now_ns)
 
-    def hasten(self, deadline_ns: int) -> None:
+    def close_when_idle(self, deadline_ns: int) -> None:
         """Let the connection, if it is idle, close by then at the latest."""
         if self.is_idle and self.deadline_ns > deadline_ns:
             self.deadline_ns = deadline_ns
@@ -472,7 +469,7 @@ class Http1Connection(Client):
             self._speak_http2(b"")
             return
         if not self._counted_as:
-            self._may_be_http2 = shared.in_force.is_http2_cleartext
+            self._may_be_http2 = shared.in_force.is_http2_cleartext and BINDING is not None
             address = self.address or address_of(transport)
             refusal = shared.limits.admit(address)
             if refusal is not None:
@@ -606,10 +603,7 @@ class Http1Connection(Client):
 
     # What the server does.
 
-    @guarded
-    def on_deadline(self) -> None:
-        """The deadline is over."""
-        self.deadline_ns = 0
+    def meet_deadline(self) -> None:
         if self._exchange is not None:
             self._exchange.on_deadline()
         elif self._is_closed:

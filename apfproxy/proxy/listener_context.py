@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.base.rare_log import RareLog
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.base.clock import Clock
+    from apfproxy.proxy.client import OpenConnection
     from apfproxy.proxy.counters import ListenerCounters
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.settings import Settings
@@ -31,55 +32,6 @@ KEPT_BYTES = 64 << 20
 account takes 5 KiB."""
 MAX_KEPT_SUFFIXES = 4096
 """Addresses of clients as bytes, shared by their connections."""
-
-
-class OpenConnection(Protocol):
-    """A client's connection, as the server sees it.
-
-    Attributes:
-        deadline_ns: When `on_deadline` is due, or 0.
-    """
-
-    deadline_ns: int
-
-    def on_deadline(self) -> None:
-        """The deadline is over; raises nothing."""
-
-    def forget_peer(self) -> None:
-        """Judge anew what kind of client this is, when its next request comes."""
-
-    def forget_header_blocks(self) -> None:
-        """Forget by what it is known, of which its kind has forgotten some."""
-
-    def is_serving(self, cluster: object) -> bool:
-        """Whether a request is under way on it of the cluster with this context."""
-
-    def hasten(self, deadline_ns: int) -> None:
-        """Let the connection, if it is idle, close by then at the latest."""
-
-    def relieve(self, now_ns: int) -> None:
-        """Let go of what is of no use right now: memory is short."""
-
-    @property
-    def has_seats(self) -> bool:
-        """Whether a request of it has seats."""
-
-    @property
-    def can_end_watch(self) -> bool:
-        """Whether a watch is under way that can be ended now."""
-
-    def end_watch(self) -> None:
-        """End it as if it were through; raises nothing."""
-
-    @property
-    def has_websocket(self) -> bool:
-        """Whether it is a WebSocket, which has not been told that the proxy goes away."""
-
-    def close_websocket(self) -> None:
-        """Tell its client that the proxy goes away, and end it; raises nothing."""
-
-    def leave(self) -> None:
-        """Break the answer under way and close, at once where that was asked for before."""
 
 
 class ListenerContext:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.meters import KindMeter
     from apfproxy.flowcontrol.passage import FlowObserver
     from apfproxy.flowcontrol.work_estimate import WorkEstimator
+    from apfproxy.proxy.client import OpenConnection
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.listener_context import ListenerContext, OpenConnection
+    from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import Settings

@@ -305,7 +305,7 @@ class ProxyServer:
         while True:
             close_ns = self._clock.now_ns() + grace_ns
             for connection in self._shared.connections:
-                connection.hasten(close_ns)
+                connection.close_when_idle(close_ns)
             watches = [each for each in self._shared.connections if each.can_end_watch]
             if not watches and not self.connection_count:
                 return

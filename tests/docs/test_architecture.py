@@ -15,8 +15,8 @@ from apfproxy.app.worker_process import WorkerState
 from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.passage import PassageState
 from apfproxy.proxy.exchange_state import ExchangeState
-from apfproxy.proxy.http2.connection_state import ConnectionState
-from apfproxy.proxy.http2.stream_state import StreamState
+from apfproxy.proxy.http2.connection import ConnectionState
+from apfproxy.proxy.http2.stream import StreamState
 from apfproxy.upstream.endpoint_state import EndpointState
 from tests.docs.pages import ROOT, SPAN, page, table
 from tests.docs.scenarios import USUAL, Calls, of_a_fleet, of_a_proxy, of_an_apiserver, of_commands

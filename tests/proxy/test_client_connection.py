@@ -9,8 +9,8 @@ def test_idle_connections_can_be_hastened(bench: Bench) -> None:
     """What has begun, if only with a byte, goes on; nothing is put off."""
     clients = [bench.client(), bench.ask(b"G"), bench.ask(GET)]
     for client in clients:
-        connection_of(client).hasten(bench.clock.now_ns() + 1_000_000_000)
-        connection_of(client).hasten(bench.clock.now_ns() + 9_000_000_000)
+        connection_of(client).close_when_idle(bench.clock.now_ns() + 1_000_000_000)
+        connection_of(client).close_when_idle(bench.clock.now_ns() + 9_000_000_000)
     bench.wait(2)
 
     assert ["close", "", ""] == [client.ended_by for client in clients]
@@ -29,7 +29,7 @@ def test_nothing_is_sent_after_the_end(bench: Bench) -> None:
     connection.pause_reading()
     connection.resume_reading()
     connection.abort_after_write()
-    connection.hasten(0)
+    connection.close_when_idle(0)
 
     assert b"" == client.take()
     assert "abort" == client.ended_by

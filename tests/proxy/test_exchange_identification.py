@@ -476,7 +476,7 @@ def test_drain_waits(bench: Known) -> None:
     client = bench.ask_slowly(get("slow"))
     bench.context.listener.is_draining = True
     connection = connection_of(client)
-    connection.hasten(bench.clock.now_ns())
+    connection.close_when_idle(bench.clock.now_ns())
     assert not connection.is_idle
     assert "" == client.ended_by
     bench.tell("slow", "alice")

@@ -4,42 +4,58 @@
 2. Each stream that brings a request becomes the client of an exchange, as a connection of HTTP/1.1
    is.  An error in one ends that one.
 3. The transport is always read: how much a client may send is said by its streams' windows.
+
+    OPEN -> ANNOUNCED -> LEAVING -> LINGERING -> CLOSED
+
+A client may have sent requests before it learns that the connection ends.  So its end is announced
+first, with a GOAWAY that allows every stream; the one that says which streams were the last follows
+when a round trip has passed, and the connection closes once they are through (RFC 9113, section
+6.8).  Our side closes first, where it can alone: a connection that is closed with bytes unread is
+reset, and a reset overtakes the last response.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import enum
+import logging
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from apfproxy.base.faults import Part, report
+from apfproxy.base.faults import Part, contained, report
+from apfproxy.base.guarded import guarded
+from apfproxy.base.transitions import Event
 from apfproxy.http.head_error import HeadError, head_too_long
-from apfproxy.http.read_buffer import READS
-from apfproxy.http.upgrade import UPGRADE_LINES
-from apfproxy.proxy.counters import Bound, Flood, GoAway
+from apfproxy.http.read_buffer import NOBODY, READS, WRITE_HIGH_WATER_BYTES
+from apfproxy.proxy.client import OpenConnection
+from apfproxy.proxy.counters import Bound, Flood, GoAway, ResetBy
 from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.exchange_base import UNHELD
 from apfproxy.proxy.holdings import LARGE_PART_BYTES
 from apfproxy.proxy.http2.available import BINDING
-from apfproxy.proxy.http2.connection_base import ConnectionBase
-from apfproxy.proxy.http2.connection_state import LEAVING, OPEN
-from apfproxy.proxy.http2.error_code import ENHANCE_YOUR_CALM, NO_ERROR, REFUSED_STREAM
-from apfproxy.proxy.http2.extended_connect import as_upgrade, new_key
 from apfproxy.proxy.http2.frame_budget import FrameBudget
-from apfproxy.proxy.http2.request_head import RequestFields, head_of
-from apfproxy.proxy.http2.stream import Http2Stream, fields_of
-from apfproxy.proxy.http2.tunnel_stream import TunnelStream
-from apfproxy.proxy.refused import refused
+from apfproxy.proxy.http2.output import (
+    ENHANCE_YOUR_CALM,
+    NO_ERROR,
+    REFUSED_STREAM,
+    Http2Output,
+)
+from apfproxy.proxy.http2.request_head import RequestFields, as_upgrade, head_of, new_key
+from apfproxy.proxy.http2.stream import Http2Stream, TunnelStream
 
 if TYPE_CHECKING:
-    from apfproxy.authn.credentials import Peer
+    import asyncio
+    from collections.abc import Iterable
+
     from apfproxy.http.read_buffer import Piece
     from apfproxy.proxy.cluster_router import ClusterRouter
-    from apfproxy.proxy.context import Context
-    from apfproxy.proxy.http2.connection_base import Event
     from apfproxy.proxy.listener_context import ListenerContext
+
+log = logging.getLogger(__name__)
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """The first bytes of a client that speaks HTTP/2; RFC 9113, section 3.4."""
 
-# Kinds of events, as `nghttp2` has them.
+FrameEvent = tuple[int, int, Any, Any]
+"""As `nghttp2` has them: the kind, the stream, what came, and what the kind says of it."""
 _REQUEST: Final = 1
 _TOO_LARGE: Final = 2
 _DATA: Final = 3
@@ -50,21 +66,118 @@ _ROOM: Final = 7
 _ANSWERED: Final = 8
 
 
-class Http2Connection(ConnectionBase):
-    """One client's connection, and what comes on it."""
+class ConnectionState(enum.StrEnum):
+    """Where a connection stands."""
 
-    __slots__ = ("_budget", "_nuisances")
+    OPEN = "open"
+    ANNOUNCED = "announced"
+    """New requests are still taken, of clients that do not know yet."""
+    LEAVING = "leaving"
+    """No further request is taken."""
+    LINGERING = "lingering"
+    """Our side has ended; what still comes is thrown away."""
+    CLOSED = "closed"
+    """It is closed, or will be once what was written is through."""
+
+
+OPEN: Final = ConnectionState.OPEN
+ANNOUNCED: Final = ConnectionState.ANNOUNCED
+LEAVING: Final = ConnectionState.LEAVING
+LINGERING: Final = ConnectionState.LINGERING
+CLOSED: Final = ConnectionState.CLOSED
+
+TRANSITIONS = {
+    OPEN: {"announce": ANNOUNCED, "leave": LEAVING, "linger": LINGERING, "close": CLOSED},
+    ANNOUNCED: {"leave": LEAVING, "linger": LINGERING, "close": CLOSED},
+    LEAVING: {"linger": LINGERING, "close": CLOSED},
+    LINGERING: {"close": CLOSED},
+    CLOSED: {},
+}
+"""State to event to the next state."""
+
+ANNOUNCE: Final = Event("announce", TRANSITIONS)
+LEAVE: Final = Event("leave", TRANSITIONS)
+LINGER: Final = Event("linger", TRANSITIONS)
+CLOSE: Final = Event("close", TRANSITIONS)
+
+
+class Http2Connection(OpenConnection):
+    """One client's connection, and the streams that it has."""
+
+    __slots__ = (
+        "_address",
+        "_budget",
+        "_counted_as",
+        "_counts",
+        "_held_block",
+        "_is_heard",
+        "_is_probed",
+        "_nuisances",
+        "_output",
+        "_own_resets",
+        "_reader",
+        "_resets",
+        "_session",
+        "_shared",
+        "_state",
+        "_streams",
+        "_transport",
+        "_unheld",
+    )
 
     def __init__(
         self, shared: ListenerContext, router: ClusterRouter, counted_as: str, address: str
     ) -> None:
-        """Take a connection; the arguments are those of the base."""
-        super().__init__(shared, router, counted_as, address)
+        """Take a connection.
+
+        Args:
+            shared: What it shares with all others.
+            router: Says which cluster a request is of.
+            counted_as: The address under which the limits count it.
+            address: Of the client, if another one's than the connection has.
+        """
+        super().__init__()
+        self._address = address
+        self._shared = shared
+        self._counted_as = counted_as
+        self._counts = shared.counters.http2
+        self._output = output = Http2Output(shared, router, counted_as, self._flush_due)
+        self._reader = output.reader
+        self._session = output.session
+        self._transport = output.transport
         self._budget = FrameBudget(shared.clock.now_ns())
         self._nuisances = 0
         """Frames other than requests and parts of bodies, so far as the budget knows of them."""
+        self._held_block = 0
+        """What is counted of a header block that is not whole."""
+        self._unheld: Bound | None = None
+        """Why such a block is not counted; None if it is, or there is none."""
+        self._resets = 0
+        """Streams that were reset, so far as they are counted."""
+        self._own_resets = 0
+        self._streams: dict[int, Http2Stream] = {}
+        self._state: ConnectionState = OPEN
+        self._is_heard = False
+        """Whether anything has come since the last look at that."""
+        self._is_probed = False
+        """Whether a PING is out to which nothing has come."""
 
-    # Frames.
+    # What the transport says.
+
+    @guarded
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        shared, output = self._shared, self._output
+        self._transport = output.transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        output.write = self._transport.write
+        self._reader.begin(self._transport, self._address)
+        self._address = output.address = self._reader.address
+        output.forwarded_suffix = shared.intern(self._address.encode() + b"\r\n\r\n")
+        self.deadline_ns = self._now_ns() + shared.in_force.head_timeout_ns
+        shared.connections[self] = None
+        self._counts.connections += 1
+        self._counts.connections_open += 1
+        output.flush_soon()  # the settings
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  the protocol's signature
         return READS.start
@@ -75,6 +188,41 @@ class Http2Connection(ConnectionBase):
             self.receive(READS.view[:nbytes])
         except Exception as error:  # noqa: BLE001  as there
             self.fail(error)
+
+    def pause_writing(self) -> None:
+        self._output.pause()
+
+    @guarded
+    def resume_writing(self) -> None:
+        self._output.is_paused = False
+        self.flush()
+
+    @guarded
+    def eof_received(self) -> None:
+        """The client sends no more, and is taken to be gone, as with HTTP/1.1."""
+        self._close()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  either way it is gone
+        shared = self._shared
+        self._state = CLOSED
+        self.deadline_ns = 0
+        try:
+            self._remove_all(self._streams.values())
+            self._output.change_held(-self._held_block)
+            self._held_block = 0
+            self._transport.set_protocol(NOBODY)
+        finally:  # whatever happens: one that is gone must not count, nor hold up the end
+            self._output.end()
+            if self._counted_as:
+                self._reader.end()
+                shared.connections.pop(self, None)
+                shared.limits.release(self._counted_as)
+                self._counted_as = ""
+                self._counts.connections_open -= 1
+                self._count_resets()
+                shared.on_connection_closed()
+
+    # Frames that come.
 
     def receive(self, data: Piece) -> None:
         """Take what the client has sent."""
@@ -87,7 +235,7 @@ class Http2Connection(ConnectionBase):
             events = session.receive(data)
         except BINDING.SessionError as error:
             if error.code == ENHANCE_YOUR_CALM:
-                # The library's own bounds: of the frames of a block, and of answers that wait.
+                # The library's own bounds: of the frames of a block, and of responses that wait.
                 self._end_flood(Flood.EMPTY_FRAMES if session.unfinished else Flood.CONTROL)
             else:
                 self._end_for(GoAway.PROTOCOL, str(error))
@@ -99,7 +247,7 @@ class Http2Connection(ConnectionBase):
         if session.nuisances != self._nuisances:
             self._nuisances = session.nuisances
             self._count_resets()
-            flood = self._budget.take(session, self.now_ns())
+            flood = self._budget.take(session, self._now_ns())
             if flood is not None:
                 session.go_away(ENHANCE_YOUR_CALM, flood.encode())
                 self._end_flood(flood)
@@ -114,13 +262,13 @@ class Http2Connection(ConnectionBase):
         """
         if size <= LARGE_PART_BYTES:
             size = 0
-        bound = self.change_held(size - self._held_block)
+        bound = self._output.change_held(size - self._held_block)
         if bound is not None:
             self._unheld = bound
             if not self._streams or self._state is not OPEN:
                 self._end_unheld(bound)
             else:
-                until_ns = self.now_ns() + self._shared.linger_ns
+                until_ns = self._now_ns() + self._shared.linger_ns
                 self.deadline_ns = min(self.deadline_ns or until_ns, until_ns)
             return
         self._held_block = size
@@ -131,7 +279,7 @@ class Http2Connection(ConnectionBase):
             else:
                 self._on_last_stream()
 
-    def _take(self, events: list[Event]) -> None:
+    def _take(self, events: list[FrameEvent]) -> None:
         """Take what frames have brought; an error in one stream ends that one."""
         at, count = 0, len(events)
         while at < count:
@@ -154,8 +302,7 @@ class Http2Connection(ConnectionBase):
             stream = self._streams.get(stream_id)
             if stream is None:  # it was refused
                 if kind == _ANSWERED:
-                    self._session.reset(stream_id, NO_ERROR)
-                    self.flush_soon()
+                    self._output.reset(stream_id, NO_ERROR)
                 continue
             try:
                 if kind == _DATA:
@@ -177,9 +324,9 @@ class Http2Connection(ConnectionBase):
         if is_of_field:
             why = "a header field is longer than 64 KiB, the most that it may be over HTTP/2"
             error = HeadError(431, why)
-        self.refuse(stream_id, error, self._reader.context, is_head=method == b"HEAD")
+        self._output.refuse(stream_id, error, self._reader.context, is_head=method == b"HEAD")
 
-    def _take_closed(self, events: list[Event], at: int) -> int:
+    def _take_closed(self, events: list[FrameEvent], at: int) -> int:
         """Remove the streams of all such events in a row; where the next event is."""
         closed: list[Http2Stream] = []
         while at < len(events) and events[at][0] == _CLOSED:
@@ -188,7 +335,7 @@ class Http2Connection(ConnectionBase):
                 closed.append(stream)
                 since_ns = stream.unanswered_since_ns
                 if since_ns:
-                    self._budget.reset_after(self.now_ns() - since_ns)
+                    self._budget.reset_after(self._now_ns() - since_ns)
             at += 1
         if closed:
             self._remove_all(closed)
@@ -198,13 +345,12 @@ class Http2Connection(ConnectionBase):
 
     def _begin(self, stream_id: int, fields: RequestFields, body: bytes, *, is_whole: bool) -> None:
         """Start an exchange with as much of the body as has come."""
-        reader, shared = self._reader, self._shared
+        reader, shared, output = self._reader, self._shared, self._output
         self._counts.requests += 1
         if self._session.unsent_bytes > shared.holdings.most_of_connection:
             # Who does not take the answers that there are gets no more of them.
             shared.counters.held_refusals[Bound.CONNECTION] += 1
-            self._session.reset(stream_id, REFUSED_STREAM)
-            self.flush_soon()
+            output.reset(stream_id, REFUSED_STREAM)
             return
         stream: Http2Stream | None = None
         try:
@@ -222,10 +368,10 @@ class Http2Connection(ConnectionBase):
                     reader.remember(raw, request)
             if is_connect:
                 stream = TunnelStream(
-                    self, self._session, stream_id, context, request.head, body, has_ended=is_whole
+                    output, stream_id, context, request.head, body, has_ended=is_whole
                 )
             else:
-                stream = Http2Stream(self, self._session, stream_id, context, request.head)
+                stream = Http2Stream(output, stream_id, context, request.head)
             self._add(stream)
             framed = b""
             if request.head.framing:
@@ -239,7 +385,7 @@ class Http2Connection(ConnectionBase):
                 stream.credit(len(body))
         except HeadError as error:
             if stream is None:
-                self.refuse(stream_id, error, reader.context, is_head=fields[0] == b"HEAD")
+                self._output.refuse(stream_id, error, reader.context, is_head=fields[0] == b"HEAD")
             else:
                 stream.refuse(error, is_head=fields[0] == b"HEAD")
                 stream.credit(len(body))
@@ -248,7 +394,7 @@ class Http2Connection(ConnectionBase):
                 stream.fail(bug)
             else:
                 report(Part.CONNECTION, bug, "an error of the proxy itself", loop=shared.loop)
-                self.reset_after_error(stream_id)
+                self._output.reset_after_error(stream_id)
 
     def _add(self, stream: Http2Stream) -> None:
         shared = self._shared
@@ -262,39 +408,194 @@ class Http2Connection(ConnectionBase):
             if chance and shared.chance() < chance:
                 self._announce(GoAway.CHANCE)
 
-    # What streams ask.
+    # Frames that go out.
 
-    def peer_at(self, context: Context) -> Peer:
-        """What is known of the client, by the rules of a cluster."""
-        return self._reader.peer_at(context)
+    @guarded
+    def _flush_due(self) -> None:
+        self.flush()
 
-    def refuse(
-        self,
-        stream_id: int,
-        error: HeadError,
-        context: Context | None,
-        *,
-        is_head: bool = False,
-        is_logged: bool = False,
-    ) -> None:
-        """Answer what is no request, or none that a cluster takes."""
-        answer = refused(
-            self._shared, context, self.address, error, is_head=is_head, is_logged=is_logged
+    def flush(self) -> None:
+        """Send as much as the transport takes."""
+        if self._has_ended or not self._output.write_all():
+            return
+        events = self._session.events()
+        if events:
+            self._take(events)
+        if not (self._streams or self._output.is_paused) and (
+            self._state is LEAVING or self._session.is_over
+        ):
+            self._linger()  # we say so, or the client has
+
+    # Its streams.
+
+    def _now_ns(self) -> int:
+        return self._shared.clock.now_ns()
+
+    def _count_resets(self) -> None:
+        """Count the streams that were reset since the last call."""
+        session, resets = self._session, self._counts.resets
+        resets[ResetBy.CLIENT] += session.resets - self._resets
+        resets[ResetBy.PROXY] += session.own_resets - self._own_resets
+        self._resets, self._own_resets = session.resets, session.own_resets
+
+    def _remove_all(self, streams: Iterable[Http2Stream]) -> None:
+        """Remove streams; those that wait first, whom a seat that comes back would send on."""
+        for stream in sorted(streams, key=_has_seats):
+            del self._streams[stream.stream_id]
+            self._shared.connections.pop(stream, None)
+            self._counts.streams_open -= 1
+            try:
+                stream.on_closed()
+            except Exception as bug:  # noqa: BLE001  whatever it is, the other streams go on
+                stream.fail(bug)
+
+    def _on_last_stream(self) -> None:
+        """No request is under way any more."""
+        if self._unheld is None and (self._state is OPEN or self._state is LEAVING):
+            self.deadline_ns = self._now_ns() + self._shared.in_force.idle_timeout_ns
+
+    # Whether the client is still there.
+
+    def _begin_looking(self) -> None:
+        """Find out from now on whether the client of what is under way is there."""
+        self._is_heard = self._is_probed = False
+        self.deadline_ns = self._now_ns() + self._shared.in_force.probe_idle_ns
+
+    def _look_for_client(self) -> None:
+        """Probe a client of which nothing has come for a while; close where it does not answer."""
+        if self._is_heard:
+            self._begin_looking()
+        elif self._is_probed:
+            self._end_for(GoAway.SILENT, "it does not answer a PING (downstream.keepAlive)")
+        else:
+            self._is_probed = True
+            self.deadline_ns = self._now_ns() + self._shared.in_force.probe_timeout_ns
+            self._session.ping()
+            self.flush()
+
+    # The end.
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether nothing is taken any more, and nothing sent."""
+        return self._state is CLOSED or self._state is LINGERING
+
+    def _announce(self, why: GoAway) -> None:
+        """Announce the connection's end, of which the client learns within a round trip."""
+        self._state = ANNOUNCE[self._state]
+        self._counts.goaways[why] += 1
+        self._session.announce_shutdown()
+        self.deadline_ns = self._now_ns() + self._shared.linger_ns
+        self._output.flush_soon()
+
+    def _end_for(self, why: GoAway, problem: str) -> None:
+        """Close since the client broke a rule of the protocol, or does nothing of use."""
+        log.debug("HTTP/2 with %s is ended: %s", self._address, problem)
+        self._counts.goaways[why] += 1
+        self.flush()
+        self._close()
+
+    def _end_unheld(self, bound: Bound) -> None:
+        """Close since there is no room for the rest of a header block."""
+        self._session.go_away(ENHANCE_YOUR_CALM, UNHELD[bound].encode())
+        self._end_for(GoAway.MEMORY, UNHELD[bound])
+
+    def _end_flood(self, flood: Flood) -> None:
+        self._counts.floods[flood] += 1
+        self._shared.floods.log(
+            logging.WARNING,
+            flood,
+            "a flood of %s from %s: the connection is closed",
+            flood,
+            self._address,
         )
-        for lines in (b"Connection: close\r\n", UPGRADE_LINES):
-            answer = answer.replace(lines, b"", 1)
-        self.send_whole(stream_id, answer)
+        self._end_for(GoAway.FLOOD, f"a flood of {flood}")
 
-    def send_whole(self, stream_id: int, answer: bytes) -> int:
-        """Send a whole answer that is written as HTTP/1.1's; says how long its body is."""
-        end = answer.index(b"\r\n\r\n") + 4
-        status = int(answer[9:12])
-        self._session.answer(stream_id, status, fields_of(answer[: end - 2]), answer[end:], True)
-        self.flush_soon()
-        return len(answer) - end
+    def _linger(self) -> None:
+        """Close so that the client gets the last answer, whatever it sends meanwhile."""
+        if self._state is LINGERING or not self._transport.can_write_eof():
+            self._close()  # TLS waits for the client's end by itself
+            return
+        self._state = LINGER[self._state]
+        self.deadline_ns = self._now_ns() + self._shared.linger_ns
+        self._transport.write_eof()
+
+    def _close(self) -> None:
+        """Close once what is written is through."""
+        if self._state is not CLOSED:
+            self._state = CLOSE[self._state]
+            # The transport itself would wait without end for a client that takes nothing.
+            self.deadline_ns = self._now_ns() + self._shared.in_force.idle_timeout_ns
+            self._remove_all(self._streams.values())
+            self._transport.close()
+
+    def fail(self, error: Exception) -> None:
+        """Close after an error of the program, wherever it came up; never raises."""
+        loop = self._shared.loop
+        report(Part.CONNECTION, error, "an error of the proxy itself: closed", loop=loop)
+        with contained(Part.CONNECTION, loop):
+            self._remove_all(self._streams.values())
+        with contained(Part.CONNECTION, loop):
+            self._state = CLOSED
+            self._transport.abort()
+
+    # What the server does.
+
+    def meet_deadline(self) -> None:
+        if self._unheld is not None and self._state is OPEN:
+            self._end_unheld(self._unheld)
+        elif self._streams and (self._state is OPEN or self._state is LEAVING):
+            self._look_for_client()
+        elif self._state is OPEN:
+            self._announce(GoAway.IDLE)
+        elif self._state is ANNOUNCED:
+            self._state = LEAVE[self._state]
+            self._session.go_away(NO_ERROR)
+            if self._streams:
+                self._begin_looking()
+            else:
+                self._on_last_stream()
+            self.flush()
+        elif self._state is LINGERING:
+            self._close()
+        elif self._state is CLOSED or not self._streams:
+            self._transport.abort()  # it does not take the rest
+
+    def relieve(self, now_ns: int) -> None:
+        """Close, if it is idle: memory is short."""
+        self.close_when_idle(now_ns)
+
+    def close_when_idle(self, deadline_ns: int) -> None:  # noqa: ARG002  it takes a round trip
+        """Let the connection close as soon as its streams are through."""
+        if self._state is OPEN and (self._shared.is_draining or not self._streams):
+            self._announce(GoAway.DRAIN if self._shared.is_draining else GoAway.IDLE)
+
+    def forget_peer(self) -> None:
+        self._reader.forget_peer()
+
+    def forget_header_blocks(self) -> None:
+        self._reader.forget_header_blocks()
+
+    @property
+    def has_seats(self) -> bool:
+        return any(stream.has_seats for stream in self._streams.values())
+
+    def leave(self) -> None:
+        """Reset each stream, and close: the proxy stops.  Asked again, close at once."""
+        if self._state is CLOSED:
+            self._transport.abort()
+            return
+        for stream in list(self._streams.values()):
+            stream.leave()
+        self._session.go_away(NO_ERROR)
+        self.flush()
+        self._close()
+
+    def __repr__(self) -> str:
+        return f"<Http2Connection {self._state}, {len(self._streams)} streams>"
 
 
-def _body_behind(events: list[Event], at: int, stream_id: int) -> tuple[int, bytes, bool]:
+def _body_behind(events: list[FrameEvent], at: int, stream_id: int) -> tuple[int, bytes, bool]:
     """As much of a request's body as came with its head: mostly all of it.
 
     Returns:
@@ -311,3 +612,7 @@ def _body_behind(events: list[Event], at: int, stream_id: int) -> tuple[int, byt
             break
         at += 1
     return at, b"".join(pieces), False
+
+
+def _has_seats(stream: Http2Stream) -> bool:
+    return stream.has_seats

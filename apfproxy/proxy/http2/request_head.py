@@ -3,18 +3,26 @@
 So one reader judges both: what holds of identities, of hosts and of fields that servers could take
 for others holds whatever a client speaks, and the head is ready to be forwarded.  The library has
 checked what RFC 9113, section 8.2, says of fields: lower-case names, none of a connection's.
+
+CONNECT with `:protocol`, by which a stream becomes a WebSocket (RFC 8441), is written as the
+upgrade that a client of HTTP/1.1 asks for, and the server gets it so.  The client sends no
+Sec-WebSocket-Key: the proxy makes one.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from base64 import b64encode
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.http.head_error import HeadError
+from apfproxy.http.upgrade import WEBSOCKET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_KEY_BYTES: Final = 16
 _UNFIT: Final = bytes((*range(0x21), 0x7F))
 """What would end a part of the request line, or all of it."""
 _HOST: Final = re.compile(rb"(?:\A|(?<=\r\n))host: ([^\r\n]*)\r\n")
@@ -34,7 +42,7 @@ def head_of(request: RequestFields, *, is_whole: bool) -> bytes:
     """The head, up to and including the empty line.
 
     Args:
-        request: As the library gives it; CONNECT as `extended_connect` has it.
+        request: As the library gives it; CONNECT as `as_upgrade` has it.
         is_whole: Whether no body follows.
 
     Raises:
@@ -66,3 +74,29 @@ def _with_one_cookie(fields: bytes) -> bytes:
     """The fields with one Cookie in place of several; RFC 9113, section 8.2.3."""
     crumbs = _COOKIE.findall(fields)
     return b"%bcookie: %b\r\n" % (_COOKIE.sub(b"", fields), b"; ".join(crumbs))
+
+
+def new_key() -> bytes:
+    """A Sec-WebSocket-Key."""
+    return b64encode(os.urandom(_KEY_BYTES))
+
+
+def as_upgrade(request: RequestFields, key: bytes) -> RequestFields:
+    """The request of HTTP/1.1 that asks for the same.
+
+    Args:
+        request: With the method CONNECT, as the library gives it.
+        key: A new one.
+
+    Raises:
+        HeadError: No such tunnel is served.
+    """
+    _, scheme, authority, path, protocol, fields, marks = request
+    if not protocol:
+        raise HeadError(405, "CONNECT is not served")
+    if protocol.lower() != WEBSOCKET:
+        raise HeadError(501, "the only :protocol of CONNECT that is served is websocket")
+    if marks & HAS_LENGTH:  # though it be 0: no byte could go through the tunnel then
+        raise HeadError(400, "CONNECT must not have a Content-Length")
+    lines = b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: %b\r\n%b"
+    return b"GET", scheme, authority, path, b"", lines % (key, fields), marks

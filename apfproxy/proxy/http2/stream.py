@@ -1,36 +1,41 @@
-"""One stream of HTTP/2: the client of one exchange."""
+"""One stream of HTTP/2: the client of one exchange.
+
+    OPEN -> FINISHING -> LINGERING -> CLOSED
+
+A response may go out before all of its request has come.  Clients that hear at once that the rest
+is not wanted lose the response now and then: the reset overtakes it on its way through the program.
+So the rest is taken for a while and thrown away, as with HTTP/1.1.
+"""
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.base.faults import Part, report
 from apfproxy.base.guarded import guarded
+from apfproxy.base.transitions import Event
 from apfproxy.http.chunked import ChunkedError, encode_chunk, last_chunk, passable_trailers
-from apfproxy.http.head_error import HeadError
-from apfproxy.http.read_buffer import MAX_LINGER_BYTES, WRITE_HIGH_WATER_BYTES
+from apfproxy.http.head_error import HeadError, UnheldError
+from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READS, WRITE_HIGH_WATER_BYTES
 from apfproxy.http.request_body import too_long
 from apfproxy.http.request_fields import CHUNKED, SIZED, VIA
 from apfproxy.http.response_head import SIZED as SIZED_ANSWER
+from apfproxy.http.upgrade import connect_lines
 from apfproxy.proxy.client import Client
-from apfproxy.proxy.http2.error_code import (
+from apfproxy.proxy.exchange_base import UNHELD
+from apfproxy.proxy.http2.output import (
     CANCEL,
+    ENHANCE_YOUR_CALM,
     INTERNAL_ERROR,
     NO_ERROR,
     PROTOCOL_ERROR,
     REFUSED_STREAM,
-)
-from apfproxy.proxy.http2.stream_state import (
-    CLOSE,
-    FINISH,
-    FINISHING,
-    LINGER,
-    LINGERING,
-    OPEN,
-    StreamState,
+    fields_of,
 )
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Sequence
 
     from apfproxy.authn.credentials import Peer
@@ -41,12 +46,45 @@ if TYPE_CHECKING:
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.exchange import Exchange
-    from apfproxy.proxy.http2.multiplexer import Multiplexer
-    from apfproxy.proxy.http2.nghttp2 import Session
+    from apfproxy.proxy.http2.output import Http2Output
 
 _CONTINUE_STATUS: Final = 100
+_OK: Final = 200
 _PATIENCE_NS: Final = 1_000_000_000
 """Until a client that takes none of an answer is not waited for, where memory is short."""
+
+
+class StreamState(enum.StrEnum):
+    """Where a stream stands."""
+
+    OPEN = "open"
+    """Its exchange is under way."""
+    FINISHING = "finishing"
+    """The exchange is over; what is left of the answer, or a reset, is on its way."""
+    LINGERING = "lingering"
+    """The answer has gone out; what still comes of the request is thrown away."""
+    CLOSED = "closed"
+
+
+OPEN: Final = StreamState.OPEN
+FINISHING: Final = StreamState.FINISHING
+LINGERING: Final = StreamState.LINGERING
+CLOSED: Final = StreamState.CLOSED
+
+TRANSITIONS = {
+    OPEN: {"finish": FINISHING, "close": CLOSED},
+    FINISHING: {"finish": FINISHING, "linger": LINGERING, "close": CLOSED},
+    LINGERING: {"close": CLOSED},
+    CLOSED: {},
+}
+"""State to event to the next state."""
+
+FINISH: Final = Event("finish", TRANSITIONS)
+"""The exchange is over, or the stream is given up."""
+LINGER: Final = Event("linger", TRANSITIONS)
+"""The answer has gone out, before all of its request came."""
+CLOSE: Final = Event("close", TRANSITIONS)
+"""Both sides are through, or one has reset it."""
 
 
 class Http2Stream(Client):
@@ -60,12 +98,12 @@ class Http2Stream(Client):
 
     __slots__ = (
         "_body_left",
-        "_connection",
         "_context",
         "_discarded",
         "_framing",
         "_is_read_paused",
         "_is_sized_answer",
+        "_output",
         "_session",
         "_unconsumed",
         "exchange",
@@ -75,8 +113,7 @@ class Http2Stream(Client):
 
     def __init__(
         self,
-        connection: Multiplexer,
-        session: Session,
+        output: Http2Output,
         stream_id: int,
         context: Context,
         head: RequestHead,
@@ -84,18 +121,17 @@ class Http2Stream(Client):
         """Take a request.
 
         Args:
-            connection: On which it came.
-            session: Of that connection.
+            output: Of the connection on which it came.
             stream_id: The stream's number.
             context: Of the request's cluster.
             head: The request's.
         """
         super().__init__()
-        self.address = connection.address
-        self.forwarded_suffix = connection.forwarded_suffix
-        self.callers = connection.callers
-        self._connection = connection
-        self._session = session
+        self.address = output.address
+        self.forwarded_suffix = output.forwarded_suffix
+        self.callers = output.callers
+        self._output = output
+        self._session = output.session
         self.stream_id = stream_id
         self._context = context
         self.exchange: Exchange | None = None
@@ -113,7 +149,7 @@ class Http2Stream(Client):
     @property
     def peer(self) -> Peer:
         """What is known of the client, by the rules of the request's cluster."""
-        return self._connection.peer_at(self._context)
+        return self._output.reader.peer_at(self._context)
 
     # The request.
 
@@ -177,20 +213,20 @@ class Http2Stream(Client):
             self._unconsumed += size
         elif size:
             self._session.consume(self.stream_id, size)
-            self._connection.flush_soon()
+            self._output.flush_soon()
 
     def _discard(self, size: int) -> None:
         """Let the client send the rest of what nobody wants, so far as that is not too much."""
         self._discarded += size
         if size and self._discarded <= MAX_LINGER_BYTES:
             self._session.consume(self.stream_id, size)
-            self._connection.flush_soon()
+            self._output.flush_soon()
 
     def refuse(self, error: HeadError, *, is_head: bool) -> None:
         """Answer a request whose body cannot be passed on."""
         exchange = self.exchange
         has_responded = exchange is not None and exchange.has_responded
-        self._finish(self._connection.now_ns())
+        self._finish(self._now_ns())
         if exchange is not None:
             try:
                 exchange.on_malformed(error.code)
@@ -198,10 +234,9 @@ class Http2Stream(Client):
                 self.fail(bug, exchange)
                 return
         if has_responded:
-            self._session.reset(self.stream_id, PROTOCOL_ERROR)
-            self._connection.flush_soon()
+            self._output.reset(self.stream_id, PROTOCOL_ERROR)
         else:
-            self._connection.refuse(
+            self._output.refuse(
                 self.stream_id,
                 error,
                 self._context,
@@ -211,7 +246,7 @@ class Http2Stream(Client):
 
     def change_held(self, by: int) -> Bound | None:
         """Have so many bytes more counted for the connection, or less."""
-        return self._connection.change_held(by)
+        return self._output.change_held(by)
 
     @property
     def can_refuse(self) -> bool:
@@ -221,8 +256,7 @@ class Http2Stream(Client):
     def refuse_unprocessed(self, now_ns: int) -> None:
         """Tell the client that nothing was done of its request."""
         self._finish(now_ns)
-        self._session.reset(self.stream_id, REFUSED_STREAM)
-        self._connection.flush_soon()
+        self._output.reset(self.stream_id, REFUSED_STREAM)
 
     def pause_reading(self) -> None:
         """Take no more of the request's body for now: the client gets no more room."""
@@ -240,12 +274,12 @@ class Http2Stream(Client):
     def send_continue(self) -> None:
         """Ask for the body."""
         self._session.interim(self.stream_id, _CONTINUE_STATUS, b"")
-        self._connection.flush_soon()
+        self._output.flush_soon()
 
     def send_interim(self, head: ResponseHead) -> None:
         """Send a 1xx answer on."""
         self._session.interim(self.stream_id, head.status, fields_of(head.lines))
-        self._connection.flush_soon()
+        self._output.flush_soon()
 
     def send_response(
         self,
@@ -260,7 +294,7 @@ class Http2Stream(Client):
         self._is_sized_answer = head.framing == SIZED_ANSWER
         fields = b"".join((fields_of(head.lines), VIA, lines))
         self._session.answer(self.stream_id, head.status, fields, bytes(body), is_whole)
-        self._connection.flush_soon()
+        self._output.flush_soon()
         if not is_whole:
             self._see_room()
 
@@ -274,14 +308,14 @@ class Http2Stream(Client):
             self._session.end(self.stream_id, trailers)
         else:
             self._session.send(self.stream_id, b"".join(pieces), is_last)
-        self._connection.flush_soon()
+        self._output.flush_soon()
         if not is_last:
             self._see_room()
 
     def send_own(self, asked: RequestHead, build: Callable[..., bytes], extra: bytes) -> int:
         """Send a whole answer of the proxy's own; says how long its body is."""
         answer = build(is_head=asked.is_head, extra=extra, connection=b"")
-        return self._connection.send_whole(self.stream_id, answer)
+        return self._output.send_whole(self.stream_id, answer)
 
     def end_early(self) -> None:
         """End the answer of a watch as if it were through."""
@@ -289,13 +323,13 @@ class Http2Stream(Client):
             self._session.break_off(self.stream_id, INTERNAL_ERROR)
         else:
             self._session.send(self.stream_id, b"", True)
-        self._connection.flush_soon()
+        self._output.flush_soon()
 
     def _see_room(self) -> None:
         """Find out whether the client takes what it gets, and hear of it if it does again."""
         session = self._session
         if session.unsent(self.stream_id) > WRITE_HIGH_WATER_BYTES:
-            self._connection.flush()
+            self._output.flush()
             if session.unsent(self.stream_id) > WRITE_HIGH_WATER_BYTES:
                 self.is_write_paused = True
                 session.want_room(self.stream_id)
@@ -323,7 +357,7 @@ class Http2Stream(Client):
     def _finish(self, now_ns: int) -> None:
         self.exchange = None
         self.state = FINISH[self.state]
-        self.deadline_ns = now_ns + self._connection.idle_timeout_ns
+        self.deadline_ns = now_ns + self._output.shared.in_force.idle_timeout_ns
         if self._unconsumed:
             size, self._unconsumed = self._unconsumed, 0
             self._discard(size)
@@ -331,7 +365,7 @@ class Http2Stream(Client):
     def linger(self) -> None:
         """The answer has gone out, before all of its request came: take the rest for a while."""
         self.state = LINGER[self.state]
-        self.deadline_ns = self._connection.now_ns() + self._connection.linger_ns
+        self.deadline_ns = self._now_ns() + self._output.shared.linger_ns
 
     def on_closed(self) -> None:
         """The stream is gone: the client has reset it, or both sides are through."""
@@ -351,16 +385,15 @@ class Http2Stream(Client):
     def abort_after_write(self) -> None:
         """Send what is buffered, then reset the stream."""
         if self.state is OPEN:
-            self._finish(self._connection.now_ns())
+            self._finish(self._now_ns())
             self._session.break_off(self.stream_id, INTERNAL_ERROR)
-            self._connection.flush_soon()
+            self._output.flush_soon()
 
     def abort(self) -> None:
         """Reset the stream at once."""
         if self.state is OPEN:
-            self._finish(self._connection.now_ns())
-            self._session.reset(self.stream_id, INTERNAL_ERROR)
-            self._connection.flush_soon()
+            self._finish(self._now_ns())
+            self._output.reset(self.stream_id, INTERNAL_ERROR)
 
     def reset(self) -> None:
         """Reset the stream at once."""
@@ -375,38 +408,29 @@ class Http2Stream(Client):
             exchange.give_up()
         if current is not None and current is not exchange:
             current.give_up()
-        self._connection.reset_after_error(self.stream_id)
+        self._output.reset_after_error(self.stream_id)
 
     # What the server does.
 
-    @guarded
-    def on_deadline(self) -> None:
-        """The deadline is over."""
-        self.deadline_ns = 0
+    def _now_ns(self) -> int:
+        return self._output.shared.clock.now_ns()
+
+    def meet_deadline(self) -> None:
         if self.exchange is not None:
             self.exchange.on_deadline()
         else:
             # Again, where not even the reset can be sent.
-            self.deadline_ns = self._connection.now_ns() + self._connection.idle_timeout_ns
+            self.deadline_ns = self._now_ns() + self._output.shared.in_force.idle_timeout_ns
             code = NO_ERROR if self.state is LINGERING else CANCEL
-            self._connection.give_up(self.stream_id, code)
-
-    def forget_peer(self) -> None:
-        """The connection does."""
-
-    def forget_header_blocks(self) -> None:
-        """The connection does."""
+            self._output.give_up(self.stream_id, code)
 
     def is_serving(self, cluster: object) -> bool:
         """Whether its request is under way, of the cluster with this context."""
         return self.exchange is not None and self._context is cluster
 
-    def hasten(self, deadline_ns: int) -> None:
-        """It is never idle."""
-
     def relieve(self, now_ns: int) -> None:
         """Give up an answer that is through, and that its client does not take."""
-        since_ns = self.deadline_ns - self._connection.idle_timeout_ns
+        since_ns = self.deadline_ns - self._output.shared.in_force.idle_timeout_ns
         is_late = self.state is FINISHING and now_ns - since_ns >= _PATIENCE_NS
         if is_late and self._session.unsent(self.stream_id) > WRITE_HIGH_WATER_BYTES:
             self.deadline_ns = now_ns
@@ -421,10 +445,8 @@ class Http2Stream(Client):
         """Whether a watch is under way that can be ended now."""
         return self.exchange is not None and self.exchange.can_end_watch
 
-    @guarded
-    def end_watch(self) -> None:
-        """End it, if there is one, as if it were through; the proxy is about to stop."""
-        if self.exchange is not None and self.exchange.can_end_watch:
+    def end_watch_early(self) -> None:
+        if self.exchange is not None:
             self.exchange.end_watch()
 
     @property
@@ -432,9 +454,7 @@ class Http2Stream(Client):
         """Whether it is a WebSocket, which has not been told that the proxy goes away."""
         return self.exchange is not None and self.exchange.has_websocket
 
-    @guarded
-    def close_websocket(self) -> None:
-        """Tell its client that the proxy goes away, and end it."""
+    def send_close_frame(self) -> None:
         if self.exchange is not None:
             self.exchange.close_websocket()
 
@@ -447,6 +467,175 @@ class Http2Stream(Client):
         return f"<Http2Stream {self.stream_id}, {self.state}>"
 
 
-def fields_of(lines: bytes) -> bytes:
-    """The header lines of an answer, without its status line."""
-    return lines[lines.index(b"\r\n") + 2 :]
+class TunnelStream(Http2Stream):
+    """The stream of a request with CONNECT.
+
+    What the client sends before there is a tunnel is held: as much as its window allows, which is
+    given back when the server can get it.  An end of either side is END_STREAM, a break RST_STREAM.
+    """
+
+    __slots__ = ("_early", "_end", "_has_early_end", "_held_early", "_is_half_closed")
+
+    def __init__(
+        self,
+        output: Http2Output,
+        stream_id: int,
+        context: Context,
+        head: RequestHead,
+        early: bytes,
+        *,
+        has_ended: bool,
+    ) -> None:
+        """Take a request.
+
+        Args:
+            output: Of the connection on which it came.
+            stream_id: The stream's number.
+            context: Of the request's cluster.
+            head: The request's, as an upgrade.
+            early: What the client has sent behind it.
+            has_ended: Whether it sends no more.
+
+        Raises:
+            HeadError: It asks for no tunnel that is served, or there is no room for `early`.
+        """
+        super().__init__(output, stream_id, context, head)
+        if head.upgrade is None:
+            raise HeadError(405, "CONNECT is not served there: no WebSocket is (upstream.upgrades)")
+        bound = self.change_held(len(early))
+        if bound is not None:
+            raise UnheldError(UNHELD[bound])
+        self._held_early = len(early)
+        """What is counted of what came before there is a tunnel."""
+        self._is_read_paused = True
+        self._unconsumed = len(early)
+        self._early = bytearray(early)
+        self._has_early_end = has_ended
+        self._is_half_closed = False
+        self._end: asyncio.BufferedProtocol | None = None
+        """The client's end of the tunnel, while there is one."""
+
+    @property
+    def makes_handshakes(self) -> bool:
+        """The proxy does: HTTP/2 has no answer 101."""
+        return True
+
+    @property
+    def can_half_close(self) -> bool:
+        """Any stream can."""
+        return True
+
+    # The client's bytes.
+
+    def take_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
+        """Take what the client sends through the tunnel."""
+        end = self._end
+        if self.exchange is None:
+            return  # its end is on its way
+        if trailers:  # RFC 9113, section 8.5
+            self._output.reset(self.stream_id, PROTOCOL_ERROR)
+        elif end is None:
+            if self.change_held(len(data)) is not None:
+                self._output.reset(self.stream_id, ENHANCE_YOUR_CALM)
+                return
+            self._held_early += len(data)
+            self._early += data
+            self._unconsumed += len(data)
+            self._has_early_end = is_last
+        else:
+            if data:
+                READS.view[: len(data)] = data  # as any transport hands it over
+                end.buffer_updated(len(data))
+                self.credit(len(data))
+            if is_last:
+                end.eof_received()
+
+    def hand_over(self, protocol: asyncio.BufferedProtocol) -> bytes:
+        """Have another protocol take what comes, for good: what has come and was not taken."""
+        self._end = protocol
+        early, self._early = bytes(self._early), bytearray()
+        self._uncount_early()
+        return early
+
+    def _uncount_early(self) -> None:
+        self.change_held(-self._held_early)
+        self._held_early = 0
+
+    def resume_reading(self) -> None:
+        """Take more, unless there is no tunnel yet."""
+        end = self._end
+        if end is None:
+            return
+        super().resume_reading()
+        if self._has_early_end:
+            self._has_early_end = False
+            end.eof_received()
+
+    def count_tunnelled(self, size: int) -> None:
+        """The connection has counted it."""
+
+    # The server's bytes.
+
+    def send_switch(self, head: ResponseHead, lines: bytes, protocol: bytes, data: bytes) -> None:  # noqa: ARG002  the base's signature
+        """Send the answer that begins the tunnel, and the first bytes of that."""
+        fields = b"".join((connect_lines(fields_of(head.lines)), VIA, lines))
+        self._session.answer(self.stream_id, _OK, fields, data, False)
+        self._output.flush_soon()
+        self._see_room()
+
+    def send_pieces(self, pieces: Sequence[Piece], size: int) -> None:
+        """Send bytes of the tunnel."""
+        self.send_body(pieces, size, is_last=False)
+
+    def _see_room(self) -> None:
+        super()._see_room()
+        if self.is_write_paused and self._end is not None:
+            self._end.pause_writing()
+
+    def on_room(self) -> None:
+        """The client has taken what was sent."""
+        if self._end is None:
+            super().on_room()
+        else:
+            self._end.resume_writing()
+
+    def half_close(self) -> None:
+        """Tell the client that no more comes."""
+        self._is_half_closed = True
+        self._session.half_close(self.stream_id)
+        self._output.flush_soon()
+
+    # The end.
+
+    def linger(self) -> None:
+        """Tell the client at once that nobody takes what it sends any more."""
+        self._output.reset(self.stream_id, NO_ERROR)
+
+    def end_tunnel(self) -> None:
+        """End the tunnel behind what is unsent."""
+        if self.state is OPEN:
+            self._finish(self._now_ns())
+            if self._is_half_closed:
+                self._session.break_off(self.stream_id, NO_ERROR)
+            else:
+                self._session.send(self.stream_id, b"", True)
+            self._output.flush_soon()
+
+    def abort(self) -> None:
+        """Reset the stream at once."""
+        if self._end is None:
+            super().abort()
+        elif self.state is OPEN:
+            self._finish(self._now_ns())
+            self._output.reset(self.stream_id, CANCEL)
+
+    def on_closed(self) -> None:
+        """The stream is gone; where its tunnel is not over, it breaks."""
+        end, self._end = self._end, None
+        self._uncount_early()
+        if end is not None:
+            end.connection_lost(ConnectionResetError())
+        super().on_closed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The tunnel knows."""

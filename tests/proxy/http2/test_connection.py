@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from h2.errors import ErrorCodes
+from h2.settings import SettingCodes
 
+from apfproxy.http.read_buffer import ANSWER_READ_BYTES
+from apfproxy.proxy.counters import Flood, GoAway
 from apfproxy.proxy.forwarding import Forwarding
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
-from apfproxy.settings import DownstreamSettings
-from tests.proxy.fakes import GET, OK, Bench, broken, status
-from tests.proxy.http2.peer import Http2Peer, http2_bench
+from apfproxy.settings import DownstreamSettings, Http2Settings
+from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, broken, status
+from tests.proxy.http2.peer import CLEARTEXT, Http2Peer, http2_bench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,3 +181,346 @@ def test_head_is_refused(bench: Bench) -> None:
 
     answer = client.answers[stream]
     assert (400, b"", True) == (answer.status, answer.body, answer.is_whole)
+
+
+# The way out, and the end.
+
+
+def test_client_that_half_closes_and_does_not_read(bench: Bench) -> None:
+    """Its requests end at once, and its connection after a time: it would last for ever."""
+    client = Http2Peer(bench)
+    client.ask()
+    client.ask()
+    client.transport.is_stuck = True
+    bench.end(client.transport)
+    assert "close" == client.transport.ended_by
+    assert 2 == bench.counters.client_aborts
+    bench.assert_at_rest()
+
+    bench.wait(91)
+    assert "abort" == client.transport.ended_by
+    assert {} == bench.listener.connections
+
+
+def test_client_ends_the_connection(bench: Bench) -> None:
+    """All of its requests have lost their client."""
+    client = Http2Peer(bench)
+    for _ in range(3):
+        client.ask()
+    bench.end(client.transport)
+
+    assert 3 == bench.counters.client_aborts
+    assert 0 == bench.counters.listener.http2.connections_open
+    assert 0 == bench.counters.listener.http2.streams_open
+    assert {} == bench.listener.connections
+    bench.assert_at_rest()
+
+
+def test_idle(bench: Bench) -> None:
+    """Its end is announced, then said, then there; a request of that moment is still served."""
+    client = Http2Peer(bench)
+    client.ask()
+    bench.send(bench.upstreams[0], OK)
+    bench.wait(91)
+    client.take()
+    assert [(LAST, 0)] == client.goaways
+    late = client.h2.get_next_available_stream_id()
+    assert 3 == late
+    bench.wait(3)
+    client.take()
+
+    assert [(LAST, 0), (1, 0)] == client.goaways
+    assert client.transport.has_eof
+    assert 1 == bench.counters.listener.http2.goaways[GoAway.IDLE]
+
+
+def test_drain(bench: Bench) -> None:
+    """Requests that are under way, or come before the client knows, are answered."""
+    client = Http2Peer(bench)
+    first = client.ask()
+    drain(bench)
+    bench.wait(3)
+    assert "" == client.transport.ended_by
+    bench.send(bench.upstreams[0], OK)
+    client.take()
+
+    assert [(LAST, 0), (first, 0)] == client.goaways
+    assert client.answers[first].is_whole
+    assert client.transport.has_eof
+    assert 1 == bench.counters.listener.http2.goaways[GoAway.DRAIN]
+    bench.assert_at_rest()
+
+
+def test_request_before_the_goaway_is_sent(bench: Bench) -> None:
+    """It is not taken: the GOAWAY that waits says so, and the client will send it elsewhere."""
+    client = Http2Peer(bench)
+    first = client.ask(b"/x", b"POST")
+    connection = cast("Http2Connection", client.transport.protocol)
+    drain(bench)
+    connection.pause_writing()
+    bench.wait(3)
+    late = client.ask(b"/late", b"POST")
+    connection.resume_writing()
+    client.take()
+    assert [(LAST, 0), (first, 0)] == client.goaways
+    bench.send(bench.upstreams[0], OK)
+    client.take()
+
+    assert client.answers[first].is_whole
+    assert late not in client.answers
+    assert 1 == bench.counters.listener.http2.requests
+    assert client.transport.has_eof
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_client_sends_on_while_it_gets_the_last_answer(bench: Bench, *, closes: bool) -> None:
+    """What it sends is read and thrown away: unread, it would have the answer cut by a reset."""
+    client = Http2Peer(bench)
+    client.ask()
+    drain(bench)
+    bench.wait(3)
+    bench.send(bench.upstreams[0], OK)
+    assert client.transport.has_eof
+    bench.send(client.transport, PING)
+    assert ("", True) == (client.transport.ended_by, client.transport.reads)
+    if closes:
+        bench.end(client.transport)
+    else:
+        bench.wait(3)
+
+    assert "close" == client.transport.ended_by
+    assert {} == bench.listener.connections
+    assert b"12345678" not in client.transport.take()
+
+
+def test_end_with_tls(bench: Bench) -> None:
+    """Its own end does the same."""
+    client = Http2Peer(bench)
+    client.transport.is_tls = True
+    drain(bench)
+    bench.wait(3)
+
+    assert "close" == client.transport.ended_by
+
+
+@pytest.mark.parametrize("when", ["announced", "leaving"])
+def test_drain_of_a_client_that_takes_nothing(bench: Bench, when: str) -> None:
+    """What is written has its time to get through, then the connection is cut."""
+    client = Http2Peer(bench)
+    client.ask()
+    drain(bench)
+    if when == "leaving":
+        bench.wait(3)
+    connection = cast("Http2Connection", client.transport.protocol)
+    output = connection._output  # noqa: SLF001  full from then on
+    write = output.write
+
+    def fill(data: bytes | bytearray | memoryview) -> None:
+        write(data)
+        connection.pause_writing()
+
+    output.write = fill
+    bench.send(bench.upstreams[0], OK)
+    bench.wait(3)
+    assert "" == client.transport.ended_by
+    assert [connection] == list(bench.listener.connections)
+    bench.wait(91)
+    assert "abort" == client.transport.ended_by
+    assert {} == bench.listener.connections
+
+
+def drain(bench: Bench) -> None:
+    """Have the proxy stop."""
+    bench.listener.is_draining = True
+    for connection in list(bench.listener.connections):
+        connection.close_when_idle(bench.clock.now_ns())
+    bench.loop.run_ready()
+
+
+def test_goaway_by_chance() -> None:
+    """Now and then a request ends its connection, once it is answered."""
+    http2 = Http2Settings(is_cleartext=True, goaway_chance=0.02)
+    with http2_bench(downstream=replace(CLEARTEXT, http2=http2)) as bench:
+        bench.listener.chance = iter((0.5, 0.02, 0.019)).__next__
+        client = Http2Peer(bench)
+        for expected in (0, 0, 1):
+            client.ask()
+            bench.send(bench.upstreams[0], OK)
+            client.take()
+            assert expected == len(client.goaways)
+        bench.wait(3)
+        assert client.transport.has_eof
+        assert 1 == bench.counters.listener.http2.goaways[GoAway.CHANCE]
+
+
+@pytest.mark.parametrize(("waited_s", "goes_on"), [(1.0, True), (0.9, False)])
+def test_clients_that_give_up(waited_s: float, *, goes_on: bool) -> None:
+    """A server that hangs must not cost the connection, watches and all, when clients give up."""
+    with http2_bench(seats=100, idle_upstreams=0) as bench:
+        client = Http2Peer(bench)
+        for _ in range(60):
+            streams = [client.ask() for _ in range(90)]
+            while bench.connecting:
+                bench.connect()
+            bench.wait(waited_s)
+            for stream in streams:
+                client.h2.reset_stream(stream, ErrorCodes.CANCEL)
+            client.send()
+            if client.transport.ended_by:
+                break
+
+        assert goes_on == (not client.transport.ended_by)
+        assert goes_on == (not bench.counters.listener.http2.floods[Flood.RESETS])
+        bench.assert_at_rest()
+
+
+def test_flood(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Frames that bring nothing end the connection, and say why; others are served."""
+    client, other = Http2Peer(bench), Http2Peer(bench)
+    client.transport.feed(PING * 1500)
+    bench.loop.run_ready()
+    client.take()
+
+    assert (0, 11) == client.goaways[-1]
+    assert "close" == client.transport.ended_by
+    assert 1 == bench.counters.listener.http2.floods[Flood.CONTROL]
+    assert ["a flood of control-frames from 10.0.0.1: the connection is closed"] == caplog.messages
+    stream = other.ask()
+    bench.send(bench.upstreams[0], OK)
+    other.take()
+    assert 200 == other.answers[stream].status
+    bench.assert_at_rest()
+
+
+def test_broken_protocol(bench: Bench) -> None:
+    """The client is told, and its requests have lost it."""
+    client = Http2Peer(bench)
+    client.ask()
+    client.send(b"\x00\x00\x01\x04\x00\x00\x00\x00\x00x")
+
+    assert 6 == client.goaways[-1][1]
+    assert "close" == client.transport.ended_by
+    assert 1 == bench.counters.listener.http2.goaways[GoAway.PROTOCOL]
+    bench.assert_at_rest()
+
+
+def test_transport_is_full(bench: Bench) -> None:
+    """What is to be sent waits in the streams, and goes on when there is room."""
+    client = Http2Peer(bench)
+    connection = cast("Http2Connection", client.transport.protocol)
+    connection.pause_writing()
+    streams = []
+    for _ in range(3):
+        streams.append(client.ask())
+        bench.send(bench.upstreams[0], OK)
+    assert b"" == client.transport.take()
+    connection.resume_writing()
+    client.take()
+
+    assert [200] * 3 == [client.answers[each].status for each in streams]
+    bench.assert_at_rest()
+
+
+def test_windows_are_open_and_nothing_is_read() -> None:
+    """Internal data buffering, CVE-2019-9517: of each answer no more than a read waits here."""
+    streams, piece = 4, b"x" * 16384
+    with http2_bench(seats=streams, idle_upstreams=streams) as bench:
+        client = Http2Peer(bench)
+        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: LAST})
+        client.h2.increment_flow_control_window(LAST - 65535)
+        client.send()
+        connection = cast("Http2Connection", client.transport.protocol)
+        connection.pause_writing()
+        for _ in range(streams):
+            client.ask()
+        for upstream in bench.upstreams:
+            bench.send(upstream, b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n")
+            while upstream.reads:
+                bench.send(upstream, piece)
+
+        assert b"" == client.transport.take()
+        assert bench.counters.pool.bytes_received <= streams * (ANSWER_READ_BYTES + len(piece))
+        bench.end(client.transport)
+        bench.assert_at_rest()
+
+
+PINGED = b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + bytes(8)
+PONG = b"\x00\x00\x08\x06\x01\x00\x00\x00\x00" + bytes(8)
+WATCH = b"/api/v1/pods?watch=1"
+
+
+def watching(bench: Bench) -> tuple[Http2Peer, int]:
+    """A client that watches, and has what the connection began with."""
+    client = Http2Peer(bench)
+    stream = client.ask(WATCH)
+    bench.send(bench.upstreams[0], CHUNKED_OK)
+    client.take()
+    return client, stream
+
+
+@pytest.mark.parametrize("is_leaving", [False, True])
+def test_silent_client_that_is_there(bench: Bench, *, is_leaving: bool) -> None:
+    """It is probed again and again, for as long as it answers; also once the connection ends."""
+    client, stream = watching(bench)
+    if is_leaving:
+        drain(bench)
+        bench.wait(3)
+        client.take()
+    for _ in range(10):
+        bench.wait(60)
+        if client.transport.written:
+            assert PINGED == client.transport.take()
+            bench.send(client.transport, PONG)
+            bench.wait(60)
+            assert b"" == client.transport.take()
+
+    bench.send(bench.upstreams[0], b"2\r\n{}\r\n")
+    client.take()
+    assert b"{}" == client.answers[stream].body
+
+
+@pytest.mark.parametrize("is_leaving", [False, True])
+def test_silent_client_that_is_gone(bench: Bench, *, is_leaving: bool) -> None:
+    """It does not answer the PING: its connection is closed, with all of its streams."""
+    client, _ = watching(bench)
+    if is_leaving:
+        drain(bench)
+        bench.wait(3)
+        client.take()
+    bench.send(client.transport, PONG)
+    bench.wait(60)
+    assert b"" == client.transport.take()
+    bench.wait(60)
+    assert PINGED == client.transport.take()
+    bench.wait(119)
+    assert (b"", "") == (client.transport.take(), client.transport.ended_by)
+    bench.wait(1)
+
+    assert "close" == client.transport.ended_by
+    assert 1 == bench.counters.listener.http2.goaways[GoAway.SILENT]
+    assert {} == bench.listener.connections
+    bench.assert_at_rest()
+
+
+def test_client_that_is_not_silent(bench: Bench) -> None:
+    """It needs no probe: whatever comes says that it is there."""
+    client, _ = watching(bench)
+    for _ in range(10):
+        bench.wait(50)
+        bench.send(client.transport, PING)
+        assert PING[:4] + b"\x01" + PING[5:] == client.transport.take()
+
+    assert "" == client.transport.ended_by
+
+
+def test_connection_without_a_request(bench: Bench) -> None:
+    """It is not probed: it ends when it has been idle for its time."""
+    client, stream = watching(bench)
+    client.reset(stream)
+    bench.wait(89)
+    assert b"" == client.transport.take()
+    bench.wait(2)
+    client.take()
+
+    assert [(LAST, 0)] == client.goaways
