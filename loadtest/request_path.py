@@ -1,0 +1,127 @@
+"""Prints the files of the package that a GET runs through: a new one, and a repeated one.
+
+A proxy, a server behind it and a client run in this process.  The new GET comes on a connection of
+its own, with fields that no request had before; the repeated one is the third of its connection.
+`sys.setprofile` reports each function of Python's that is called meanwhile.  Compiled functions are
+not seen, so run it from the sources.
+
+    python -m loadtest.request_path
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import uvloop
+
+import apfproxy
+from apfproxy.app.process import ProxyProcess
+from apfproxy.base.address import Address
+from apfproxy.settings import DownstreamSettings, Settings, UpstreamSettings
+from loadtest.arguments import Parser
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+PACKAGE = Path(apfproxy.__file__).parent
+ANY_PORT = Address(host="127.0.0.1", port=0)
+RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+
+
+class Files:
+    """The files whose functions are called while it is entered, with the number of calls."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        sys.setprofile(self._on_event)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _on_event(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event != "call":
+            return
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(PACKAGE):
+            name = path.relative_to(PACKAGE).as_posix()
+            self.calls[name] = self.calls.get(name, 0) + 1
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Be the server behind: answer each head."""
+    try:
+        while True:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(RESPONSE)
+    except asyncio.IncompleteReadError:
+        writer.close()
+
+
+async def connect_and_ask(port: int, agent: str, count: int, last: Files | None = None) -> None:
+    """Send equal requests, one after the other, over a connection of their own.
+
+    Args:
+        port: The proxy's.
+        agent: A field that requests before did not have.
+        count: How many.
+        last: Files of the last request without the connection's begin and end; None for none.
+    """
+    head = (
+        "GET /api/v1/namespaces/default/pods/a HTTP/1.1\r\nHost: apf.example\r\n"
+        f"User-Agent: {agent}\r\nAccept: application/json\r\n\r\n"
+    ).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for number in range(1, count + 1):
+        with last if last is not None and number == count else contextlib.nullcontext():
+            writer.write(head)
+            found = await reader.readuntil(b"\r\n\r\n")
+            assert found.startswith(b"HTTP/1.1 200"), found
+            await reader.readexactly(2)
+    writer.close()
+    await writer.wait_closed()
+
+
+async def measured() -> dict[str, Files]:
+    """The files of both requests."""
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    settings = Settings(
+        downstream=DownstreamSettings(listen=ANY_PORT),
+        upstream=UpstreamSettings(url=Address(host="127.0.0.1", port=port)),
+    )
+    process = ProxyProcess(settings)
+    await process.start()
+    found = {"a new GET": Files(), "a repeated GET": Files()}
+    new, repeated = found.values()
+    try:
+        await connect_and_ask(process.port, "warm", 1)
+        with new:
+            await connect_and_ask(process.port, "new", 1)
+        await connect_and_ask(process.port, "repeated", 3, repeated)
+    finally:
+        await process.stop()
+        server.close()
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    Parser(__doc__).parse_args()
+    found = uvloop.run(measured())
+    for title, files in found.items():
+        lines = sum(len((PACKAGE / name).read_text().splitlines()) for name in files.calls)
+        calls = sum(files.calls.values())
+        print(f"{title}: {len(files.calls)} files of {lines} lines, {calls} calls")
+        for name, count in sorted(files.calls.items(), key=lambda item: -item[1]):
+            print(f"  {count:4} {name}")
+
+
+if __name__ == "__main__":
+    main()
