@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatch
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +23,45 @@ settings.register_profile(
     "deep", max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck)
 )
 settings.load_profile(os.environ.get("APFPROXY_HYPOTHESIS", "fast"))
+
+
+FOLDER = Path(__file__).parent
+NETS = (
+    "conformance/*",
+    "fuzz/*",
+    "proxy/test_exchange_machine.py",
+    "flowcontrol/test_queue_set_machine.py",
+    "flowcontrol/test_queue_set_plain.py",
+    "fleet/test_ledger_machine.py",
+    "fleet/test_ledger_states.py",
+    "end_to_end/http2/test_h2spec.py",
+    "end_to_end/http2/test_hostile_frames.py",
+    "end_to_end/test_abandoned.py",
+    "end_to_end/test_backpressure.py",
+    "end_to_end/test_changes_under_load.py",
+    "end_to_end/test_contained_errors.py",
+    "end_to_end/test_deadlines.py",
+    "end_to_end/test_drain.py",
+    "end_to_end/test_early_answers.py",
+    "end_to_end/test_flow_control.py",
+    "end_to_end/test_forwarding.py",
+    "end_to_end/test_held_bytes.py",
+    "end_to_end/test_malformed_answers.py",
+    "end_to_end/test_real_cluster.py",
+    "end_to_end/test_servers_come_and_go.py",
+    "end_to_end/test_settings_under_load.py",
+    "end_to_end/test_slow_clients.py",
+    "end_to_end/test_upgrades.py",
+)
+"""Files whose tests must never change in meaning: they find faults wherever the code moves."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the nets."""
+    for item in items:
+        path = item.path.relative_to(FOLDER).as_posix() if FOLDER in item.path.parents else ""
+        if any(fnmatch(path, pattern) for pattern in NETS):
+            item.add_marker(pytest.mark.net)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
