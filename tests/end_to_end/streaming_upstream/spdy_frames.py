@@ -37,7 +37,7 @@ content-language content-length content-location content-md5 content-range conte
 expect expires from host if-match if-modified-since if-none-match if-range if-unmodified-since
 last-modified location max-forwards pragma proxy-authenticate proxy-authorization range referer
 retry-after server te trailer transfer-encoding upgrade user-agent vary via warning
-www-authenticate method get status 200_OK version HTTP/1.1 url public set-cookie keep-alive upstream
+www-authenticate method get status 200_OK version HTTP/1.1 url public set-cookie keep-alive origin
 """
 """Each preceded by its length in the dictionary; _ stands for a space."""
 
