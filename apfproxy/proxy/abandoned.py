@@ -1,16 +1,17 @@
-"""The answer to a request that nobody waits for any more: its seats are kept until it has come.
+"""The response to a request that nobody waits for any more: its seats are kept until it has come.
 
-A client that leaves, or whose time is over, no longer needs the answer, but the upstream may go on
-working for it.  Closing the connection tells the upstream so, and servers that notice stop: Go's
-`net/http` cancels the request's context.  Before one that does not notice, clients that ask and
-leave, again and again, would have it work on any number of requests at once, whatever the limits.
-`upstream.abandonedWait` is for such upstreams:
+A client that disconnects, or whose time is over, no longer needs the response, but the upstream may
+go on working for it.  Closing the connection tells the upstream so, and servers that notice stop:
+Go's `net/http` cancels the request's context.  Before one that does not notice, clients that ask
+and disconnect, again and again, would have it work on any number of requests at once, whatever the
+limits.  `upstream.abandonedWait` is for such servers:
 
 1. The connection stays open, and the upstream is not told.  Not by a half-close either: many
    servers close the connection then, although what they have begun goes on.
-2. The answer is read and thrown away.  With its end, or that of the connection, the seats go back.
+2. The response is read and thrown away.  With its end, or that of the connection, the seats go
+   back.
 3. After the setting's time, or `MAX_DISCARDED_BYTES` of the body, the connection is closed and the
-   seats go back: who sends an answer notices that its connection is gone.
+   seats go back: a server that sends a response notices that its connection is gone.
 4. A watch holds its seats no longer than one whose client stays, `watch.limit`.
 5. If the request's body is not whole, its rest never comes: an upstream that waits for that, too,
    is given the same time.
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
     from apfproxy.upstream.connection import UpstreamConnection
 
 MAX_DISCARDED_BYTES = 1 << 20
-"""Of the answer's body: it costs the proxy a millisecond, and most answers are smaller."""
+"""Of the response's body: it costs the proxy a millisecond, and most are smaller."""
 
 
 class AbandonedResponse(ResponseSink):
-    """Takes the place of an exchange as the sink of an answer, which `Context.abandoned` keeps."""
+    """Takes the place of an exchange as the sink of a response, which `Context.abandoned` keeps."""
 
     __slots__ = ("_context", "_discarded_bytes", "_passage", "_timer", "_upstream")
 
@@ -82,7 +83,7 @@ class AbandonedResponse(ResponseSink):
     def fail(self, error: Exception) -> None:
         """End after an error of the program; never raises."""
         loop = self._context.loop
-        report(Part.CONNECTION, error, "an error of the proxy itself: an answer ends", loop=loop)
+        report(Part.CONNECTION, error, "an error of the proxy itself: a response ends", loop=loop)
         with contained(Part.CONNECTION, loop):
             self.end()
 
@@ -94,14 +95,12 @@ class AbandonedResponse(ResponseSink):
     # What the connection says.
 
     def on_interim(self, head: ResponseHead) -> None:
-        """The answer itself is still to come."""
+        """The final response is still to come."""
 
     def on_response(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:  # noqa: ARG002  the sink's signature
-        """The upstream answers."""
         self._discard(len(body), is_last=is_whole)
 
     def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:  # noqa: ARG002  as above
-        """The upstream goes on answering."""
         self._discard(sum(map(len, pieces)), is_last=is_last)
 
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:  # noqa: ARG002  as above
@@ -110,7 +109,7 @@ class AbandonedResponse(ResponseSink):
 
     def on_broken(self, reason: str, *, may_retry: bool) -> None:  # noqa: ARG002  as above
         """The upstream has given up, too."""
-        # Answers that nobody waits for are not counted, so that this says nothing of how many fail.
+        # Responses that nobody waits for are not counted: this says nothing of how many fail.
         self._upstream.endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason, is_telling=False)
         self.end()
 

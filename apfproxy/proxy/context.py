@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from apfproxy.authn.authenticator import Authenticator
 from apfproxy.base.rare_log import RareLog
@@ -16,6 +16,7 @@ from apfproxy.proxy.slow_readers import SlowReaders
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.passage import FlowControl
+    from apfproxy.proxy.abandoned import AbandonedResponse
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.request_log import RequestLog
@@ -25,16 +26,6 @@ if TYPE_CHECKING:
     from apfproxy.upstream.pool import Pool
 
 log = logging.getLogger(__name__)
-
-
-class Abandoned(Protocol):
-    """An answer that nobody waits for any more."""
-
-    def end(self) -> None:
-        """Give up waiting, and give the seats back."""
-
-    def fail(self, error: Exception) -> None:
-        """The same after an error of the program; never raises."""
 
 
 class Context:
@@ -86,7 +77,7 @@ class Context:
         self.counters = counters
         counters.is_observing = flow_control.is_observing
         self.refusals = RareLog(log, self.clock.now_ns)
-        self.abandoned: dict[Abandoned, None] = {}
+        self.abandoned: dict[AbandonedResponse, None] = {}
         self.slow_readers = SlowReaders(counters, settings.downstream.limits.slow_readers_per_level)
         self.is_plain = PRESETS[settings.preset].is_plain
         self.in_force = LimitsInForce.of(settings)

@@ -1,13 +1,19 @@
-"""One request and its answer, from its head to the end of the last byte.
+"""One request and its response, from the request's head to the last byte.
 
-An exchange stands between a client and, while it has one, a connection to the upstream.  Where it
-stands is its `state`, and `exchange_state` says what can happen there; its passage through flow
-control has a state of its own.  A request that fits passes through `start`, `_ask_for_seats`,
-`on_connection`, `on_response` and `_end` as plain calls, inside the events that brought its bytes.
+The methods of `Exchange` stand in the order of its life:
 
-Three files, each of which only calls the ones before it: `exchange_base` has all that an exchange
-holds and how it ends, `forwarding` the upstream's side, this one the request until it has its
-seats.
+1. `start`: the user is authenticated, by other servers if need be.
+2. A small body is gathered.
+3. Seats are acquired; where there are none it waits, or is refused.
+4. A connection to the upstream is acquired.  From then on it has a `Relay`, which passes the
+   request on and the response back.
+5. Its end: the relay's, or that of the client, of its time, or a response of the proxy's own.
+   Each gives back once all that the exchange holds, and writes its line of the access log.
+
+Where it stands is its `state`, whose table is `exchange_state`; its passage through flow control
+has a state of its own.  A request that fits passes through `start`, `_acquire_seats`,
+`on_connection`, `Relay.on_response` and `end` as plain calls, inside the events that brought its
+bytes.
 """
 
 from __future__ import annotations
@@ -17,213 +23,389 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.authn.authenticator import FOREVER_NS, Refusal
-from apfproxy.base.faults import Part, report
+from apfproxy.base.faults import Part, contained, report
 from apfproxy.base.tasks import spawn
+from apfproxy.flowcontrol.observed_passage import ObservedPassage
+from apfproxy.flowcontrol.passage import ABANDONED, Passage
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.http.request_fields import SIZED
 from apfproxy.proxy import own_responses
+from apfproxy.proxy.abandoned import AbandonedResponse
+from apfproxy.proxy.body_pace import BodyFlow, BodyRate
+from apfproxy.proxy.debug_headers import debug_lines
 from apfproxy.proxy.exchange_state import (
     AUTHENTICATE,
     AUTHENTICATING,
     AWAITING,
     BREAK,
+    CONNECT,
     CONNECTING,
+    DONE,
+    END,
     GATHER,
     GATHERING,
+    NEW,
     QUEUE,
+    REPLY,
+    RESPONDING,
+    RETRY,
+    SEND,
+    TUNNELLING,
 )
-from apfproxy.proxy.forwarding import Forwarding
-from apfproxy.proxy.request_log import Failure
+from apfproxy.proxy.holdings import LARGE_HEAD_BYTES
+from apfproxy.proxy.relay import Relay
+from apfproxy.proxy.request_log import Failure, text_of_server, text_of_trace
+from apfproxy.proxy.traces import audit_line
+from apfproxy.proxy.why import (
+    LEFT_WHERE,
+    MALFORMED_BODY,
+    OUT_OF_TIME,
+    STOOD_STILL,
+    UNHELD,
+    crowd_text,
+    late_text,
+    rounded_s,
+)
 from apfproxy.upstream.counters import UpstreamFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import asyncio
+    from collections.abc import Callable, Sequence
 
     from apfproxy.authn.authenticator import Authentication, Authenticator
     from apfproxy.http.read_buffer import Piece
+    from apfproxy.http.response_head import ResponseHead
+    from apfproxy.proxy.client import Client
+    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.counters import Bound
+    from apfproxy.proxy.exchange_state import ExchangeEvent
+    from apfproxy.proxy.request import Request
+    from apfproxy.proxy.tracing import RequestTrace
+    from apfproxy.upstream.connection import UpstreamConnection
 
-_UNAUTHORIZED, _UNAVAILABLE = 401, 503
+_OK: Final = 200
+_UNAUTHORIZED: Final = 401
+_UNAVAILABLE: Final = 503
+_GATEWAY_TIMEOUT: Final = 504
 _TELLING_NS: Final = 5_000_000_000
-"""A client may give the server less time to answer; that tells nothing of the server."""
-
-OUT_OF_TIME = "its time was over before the end of the answer"
-STOOD_STILL = "the answer stood still (downstream.requestTimeout)"
+"""A client may give the server less time to respond; that tells nothing of the server."""
 
 
-class Exchange(Forwarding):
-    """One request and its answer."""
+class Exchange:
+    """One request and its response.
 
-    __slots__ = ()
+    Attributes:
+        client: Whoever sent it.
+        context: What it shares with all requests of its cluster.
+        head: The request's.
+        is_whole: Whether all of the request's body has come.
+        may_repeat: Whether it may go to a second server, as far as what happened says.
+        passage: Its passage through flow control.
+        received_bytes: Of the request's body, since its start.
+        request: The head, the user, and what is asked.
+        sent_ns: When it had its seats, or went on without; 0 before.
+        state: Where it stands.
+        trace: None if it is not traced, or has not come to that decision.
+    """
 
-    # The request.
+    __slots__ = (
+        "_authentication",
+        "_begun_ns",
+        "_endpoint_name",
+        "_flow",
+        "_held",
+        "_made_line",
+        "_rate",
+        "_relay",
+        "_why",
+        "client",
+        "context",
+        "head",
+        "is_whole",
+        "may_repeat",
+        "passage",
+        "received_bytes",
+        "request",
+        "sent_ns",
+        "state",
+        "trace",
+    )
+
+    def __init__(
+        self,
+        context: Context,
+        client: Client,
+        request: Request,
+        body: bytes,
+        is_whole: bool,
+    ) -> None:
+        """Take a request.
+
+        Args:
+            context: Its cluster's.
+            client: Whoever sent it.
+            request: Its head, and the user.
+            body: What has come of its body, framed as it will be forwarded.
+            is_whole: Whether that is all of it.
+        """
+        self.head = request.head
+        self.context = context
+        self.client = client
+        self.request = request
+        flow_control = context.flow_control
+        if flow_control.is_observing:
+            if client.callers is None:
+                client.callers = []
+            self.passage: Passage = ObservedPassage(flow_control, request, client.callers)
+        else:
+            self.passage = Passage(flow_control, request)
+        self.state = NEW
+        self.sent_ns = 0
+        self.trace: RequestTrace | None = None
+        self.is_whole = is_whole
+        self.may_repeat = True
+        self.received_bytes = 0
+        self._held: bytes | bytearray = body
+        """The body as it will be forwarded, until there is a connection for it."""
+        self._rate: BodyRate | None = None
+        """While a body is waited for that has to come fast enough."""
+        self._flow: BodyFlow | None = None
+        """While a body is under way, to or from an API that is not Kubernetes'."""
+        self._authentication: asyncio.Task[None] | None = None
+        self._relay: Relay | None = None
+        # For log and trace.
+        self._begun_ns = 0
+        """When it came, if it was held up before it asked for seats; else 0."""
+        self._made_line = b""
+        """The header line of the Audit-ID that the proxy gave it; b"" for none."""
+        self._why = ""
+        """Why it waited."""
+        self._endpoint_name = ""
+        """The server that has it, where there are several."""
+
+    @property
+    def has_responded(self) -> bool:
+        """Whether the head of the upstream's response is on its way to the client."""
+        return self.state is RESPONDING or self.state is TUNNELLING
+
+    @property
+    def asked_ns(self) -> int:
+        """When it asked for seats, or went on without; 0 before."""
+        ticket, sent_ns = self.passage.ticket, self.sent_ns
+        # One that is only observed may be asked for later than it is sent.
+        if ticket is None or 0 < sent_ns < ticket.arrived_ns:
+            return sent_ns
+        return ticket.arrived_ns
+
+    # The user.
 
     def start(self) -> None:
         """Admit, queue or refuse the request."""
-        if self.head.size > self._context.holdings.free_bytes and not self._hold():
-            return
+        if self.head.size > self.context.holdings.free_bytes:
+            bound = self._hold()
+            if bound is not None:
+                self._refuse_unheld(bound)
+                return
         until_ns = self.request.authenticated_until_ns
         # An authentication that does not expire costs no look at the clock, which takes 0.1 us.
-        if (
-            until_ns == FOREVER_NS
-            or until_ns > self._context.clock.now_ns()
-            or self._authenticate()
-        ) and (self._is_whole or not self._gathers()):
-            self._ask_for_seats()
+        if until_ns != FOREVER_NS and until_ns <= self.context.clock.now_ns():
+            self._authenticate()
+        elif self.is_whole:
+            self._acquire_seats()
+        else:
+            self._gather()
 
-    def _gathers(self) -> bool:
+    def _authenticate(self) -> None:
+        authenticator = self.context.authenticator
+        try:
+            found = authenticator.authenticate(self.client.peer, self.head.fields.credentials)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody is left waiting
+            self._on_authentication_error(error)
+            return
+        if found is not None:
+            self._on_verdict(found)
+            return
+        self.state = AUTHENTICATE[self.state]
+        bound = self._wait_before_seats()
+        if bound is not None:
+            self._refuse_unheld(bound)
+            return
+        self._authentication = spawn(
+            self._authenticate_by_others(authenticator), name="authenticate a client"
+        )
+
+    async def _authenticate_by_others(self, authenticator: Authenticator) -> None:
+        try:
+            fields = self.head.fields
+            found = await authenticator.authenticate_later(
+                self.client.peer, fields.credentials, fields.address or self.client.address
+            )
+        except Exception as error:  # noqa: BLE001 - as above
+            self._authentication = None
+            self._on_authentication_error(error)
+            return
+        self._authentication = None
+        try:
+            self._on_verdict(found)
+        except Exception as error:  # noqa: BLE001 - as in the event that brought the bytes
+            self.fail(error)
+
+    def _on_authentication_error(self, error: Exception) -> None:
+        """Let nobody in after a failure of the proxy's own."""
+        report(Part.CONNECTION, error, "authenticating a client failed", loop=self.context.loop)
+        self.client.keep_alive = False
+        self._reply_status(
+            500, "the proxy failed to authenticate the client; its log says more", Failure.INTERNAL
+        )
+
+    def _on_verdict(self, found: Authentication | Refusal) -> None:
+        if not isinstance(found, Refusal):
+            self.request.take_authentication(found)
+            self._gather()
+            return
+        why = f"refused with {found.code}: {found.problem:.500}"
+        self.context.refusals.log(logging.INFO, why, "%s", why)
+        if self.head.upgrade is not None:
+            # What follows may be of the protocol that the client hopes for.
+            self.client.keep_alive = False
+        reason, lines = Failure.UNAUTHENTICATED, b""
+        if found.code == _UNAVAILABLE:
+            reason, lines = Failure.AUTHENTICATION_UNAVAILABLE, b"Retry-After: 1\r\n"
+        elif found.code == _UNAUTHORIZED:
+            lines = self.context.authenticator.challenges
+        self._reply_status(found.code, found.message, reason, lines)
+
+    def _wait_before_seats(self) -> Bound | None:
+        """Begin to wait for something before seats are acquired; result as of `_hold`."""
+        now_ns = self.context.clock.now_ns()
+        self.client.deadline_ns = now_ns + self.request.timeout_ns
+        if not self._begun_ns and self._is_recorded:
+            self._begun_ns = now_ns
+        return self._hold()
+
+    # The request's body.
+
+    def _gather(self) -> None:
         """Wait for a small body, or the start of a large one: a slow one must not hold seats.
 
-        Not where the client waits to be asked for it, or may wait for an answer to what it has
+        Not where the client waits to be asked for it, or may wait for a response to what it has
         sent: it knows the length of a body only if it has no more to say.
         """
         head = self.head
         if (
-            head.framing != SIZED
+            self.is_whole
+            or head.framing != SIZED
             or head.expects_continue
             or not self.request.takes_seats
-            or len(self._held) >= self._context.in_force.gathered_body_bytes
+            or len(self._held) >= self.context.in_force.gathered_body_bytes
         ):
-            return False
+            self._acquire_seats()
+            return
         self.state = GATHER[self.state]
-        if self._hold_up():
-            self._context.slow_readers.watched[self] = None
-        return True
-
-    def _hold_up(self) -> bool:
-        """Wait for something before seats can be asked for; whether there is room for that."""
-        now_ns = self._context.clock.now_ns()
-        self._client.deadline_ns = now_ns + self.request.timeout_ns
-        if self._context.access_log is not None or self._context.tracer is not None:
-            self._begun_ns = self._begun_ns or now_ns
-        return self._hold()
+        bound = self._wait_before_seats()
+        if bound is not None:
+            self._refuse_unheld(bound)
+            return
+        self._rate = BodyRate(self.received_bytes)
+        self.context.slow_readers.watched[self] = None
 
     def on_request_body(self, pieces: Sequence[Piece], *, is_last: bool) -> None:
         """Take a further part of the body, framed as it will be forwarded."""
-        self._is_whole = is_last
-        if is_last and self.state in (CONNECTING, AWAITING):
-            self._set_deadline(self._context.clock.now_ns())
-        upstream = self._upstream
-        if upstream is not None:
-            self._request_bytes += upstream.send_pieces(pieces)
-            if upstream.is_write_paused:
-                self._client.pause_reading()
+        self.is_whole = is_last
+        if is_last and (self.state is CONNECTING or self.state is AWAITING):
+            self._set_deadline(self.context.clock.now_ns())
+        relay = self._relay
+        if relay is not None:
+            self.received_bytes += relay.send_body(pieces)
             return
         # An array: one that comes byte by byte would be copied as often else.
         if type(self._held) is bytes:
             self._held = bytearray(self._held)
         for piece in pieces:
             self._held += piece
-            self._request_bytes += len(piece)
-        if not self._hold():
+            self.received_bytes += len(piece)
+        bound = self._hold()
+        if bound is not None:
+            self._refuse_unheld(bound)
             return
         if self.state is not GATHERING:
-            if len(self._held) >= self._context.held_bytes:
-                self._client.pause_reading()
+            if len(self._held) >= self.context.held_bytes:
+                self.client.pause_reading()
             return
-        is_enough = len(self._held) >= self._context.in_force.gathered_body_bytes
+        is_enough = len(self._held) >= self.context.in_force.gathered_body_bytes
         if is_enough and not is_last:
-            self._client.pause_reading()  # until there is a connection to pass it on to
+            self.client.pause_reading()  # until there is a connection to pass it on to
         if is_last or is_enough:
-            self._ask_for_seats()
+            self._acquire_seats()
 
-    # Authentication.
+    def on_malformed(self, code: int) -> None:
+        """The body breaks off; the client gets `code` if it has no response yet."""
+        if self.has_responded:
+            self._leave(Failure.MALFORMED, self._status, self._status, MALFORMED_BODY)
+        else:
+            self._leave(Failure.MALFORMED, code, 0, MALFORMED_BODY)
 
-    def _authenticate(self) -> bool:
-        """Authenticate the client; whether that is done, so that the request may go on."""
-        try:
-            authenticator = self._context.authenticator
-            found = authenticator.authenticate(self._client.peer, self.head.fields.credentials)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody is left waiting
-            self._reply_to_unauthenticated(error)
-            return False
-        if found is None:
-            self.state = AUTHENTICATE[self.state]
-            if self._hold_up():
-                self._authentication = spawn(
-                    self._authenticate_later(authenticator), name="authenticate a client"
-                )
-            return False
-        return self._take_authentication(found)
+    def _hold(self) -> Bound | None:
+        """Count what waits of the request, unless that is over a bound.
 
-    async def _authenticate_later(self, authenticator: Authenticator) -> None:
-        """Authenticate the client by asking other servers."""
-        try:
-            fields = self.head.fields
-            found = await authenticator.authenticate_later(
-                self._client.peer, fields.credentials, fields.address or self._client.address
-            )
-        except Exception as error:  # noqa: BLE001 - as above
-            self._authentication = None
-            self._reply_to_unauthenticated(error)
-            return
-        self._authentication = None
-        try:
-            if self._take_authentication(found) and (self._is_whole or not self._gathers()):
-                self._ask_for_seats()
-        except Exception as error:  # noqa: BLE001 - as in the event that brought the bytes
-            self.fail(error)
+        Returns:
+            That bound: the request is to be refused.
+        """
+        return self.client.hold(self.head.kept_bytes + len(self._held))
 
-    def _reply_to_unauthenticated(self, error: Exception) -> None:
-        """Let nobody in after a failure of the proxy's own."""
-        report(Part.CONNECTION, error, "authenticating a client failed", loop=self._context.loop)
-        self._client.keep_alive = False
-        self._reply_status(
-            500, "the proxy failed to authenticate the client; its log says more", Failure.INTERNAL
-        )
-
-    def _take_authentication(self, found: Authentication | Refusal) -> bool:
-        if not isinstance(found, Refusal):
-            self.request.take_authentication(found)
-            return True
-        why = f"refused with {found.code}: {found.problem:.500}"
-        self._context.refusals.log(logging.INFO, why, "%s", why)
-        if self.head.upgrade is not None:
-            # What follows may be of the protocol that the client hopes for.
-            self._client.keep_alive = False
-        reason, lines = Failure.UNAUTHENTICATED, b""
-        if found.code == _UNAVAILABLE:
-            reason, lines = Failure.AUTHENTICATION_UNAVAILABLE, b"Retry-After: 1\r\n"
-        elif found.code == _UNAUTHORIZED:
-            lines = self._context.authenticator.challenges
-        self._reply_status(found.code, found.message, reason, lines)
-        return False
+    def _refuse_unheld(self, bound: Bound) -> None:
+        """Refuse what there is no room for."""
+        client, why = self.client, UNHELD[bound]
+        if client.can_refuse:
+            now_ns = self.context.clock.now_ns()
+            self.state = REPLY[self.state]
+            self._leave_upstream(now_ns)
+            self._log(now_ns, 0, 0, 0, Failure.MEMORY, why)
+            client.refuse_unprocessed(now_ns)
+        else:
+            message = f"{why}; try again later"
+            self._reply_status(503, message, Failure.MEMORY, b"Retry-After: 1\r\n", why)
 
     # Flow control.
 
-    def _ask_for_seats(self) -> None:
-        """Admit, queue or refuse a request of somebody known."""
-        client, passage, upgrade = self._client, self.passage, self.head.upgrade
+    def _acquire_seats(self) -> None:
+        """Admit, queue or refuse a request of a known user."""
+        context, client, passage, upgrade = (
+            self.context,
+            self.client,
+            self.passage,
+            self.head.upgrade,
+        )
         if upgrade is not None:
             # What the client sends next may be of the protocol that it hopes for.
             client.keep_alive = False
-        tracer = self._context.tracer
+        tracer = context.tracer
         if tracer is not None:
-            self._trace = tracer.begin(self.request)
+            self.trace = tracer.begin(self.request)
         goes_on = passage.acquire(self)
         ticket = passage.ticket
         if goes_on:
-            context = self._context
-            now_ns = context.clock.now_ns() if ticket is None else ticket.arrived_ns
-            self._sent_ns = now_ns
-            if self._is_whole:
+            self.sent_ns = now_ns = context.clock.now_ns() if ticket is None else ticket.arrived_ns
+            if self.is_whole:
                 client.deadline_ns = now_ns + self.request.answer_timeout_ns
             else:
                 self._set_deadline(now_ns)
-            # `_connect`, in place where it can be.
             upstream = None
             if upgrade is None:
                 upstream = context.pool.acquire(is_long=self.request.is_long_running)
             if upstream is None:
-                self._connect()
+                self._wait_for_connection()
             else:
                 self.on_connection(upstream)
         elif ticket is None:
-            self._refuse()
+            self._refuse_seats()
         else:
             self.state = QUEUE[self.state]
-            if not self._hold():
+            bound = self._hold()
+            if bound is not None:
+                self._refuse_unheld(bound)
                 return
-            if self._context.access_log is not None or self._trace is not None:
+            if self._is_recorded:
                 self._why = self._crowd(itself=1)
             client.deadline_ns = ticket.arrived_ns + self.request.timeout_ns
 
@@ -231,26 +413,32 @@ class Exchange(Forwarding):
         """The request's turn has come."""
         ticket = self.passage.ticket
         assert ticket is not None
-        self._sent_ns = ticket.dispatched_ns
+        self.sent_ns = ticket.dispatched_ns
         self._set_deadline(ticket.dispatched_ns)
-        self._connect()
+        upstream = None
+        if self.head.upgrade is None:
+            upstream = self.context.pool.acquire(is_long=self.request.is_long_running)
+        if upstream is None:
+            self._wait_for_connection()
+        else:
+            self.on_connection(upstream)
 
     def on_time_out(self) -> None:
         """The request has waited for seats as long as it may."""
-        self._refuse()
+        self._refuse_seats()
 
-    def _refuse(self) -> None:
+    def _refuse_seats(self) -> None:
         """Refuse for want of seats, as Kubernetes does, or for what an addition says."""
         refusal = self.passage.refusal
         assert refusal is not None
         if refusal.message:
-            # To ask again later is of use where another answer may be had then.
+            # To ask again later is of use where another response may be had then.
             code = 403 if refusal.reason is RejectReason.BAN else 429
             after_s = refusal.retry_after_s
             lines = b"Retry-After: %d\r\n" % after_s if after_s else b""
             self._reply_status(code, refusal.message, refusal.reason, lines)
             return
-        if not self._why and (self._context.access_log is not None or self._trace is not None):
+        if not self._why and self._is_recorded:
             self._why = self._crowd()
         if self.request.attributes.is_plain:
             lines = b"Retry-After: %d\r\n" % refusal.retry_after_s
@@ -262,83 +450,174 @@ class Exchange(Forwarding):
             )
 
     def _crowd(self, itself: int = 0) -> str:
-        """For the access log: what the request met at its level, of which it is a waiting one."""
         found = self.passage.classification
         assert found is not None
-        level = found.level
-        waited = level.queue_set.requests_waiting - itself
-        in_use = f"{level.queue_set.seats_in_use} of {level.current_limit} seats were in use"
-        waiting = "1 request waited" if waited == 1 else f"{waited} requests waited"
-        return f"when it came, {in_use} and {waiting}"
+        return crowd_text(found.level, itself)
+
+    # A connection to the upstream.
+
+    def _wait_for_connection(self) -> None:
+        self.state = CONNECT[self.state]
+        bound = self._hold()
+        if bound is not None:
+            self._refuse_unheld(bound)
+            return
+        # One that will be a tunnel is of nobody else before or after.
+        self.context.pool.wait(self, is_new=self.head.upgrade is not None)
+
+    def on_connection(self, connection: UpstreamConnection) -> None:
+        """Send the request."""
+        self.state = SEND[self.state]
+        relay = self._relay = Relay(self, connection)
+        self._endpoint_name = connection.endpoint.log_name
+        context, client, held, ticket = self.context, self.client, self._held, self.passage.ticket
+        if ticket is not None:
+            connection.hold(ticket.estimate.max_seats)
+        lines = self.request.user_lines
+        if context.has_audit_ids and (line := self._audit_line()) is self._made_line:
+            lines += line  # the client has not sent one
+        head = self.head.forwarded(lines, client.forwarded_suffix)
+        if self.trace is not None:
+            head = self.trace.send(head, connection.endpoint.url, context.clock.now_ns())
+        if held:
+            # From here on the body is the connection's, so there is no way to send it twice.
+            self._held = b""
+            connection.send(relay, head + held)
+        else:
+            connection.send(relay, head)
+        if client.held:
+            client.hold(self.head.kept_bytes if self.head.size > LARGE_HEAD_BYTES else 0)
+        if self.is_whole:
+            return
+        if self.request.takes_seats:
+            self._rate = BodyRate(self.received_bytes)
+            context.slow_readers.watched[self] = None
+        relay.ask_for_body(has_begun=bool(held))
+
+    def on_no_connection(self, code: int, reason: str) -> None:
+        """The upstream cannot be reached."""
+        self.count_failed()
+        if code == _GATEWAY_TIMEOUT:
+            self._reply_status(code, reason, Failure.UPSTREAM_TIMEOUT)
+            return
+        # A server has seen a request that is sent again: its client decides what becomes of it.
+        lines = own_responses.RETRY_SOON if self.may_repeat else b""
+        self._reply_status(code, reason, Failure.UPSTREAM, lines)
+
+    # What its relay asks of it.
+
+    def response_lines(self, head: ResponseHead, now_ns: int) -> bytes:
+        """The header lines that are added to the upstream's."""
+        lines = self._class_lines(now_ns)
+        if not head.has_date:
+            lines += self.context.date_line.at(now_ns)
+        if self.context.has_audit_ids and not head.has_audit_id:
+            return lines + self._audit_line()
+        return lines
+
+    def count_failed(self) -> None:
+        """Count a request that had seats for nothing: the upstream failed it."""
+        passage = self.passage
+        if passage.ticket is not None and passage.refusal is None:
+            found = passage.classification
+            assert found is not None
+            found.level.failed_total += 1
+
+    def begin_flow(self, now_ns: int) -> None:
+        """See from now on whether a body moves."""
+        self._flow = BodyFlow(self.request.timeout_ns, now_ns, self._moved_bytes)
+        self.client.deadline_ns = self._flow.next_look_ns(now_ns)
+
+    @property
+    def _moved_bytes(self) -> int:
+        """Of both bodies."""
+        relay = self._relay
+        return self.received_bytes + (0 if relay is None else relay.body_bytes)
+
+    def release_seats(self, now_ns: int) -> None:
+        """Give the seats back before the response is through."""
+        if self._relay is not None:
+            self._relay.upstream.release_seats()
+        self.passage.release_seats(now_ns)
+
+    def retry(self, relay: Relay, reason: str) -> None:
+        """Send the request again, to another server if there is one."""
+        self._relay = None
+        self.may_repeat = False
+        self.context.counters.upstream_retries += 1
+        self.state = RETRY[self.state]
+        if self.trace is not None:
+            self.trace.failed(reason, self.context.clock.now_ns())
+        # Never on one of the idle connections, which may be as stale: the pool makes a new one.
+        self.context.pool.wait(self, avoided=relay.upstream.endpoint)
 
     # Time.
 
+    def _set_deadline(self, now_ns: int) -> None:
+        """Give the upstream its time to respond in, once it can have all of the request.
+
+        Before an API that is not Kubernetes the time of what flows is not limited.
+        """
+        request, is_whole = self.request, self.is_whole
+        self._flow = None
+        if request.attributes.is_plain and request.takes_seats:
+            if is_whole:
+                self.client.deadline_ns = now_ns + request.answer_timeout_ns
+            else:
+                self.begin_flow(now_ns)
+            return
+        deadline_ns = 0
+        if request.takes_seats and not (request.is_watch and is_whole):
+            deadline_ns = self.asked_ns + request.timeout_ns
+        if is_whole:
+            answer_ns = now_ns + self.context.in_force.answer_timeout_ns
+            deadline_ns = min(deadline_ns, answer_ns) if deadline_ns else answer_ns
+        self.client.deadline_ns = deadline_ns
+
     def on_deadline(self) -> None:
         """The request has taken too long, if it does not flow."""
-        now_ns = self._context.clock.now_ns()
-        if self._flows_on(now_ns):
-            return
-        if self.has_responded:
-            if self._tunnel is not None and self._tunnel.has_left:
-                self._tunnel.close()  # its client knows, and does not go
+        now_ns, state, flow = self.context.clock.now_ns(), self.state, self._flow
+        if flow is not None:
+            # An answer that is taken slower than a body may come stands still: else a client that
+            # takes a byte a minute would keep its seats for ever.
+            least = 0
+            if state is RESPONDING and self.client.is_write_paused:
+                least = self.context.in_force.min_body_rate_bytes
+            flow.look(now_ns, self._moved_bytes, least)
+            self.client.deadline_ns = flow.next_look_ns(now_ns)
+            if not flow.stands_still(now_ns):
                 return
-            why = STOOD_STILL if self.request.attributes.is_plain else OUT_OF_TIME
-            self._finish(BREAK, now_ns, Failure.DEADLINE, why)
-            self._leave_upstream(now_ns)
-            self._client.abort()
-            return
-        if self.state is AWAITING and self._is_whole and self.request.is_long_running:
+        relay = self._relay
+        if self.has_responded:
+            assert relay is not None
+            tunnel = relay.tunnel
+            if tunnel is not None and tunnel.has_left:
+                tunnel.close()  # its client knows, and does not go
+            else:
+                self._cut(now_ns)
+        elif state is AWAITING and self.is_whole and self.request.is_long_running:
             self._wait_on()
-            return
-        upstream = self._upstream
-        is_awaited = upstream is not None and not upstream.is_write_paused
-        if self.state is GATHERING or (is_awaited and not self._is_whole):
-            self._client.keep_alive = False
-            self._reply_status(
-                408,
-                "the request's body did not arrive in time (downstream.requestTimeout)",
-                Failure.CLIENT_TIMEOUT,
+        elif state is GATHERING or (
+            relay is not None and not relay.upstream.is_write_paused and not self.is_whole
+        ):
+            self._refuse_slow_body(
+                "the request's body did not arrive in time (downstream.requestTimeout)"
             )
-            return
-        if self.state is AUTHENTICATING:
+        elif state is AUTHENTICATING:
             self._reply_status(
                 504, "the client could not be authenticated in time", Failure.AUTHENTICATION_TIMEOUT
             )
-            return
-        self._count_failed()
-        waited_ns = now_ns - self._sent_ns
-        waited_s = waited_ns / 1e9
-        counters = (
-            self._context.counters.pool.unattributed if upstream is None else upstream.endpoint
-        )
-        counters.fail(
-            UpstreamFailure.ANSWER_TIMEOUT,
-            f"no answer within {waited_s:.{0 if waited_s >= 2 else 1}f} s",
-            is_telling=waited_ns >= min(_TELLING_NS, self._context.in_force.answer_timeout_ns),
-        )
-        if upstream is not None:
-            # Perhaps the upstream's machine is gone.  Then the idle connections of that time are
-            # dead, too, and each would cost another request its whole time.
-            upstream.endpoint.close_idle(self._sent_ns)
-        self._reply_status(504, self._late_text(now_ns), Failure.UPSTREAM_TIMEOUT)
+        else:
+            self._time_out_upstream(now_ns)
 
-    def _late_text(self, now_ns: int) -> str:
-        """What did not come in time, and the settings that would give it more."""
-        request, waited_ns = self.request, now_ns - self._sent_ns
-        settings = []
-        if self._is_whole and waited_ns >= self._context.in_force.answer_timeout_ns:
-            settings.append("upstream.answerTimeout")
-        begun_ns = self._sent_ns if request.attributes.is_plain else self.asked_ns
-        if now_ns - begun_ns >= request.timeout_ns or not settings:
-            has_own = bool(request.attributes.query.get("timeout"))
-            settings.append("its timeout parameter" if has_own else "downstream.requestTimeout")
-        what = "the server did not begin its answer"
-        if self._upstream is None:
-            what = "there was no connection to the server"
-        elif not self._is_whole:
-            what = "the server did not take all of the request"
-        waited_s = waited_ns / 1e9
-        return f"{what} within {waited_s:.{0 if waited_s >= 2 else 1}f} s ({', '.join(settings)})"
+    def _cut(self, now_ns: int) -> None:
+        """End a response that is under way."""
+        why = STOOD_STILL if self.request.attributes.is_plain else OUT_OF_TIME
+        status = self._status
+        self.state = BREAK[self.state]
+        self._log(now_ns, status, status, self._sent_bytes, Failure.DEADLINE, why)
+        self._leave_upstream(now_ns)
+        self.client.abort()
 
     def _wait_on(self) -> None:
         """Let the upstream take as long as it likes, as kube-apiserver does: kubernetes#57708.
@@ -346,7 +625,389 @@ class Exchange(Forwarding):
         A server that hangs is found by checks and by TCP.  What it may have worked on for so long
         is not sent to another one, and a watch has had its seats for long enough.
         """
-        self._client.deadline_ns = 0
-        self._may_repeat = False
+        self.client.deadline_ns = 0
+        self.may_repeat = False
         if self.request.takes_seats:
-            self._release(self._context.clock.now_ns())
+            self.release_seats(self.context.clock.now_ns())
+
+    def _refuse_slow_body(self, message: str) -> None:
+        self.client.keep_alive = False
+        self._reply_status(408, message, Failure.CLIENT_TIMEOUT)
+
+    def _time_out_upstream(self, now_ns: int) -> None:
+        """Give up an upstream that has not begun its response, or has not even been reached."""
+        self.count_failed()
+        relay, request, waited_ns = self._relay, self.request, now_ns - self.sent_ns
+        most_ns = self.context.in_force.answer_timeout_ns
+        counters = (
+            self.context.counters.pool.unattributed if relay is None else relay.upstream.endpoint
+        )
+        counters.fail(
+            UpstreamFailure.ANSWER_TIMEOUT,
+            f"no answer within {rounded_s(waited_ns)}",
+            is_telling=waited_ns >= min(_TELLING_NS, most_ns),
+        )
+        if relay is not None:
+            # Perhaps the server's machine is gone.  Then the idle connections of that time are
+            # dead, too, and each would cost another request its whole time.
+            relay.upstream.endpoint.close_idle(self.sent_ns)
+        what = "the server did not begin its answer"
+        if relay is None:
+            what = "there was no connection to the server"
+        elif not self.is_whole:
+            what = "the server did not take all of the request"
+        begun_ns = self.sent_ns if request.attributes.is_plain else self.asked_ns
+        message = late_text(
+            request,
+            what,
+            waited_ns,
+            is_upstream_late=self.is_whole and waited_ns >= most_ns,
+            is_request_late=now_ns - begun_ns >= request.timeout_ns,
+        )
+        self._reply_status(504, message, Failure.UPSTREAM_TIMEOUT)
+
+    def on_sweep(self, period_ns: int) -> None:
+        """See whether the client keeps the seats from others.
+
+        Args:
+            period_ns: The time since the last call, that of a delay of the proxy itself excluded.
+        """
+        relay, in_force = self._relay, self.context.in_force
+        if self.state is GATHERING:
+            self._see_body_coming(period_ns)
+            rate = self._rate
+            # A body is small then, so what came long ago says nothing of one that has stopped.
+            if rate is not None and rate.waited_ns >= in_force.body_rate_grace_ns:
+                self._rate = BodyRate(self.received_bytes)
+        elif self.state is AWAITING and not self.is_whole and relay is not None:
+            # While the upstream takes no more, the client is not what holds the request up.
+            if not relay.upstream.is_write_paused:
+                self._see_body_coming(period_ns)
+        elif self.state is RESPONDING and relay is not None:
+            relay.see_response_taken(period_ns)
+        else:
+            self.context.slow_readers.watched.pop(self, None)
+
+    def _see_body_coming(self, period_ns: int) -> None:
+        """Refuse a request whose body comes too slowly."""
+        rate, in_force = self._rate, self.context.in_force
+        assert rate is not None
+        rate.waited_ns += period_ns
+        least = in_force.min_body_rate_bytes
+        is_due = rate.waited_ns >= in_force.body_rate_grace_ns
+        if is_due and rate.is_below(least, self.received_bytes):
+            self.context.slow_readers.watched.pop(self, None)
+            self._refuse_slow_body(
+                f"the request's body came slower than {least} bytes a second"
+                " (downstream.limits.minBodyRateBytes)"
+            )
+
+    # What its client sees of it, and does.
+
+    @property
+    def can_end_watch(self) -> bool:
+        """Whether it is a watch that is under way and can be ended now: between two events."""
+        return self._relay is not None and self._relay.can_end_watch
+
+    def end_watch(self) -> None:
+        """End a watch as if it were through: its client resumes it."""
+        if self._relay is not None:
+            self._relay.end_watch()
+
+    @property
+    def has_websocket(self) -> bool:
+        """Whether it is a WebSocket, which has not been told that the proxy goes away."""
+        tunnel = None if self._relay is None else self._relay.tunnel
+        return tunnel is not None and tunnel.can_leave
+
+    def close_websocket(self) -> None:
+        """Tell the client of a WebSocket that the proxy goes away, and end it."""
+        if self._relay is not None and self._relay.tunnel is not None:
+            self._relay.tunnel.leave()
+
+    def on_downstream_writable(self) -> None:
+        """The client takes more of the response."""
+        if self._relay is not None:
+            self._relay.upstream.resume_reading()
+
+    def on_client_left(self) -> None:
+        """The client is gone: so is its interest in the response."""
+        why = LEFT_WHERE.get(self.state, "the client left")
+        self._leave(Failure.CANCELLED, self._status, self._status, why)
+
+    # The end.
+
+    def end(self, relay: Relay, now_ns: int) -> None:
+        """The response is through."""
+        context, client, passage, upstream = (
+            self.context,
+            self.client,
+            self.passage,
+            relay.upstream,
+        )
+        self.state = END[self.state]
+        status, body_bytes = relay.status, relay.body_bytes
+        if context.access_log is not None or self.trace is not None:
+            self._log(now_ns, status, status, body_bytes, "")
+        if self.request.is_list and status == _OK and body_bytes:
+            context.flow_control.costs.list_finished(self.request.attributes, body_bytes)
+        if client.held:
+            client.hold(0)
+        # Before the seats, so that whoever gets them finds it.
+        self._relay = None
+        if self.is_whole:
+            context.pool.release(upstream, now_ns)
+        else:
+            upstream.abort()
+        if relay.watch is not None or relay.slow_level:
+            relay.close()
+        passage.release(now_ns)
+        client.on_exchange_end(self, now_ns)
+
+    def finish(self, relay: Relay, event: ExchangeEvent, reason: str, why: str = "") -> None:
+        """Be done with a response that ends with its connection."""
+        now_ns = self.context.clock.now_ns()
+        self.state = event[self.state]
+        self._log(now_ns, relay.status, relay.status, relay.sent_bytes, reason, why)
+        self._relay = None
+        relay.close()
+        self._give_back(now_ns)
+
+    def refuse_broken(self, reason: str) -> None:
+        """The upstream broke off before it began a response."""
+        self._relay = None
+        self._reply_status(502, f"the upstream did not answer: {reason}", Failure.UPSTREAM)
+
+    def _leave(self, reason: Failure, status: int, upstream_status: int, why: str) -> None:
+        context = self.context
+        context.counters.client_aborts += 1
+        if self.state is DONE:
+            return  # a tunnel that the client's end has ended
+        now_ns = context.clock.now_ns()
+        self.state = BREAK[self.state]
+        self._log(now_ns, status, upstream_status, self._sent_bytes, reason, why)
+        if not self._abandon(now_ns):
+            self._drop_upstream()
+            self._give_back(now_ns, has_left=True)
+
+    def _reply_status(
+        self,
+        code: int,
+        message: str,
+        reason: Failure | RejectReason,
+        lines: bytes = b"",
+        why: str | None = None,
+    ) -> None:
+        attributes = self.request.attributes
+        build = partial(own_responses.status_response, code, message)
+        if attributes.is_plain:
+            accept = self.request.header("Accept")
+            build = partial(own_responses.plain_response, code, message, accept)
+        elif code in own_responses.SHOWN_AS_TEXT and (
+            not attributes.is_resource_request
+            or "proxy" in (attributes.verb, attributes.subresource)
+        ):
+            build = partial(own_responses.plain_response, code, message)
+        self._reply(code, build, reason, lines, message if why is None else why)
+
+    def _reply(
+        self,
+        code: int,
+        build: Callable[..., bytes],
+        reason: Failure | RejectReason,
+        lines: bytes = b"",
+        why: str = "",
+    ) -> None:
+        """Respond without the upstream; `why` is for the access log."""
+        context, client = self.context, self.client
+        now_ns = context.clock.now_ns()
+        self.state = REPLY[self.state]
+        self._leave_upstream(now_ns)
+        context.counters.count_own(code)
+        extra = lines + self._audit_line() + self._class_lines(now_ns, reason)
+        size = client.send_own(self.head, build, extra)
+        self._log(now_ns, code, 0, size, reason, why)
+        client.on_exchange_end(self, now_ns)
+
+    def fail(self, error: Exception) -> None:
+        """End after an error of the program, and the client's connection with it; never raises."""
+        self.client.fail(error, self)
+
+    def give_up(self) -> None:
+        """Give back all that the request holds, in whatever state it is; never raises."""
+        context, loop = self.context, self.context.loop
+        was, self.state = self.state, DONE
+        context.slow_readers.watched.pop(self, None)
+        with contained(Part.CONNECTION, loop):
+            if was is not DONE:
+                status, now_ns = self._status, context.clock.now_ns()
+                self._log(now_ns, status, status, self._sent_bytes, Failure.INTERNAL)
+        with contained(Part.CONNECTION, loop):
+            self._drop_upstream()
+        if self.passage.state is not ABANDONED:  # else its seats are the upstream's
+            with contained(Part.CONNECTION, loop):
+                self._give_back(context.clock.now_ns(), has_left=True)
+
+    # What it gives back.
+
+    def _leave_upstream(self, now_ns: int) -> None:
+        """Give up the response, and all that the request holds."""
+        if not self._abandon(now_ns):
+            self._drop_upstream()
+            self._give_back(now_ns)
+
+    def _abandon(self, now_ns: int) -> bool:
+        """Keep the seats while the upstream may still work, where the settings say so.
+
+        Returns:
+            Whether they do.
+        """
+        context, relay, passage = self.context, self._relay, self.passage
+        if not context.in_force.abandoned_wait_ns or relay is None or not passage.has_seats:
+            return False
+        self._relay = None
+        self.client.hold(0)
+        relay.close()
+        passage.leave_to_upstream(now_ns)
+        AbandonedResponse(
+            context, self.head, relay.upstream, passage, is_watch=self.request.is_watch
+        )
+        return True
+
+    def _drop_upstream(self) -> None:
+        """Give up the connection to the upstream, or the wait for one, or the authentication."""
+        if self._authentication is not None:
+            self._authentication.cancel()
+            self._authentication = None
+        relay = self._relay
+        if relay is None:
+            self.context.pool.leave(self)  # it may wait there
+        else:
+            self._relay = None
+            relay.upstream.abort()
+            relay.close()
+
+    def _give_back(self, now_ns: int, *, has_left: bool = False) -> None:
+        """Give back all that the request holds but its relay."""
+        if self.client.held:
+            self.client.hold(0)
+        if has_left:
+            self.passage.cancel(now_ns)
+        else:
+            self.passage.release(now_ns)
+
+    # Header lines, access log and trace.
+
+    def _class_lines(self, now_ns: int, reason: str = "") -> bytes:
+        """The header lines that name its class, and the debug headers of users who get them."""
+        context, request, found = self.context, self.request, self.passage.classification
+        if found is None:
+            return b""
+        lines, audience = request.class_lines(found), context.audience
+        if not audience.is_empty and audience.has(request.user):
+            return lines + debug_lines(self.passage, now_ns, reason)
+        return lines
+
+    def _audit_line(self) -> bytes:
+        """The header line of the client's Audit-ID, or of one that is made for the request."""
+        if self._made_line:
+            return self._made_line
+        block = self.head.block
+        own = block.audit_line
+        if own is None:
+            audit_id = self.request.header("Audit-ID")
+            own = block.audit_line = audit_line(audit_id) if audit_id else b""
+        if not own:
+            own = self._made_line = next(self.context.audit_lines)
+        return own
+
+    @property
+    def _is_recorded(self) -> bool:
+        """Whether the access log, or a trace, will say how it went."""
+        return self.context.access_log is not None or self.context.tracer is not None
+
+    @property
+    def _status(self) -> int:
+        """The upstream's; 0 before its response."""
+        return 0 if self._relay is None else self._relay.status
+
+    @property
+    def _sent_bytes(self) -> int:
+        """Of the upstream's response, to the client so far."""
+        return 0 if self._relay is None else self._relay.sent_bytes
+
+    def _log(
+        self,
+        now_ns: int,
+        status: int,
+        upstream_status: int,
+        body_bytes: int,
+        reason: str,
+        why: str = "",
+    ) -> None:
+        """Have the request in the access log, and what is traced of it in its trace.
+
+        Args:
+            now_ns: The time.
+            status: Sent to the client; 0 for none.
+            upstream_status: The upstream's; 0 for none.
+            body_bytes: The length of the answer's body.
+            reason: Why it was rejected or failed; "" if it was not.
+            why: The same in words, beside why it waited.
+        """
+        access_log, tracer, trace = self.context.access_log, self.context.tracer, self.trace
+        passage = self.passage
+        ticket = passage.ticket
+        if tracer is not None and not self.sent_ns and ticket is None and passage.refusal is None:
+            trace = tracer.begin(self.request)  # it has not asked for seats
+        if access_log is None and trace is None:
+            return
+        if not reason and passage.refusal is not None:
+            # The line has the origin's answer, and why there would have been none.
+            reason, why = passage.refusal.reason, passage.refusal.message
+        if ticket is None:
+            seats, asked_ns = passage.seats, self.sent_ns or now_ns
+        else:
+            seats, asked_ns = ticket.estimate.max_seats, self.asked_ns
+        address = self.head.fields.address or self.client.address
+        why = "; ".join(filter(None, (why, self._why)))
+        if access_log is not None:
+            members = text_of_server(self._endpoint_name)
+            if trace is not None:
+                members += text_of_trace(trace.trace_id)
+            access_log.take(
+                self.request,
+                passage.classification,
+                address,
+                self._begun_ns,
+                asked_ns,
+                self.sent_ns,
+                now_ns,
+                seats,
+                status,
+                upstream_status,
+                body_bytes,
+                reason,
+                self._made_line,
+                why,
+                members,
+            )
+        if trace is not None and tracer is not None:
+            trace.end(
+                passage.classification,
+                address,
+                self._begun_ns,
+                asked_ns,
+                self.sent_ns,
+                now_ns,
+                seats,
+                status,
+                body_bytes,
+                reason,
+                self._made_line,
+                why,
+            )
+            tracer.take(trace)
+
+    def __repr__(self) -> str:
+        return f"<Exchange {self.head!r}, {self.state}, {self.passage.state}>"

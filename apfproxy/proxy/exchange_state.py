@@ -1,11 +1,11 @@
 """Where an exchange stands, and what each event does there.
 
-    NEW -> AUTHENTICATING -> GATHERING -> QUEUED -> CONNECTING -> AWAITING -> ANSWERING -> DONE
-                                                                      -> TUNNELLING -> DONE
+    NEW -> AUTHENTICATING -> GATHERING -> QUEUED -> CONNECTING -> AWAITING -> RESPONDING -> DONE
+                                                                           -> TUNNELLING -> DONE
 
-Any of the states before AWAITING is left out where there is nothing to wait for: the usual request
-goes from NEW to AWAITING to DONE.  Whatever leads to DONE gives back all that the exchange holds,
-and writes its line of the access log.
+A state before AWAITING is left out where there is nothing to wait for: the usual request goes from
+NEW to AWAITING to DONE.  Whatever leads to DONE gives back all that the exchange holds, and writes
+its line of the access log.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class ExchangeState(enum.StrEnum):
     CONNECTING = "connecting"
     """It waits for a connection to the upstream."""
     AWAITING = "awaiting"
-    """It has a connection, on which the request goes out; the answer is awaited."""
-    ANSWERING = "answering"
-    """The head of the answer is on its way to the client, the body follows."""
+    """It has a connection, on which the request goes out; the response is awaited."""
+    RESPONDING = "responding"
+    """The head of the response is on its way to the client, the body follows."""
     TUNNELLING = "tunnelling"
     """Bytes go both ways, untouched."""
     DONE = "done"
@@ -43,7 +43,7 @@ GATHERING: Final = ExchangeState.GATHERING
 QUEUED: Final = ExchangeState.QUEUED
 CONNECTING: Final = ExchangeState.CONNECTING
 AWAITING: Final = ExchangeState.AWAITING
-ANSWERING: Final = ExchangeState.ANSWERING
+RESPONDING: Final = ExchangeState.RESPONDING
 TUNNELLING: Final = ExchangeState.TUNNELLING
 DONE: Final = ExchangeState.DONE
 
@@ -58,12 +58,12 @@ TRANSITIONS = {
     CONNECTING: {"send": AWAITING, **_ENDS},
     AWAITING: {
         "retry": CONNECTING,
-        "answer": ANSWERING,
+        "respond": RESPONDING,
         "switch": TUNNELLING,
         "end": DONE,
         **_ENDS,
     },
-    ANSWERING: {"end": DONE, "break": DONE},
+    RESPONDING: {"end": DONE, "break": DONE},
     TUNNELLING: {"end": DONE, "break": DONE},
     DONE: {},
 }
@@ -76,13 +76,13 @@ CONNECT: Final = Event("connect", TRANSITIONS)
 SEND: Final = Event("send", TRANSITIONS)
 RETRY: Final = Event("retry", TRANSITIONS)
 """The upstream closed a connection before it saw the request."""
-ANSWER: Final = Event("answer", TRANSITIONS)
+RESPOND: Final = Event("respond", TRANSITIONS)
 SWITCH: Final = Event("switch", TRANSITIONS)
 REPLY: Final = Event("reply", TRANSITIONS)
-"""The proxy answers by itself."""
+"""The response is the proxy's own."""
 END: Final = Event("end", TRANSITIONS)
-"""The answer is through."""
+"""The upstream's response is through."""
 BREAK: Final = Event("break", TRANSITIONS)
-"""The client is gone, or the rest of the answer will not come."""
+"""The client is gone, or the rest of the response will not come."""
 
 ExchangeEvent = Event[ExchangeState]

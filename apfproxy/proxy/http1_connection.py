@@ -32,13 +32,13 @@ from apfproxy.http.upgrade import switch_lines
 from apfproxy.proxy import own_responses
 from apfproxy.proxy.client import Client
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.exchange_base import UNHELD
 from apfproxy.proxy.header_blocks import HeadReader
 from apfproxy.proxy.holdings import LARGE_PART_BYTES
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
 from apfproxy.proxy.refused import refused
 from apfproxy.proxy.tls import speaks_http2
+from apfproxy.proxy.why import UNHELD
 
 if TYPE_CHECKING:
     import asyncio

@@ -1,25 +1,16 @@
-"""Answers that hold seats of one cluster while only their clients are waited for.
+"""Exchanges that hold seats of one cluster while only their clients are waited for.
 
-Some of each priority level go on without seats; see `Forwarding.on_sweep`.
+Some responses of each priority level go on without seats; see `Relay.see_response_taken`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.proxy.counters import ProxyCounters
-
-
-class Watched(Protocol):
-    """An exchange that holds seats and waits for its client."""
-
-    def on_sweep(self, period_ns: int) -> None:
-        """See whether the client keeps the seats from others."""
-
-    def fail(self, error: Exception) -> None:
-        """End after an error of the program; never raises."""
+    from apfproxy.proxy.exchange import Exchange
 
 
 class SlowReaders:
@@ -35,7 +26,7 @@ class SlowReaders:
         self._counters = counters
         self.per_level = per_level
         self.by_level: dict[str, int] = {}
-        self.watched: dict[Watched, None] = {}
+        self.watched: dict[Exchange, None] = {}
 
     def admit(self, level: PriorityLevel) -> bool:
         """Let an answer of a level go on without seats; not if there are enough of them."""

@@ -418,7 +418,7 @@ def test_failure_after_that(bench: Known, monkeypatch: pytest.MonkeyPatch) -> No
         raise OSError(repr(exchange))
 
     client = bench.ask_slowly(get("slow"))
-    monkeypatch.setattr(Exchange, "_ask_for_seats", fail)
+    monkeypatch.setattr(Exchange, "_acquire_seats", fail)
     errors = bench.loop.errors = []
     bench.tell("slow", "alice")
 

@@ -168,16 +168,3 @@ def test_draining_says_that_the_connection_closes(bench: Bench) -> None:
     assert b"\r\nConnection: close\r\n" in client.take()
     assert client.has_eof
     bench.assert_at_rest()
-
-
-def test_shows_what_it_is_about(bench: Bench) -> None:
-    """The dumps read who asks for what."""
-    client = bench.ask(GET)
-    exchange = connection_of(client).exchange
-
-    assert exchange is not None
-    assert "system:anonymous" == exchange.passage.user_name
-    assert "pods" == exchange.passage.attributes.resource
-    assert repr(exchange).startswith("<Exchange <RequestHead GET ")
-    assert not exchange.is_long_running
-    bench.end(client)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_an_error_in_one_ends_that_one() -> None:
     error = ValueError()
     broken, good = Exchange(error), Exchange()
     subject = SlowReaders(ProxyCounters(), None)
-    subject.watched.update({broken: None, good: None})
+    subject.watched.update(cast("Any", {broken: None, good: None}))
     subject.on_sweep(5)
 
     assert ([5, error], [5]) == (broken.told, good.told)

@@ -28,7 +28,6 @@ from apfproxy.http.read_buffer import NOBODY, READS, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.client import OpenConnection
 from apfproxy.proxy.counters import Bound, Flood, GoAway, ResetBy
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.exchange_base import UNHELD
 from apfproxy.proxy.holdings import LARGE_PART_BYTES
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.frame_budget import FrameBudget
@@ -40,6 +39,7 @@ from apfproxy.proxy.http2.output import (
 )
 from apfproxy.proxy.http2.request_head import RequestFields, as_upgrade, head_of, new_key
 from apfproxy.proxy.http2.stream import Http2Stream, TunnelStream
+from apfproxy.proxy.why import UNHELD
 
 if TYPE_CHECKING:
     import asyncio

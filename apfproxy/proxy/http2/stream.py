@@ -23,7 +23,6 @@ from apfproxy.http.request_fields import CHUNKED, SIZED, VIA
 from apfproxy.http.response_head import SIZED as SIZED_ANSWER
 from apfproxy.http.upgrade import connect_lines
 from apfproxy.proxy.client import Client
-from apfproxy.proxy.exchange_base import UNHELD
 from apfproxy.proxy.http2.output import (
     CANCEL,
     ENHANCE_YOUR_CALM,
@@ -33,6 +32,7 @@ from apfproxy.proxy.http2.output import (
     REFUSED_STREAM,
     fields_of,
 )
+from apfproxy.proxy.why import UNHELD
 
 if TYPE_CHECKING:
     import asyncio

@@ -11,7 +11,7 @@ from h2.settings import SettingCodes
 
 from apfproxy.http.read_buffer import ANSWER_READ_BYTES
 from apfproxy.proxy.counters import Flood, GoAway
-from apfproxy.proxy.forwarding import Forwarding
+from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
 from apfproxy.settings import DownstreamSettings, Http2Settings
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, broken, status
@@ -125,7 +125,7 @@ def test_an_error_in_one_stream(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
     """It is reset, and the others go on."""
     bench.loop.errors = []
     client = Http2Peer(bench)
-    monkeypatch.setattr(Forwarding, "on_connection", broken)
+    monkeypatch.setattr(Exchange, "on_connection", broken)
     bad = client.ask()
     monkeypatch.undo()
     assert 2 == client.answers[bad].reset_by

@@ -9,10 +9,9 @@ from unittest.mock import patch
 
 from apfproxy.authn.authenticator import FOREVER_NS
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.exchange_base import ExchangeBase
-from apfproxy.proxy.forwarding import Forwarding
 from apfproxy.proxy.header_blocks import HeadReader
 from apfproxy.proxy.http1_connection import Http1Connection
+from apfproxy.proxy.relay import Relay
 from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.server import ProxyServer
 
@@ -40,7 +39,7 @@ class Mutation:
 
 def _unset_of_those_known(start: Callable[..., None]) -> Callable[..., None]:
     def mutated(self: Exchange) -> None:
-        if self.request.authenticated_until_ns > self._context.clock.now_ns():
+        if self.request.authenticated_until_ns > self.context.clock.now_ns():
             del self.request.user_lines
         start(self)
 
@@ -73,24 +72,25 @@ def _ends_with_the_first_408(_original: Callable[..., None]) -> Callable[..., No
 
 
 def _paused_gives_seats_back(pause: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: Exchange) -> None:
+    def mutated(self: Relay) -> None:
         pause(self)
-        if self.passage.has_seats:
-            self.passage.release_seats(self._context.clock.now_ns())
+        exchange = self._exchange
+        if exchange.passage.has_seats:
+            exchange.passage.release_seats(exchange.context.clock.now_ns())
 
     return mutated
 
 
 def _keeps_its_place(drop: Callable[..., None]) -> Callable[..., None]:
     def mutated(self: Exchange) -> None:
-        if self._upstream is not None:
+        if self._relay is not None:
             drop(self)
 
     return mutated
 
 
 def _says_less_of_a_response(on_response: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: Exchange, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
+    def mutated(self: Relay, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
         on_response(self, head, body if is_whole else body[:-1], is_whole=is_whole)
 
     return mutated
@@ -126,28 +126,24 @@ MUTATIONS: dict[str, Mutation] = {
         ProxyServer, "_sweep", _ends_with_the_first_408
     ),
     "a client that stops reading gives its seats back at once": Mutation(
-        Forwarding, "_pause_upstream", _paused_gives_seats_back, seed=2
+        Relay, "_pause_upstream", _paused_gives_seats_back, seed=2
     ),
     "a client that leaves while nothing is read of it is not missed": Mutation(
         Http1Connection, "on_disconnect", _nothing, seed=2
     ),
     "who waits for a connection and leaves keeps the place": Mutation(
-        ExchangeBase, "_drop_upstream", _keeps_its_place
+        Exchange, "_drop_upstream", _keeps_its_place
     ),
     "a client that ends has no deadline": Mutation(Http1Connection, "abort_after_write", _nothing),
-    "a watch is never over": Mutation(ExchangeBase, "_end_watch", _nothing),
+    "a watch is never over": Mutation(Relay, "close", _nothing),
     "a request whose client leaves is not in the log": Mutation(
-        ExchangeBase, "_log", _not_of_those_who_leave
+        Exchange, "_log", _not_of_those_who_leave
     ),
-    "an answer's first part loses a byte": Mutation(
-        Forwarding, "on_response", _says_less_of_a_response
-    ),
+    "an answer's first part loses a byte": Mutation(Relay, "on_response", _says_less_of_a_response),
     "heads of those forgotten stay": Mutation(HeadReader, "forget_peer", _forgets_half, seed=15),
-    "the upstream's pause is for ever": Mutation(
-        Forwarding, "on_upstream_writable", _nothing, seed=58
-    ),
+    "the upstream's pause is for ever": Mutation(Relay, "on_upstream_writable", _nothing, seed=58),
     "the client's pause is for ever": Mutation(
-        Forwarding, "on_downstream_writable", _nothing, seed=9
+        Exchange, "on_downstream_writable", _nothing, seed=9
     ),
 }
 

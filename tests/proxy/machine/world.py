@@ -454,7 +454,7 @@ class World:
                 continue
             protocol = client.wire.protocol
             exchange = protocol.exchange if isinstance(protocol, Http1Connection) else None
-            if exchange is None or not exchange.is_long_running or not may_last(exchange):
+            if exchange is None or not may_last(exchange):
                 found.append(client)
         return found
 
@@ -534,8 +534,14 @@ def keeps_seats(settings: Settings) -> bool:
 
 
 def may_last(exchange: Exchange) -> bool:
-    """Whether a long-running request may go on as long as its client likes."""
-    if exchange._is_whole:  # noqa: SLF001  nothing else tells
+    """Whether a request is long-running, and may go on as long as its client likes."""
+    relay = exchange._relay  # noqa: SLF001  nothing else tells
+    is_long_running = exchange.request.is_long_running
+    if relay is not None:
+        is_long_running = relay.is_long_running
+    if not is_long_running:
+        return False
+    if exchange.is_whole:
         return exchange.has_responded or exchange.state is AWAITING
     # Of one without seats that goes for its body, too.
     return exchange.has_responded or not exchange.request.takes_seats

@@ -1,0 +1,324 @@
+"""What an exchange does while it has an upstream connection: request on, response back.
+
+Each side is read no faster than the other one takes it: a client that is slow pauses the upstream,
+and an upstream that is slow the client.  Whatever ends the relay is told to its exchange, which
+gives the seats back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from apfproxy.base.guarded import guarded
+from apfproxy.http.response_head import ResponseError, ResponseHead, is_event_stream
+from apfproxy.http.upgrade import check_accept, switched
+from apfproxy.proxy.client_limits import NEVER_NS
+from apfproxy.proxy.exchange_state import AWAITING, BREAK, END, RESPOND, SWITCH, TUNNELLING
+from apfproxy.proxy.request_log import Failure
+from apfproxy.proxy.tunnel import Tunnel
+from apfproxy.proxy.watch_seats import WatchSeats
+from apfproxy.upstream.counters import UpstreamFailure
+from apfproxy.upstream.response_sink import ResponseSink
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.http.read_buffer import Piece
+    from apfproxy.proxy.exchange import Exchange
+    from apfproxy.upstream.connection import UpstreamConnection
+
+_CONTINUE: Final = 100
+_FIRST_SERVER_ERROR: Final = 500
+
+
+class Relay(ResponseSink):
+    """Between the client of an exchange and the connection that it has.
+
+    Attributes:
+        body_bytes: Of the response's body, so far.
+        slow_level: The level whose slow readers this is one of; "" if it is none.
+        status: Of the final response; 0 before.
+        tunnel: What the connection has become; None if nothing else.
+        upstream: The connection.
+        watch: Knows when the seats of a watch go back; None if it is no watch under way.
+    """
+
+    __slots__ = (
+        "_exchange",
+        "_has_asked",
+        "_waited_ns",
+        "body_bytes",
+        "slow_level",
+        "status",
+        "tunnel",
+        "upstream",
+        "watch",
+    )
+
+    def __init__(self, exchange: Exchange, upstream: UpstreamConnection) -> None:
+        super().__init__(exchange.head)
+        self._exchange = exchange
+        self.upstream = upstream
+        self.status = 0
+        self.body_bytes = 0
+        self._has_asked = False
+        """Whether the client was asked for its body by the proxy."""
+        self.watch: WatchSeats | None = None
+        self.tunnel: Tunnel | None = None
+        self._waited_ns = 0
+        """While the sweep looks at the response: how long only the client has been waited for."""
+        self.slow_level = ""
+
+    # The request's body.
+
+    def ask_for_body(self, *, has_begun: bool) -> None:
+        """Have the client send the rest of its body; `has_begun` if some has come before."""
+        client = self._exchange.client
+        if self.head.expects_continue and not has_begun:
+            self._has_asked = True
+            client.send_continue()
+        if self.upstream.is_write_paused:
+            client.pause_reading()
+        else:
+            client.resume_reading()
+
+    def send_body(self, pieces: Sequence[Piece]) -> int:
+        """Send a further part of the body; says how many bytes that is."""
+        size = self.upstream.send_pieces(pieces)
+        if self.upstream.is_write_paused:
+            self._exchange.client.pause_reading()
+        return size
+
+    def on_upstream_writable(self) -> None:
+        self._exchange.client.resume_reading()
+
+    # The response.
+
+    def on_interim(self, head: ResponseHead) -> None:
+        """Pass a 1xx on, to clients that know of them."""
+        if self.head.is_http_10 or (head.status == _CONTINUE and self._has_asked):
+            return
+        self._exchange.client.send_interim(head)
+
+    def on_response(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
+        """Pass the final head on, with as much of the body as came with it."""
+        exchange, request = self._exchange, self.head
+        client = exchange.client
+        now_ns = exchange.context.clock.now_ns()
+        self.status = status = head.status
+        self.body_bytes = len(body)
+        self.upstream.endpoint.answered(status, now_ns - exchange.sent_ns)
+        if status >= _FIRST_SERVER_ERROR:
+            exchange.count_failed()
+        if exchange.trace is not None:
+            exchange.trace.answered(status, now_ns)
+        lines = exchange.response_lines(head, now_ns)
+        client.send_response(request, head, lines, body, is_whole=is_whole)
+        if request.upgrade is not None and not client.keep_alive:
+            # The upstream may wait for bytes of a protocol that it will not get.
+            exchange.is_whole = False
+        if is_whole:
+            exchange.end(self, now_ns)
+            return
+        exchange.state = RESPOND[exchange.state]
+        asked = exchange.request
+        if asked.is_watch:
+            self._start_watch(body)
+        elif asked.attributes.is_plain and is_event_stream(head.lines):
+            self._go_on_without_end(now_ns)
+        elif not asked.takes_seats:
+            client.deadline_ns = 0
+        elif asked.attributes.is_plain:
+            exchange.begin_flow(now_ns)
+        else:
+            client.deadline_ns = exchange.asked_ns + asked.timeout_ns
+        if client.is_write_paused:
+            self._pause_upstream()
+
+    def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:
+        """Pass a further part of the body on."""
+        client = self._exchange.client
+        if self.watch is not None:
+            self.watch.on_data(b"".join(pieces))
+        size = sum(map(len, pieces))
+        self.body_bytes += size
+        client.send_body(pieces, size, is_last=is_last, trailers=trailers)
+        if is_last:
+            self._exchange.end(self, self._exchange.context.clock.now_ns())
+        elif client.is_write_paused:
+            self._pause_upstream()
+
+    def on_broken(self, reason: str, *, may_retry: bool) -> None:
+        """Retry, if no response has begun and a second server may get the request; else end."""
+        exchange, upstream = self._exchange, self.upstream
+        if (
+            may_retry
+            and exchange.state is AWAITING
+            and exchange.may_repeat
+            and exchange.request.is_repeatable
+        ):
+            if not upstream.was_used:  # else it was most likely closed for being idle
+                upstream.endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason)
+            exchange.retry(self, reason)
+            return
+        upstream.endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason)
+        if self.status < _FIRST_SERVER_ERROR:  # else it has been counted
+            exchange.count_failed()
+        if exchange.state is AWAITING:
+            exchange.refuse_broken(reason)
+        else:
+            # The client must not take what it has for the whole.
+            exchange.finish(self, BREAK, Failure.UPSTREAM, f"the server broke off: {reason}")
+            exchange.client.abort_after_write()
+
+    def fail(self, error: Exception) -> None:
+        self._exchange.fail(error)
+
+    # Responses that last.
+
+    @property
+    def is_long_running(self) -> bool:
+        """Whether it may go on for as long as client and upstream like.
+
+        A response that turns out to be so, as an event stream does, has no deadline any more.
+        """
+        exchange = self._exchange
+        if exchange.request.is_long_running or self.tunnel is not None:
+            return True
+        return exchange.has_responded and exchange.client.deadline_ns == 0
+
+    def _go_on_without_end(self, now_ns: int) -> None:
+        """The response may never end: its seats go back, and its time is not limited."""
+        self._exchange.client.deadline_ns = 0
+        self._exchange.release_seats(now_ns)
+
+    def _start_watch(self, body: Piece) -> None:
+        """The watch is on: its seats go back once its initial events are through."""
+        exchange = self._exchange
+        exchange.client.deadline_ns = 0
+        context, attributes = exchange.context, exchange.request.attributes
+        context.flow_control.costs.watch_started(attributes)
+        self.watch = WatchSeats(
+            context.loop, context.in_force.watch, attributes, self._on_watch_initialized
+        )
+        if body:
+            self.watch.on_data(bytes(body))
+
+    @guarded
+    def _on_watch_initialized(self) -> None:
+        self._exchange.release_seats(self._exchange.context.clock.now_ns())
+
+    @property
+    def watching_ns(self) -> int:
+        """When a watch that is under way was asked for; 0 for any other response."""
+        return 0 if self.watch is None else self._exchange.sent_ns
+
+    @property
+    def can_end_watch(self) -> bool:
+        """Whether it is a watch that is under way and can be ended now: between two events."""
+        if self.watch is None:
+            return False
+        if self.tunnel is not None:
+            return self.tunnel.can_leave
+        return not self.upstream.is_within_chunk
+
+    def end_watch(self) -> None:
+        """End a watch as if it were through: its client resumes it."""
+        if self.tunnel is not None:
+            self.tunnel.leave()
+            return
+        exchange = self._exchange
+        self.upstream.abort()
+        exchange.client.end_early()
+        exchange.end(self, exchange.context.clock.now_ns())
+
+    # Tunnels.
+
+    @property
+    def is_connect(self) -> bool:
+        """Whether the client takes any success for a tunnel."""
+        return self._exchange.client.makes_handshakes
+
+    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
+        """Begin the tunnel that the upstream agrees to.
+
+        Raises:
+            ResponseError: Nobody asked for it.
+        """
+        exchange, upgrade = self._exchange, self.head.upgrade
+        protocol = switched(raw, upgrade)
+        if self.is_connect:
+            assert upgrade is not None  # else it is not switched
+            check_accept(raw, upgrade)
+        if not exchange.is_whole:
+            raise ResponseError("an answer 101 before the request was whole")
+        exchange.state = SWITCH[exchange.state]
+        now_ns = exchange.context.clock.now_ns()
+        self.status = head.status
+        self.upstream.endpoint.answered(head.status, now_ns - exchange.sent_ns)
+        if exchange.trace is not None:
+            exchange.trace.answered(head.status, now_ns)
+        on_data = None
+        if exchange.request.is_watch:
+            self._start_watch(rest)
+            on_data = self.watch.on_data if self.watch is not None else None
+        elif exchange.request.takes_seats:
+            self._go_on_without_end(now_ns)
+        self.tunnel = Tunnel(
+            exchange.context, exchange.client, self.upstream, self._on_tunnel_over, on_data
+        )
+        self.tunnel.start(head, exchange.response_lines(head, now_ns), protocol, rest)
+
+    def _on_tunnel_over(self) -> None:
+        """Both sides have ended, or one is gone."""
+        exchange = self._exchange
+        if exchange.state is TUNNELLING:  # else its time was over, or its client gone, before
+            exchange.finish(self, END, "")
+
+    @property
+    def sent_bytes(self) -> int:
+        """Of the response, to the client so far."""
+        return self.body_bytes if self.tunnel is None else self.tunnel.bytes_to_client
+
+    # Slow readers.
+
+    def _pause_upstream(self) -> None:
+        exchange = self._exchange
+        self.upstream.pause_reading()
+        if exchange.request.takes_seats and not self.slow_level:
+            exchange.context.slow_readers.watched[exchange] = None
+
+    def see_response_taken(self, period_ns: int) -> None:
+        """See whether a client that takes its response slowly keeps the seats from others."""
+        exchange = self._exchange
+        slow_readers = exchange.context.slow_readers
+        grace_ns = exchange.context.in_force.slow_reader_grace_ns
+        if grace_ns == NEVER_NS or self.is_long_running:
+            slow_readers.watched.pop(exchange, None)
+        elif not self.upstream.is_read_paused:
+            # A client that takes the response bit by bit is waited for in between, too.
+            self._waited_ns = max(0, self._waited_ns - period_ns)
+            if not self._waited_ns:
+                slow_readers.watched.pop(exchange, None)
+        else:
+            self._waited_ns += period_ns
+            found = exchange.passage.classification
+            assert found is not None
+            # Where enough others of the level did so, it keeps its seats until one is through.
+            if self._waited_ns >= grace_ns and slow_readers.admit(found.level):
+                self.slow_level = found.level.name
+                slow_readers.watched.pop(exchange, None)
+                exchange.release_seats(exchange.context.clock.now_ns())
+
+    # The end.
+
+    def close(self) -> None:
+        """Be no watch and no slow reader any more; harmless if that is done."""
+        exchange = self._exchange
+        if self.watch is not None:
+            self.watch.cancel()
+            self.watch = None
+            exchange.context.flow_control.costs.watch_ended(exchange.request.attributes)
+        if self.slow_level:
+            exchange.context.slow_readers.release(self.slow_level)
+            self.slow_level = ""
