@@ -23,8 +23,8 @@ import msgspec
 import uvloop
 
 from apfproxy.app.membership import Membership
+from apfproxy.base.clock import LoopClock
 from apfproxy.base.events import ConfigurationEvents
-from apfproxy.base.loop_clock import LoopClock
 from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from apfproxy.base.loop_clock import LoopClock
+from apfproxy.base.clock import LoopClock
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration

@@ -98,7 +98,7 @@ OF_PACKAGE = {
     "observe": "observe",
 }
 
-SHARED = frozenset({"objects/go_text", "base/bounded_cache", "http/cache_sizes", "base/guarded"})
+SHARED = frozenset({"objects/go_text", "base/bounded_cache", "http/cache_sizes", "base/faults"})
 """Files that work for whoever calls them."""
 
 FILES = sorted(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.answers import failure
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.base.loopback import is_local, name_in_host
+from apfproxy.base.address import is_local, name_in_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable

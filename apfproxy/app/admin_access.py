@@ -24,13 +24,12 @@ from typing import TYPE_CHECKING, Final
 from apfproxy.app.admin_checks import TLS
 from apfproxy.app.change import NO_CHANGE, Change
 from apfproxy.app.object_source import STALE_FILES_S
-from apfproxy.base.duties import Supervised
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part
-from apfproxy.base.file_changes import FileChanges
-from apfproxy.base.files import MAX_PEM_BYTES, read_file
+from apfproxy.base.files import MAX_PEM_BYTES, FileChanges, read_file
 from apfproxy.base.health_checks import PAGES
 from apfproxy.base.rare_log import RareLog
+from apfproxy.base.tasks import Supervised
 from apfproxy.base.tls_files import TlsError, TlsFile
 from apfproxy.proxy.tls import ServerTls, peer_certificates
 from apfproxy.settings import DownstreamTlsSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.base.loopback import is_local
+from apfproxy.base.address import is_local
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from apfproxy.app.listening import Listener
 from apfproxy.app.probes import Probes
-from apfproxy.base.duties import Recurring
 from apfproxy.base.faults import Part
+from apfproxy.base.tasks import Recurring
 from apfproxy.observe.live_history import SAMPLE_S, LiveHistory
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from apfproxy.app.places import Places
     from apfproxy.app.web_runner import WebRunner
     from apfproxy.base.clock import Clock
-    from apfproxy.base.descriptors import DescriptorWatch
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.faults import Faults
     from apfproxy.base.health_checks import HealthRegistry
+    from apfproxy.base.sockets import DescriptorWatch
     from apfproxy.observe.metrics import MetricsPage
     from apfproxy.proxy.counters import ListenerCounters
     from apfproxy.settings import Settings

@@ -16,10 +16,10 @@ from apfproxy.app.endpoint_source import EndpointSource
 from apfproxy.app.identities_in_force import IdentitiesInForce
 from apfproxy.app.membership import open_membership
 from apfproxy.app.object_source import ObjectSource
-from apfproxy.base.duties import Recurring
 from apfproxy.base.events import shortfall
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import PAGES, READYZ
+from apfproxy.base.tasks import Recurring
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from apfproxy.app.identities import Identities
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.health_checks import HealthChecks
-    from apfproxy.base.lifetime import Lifetime
+    from apfproxy.base.tls_files import Lifetime
     from apfproxy.objects.decode import Problem
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.settings import EndpointAddress, Settings

@@ -19,12 +19,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.app.cluster import Cluster
-from apfproxy.base.duties import Supervised
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part, report
-from apfproxy.base.file_changes import REREAD_PERIOD_S
+from apfproxy.base.files import REREAD_PERIOD_S
 from apfproxy.base.health_checks import READYZ
-from apfproxy.base.tasks import spawn
+from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.proxy.cluster_router import ClusterRouter, Route
 
 if TYPE_CHECKING:

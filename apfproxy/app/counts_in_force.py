@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.app.change import NO_CHANGE, Change
-from apfproxy.base.duties import Supervised
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import READYZ
+from apfproxy.base.tasks import Supervised
 
 if TYPE_CHECKING:
     import asyncio

@@ -10,11 +10,10 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.app.change import NO_CHANGE, Change
-from apfproxy.base.duties import Supervised
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import READYZ
-from apfproxy.base.tasks import spawn
+from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.settings import UNSAID
 from apfproxy.upstream.dns_endpoints import DnsEndpoints, Resolver
 

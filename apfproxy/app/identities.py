@@ -23,10 +23,8 @@ from apfproxy.authn.impersonation import Impersonations
 from apfproxy.authn.static_tokens import StaticTokens
 from apfproxy.authn.unverified_names import NamesOfAddresses
 from apfproxy.base.errors import OperatorError
-from apfproxy.base.file_changes import FileChanges
-from apfproxy.base.files import MAX_PEM_BYTES, read_file
-from apfproxy.base.lifetime import lifetime
-from apfproxy.base.tls_files import TlsError, TlsFile, certificates_in, token_expiries
+from apfproxy.base.files import MAX_PEM_BYTES, FileChanges, read_file
+from apfproxy.base.tls_files import TlsError, TlsFile, certificates_in, lifetime, token_expiries
 from apfproxy.proxy.http2.available import is_offered
 from apfproxy.proxy.tls import ServerTls
 from apfproxy.request.user import AUTHENTICATED_GROUP, User
@@ -43,8 +41,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.upstream_api import UpstreamApi
     from apfproxy.authn.verdict import TokenAuthenticator
     from apfproxy.base.clock import Clock
-    from apfproxy.base.lifetime import Lifetime
-    from apfproxy.base.tls_files import Expiries
+    from apfproxy.base.tls_files import Expiries, Lifetime
     from apfproxy.settings import (
         AuthenticationSettings,
         EndpointAddress,

@@ -15,10 +15,10 @@ from apfproxy.app.change import NO_CHANGE, Change
 from apfproxy.app.clusters import tls_group
 from apfproxy.app.identities import client_cas_of
 from apfproxy.app.object_source import STALE_FILES_S
-from apfproxy.base.duties import Supervised
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part
-from apfproxy.base.file_changes import FileChanges
+from apfproxy.base.files import FileChanges
+from apfproxy.base.tasks import Supervised
 from apfproxy.base.tls_files import TlsError
 from apfproxy.proxy.cluster_router import normal_host
 from apfproxy.proxy.http2.available import is_offered

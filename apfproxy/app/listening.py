@@ -16,10 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.app.places import Place, Places
-from apfproxy.base.duties import Recurring
 from apfproxy.base.faults import Part
 from apfproxy.base.sockets import Acceptor, is_unix, port_of
-from apfproxy.base.tasks import spawn
+from apfproxy.base.tasks import Recurring, spawn
 
 if TYPE_CHECKING:
     import socket

@@ -16,8 +16,8 @@ import socket
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from apfproxy.app.membership_words import MembershipWords
-from apfproxy.base.duties import Supervised
 from apfproxy.base.faults import Part
+from apfproxy.base.tasks import Supervised
 from apfproxy.fleet.ledger import Ledger
 from apfproxy.fleet.pace import (
     GENEROUS_PERIODS,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from apfproxy.app.admin_listener import AdminParts
     from apfproxy.app.cluster import Cluster
     from apfproxy.app.places import Places
-    from apfproxy.base.descriptors import DescriptorWatch
+    from apfproxy.base.sockets import DescriptorWatch
     from apfproxy.observe.metrics import Families
 
 

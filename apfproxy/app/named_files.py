@@ -14,9 +14,9 @@ from apfproxy.app.admin_access import Credentials
 from apfproxy.app.flow_control_api import usable_token
 from apfproxy.app.identities import Identities
 from apfproxy.app.tracing import trace_queue
+from apfproxy.base.clock import LoopClock
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import open_regular
-from apfproxy.base.loop_clock import LoopClock
 from apfproxy.objects.decode import parts_of
 from apfproxy.observe.access_log import STDOUT
 from apfproxy.settings.store_address import Kind

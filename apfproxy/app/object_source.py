@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.app.change import Change
-from apfproxy.base.duties import Supervised
 from apfproxy.base.faults import Part
-from apfproxy.base.file_changes import REREAD_PERIOD_S
+from apfproxy.base.files import REREAD_PERIOD_S
 from apfproxy.base.health_checks import READYZ
+from apfproxy.base.tasks import Supervised
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.sources.files import DigestedFiles, ObjectFiles
 

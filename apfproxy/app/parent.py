@@ -40,12 +40,11 @@ from apfproxy.app.worker_process import (
 from apfproxy.app.worker_slot import WorkerSlot
 from apfproxy.app.worker_sockets import WorkerSockets
 from apfproxy.base import build
-from apfproxy.base.duties import Supervised
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import READYZ, HealthRegistry
-from apfproxy.base.tasks import spawn
+from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.stores.ledger_server import LedgerServer
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.app.given_sockets import ADMIN, close
 from apfproxy.app.listening import BACKLOG
-from apfproxy.base.loopback import is_loopback
+from apfproxy.base.address import is_loopback
 from apfproxy.base.sockets import is_unix
 from apfproxy.observe.worker_answers import ENDED, WorkerAdmin
 

@@ -26,16 +26,14 @@ from apfproxy.app.service import Service
 from apfproxy.app.service_manager import NO_SERVICE_MANAGER
 from apfproxy.app.settings_checks import one_flow
 from apfproxy.base import build
-from apfproxy.base.descriptors import DescriptorWatch
-from apfproxy.base.duties import Supervised
+from apfproxy.base.address import is_loopback
+from apfproxy.base.clock import LoopClock
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import LIVEZ, READYZ, HealthRegistry
-from apfproxy.base.loop_clock import LoopClock
-from apfproxy.base.loopback import is_loopback
-from apfproxy.base.sockets import is_unix
-from apfproxy.base.tasks import spawn
+from apfproxy.base.sockets import DescriptorWatch, is_unix
+from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.proxy.client_kinds import plain_parser
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.counters import ListenerCounters

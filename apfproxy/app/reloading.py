@@ -27,7 +27,7 @@ from apfproxy.app.log import configure_logging
 from apfproxy.app.settings_checks import check_combination, check_identities
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part, report
-from apfproxy.base.file_changes import at_rest, fingerprint, notifications, watch_files
+from apfproxy.base.files import at_rest, fingerprint, notifications, watch_files
 from apfproxy.settings import OF_A_CLUSTER, with_each_cluster
 from apfproxy.sources.settings_lines import SettingsLines
 from apfproxy.sources.settings_reader import CLUSTERS, is_section, setting_key
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from apfproxy.app.service import Service
     from apfproxy.base.events import ConfigurationEvents
-    from apfproxy.base.file_changes import Roots
+    from apfproxy.base.files import Roots
     from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.settings import ClusterSettings, Settings
 

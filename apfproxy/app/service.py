@@ -7,8 +7,8 @@ import math
 from typing import TYPE_CHECKING
 
 from apfproxy.app.succession import Succession
-from apfproxy.base.duties import Recurring
 from apfproxy.base.faults import Part
+from apfproxy.base.tasks import Recurring
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apfproxy.app.flow_control_api import FlowControlApi
-from apfproxy.base.duties import Supervised
+from apfproxy.base.clock import LoopClock
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.events import shortfall
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import READYZ
-from apfproxy.base.loop_clock import LoopClock
+from apfproxy.base.tasks import Supervised
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.sources.in_force import load_when_woken
 from apfproxy.sources.objects_file import write_objects

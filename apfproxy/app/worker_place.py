@@ -14,8 +14,8 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.base.available_memory import default_bytes, overload_bytes
 from apfproxy.base.errors import OperatorError
+from apfproxy.base.memory import default_bytes, overload_bytes
 from apfproxy.settings import Address, AdminTlsSettings, LimitSettings, with_each_cluster
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ import time
 from typing import TYPE_CHECKING
 
 from apfproxy.app.worker_process import WorkerProcess, WorkerState
-from apfproxy.base.duties import Recurring
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part
+from apfproxy.base.tasks import Recurring
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

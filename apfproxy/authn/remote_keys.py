@@ -20,7 +20,7 @@ import aiohttp
 
 from apfproxy.authn.api_exchange import JSON_HEAD, bounded_body, new_session
 from apfproxy.authn.web_keys import MAX_SET_BYTES, KeySet, KeySource, WebKeysError, parse_jwks
-from apfproxy.base.loopback import is_local
+from apfproxy.base.address import is_local
 from apfproxy.base.strict_json import StrictJsonError, read_object
 from apfproxy.base.tasks import spawn
 

@@ -1,7 +1,8 @@
-"""Where to listen, and where to connect."""
+"""Addresses: where to listen, where to connect, and which are of this machine alone."""
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass, replace
 
 
@@ -53,3 +54,29 @@ UNSAID = Address(host="", port=0)
 
 UNIX_MODE = 0o660
 """Of the file of a Unix socket: who may write to it may connect."""
+
+
+LOCALHOST = "localhost"
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a text is an IP address of loopback, also where IPv6 carries IPv4."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return (mapped or found).is_loopback
+
+
+def is_local(name: str) -> bool:
+    """Whether a host name or address is `localhost` or an address of loopback."""
+    return name.lower() == LOCALHOST or is_loopback(name)
+
+
+def name_in_host(host: str) -> str:
+    """The name or address in a `Host` field, which may have a port and brackets, in lower case."""
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isdecimal():
+        name = host
+    return name.lower().removeprefix("[").removesuffix("]")

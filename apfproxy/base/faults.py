@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import functools
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from apfproxy.base.rare_log import RareLog
 
@@ -121,3 +122,34 @@ def _place_of(error: BaseException) -> str:
     while trace is not None:
         place, trace = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}", trace.tb_next
     return place
+
+
+class Failing(Protocol):
+    """What can be ended by an error of the program."""
+
+    def fail(self, error: Exception) -> None:
+        """Give back everything, close, and report the error; never raises."""
+
+
+F = TypeVar("F", bound=Failing)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def guarded(event: Callable[Concatenate[F, P], R]) -> Callable[Concatenate[F, P], R | None]:
+    """Let an error in a method that the loop calls, or the sweep, end what the method is of.
+
+    The loop contains such errors, too, but each in its own way: after some the connection lives on
+    half, with its seats, and nobody closes it.  `buffer_updated`, which each request passes
+    through, does the same in place, since a `try` costs nothing there.
+    """
+
+    def run(self: F, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            return event(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001  whatever it is, others must not suffer
+            self.fail(error)
+            return None
+
+    functools.update_wrapper(run, event)
+    return run

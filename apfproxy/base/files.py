@@ -1,16 +1,35 @@
-"""Reading of the files that an operator names: of a kind and a size that cannot harm the process.
+"""Files that an operator names: read, and watched for changes.
 
 Whatever a path leads to, opening and reading it neither waits nor takes more memory than the bound.
 Symbolic links are followed, as Kubernetes' mounts consist of them.
+
+The directories of the files and of what they link to are watched, because editors replace files,
+and Kubernetes swaps a link to mount a changed ConfigMap or Secret; the first such event of a watch
+on the file itself would be its last.  Only changed contents count.  All is also read every few
+seconds: notifications get lost on network file systems, and a directory may itself be replaced.
+
+A file that is written in place is empty or incomplete for a moment, and may be valid all the same.
+So changed files are read until they are the same twice.  Files that belong together, a certificate
+and its key, are one group, and come to rest together.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
+import hashlib
+import logging
 import os
 import stat
+import time
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+logger = logging.getLogger(__name__)
 
 KINDS = {
     stat.S_IFDIR: "a directory",
@@ -62,3 +81,242 @@ def read_named(path: str | Path, most_bytes: int, error_type: type[ValueError]) 
         return read_file(path, most_bytes)
     except OSError as error:
         raise error_type(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+DEBOUNCE_MS = 400
+"""The longest time that a burst of changes is gathered; copying a few files takes less."""
+STEP_MS = 50
+"""The silence that ends a burst."""
+REREAD_PERIOD_S = 5.0
+SETTLE_S = 0.03
+"""Between two readings that have to be the same; writing a file takes far less."""
+MAX_SETTLING_READS = 8
+"""Files that never rest are then taken as they are."""
+DIGESTED_BYTES = 32 << 20
+"""Of a file; of what is behind them, which no usable file has, only the time of change counts."""
+
+Roots = frozenset[tuple[str, int, int]]
+"""Directories to watch: path, device and inode, so that a replaced one differs."""
+
+T = TypeVar("T")
+
+
+class Group:
+    """Files that are loaded together.
+
+    Args:
+        reload: Takes their contents, or raises and leaves everything as it was.
+        needed: Those of them that have to be there.
+
+    Attributes:
+        problem: Why their last change is not in force; None if it is.
+    """
+
+    def __init__(
+        self, paths: tuple[str, ...], reload: Callable[[], object], needed: tuple[str, ...]
+    ) -> None:
+        self.paths = paths
+        self.needed = needed
+        self.reload = reload
+        self.fingerprint = fingerprint(paths)
+        self.problem: str | None = None
+
+
+class FileChanges:
+    """Reloads groups of files whenever their contents are new and at rest."""
+
+    def __init__(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self._groups: list[Group] = []
+        self._sleep = sleep
+        self._checking = asyncio.Lock()
+
+    def add(
+        self,
+        paths: tuple[str, ...],
+        load: Callable[[], object],
+        reload: Callable[[], object] | None = None,
+        others: tuple[str, ...] = (),
+    ) -> None:
+        """Load files now, and again whenever they change; blocks on the file system.
+
+        Args:
+            paths: Files that belong together; nothing is watched if there are none.
+            load: Loads them; what it raises is raised here.
+            reload: Called after changes instead; if it raises, the old contents stay in force and
+                the log has its text, which must not quote the contents.
+            others: Files that belong to them, but may be missing.
+
+        Raises:
+            OSError: A file of `paths` is missing, or no regular file.
+        """
+        # The fingerprint comes first, so that a change during the load is noticed.
+        group = Group((*paths, *others), reload or load, paths)
+        see_regular(paths)
+        load()
+        if group.paths:
+            self._groups.append(group)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether there is anything to watch."""
+        return bool(self._groups)
+
+    @property
+    def problems(self) -> list[str]:
+        """Why changes of files are not in force, a group each."""
+        return [group.problem for group in self._groups if group.problem is not None]
+
+    async def check(self) -> int:
+        """Reload the groups that have changed; how many were reloaded without failure."""
+        async with self._checking:
+            return sum([await self._check(group) for group in self._groups])
+
+    async def _check(self, group: Group) -> bool:
+        found = await at_rest(
+            lambda: (None, fingerprint(group.paths)), group.fingerprint, self._sleep
+        )
+        if found is None:
+            return False
+        group.fingerprint = found[1]
+        try:
+            see_regular(group.needed)
+            group.reload()
+        except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays so
+            names = ", ".join(group.paths)
+            group.problem = (
+                f"changed, but not taken, the old contents stay in force: {names}: {error}"
+            )
+            # Without a traceback, which could show what was read.
+            logger.error("%s", group.problem)  # noqa: TRY400 - as above
+            return False
+        group.problem = None
+        logger.info("changed, and loaded again: %s", ", ".join(group.paths))
+        return True
+
+    async def watch(
+        self,
+        beat: Callable[[], None],
+        changes: Callable[[Roots], AsyncGenerator[object, None]] | None = None,
+    ) -> None:
+        """Reload after each change, for ever; see `watch_files`."""
+        paths = tuple(path for group in self._groups for path in group.paths)
+        await watch_files(paths, self.check, beat, changes or notifications)
+
+
+async def at_rest(
+    read: Callable[[], tuple[T, bytes]],
+    known: bytes,
+    sleep: Callable[[float], Awaitable[None]],
+) -> tuple[T, bytes] | None:
+    """Read contents and fingerprint, in a thread, until they are the same twice; None if known."""
+    contents, found = await asyncio.to_thread(read)
+    for _ in range(MAX_SETTLING_READS):
+        if found == known:
+            return None
+        before = found
+        await sleep(SETTLE_S)
+        contents, found = await asyncio.to_thread(read)
+        if found == before:
+            break
+    return None if found == known else (contents, found)
+
+
+async def watch_files(
+    paths: tuple[str, ...],
+    check: Callable[[], Awaitable[object]],
+    beat: Callable[[], None],
+    changes: Callable[[Roots], AsyncGenerator[object, None]],
+) -> None:
+    """Check files after each change, and beat then, for ever; without paths it ends at once.
+
+    The changes are events in the directories, which end when they cannot go on.
+    """
+    while paths:
+        roots = await asyncio.to_thread(watch_roots, paths)
+        async with contextlib.aclosing(changes(roots)) as events:
+            async for _ in events:
+                await check()
+                beat()
+                if await asyncio.to_thread(watch_roots, paths) != roots:
+                    break
+
+
+def fingerprint(paths: tuple[str, ...]) -> bytes:
+    """A digest of the files' contents, and of which are missing."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            with open_regular(path) as file:
+                left = DIGESTED_BYTES
+                while left and (content := file.read(min(left, 1 << 20))):
+                    digest.update(content)
+                    left -= len(content)
+                status = os.fstat(file.fileno())
+        except OSError as error:
+            digest.update(b"error %d\n" % (error.errno or 0))
+        else:
+            changed_ns = 0 if left else status.st_mtime_ns
+            digest.update(b"%d bytes, %d\n" % (status.st_size, changed_ns))
+    return digest.digest()
+
+
+def see_regular(paths: tuple[str, ...]) -> None:
+    """See that files can be opened, and are regular ones; OSError if not."""
+    for path in paths:
+        open_regular(path).close()
+
+
+def watch_roots(paths: tuple[str, ...]) -> Roots:
+    """The directories whose changes may concern the paths: themselves, parents, links' targets."""
+    roots = set()
+    for path in paths:
+        directories = {path, os.path.dirname(path) or "."}  # noqa: PTH120 - Path would drop ..
+        with contextlib.suppress(OSError):
+            names = [path]
+            if Path(path).is_dir():
+                names += [str(entry) for entry in Path(path).iterdir() if entry.is_symlink()]
+            for name in names:
+                target = os.path.realpath(name)
+                directories |= {target, os.path.dirname(target)}  # noqa: PTH120 - as above
+        for directory in directories:
+            with contextlib.suppress(OSError):
+                if Path(directory).is_dir():
+                    status = Path(directory).stat()
+                    roots.add((directory, status.st_dev, status.st_ino))
+    return frozenset(roots)
+
+
+async def notifications(roots: Roots) -> AsyncGenerator[object, None]:
+    """Yield after changes in the directories, and every few seconds anyway."""
+    import watchfiles  # noqa: PLC0415 - for those who have files to watch
+
+    yield None  # for changes before the watch began
+    directories = sorted({path for path, _, _ in roots})
+    started = time.monotonic()
+    try:
+        async for change in watchfiles.awatch(
+            *directories,
+            watch_filter=None,
+            debounce=DEBOUNCE_MS,
+            step=STEP_MS,
+            rust_timeout=round(REREAD_PERIOD_S * 1000),
+            yield_on_timeout=True,
+            recursive=False,
+            ignore_permission_denied=True,
+        ):
+            yield change
+    except (OSError, RuntimeError, UnicodeError) as error:
+        # No more watches, or a directory that has just gone or has a name that is not UTF-8: all is
+        # read now and then.
+        logger.debug("cannot watch %s: %s", ", ".join(directories), error)
+        await asyncio.sleep(max(0.0, REREAD_PERIOD_S - (time.monotonic() - started)))
+
+
+INSTALLED = Path(__file__).parents[1] / "shipped"
+CHECKOUT = Path(__file__).parents[2] / "config"
+DIRECTORY = INSTALLED if INSTALLED.is_dir() else CHECKOUT
+
+
+def shipped(path: str) -> Path:
+    """The file or directory of a path within `config/`, such as `kubernetes/gateway`."""
+    return DIRECTORY / path

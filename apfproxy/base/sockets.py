@@ -401,3 +401,43 @@ def hold_reset(transport: asyncio.Transport, *, is_held: bool = True) -> None:
 def reset_socket(connection: socket.socket) -> None:
     """Have a connection end with a reset when it is closed."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+
+
+LOOK_S = 1.0
+NONE_LEFT = frozenset((errno.EMFILE, errno.ENFILE))
+
+
+class DescriptorWatch:
+    """Notices when the process has no file descriptor left; `shortages` counts that.
+
+    uvloop resets connections that it cannot accept for want of one, without a word.
+    """
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._log = RareLog(log, now_ns)
+        self.shortages = 0
+
+    def look(self) -> None:
+        """Look once; takes a few microseconds."""
+        try:
+            socket.socket().close()
+        except OSError as error:
+            if error.errno not in NONE_LEFT:
+                raise
+            self.shortages += 1
+            self._log.log(
+                logging.WARNING,
+                "none left",
+                "no connection can be accepted or made: %s; raise the limit of open files"
+                " (ulimit -n, LimitNOFILE=)",
+                error.strerror,
+            )
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                self.look()
+            except OSError:
+                log.exception("whether there are descriptors left cannot be told")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from apfproxy.base.shipped_files import shipped
+from apfproxy.base.files import shipped
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
-from apfproxy.base.duties import Recurring
 from apfproxy.base.faults import Part
+from apfproxy.base.tasks import Recurring
 from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.observe.dns_rebinding import own_names_only
 from apfproxy.observe.dumps import (

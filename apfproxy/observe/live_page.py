@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apfproxy.base.duties import Recurring
 from apfproxy.base.faults import Part
+from apfproxy.base.tasks import Recurring
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.queue_set import QueueSetKind
 from apfproxy.observe.live_events import send_events

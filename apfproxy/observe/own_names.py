@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 
-from apfproxy.base.loopback import LOCALHOST, is_loopback, name_in_host
+from apfproxy.base.address import LOCALHOST, is_loopback, name_in_host
 
 
 def may_read(own_address: object, host: str) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from apfproxy.base.faults import Faults
     from apfproxy.base.health_checks import HealthRegistry
-    from apfproxy.base.lifetime import Lifetime
+    from apfproxy.base.tls_files import Lifetime
     from apfproxy.observe.access_log import AccessLog
 
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from apfproxy.base.duties import Recurring
 from apfproxy.base.faults import Part
-from apfproxy.base.tasks import spawn
+from apfproxy.base.tasks import Recurring, spawn
 from apfproxy.observe.live_feed import LiveFeed
 from apfproxy.observe.live_state import problems
 from apfproxy.observe.merged_history import MergedHistory, WorkerSeconds

@@ -21,8 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.base.faults import Part, contained, report
-from apfproxy.base.guarded import guarded
+from apfproxy.base.faults import Part, contained, guarded, report
 from apfproxy.http.response_head import ResponseError
 from apfproxy.upstream.counters import UpstreamFailure
 from apfproxy.upstream.response_sink import ResponseSink

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.base.guarded import guarded
+from apfproxy.base.faults import guarded
 
 if TYPE_CHECKING:
     import asyncio

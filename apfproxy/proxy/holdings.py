@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.base.available_memory import default_bytes
+from apfproxy.base.memory import default_bytes
 from apfproxy.base.sockets import UNIX_PEER
 from apfproxy.proxy.counters import Bound
 

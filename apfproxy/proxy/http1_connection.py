@@ -10,8 +10,7 @@ import re
 import select
 from typing import TYPE_CHECKING, Final, cast
 
-from apfproxy.base.faults import Part, contained, report
-from apfproxy.base.guarded import guarded
+from apfproxy.base.faults import Part, contained, guarded, report
 from apfproxy.base.sockets import address_of, hold_reset, reset
 from apfproxy.http.chunked import ChunkedError, chunk_frame, encode_chunk, last_chunk
 from apfproxy.http.head_error import HeadError, UnheldError, head_too_long

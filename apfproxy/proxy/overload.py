@@ -21,7 +21,7 @@ import resource
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apfproxy.base.memory_trimmer import return_memory
+from apfproxy.base.memory import return_memory
 from apfproxy.proxy.counters import Refusal
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.base.guarded import guarded
+from apfproxy.base.faults import guarded
 from apfproxy.http.response_head import ResponseError, ResponseHead, is_event_stream
 from apfproxy.http.upgrade import check_accept, switched
 from apfproxy.proxy.client_limits import NEVER_NS

@@ -11,11 +11,10 @@ import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from apfproxy.base.available_memory import overload_bytes
-from apfproxy.base.duties import Recurring
 from apfproxy.base.faults import Part, contained
-from apfproxy.base.memory_trimmer import MemoryTrimmer
+from apfproxy.base.memory import MemoryTrimmer, overload_bytes
 from apfproxy.base.sockets import port_of, probe_clients, serve_on
+from apfproxy.base.tasks import Recurring
 from apfproxy.proxy.client_limits import MIN_CONNECTIONS
 from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, close_websockets, ended_at_once
 from apfproxy.proxy.handshake import HandshakeListener

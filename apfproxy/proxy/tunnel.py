@@ -18,8 +18,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from apfproxy.base.faults import Part, contained
-from apfproxy.base.guarded import guarded
+from apfproxy.base.faults import Part, contained, guarded
 from apfproxy.http.read_buffer import READS
 from apfproxy.http.upgrade import PROTOCOLS, WEBSOCKET
 from apfproxy.http.websocket_frames import GOING_AWAY, FramePosition

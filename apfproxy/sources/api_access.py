@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from apfproxy.base.loopback import is_local
+from apfproxy.base.address import is_local
 from apfproxy.sources.kubeconfig import in_cluster, read_kubeconfig
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ import os
 import ssl
 from typing import TYPE_CHECKING
 
-from apfproxy.base.file_changes import fingerprint
-from apfproxy.base.lifetime import lifetime
+from apfproxy.base.files import fingerprint
+from apfproxy.base.tls_files import lifetime
 from apfproxy.sources.exec_credential import Credential, ExecProgram
 from apfproxy.sources.kubeconfig import KubeconfigError, Pem, content
 from apfproxy.sources.token_file import TokenFile, TokenFileError
 
 if TYPE_CHECKING:
-    from apfproxy.base.lifetime import Lifetime
+    from apfproxy.base.tls_files import Lifetime
     from apfproxy.sources.kubeconfig import ApiAccess
 
 logger = logging.getLogger(__name__)

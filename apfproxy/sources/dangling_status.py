@@ -17,8 +17,8 @@ import time
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from apfproxy.base.backoff import Backoff
 from apfproxy.base.faults import Part, report
+from apfproxy.base.tasks import Backoff
 from apfproxy.objects.dangling import due_condition
 from apfproxy.objects.field_errors import one_line
 from apfproxy.objects.times import rfc3339

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from apfproxy.base.errors import OperatorError
-from apfproxy.base.file_changes import at_rest, notifications, watch_files
+from apfproxy.base.files import at_rest, notifications, watch_files
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.decode import parts_of
 from apfproxy.objects.field_errors import counted
@@ -23,7 +23,7 @@ from apfproxy.sources.object_files import decode_files, effective_objects, read_
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-    from apfproxy.base.file_changes import Roots
+    from apfproxy.base.files import Roots
     from apfproxy.flowcontrol.controller import Controller, Digest
     from apfproxy.flowcontrol.preset import Preset
     from apfproxy.objects.decode import LeftOut, Problem

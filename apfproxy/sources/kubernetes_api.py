@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Mapping,
     )
 
-    from apfproxy.base.lifetime import Lifetime
+    from apfproxy.base.tls_files import Lifetime
     from apfproxy.sources.api_credentials import ApiCredentials
 
 Json = dict[str, Any]

@@ -25,8 +25,8 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.base.backoff import Backoff
 from apfproxy.base.faults import Part, report
+from apfproxy.base.tasks import Backoff
 from apfproxy.objects.reading import with_type
 from apfproxy.sources.kubernetes_api import (
     FORBIDDEN,

@@ -7,8 +7,7 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.base.backoff import Backoff
-from apfproxy.base.tasks import spawn
+from apfproxy.base.tasks import Backoff, spawn
 from apfproxy.stores.redis_access import ANSWER_S, CONNECTION_ERRORS
 from apfproxy.stores.store import StoreError
 

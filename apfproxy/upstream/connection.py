@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from mypy_extensions import mypyc_attr
 
-from apfproxy.base.faults import Part, contained, report
-from apfproxy.base.guarded import guarded
+from apfproxy.base.faults import Part, contained, guarded, report
 from apfproxy.base.sockets import reset
 from apfproxy.http.chunked import ChunkedDecoder, ChunkedError
 from apfproxy.http.read_buffer import (

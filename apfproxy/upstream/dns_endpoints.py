@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.base.backoff import Backoff
+from apfproxy.base.tasks import Backoff
 from apfproxy.settings import Address, EndpointAddress
 from apfproxy.upstream.found_endpoints import FoundEndpoints
 

@@ -19,8 +19,8 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from apfproxy.base.duties import Recurring
 from apfproxy.base.faults import Part
+from apfproxy.base.tasks import Recurring
 from apfproxy.upstream.endpoint_state import UP
 
 if TYPE_CHECKING:

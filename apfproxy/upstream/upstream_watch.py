@@ -16,8 +16,8 @@ import random
 import time
 from typing import TYPE_CHECKING
 
-from apfproxy.base.duties import Recurring
 from apfproxy.base.faults import Part, contained
+from apfproxy.base.tasks import Recurring
 from apfproxy.settings import KUBERNETES_API
 from apfproxy.upstream import endpoint_state
 from apfproxy.upstream.endpoint_log import UNKNOWN

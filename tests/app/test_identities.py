@@ -20,7 +20,7 @@ from apfproxy.app.process import ProxyProcess
 from apfproxy.authn.authenticator import Authentication, Authenticator
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Credentials
 from apfproxy.base.errors import OperatorError
-from apfproxy.base.file_changes import FileChanges
+from apfproxy.base.files import FileChanges
 from apfproxy.request.user import User
 from apfproxy.settings import (
     Address,

@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from apfproxy.app.membership import Membership
-from apfproxy.base.duties import Supervised
+from apfproxy.base.clock import LoopClock
 from apfproxy.base.events import ConfigurationEvents
-from apfproxy.base.loop_clock import LoopClock
+from apfproxy.base.tasks import Supervised
 from apfproxy.fleet.record import decode
 from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.controller import Controller

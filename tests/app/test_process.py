@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from apfproxy.app import cluster as cluster_module
 from apfproxy.app.process import ProxyProcess, named_servers
-from apfproxy.base import duties
+from apfproxy.base import tasks
 from apfproxy.base.errors import ListenError
 from apfproxy.base.faults import Part
 from apfproxy.flowcontrol.controller import Controller
@@ -289,7 +289,7 @@ async def test_an_error_of_a_watcher_does_not_end_it(
     """A change that an error kept out is in force later, and readyz says so in between."""
     path = tmp_path / "a.yaml"
     path.write_text(level("first"))
-    monkeypatch.setattr(duties, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(tasks, "FIRST_PAUSE_S", 0.001)
     process = ProxyProcess(settings_for(9, FlowControlSettings(objects=(str(path),))))
     await process.start()
     with monkeypatch.context() as patch:
@@ -311,7 +311,7 @@ async def test_an_error_of_object_counts_does_not_end_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They are read again, and readyz says so in between."""
-    monkeypatch.setattr(duties, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(tasks, "FIRST_PAUSE_S", 0.001)
     async with upstream() as server:
         url = str(server.make_url("/metrics"))
         flow_control = FlowControlSettings(object_counts_from=url, hash_seed=1)

@@ -49,7 +49,7 @@ from tests.sources.test_endpoint_slices import at, slice_of
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from apfproxy.base.file_changes import Roots
+    from apfproxy.base.files import Roots
 
 SETTINGS_PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 ANY_PORT = Address(host="127.0.0.1", port=0)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app.worker_place import WORKER, WorkerPlace, part_of, placed, worker_place
-from apfproxy.base.available_memory import default_bytes
 from apfproxy.base.errors import OperatorError
+from apfproxy.base.memory import default_bytes
 from apfproxy.settings import (
     AccessLogSettings,
     Address,

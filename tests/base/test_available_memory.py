@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.base import available_memory as memory
-from apfproxy.base.available_memory import container_bytes, default_bytes, overload_bytes
+from apfproxy.base import memory
+from apfproxy.base.memory import container_bytes, default_bytes, overload_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path

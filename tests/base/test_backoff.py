@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.base.backoff import Backoff
+from apfproxy.base.tasks import Backoff
 
 
 @pytest.mark.parametrize(

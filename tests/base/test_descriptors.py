@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from apfproxy.app.metrics_page import descriptor_families
-from apfproxy.base import descriptors
-from apfproxy.base.descriptors import DescriptorWatch
+from apfproxy.base import sockets
 from apfproxy.base.rare_log import PERIOD_S
+from apfproxy.base.sockets import DescriptorWatch
 from apfproxy.base.tasks import spawn
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def opening(monkeypatch: pytest.MonkeyPatch, open_one: Callable[[], socket.socket]) -> None:
     """Have the watch open sockets so."""
-    monkeypatch.setattr(descriptors, "socket", SimpleNamespace(socket=open_one))
+    monkeypatch.setattr(sockets, "socket", SimpleNamespace(socket=open_one))
 
 
 def test_shortage(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -47,7 +47,7 @@ def test_shortage(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixt
 
 async def test_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """It looks again and again, whatever goes wrong with a look."""
-    monkeypatch.setattr(descriptors, "LOOK_S", 0)
+    monkeypatch.setattr(sockets, "LOOK_S", 0)
     looks = asyncio.Event()
     errors = [OSError(errno.EACCES, "not allowed")]
 

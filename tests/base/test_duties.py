@@ -6,8 +6,8 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING
 
-from apfproxy.base.duties import MAX_PAUSE_S, STEADY_S, Recurring, Supervised
 from apfproxy.base.faults import Faults, Part
+from apfproxy.base.tasks import MAX_PAUSE_S, STEADY_S, Recurring, Supervised
 from tests.proxy.fakes import FakeLoop
 from tests.virtual_clock import VirtualClock
 

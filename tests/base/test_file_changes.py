@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 import watchfiles
 
-from apfproxy.base import file_changes
-from apfproxy.base.file_changes import (
+from apfproxy.base import files
+from apfproxy.base.files import (
     MAX_SETTLING_READS,
     FileChanges,
     fingerprint,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
-    from apfproxy.base.file_changes import Roots
+    from apfproxy.base.files import Roots
 
 
 class Reader:
@@ -130,7 +130,7 @@ async def test_what_is_no_regular_file(tmp_path: Path, make: Callable[[Path], No
 
 def test_fingerprint_of_a_huge_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first part is read; of the rest the size and the time of the change count."""
-    monkeypatch.setattr(file_changes, "DIGESTED_BYTES", 4)
+    monkeypatch.setattr(files, "DIGESTED_BYTES", 4)
     path = tmp_path / "a"
     path.write_bytes(b"12345")
     os.utime(path, ns=(1, 1))
@@ -291,7 +291,7 @@ async def test_notifications_that_cannot_be_had(
     def no_watch(*_paths: str, **_options: object) -> AsyncGenerator[object, None]:
         raise error
 
-    monkeypatch.setattr(file_changes, "REREAD_PERIOD_S", 0.0)
+    monkeypatch.setattr(files, "REREAD_PERIOD_S", 0.0)
     monkeypatch.setattr(watchfiles, "awatch", no_watch)
 
     seen = [event async for event in notifications(frozenset({("/nowhere", 1, 1)}))]

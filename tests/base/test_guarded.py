@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.base.guarded import guarded
+from apfproxy.base.faults import guarded
 
 
 class Connection:

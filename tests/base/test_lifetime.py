@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.base.lifetime import Lifetime, lifetime
+from apfproxy.base.tls_files import Lifetime, lifetime
 from tests.authn.signing import unsigned
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from apfproxy.base.loop_clock import LoopClock
+from apfproxy.base.clock import LoopClock
 
 if TYPE_CHECKING:
     import asyncio

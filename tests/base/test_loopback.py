@@ -1,10 +1,10 @@
-"""Tests of `apfproxy.base.loopback`."""
+"""Tests of `apfproxy.base.address`."""
 
 from __future__ import annotations
 
 import pytest
 
-from apfproxy.base.loopback import is_local, is_loopback, name_in_host
+from apfproxy.base.address import is_local, is_loopback, name_in_host
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.base.memory_trimmer import MIN_CROWD, MemoryTrimmer, return_memory
+from apfproxy.base.memory import MIN_CROWD, MemoryTrimmer, return_memory
 
 
 @pytest.mark.parametrize(

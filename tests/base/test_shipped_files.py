@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from apfproxy.base import shipped_files
-from apfproxy.base.shipped_files import CHECKOUT, INSTALLED, shipped
+from apfproxy.base import files
+from apfproxy.base.files import CHECKOUT, INSTALLED, shipped
 from apfproxy.cli.config_command import FILES
 from apfproxy.objects import bootstrap
 
@@ -31,7 +31,7 @@ def test_checkout(path: str) -> None:
 
 def test_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package has a folder of its own."""
-    monkeypatch.setattr(shipped_files, "DIRECTORY", tmp_path)
+    monkeypatch.setattr(files, "DIRECTORY", tmp_path)
 
     assert tmp_path / "apfproxy.yaml" == shipped("apfproxy.yaml")
 

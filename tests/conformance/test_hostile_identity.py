@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app import process as process_module
-from apfproxy.base.loop_clock import LoopClock
+from apfproxy.base.clock import LoopClock
 from apfproxy.settings import (
     FRONT_PROXY,
     IMPERSONATE,

@@ -14,7 +14,7 @@ from aiohttp import web
 from apfproxy.app import endpoint_source
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import SettingsFile, reload
-from apfproxy.base import backoff
+from apfproxy.base import tasks
 from apfproxy.base.tasks import spawn
 from apfproxy.settings import (
     HTTP,
@@ -70,8 +70,8 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Names:
 @pytest.fixture
 def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have an API asked again at once."""
-    monkeypatch.setattr(backoff, "FIRST_S", 0.01)
-    monkeypatch.setattr(backoff.Backoff.__init__, "__defaults__", (0.01, 0.02, lambda: 1.0))
+    monkeypatch.setattr(tasks, "FIRST_S", 0.01)
+    monkeypatch.setattr(tasks.Backoff.__init__, "__defaults__", (0.01, 0.02, lambda: 1.0))
 
 
 def settings_for(upstream: UpstreamSettings) -> Settings:

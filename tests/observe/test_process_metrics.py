@@ -6,7 +6,7 @@ import pytest
 
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import READYZ, HealthRegistry
-from apfproxy.base.lifetime import Lifetime
+from apfproxy.base.tls_files import Lifetime
 from apfproxy.observe.access_log import AccessLog
 from apfproxy.observe.process_metrics import (
     access_log_families,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.base import sockets as listen_sockets
+from apfproxy.base import sockets
 from apfproxy.base.faults import Part
 from apfproxy.base.tls_files import Handshake
 from apfproxy.proxy import handshake as handshake_module
@@ -391,7 +391,7 @@ async def test_no_descriptor_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Accepting pauses, since the connection would be offered again and again; said once."""
-    monkeypatch.setattr(listen_sockets, "PAUSE_S", 0.01)
+    monkeypatch.setattr(sockets, "PAUSE_S", 0.01)
     full = OSError(errno.EMFILE, "Too many open files")
     errors = [full, full, OSError(errno.ECONNABORTED, "gone")]
     accept = socket.socket.accept

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.base.backoff import Backoff
+from apfproxy.base.tasks import Backoff
 from apfproxy.sources.dangling_status import CONTESTED_S, REST_S, DanglingStatus
 from apfproxy.sources.kubernetes_api import KubernetesApiError
 from tests.sources.kubernetes_double import LEVELS, SCHEMAS, KubernetesDouble, level, schema

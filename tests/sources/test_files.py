@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.base.file_changes import MAX_SETTLING_READS
+from apfproxy.base.files import MAX_SETTLING_READS
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.objects.bootstrap import bootstrap_objects
 from apfproxy.sources import files
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
-    from apfproxy.base.file_changes import Roots
+    from apfproxy.base.files import Roots
     from apfproxy.objects.decode import Problem
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
-from apfproxy.base.backoff import Backoff
-from apfproxy.base.tasks import spawn
+from apfproxy.base.tasks import Backoff, spawn
 from apfproxy.sources import reflector as reflector_module
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.kubeconfig import ApiAccess

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.base.backoff import Backoff
+from apfproxy.base.tasks import Backoff
 from apfproxy.stores import redis_listener
 from tests.end_to_end.scene import until
 from tests.stores.agreement import Told

@@ -20,8 +20,7 @@ import enum
 import logging
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from apfproxy.base.faults import Part, contained, report
-from apfproxy.base.guarded import guarded
+from apfproxy.base.faults import Part, contained, guarded, report
 from apfproxy.base.transitions import Event
 from apfproxy.http.head_error import HeadError, head_too_long
 from apfproxy.http.read_buffer import NOBODY, READS, WRITE_HIGH_WATER_BYTES

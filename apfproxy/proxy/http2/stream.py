@@ -12,8 +12,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.base.faults import Part, report
-from apfproxy.base.guarded import guarded
+from apfproxy.base.faults import Part, guarded, report
 from apfproxy.base.transitions import Event
 from apfproxy.http.chunked import ChunkedError, encode_chunk, last_chunk, passable_trailers
 from apfproxy.http.head_error import HeadError, UnheldError

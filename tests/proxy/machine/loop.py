@@ -12,7 +12,7 @@ import selectors
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from apfproxy.base.loop_clock import LoopClock
+from apfproxy.base.clock import LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
