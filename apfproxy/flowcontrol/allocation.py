@@ -49,7 +49,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """An answer: what each item gets, in the order of the items, and the proportion."""
+    """What each item gets, in the order of the items, and the proportion."""
 
     amounts: tuple[float, ...]
     fair_proportion: float
@@ -97,7 +97,6 @@ def allocate(required_sum: int, items: Sequence[Item]) -> Allocation:
 
 
 def _check(index: int, item: Item) -> None:
-    """Refuse an item that contradicts itself."""
     if item.lower_bound < 0:
         raise InfeasibleError(f"the lower bound of item {index} is {item.lower_bound}, negative")
     if item.target < item.lower_bound:
@@ -120,17 +119,13 @@ def _bounded_proportion(
 ) -> float:
     """The least proportion that gives the required sum, where some bounds matter.
 
-    Args:
-        required_sum: More than `low_sum`, less than the sum of the upper bounds.
-        low_sum: The sum of the lower bounds.
-        targets: None is zero.
-        lows: The proportions at which each item leaves its lower bound.
-        highs: The proportions at which each item reaches its upper bound.
+    `required_sum` is more than `low_sum`, that of the lower bounds, and less than that of the upper
+    ones; no target is zero; each item leaves its bounds at the proportions `lows` and `highs`.
     """
     bends: list[tuple[float, float, int]] = []  # where, and what gets free there or is free no more
     for target, low, high in zip(targets, lows, highs, strict=True):
         bends += ((low, target, 1), (high, -target, -1))
-    bends.sort(key=_place)
+    bends.sort(key=lambda bend: bend[0])
     proportion = bends[0][0]
     given = low_sum
     free_targets = 0.0
@@ -148,8 +143,3 @@ def _bounded_proportion(
         free_targets += target
         free_items += count
     return min(proportion + (required_sum - given) / free_targets, bends[-1][0])
-
-
-def _place(bend: tuple[float, float, int]) -> float:
-    """Where a bend is."""
-    return bend[0]

@@ -76,9 +76,7 @@ class Digest:
     """A configuration that has been checked and can be committed.
 
     Attributes:
-        priority_levels: By name, mandatory ones included.
-        flow_schemas: By name, mandatory ones included, dangling ones not.
-        classifier: Over these FlowSchemas.
+        priority_levels, flow_schemas: By name, mandatory ones included, dangling ones not.
         dangling: FlowSchema name to the name of the priority level that does not exist.
         problems: One line each: what is skipped or not used, and why.
         unused_additions: How many of them are additions that are wrong.
@@ -103,10 +101,8 @@ class Checked:
         object: The object, with its defaults.
         unused: What is wrong with its additions, one line each.
         uid: As the response's headers name it.
-        additions: Of a FlowSchema; else none.
+        additions: Those of a FlowSchema; else none.
     """
-
-    __slots__ = ("additions", "object", "uid", "unused")
 
     def __init__(self, given: FlowControlObject) -> None:
         self.object = given
@@ -149,7 +145,7 @@ class Classification:
     """Where a request belongs, by one generation of the configuration; shared, so immutable.
 
     Attributes:
-        flow_schema: That matched, or the catch-all one.
+        flow_schema: The one that matched, or the catch-all one.
         flow_schema_uid, priority_level_uid: As the response's headers name them.
         level: The priority level that the FlowSchema names.
         flow: The requests that this one shares its hand of queues with.
@@ -266,11 +262,8 @@ class Controller:
 
         Nothing here is changed, so another thread may call it, one at a time.
 
-        Args:
-            objects: All objects of the new configuration, valid, in any order.
-
-        Returns:
-            What to `commit`; its `problems` say what is not used.
+        `objects` are all of the new configuration, valid, in any order.  What to `commit` is
+        returned; its `problems` say what is not used.
         """
         before = self.in_force
         problems: list[str] = []
@@ -390,18 +383,14 @@ class Controller:
             by_level: Their bounds, whose nominal limits sum to that; a level that is left out has
                 none.
         """
-        is_first = self._allotted is None
         is_same = seats == self.server_concurrency_limit and by_level == self._allotted
         self.server_concurrency_limit = seats
         self._allotted = by_level
-        if is_first:
-            for level in self.levels.values():
-                level.queue_set.on_wait, level.queue_set.on_rejection = self._listeners()
         if not is_same:
             self._set_limits()
-        levels = list(self.levels.values())
-        if is_same and not self._are_limits_cut:
+        elif not self._are_limits_cut:
             return
+        levels = list(self.levels.values())
         # What a level used lately it keeps, or it would wait for it again at each change.
         lately = [(level, level.demand.recent_watermark) for level in levels]
         demands = [level.level_demand(used, float(used)) for level, used in lately]
@@ -437,13 +426,8 @@ class Controller:
     ) -> Classification:
         """Find the FlowSchema, the priority level and the flow of a request.
 
-        A request that no FlowSchema matches goes where the catch-all one says.
-
-        Args:
-            user: Who asks.
-            attributes: What is asked for.
-            header_of: Value of a header of the request, by its name in lower case; "" if it has
-                none.  Only asked for where an addition names a header.
+        A request that no FlowSchema matches goes where the catch-all one says.  `header_of` gives
+        the value of a header by its name in lower case, "" if there is none.
         """
         schema = self._classifier.classify(user, attributes, header_of)
         route = self._routes[CATCH_ALL if schema is None else schema.metadata.name]
@@ -475,15 +459,13 @@ class Controller:
         return iter(self._counters.values())
 
     def now_ns(self) -> int:
-        """The time on the controller's clock."""
         return self._clock.now_ns()
 
     def foreseen_seat_limit(self, level: PriorityLevel, seats: int) -> int:
         """The seats that a level's requests may use once one of so many seats asks for them."""
         queue_set = level.queue_set
         limit = queue_set.seat_limit
-        fits = not queue_set.requests_waiting and queue_set.seats_in_use + seats <= limit
-        if fits:
+        if not queue_set.requests_waiting and queue_set.seats_in_use + seats <= limit:
             return limit
         limits = {name: each.current_limit for name, each in self.levels.items()}
         if self._prompt_limits is not None:
@@ -527,7 +509,6 @@ class Controller:
         self._prompt_limits = self._new_prompt_limits() if is_prompt else None
         for level in self.levels.values():
             queue_set = level.queue_set
-            queue_set.on_wait, queue_set.on_rejection = self._listeners()
             config = self._queue_set_config(level.configuration)
             if queue_set.config != config:
                 queue_set.reconfigure(config, level.current_limit)
@@ -544,27 +525,21 @@ class Controller:
             self._impose,
         )
 
-    def _listeners(self) -> tuple[Callable[[], None] | None, Callable[[str, int], None] | None]:
-        """What queue sets tell of arrivals that wait, and of those that are rejected."""
-        prompt = self._prompt_limits
-        if self._allotted is not None:
-            return self._on_wait, self._on_rejection
-        return (None, None) if prompt is None else (prompt.on_wait, prompt.on_rejection)
-
     def _on_wait(self) -> None:
         """Have what other levels do not use, and ask for more of what other proxies do not."""
         if self._prompt_limits is not None:
             self._prompt_limits.on_wait()
-        self._on_short("", 0)
+        if self._allotted is not None:
+            self._on_short("", 0)
 
     def _on_rejection(self, name: str, seats: int) -> None:
         """As `_on_wait`, at a level without queues."""
         if self._prompt_limits is not None:
             self._prompt_limits.on_rejection(name, seats)
-        self._on_short(name, seats)
+        if self._allotted is not None:
+            self._on_short(name, seats)
 
     def _new_level(self, configuration: PriorityLevelConfiguration, now_ns: int) -> PriorityLevel:
-        """A level without seats as yet."""
         demand = SeatDemand(now_ns)
         queue_set = QueueSet(
             configuration.metadata.name,
@@ -572,7 +547,8 @@ class Controller:
             self._queue_set_config(configuration),
             0,
             demand,
-            *self._listeners(),
+            self._on_wait,
+            self._on_rejection,
         )
         return PriorityLevel(configuration, queue_set, demand)
 
@@ -581,7 +557,6 @@ class Controller:
         return queue_set_config(configuration, is_prompt=is_prompt)
 
     def _set_limits(self) -> None:
-        """Divide the server's seats among the levels by their configurations."""
         server_limit = self.server_concurrency_limit
         nominal = nominal_limits(
             server_limit,
@@ -618,7 +593,6 @@ class Controller:
             self.pool.replace(members)
 
     def _adjust(self, now_ns: int) -> None:
-        """End a period of demand, and set the current limits by it."""
         levels = list(self.levels.values())
         demands = []
         for level in levels:

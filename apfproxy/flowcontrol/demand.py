@@ -89,7 +89,6 @@ class SeatDemand:
 
     @property
     def peak(self) -> int:
-        """The maximum since the last `take_peak`."""
         return max(self._former_peak, self._peak)
 
     def take_peak(self) -> int:
@@ -99,7 +98,6 @@ class SeatDemand:
         return peak
 
     def _fold(self) -> None:
-        """Begin the peak anew, and remember it where it counts."""
         peak, self._peak = self._peak, self.seats
         self._former_peak = max(self._former_peak, peak)
         self._high_watermark = max(self._high_watermark, peak)

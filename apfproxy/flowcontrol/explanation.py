@@ -50,20 +50,14 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class UserPart(Model, frozen=True):
-    """Who asks."""
+    """The user."""
 
     name: str
     groups: tuple[str, ...]
 
 
 class RequestPart(Model, frozen=True):
-    """What is asked for; the fields of `RequestAttributes`.
-
-    Attributes:
-        path_prefix: What stands before the path of the API, as `request.pathPrefixes` say.
-        long_running: Whether it may last as long as its client likes.
-        long_running_by: Why it may, in words; "" if it may not.
-    """
+    """The fields of `RequestAttributes`."""
 
     verb: str
     path: str
@@ -83,8 +77,7 @@ class FlowSchemaPart(Model, frozen=True):
     """A FlowSchema and the request.
 
     Attributes:
-        matches: Whether it does; the first that does is chosen.
-        is_chosen: Whether the request belongs to it.
+        is_chosen: Whether the request belongs to it: the first that matches.
         mismatches: Why it does not match, rule by rule; empty if it does.
     """
 
@@ -146,13 +139,9 @@ class FlowPart(Model, frozen=True):
 
 
 class EstimatePart(Model, frozen=True):
-    """The estimate of the work.
+    """A `WorkEstimate`; `source` is where it came from, in words.
 
-    Attributes:
-        initial_seats: Seats while it executes.
-        final_seats: Seats for `additional_latency_seconds` after its end.
-        takes_seats: Whether they are taken: what may last as long as its client likes takes none.
-        source: Where it came from, in words.
+    Only if `takes_seats` are they taken: what may last as long as its client likes takes none.
     """
 
     initial_seats: int
@@ -166,9 +155,8 @@ class OutcomePart(Model, frozen=True):
     """What would happen to the request if it came now.
 
     Attributes:
-        decision: `execute`, `wait` or `reject`.
-        queue: Index of the queue that it would be in; None without any.
-        ahead: Requests that would wait there before it.
+        decision: A `Decision`.
+        queue, ahead: As of `Foresight`.
         reason: A `RejectReason` if it is rejected, else "".
         text: The same in words.
     """
@@ -220,7 +208,14 @@ def explain(
     estimate = estimator.estimate(attributes, level.max_seats)
     has_seats = takes_seats(attributes)
     schemas = tuple(
-        _flow_schema_part(schema, mismatches(schema, user, attributes, header_of), found)
+        FlowSchemaPart(
+            name=schema.metadata.name,
+            matching_precedence=schema.spec.matching_precedence,
+            priority_level=schema.spec.priority_level_configuration.name,
+            matches=not (failed := mismatches(schema, user, attributes, header_of)),
+            is_chosen=schema is found.flow_schema,
+            mismatches=failed,
+        )
         for schema in controller.flow_schemas()
     )
     notes = []
@@ -283,19 +278,6 @@ def hand_of(found: Classification) -> tuple[int, ...]:
     if config.kind is not QueueSetKind.QUEUE:
         return ()
     return Dealer(config.queues, config.hand_size).deal(found.flow.hash)
-
-
-def _flow_schema_part(
-    schema: FlowSchema, failed: tuple[Mismatch, ...], found: Classification
-) -> FlowSchemaPart:
-    return FlowSchemaPart(
-        name=schema.metadata.name,
-        matching_precedence=schema.spec.matching_precedence,
-        priority_level=schema.spec.priority_level_configuration.name,
-        matches=not failed,
-        is_chosen=schema is found.flow_schema,
-        mismatches=failed,
-    )
 
 
 def _level_part(level: PriorityLevel) -> LevelPart:
@@ -362,7 +344,6 @@ def _outcome(
 
 
 def _refused(reason: RejectReason) -> OutcomePart:
-    """For what an addition says."""
     status, why = {
         RejectReason.BAN: (403, "the priority level rejects every request"),
         RejectReason.RATE: (429, "the flow has made as many requests as its rate allows"),
@@ -377,10 +358,7 @@ def _refused(reason: RejectReason) -> OutcomePart:
 
 
 def distinguished_by(schema: FlowSchema) -> str:
-    """What tells its flows apart; "" if nothing does.
-
-    `ByUser` or `ByNamespace`, or what an addition says instead.
-    """
+    """What tells its flows apart, as of `FlowPart`."""
     added = schema.additions.distinguisher
     if added is not None:
         return f"{added.kind.value} {added.header}".rstrip()
@@ -422,13 +400,10 @@ class Foresight:
 def foresee(
     queue_set: QueueSet, hand: tuple[int, ...], estimate: WorkEstimate, limit: int
 ) -> Foresight:
-    """Say what `admit` would do now.
+    """What `admit` would do now; `sync` the queue set first.
 
-    Args:
-        queue_set: Where the request would arrive; `sync` it first.
-        hand: Of the request's flow; empty at a level without queues.
-        estimate: What the request is expected to need.
-        limit: The seats that requests may use by then; `queue_set.seat_limit` or more.
+    `hand` is empty at a level without queues.  `limit` is the seats that requests may use by then,
+    `queue_set.seat_limit` or more.
     """
     seats = estimate.max_seats
     in_use = queue_set.seats_in_use
@@ -475,7 +450,6 @@ class _Line:
 
     @property
     def next_estimate(self) -> WorkEstimate:
-        """Of what is next in the line, which is not empty."""
         if self.oldest is not None:
             return self.oldest.estimate
         assert self.arrival is not None
@@ -485,7 +459,6 @@ class _Line:
 def _after_dispatch(
     queue_set: QueueSet, queue: Queue, estimate: WorkEstimate, limit: int
 ) -> Foresight:
-    """What becomes of a request in its queue, after the dispatches that its arrival brings."""
     now_r, count = queue_set.current_r, len(queue_set.queues)
     lines = {each.index: _Line(each) for each in queue_set.queues if each.requests_waiting}
     own = lines.setdefault(queue.index, _Line(queue))

@@ -198,7 +198,6 @@ class FlowLimits:
         return None
 
     def release(self, flow: str) -> None:
-        """A long-running request that had a place is over."""
         left = self.long_running[flow] - 1
         if left:
             self.long_running[flow] = left

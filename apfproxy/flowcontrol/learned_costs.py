@@ -144,7 +144,7 @@ class LearnedCosts:
         return ObjectStats(counted, math.ceil(object_bytes))
 
     def _learned(self, attributes: RequestAttributes) -> LearnedList | None:
-        """What is learned about the LISTs that a request is like; marks it as used."""
+        """What LISTs like this one have taught; marks it as used."""
         key = (attributes.stored_as, attributes.namespace != "")
         learned = self._lists.pop(key, None)
         if learned is not None:
@@ -169,7 +169,6 @@ class LearnedCosts:
             self._watches[key] = self._watches.get(key, 0) + 1
 
     def watch_ended(self, attributes: RequestAttributes) -> None:
-        """Count a WATCH that has been started as ended."""
         key = _watch_key(attributes)
         if key is None:
             return
@@ -201,7 +200,6 @@ class LearnedCosts:
 
 
 def _stats(learned: LearnedList, object_bytes: float) -> ObjectStats:
-    """Objects and their size, so that their product is what was learned."""
     size = math.ceil(object_bytes)
     if learned.whole_bytes:
         return ObjectStats(math.ceil(learned.whole_bytes / size), size)

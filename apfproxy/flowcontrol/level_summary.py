@@ -195,10 +195,10 @@ def reachable_levels(
 ) -> set[str]:
     """Names of the levels that FlowSchemas can send a request to, whatever their order.
 
-    Args:
-        flow_schemas: Those in force.
-        knows_users: Whether anything verifies users.
-        is_plain: Whether the API is not Kubernetes', so that no request is for a resource.
+    A level that no request can come to keeps what it does not lend from the others.  Without
+    `knows_users` nothing verifies users: every client is anonymous, or has a name that nobody has
+    verified, in the group of the unauthenticated.  An API that `is_plain` is not Kubernetes': no
+    request is for a resource.
     """
     return {
         schema.spec.priority_level_configuration.name
@@ -231,10 +231,8 @@ class NamedObject(msgspec.Struct, frozen=True, rename="camel"):
     """An object, and what it is.
 
     Attributes:
-        kind: Of Kubernetes.
-        name: Unique among the objects of the kind.
-        uid: As answers name it.
-        priority_level: That a FlowSchema leads to, or that a level is.
+        uid: As responses name it; made of kind and name if no server gave it one.
+        priority_level: Where a FlowSchema leads, or the level itself.
         what: What the object does, and what a level is doing now, in words.
     """
 

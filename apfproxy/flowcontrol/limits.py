@@ -42,11 +42,9 @@ class LevelLimits:
 
 
 def nominal_limits(server_limit: int, shares: Mapping[str, int]) -> dict[str, int]:
-    """Divide the server's seats among priority levels in proportion to their shares.
+    """Divide the server's seats among priority levels, by name, in proportion to their shares.
 
-    Returns:
-        Priority level name to nominal limit, in seats.  Each is rounded up, so the sum can exceed
-        `server_limit`, by less than one seat per level.
+    Each limit is rounded up, so the sum can exceed `server_limit`, by less than a seat per level.
     """
     total = sum(shares.values())
     if total == 0:
@@ -57,16 +55,11 @@ def nominal_limits(server_limit: int, shares: Mapping[str, int]) -> dict[str, in
 def levelled(
     server_limit: int, shares: Mapping[str, int], compared: Collection[str]
 ) -> Iterator[tuple[tuple[str, ...], int, int]]:
-    """Levels that have the same nominal limit though their shares differ.
-
-    Args:
-        server_limit: Seats of the server.
-        shares: Of all levels.
-        compared: Those that may be meant to differ.
+    """Levels, of those compared, with the same nominal limit, not 0, though their shares differ.
 
     Yields:
-        Their names, the most shares first; their nominal limit, which is not 0; and the least
-        server limit from which on all of them differ whose shares do.
+        Their names, the most shares first; their limit; and the least server limit from which on
+        all of them differ whose shares do.
     """
     total = sum(shares.values())
     alike: dict[int, list[str]] = {}
@@ -84,8 +77,7 @@ def levelled(
 def enough_for_a_seat(shares: int, total_shares: int, lendable_percent: int = 0) -> int | None:
     """The least server limit at which a level keeps a seat of its own whatever it lends.
 
-    Returns:
-        None if it keeps none at any limit, since it may lend all.
+    None if it keeps none at any limit, since it may lend all.
     """
     if lendable_percent >= 100:  # noqa: PLR2004  percent
         return None
@@ -175,7 +167,15 @@ def adjust(levels: Sequence[LevelDemand], seats: int | None = None) -> Adjustmen
     6. What levels with a priority have by this together they divide anew, see `by_priority`: more
        or less by what rounded limits lack of the sum.  Kubernetes has no priorities.
     """
-    guarantees = [_guarantee(level) for level in levels]
+    guarantees = [
+        max(
+            level.limits.lower,
+            level.high_watermark
+            if level.is_exempt
+            else min(level.high_watermark, level.limits.nominal),
+        )
+        for level in levels
+    ]
     targets = tuple(
         max(float(guarantee), level.smoothed)
         for level, guarantee in zip(levels, guarantees, strict=True)
@@ -320,13 +320,5 @@ def round_half_up(value: float) -> int:
 
 
 def _percent(seats: int, percent: int) -> int:
-    """A percentage of some seats, rounded to the nearest seat, halves up."""
+    """Rounded to the nearest seat, halves up."""
     return (2 * seats * percent + 100) // 200
-
-
-def _guarantee(level: LevelDemand) -> int:
-    """Seats that a level keeps because it used them, in a period like the last."""
-    used = level.high_watermark
-    if not level.is_exempt:
-        used = min(used, level.limits.nominal)
-    return max(level.limits.lower, used)

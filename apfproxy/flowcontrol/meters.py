@@ -38,20 +38,16 @@ class Histogram:
     `bounds` are upper bounds, inclusive and ascending; one more bucket takes what is above.
     """
 
-    __slots__ = ("bounds", "counts", "sum")
-
     def __init__(self, bounds: tuple[int, ...]) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0
 
     def observe(self, value: int) -> None:
-        """Count one observation."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     def add(self, other: Histogram) -> None:
-        """Count all that another one of the same bounds has counted."""
         for index, count in enumerate(other.counts):
             self.counts[index] += count
         self.sum += other.sum
@@ -103,7 +99,6 @@ class FlowSchemaCounters:
 
     @property
     def wait_executed_ns(self) -> Histogram:
-        """The wait of requests that executed."""
         self._sort_dispatched_at_once()
         return self.waited_ns
 
@@ -163,8 +158,6 @@ class RatioHistogram:
     `bounds` are upper bounds, inclusive and ascending; one more bucket takes what is above.  Values
     are divided by `denominator`, which is >= 1.
     """
-
-    __slots__ = ("bounds", "counts", "denominator", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -337,8 +330,6 @@ class RequestCount:
 class KindCounts:
     """The counts of the requests of one kind."""
 
-    __slots__ = ("executing", "waiting")
-
     def __init__(self, waiting: RequestCount, executing: RequestCount) -> None:
         self.waiting = waiting
         self.executing = executing
@@ -382,5 +373,4 @@ class KindMeter:
         return {count.request_kind: count.last_high(now_ns) for count in self._executing}
 
     def in_queue(self, now_ns: int) -> dict[str, int]:
-        """The most requests of each kind that waited at a time in the last full second."""
         return {count.request_kind: count.last_high(now_ns) for count in self._waiting}

@@ -117,7 +117,6 @@ def _of_rule(
 def _of_resource_rule(
     rule: ResourcePolicyRule, attributes: RequestAttributes
 ) -> tuple[str, str] | None:
-    """The field that fails and why; None if the rule matches."""
     resource = attributes.resource
     if attributes.subresource:
         resource += f"/{attributes.subresource}"
@@ -140,7 +139,6 @@ def _of_resource_rule(
 def _of_non_resource_rule(
     rule: NonResourcePolicyRule, attributes: RequestAttributes
 ) -> tuple[str, str] | None:
-    """The field that fails and why; None if the rule matches."""
     if not _has(rule.verbs, attributes.verb):
         return "verbs", _not_among(attributes.verb, rule.verbs)
     if match_url(rule.non_resource_urls, attributes.path):

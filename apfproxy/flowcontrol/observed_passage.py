@@ -48,10 +48,7 @@ The one under way enters only if there is none: long ones are under way more oft
 class ObservedPassage(Passage):
     """The passage of one request, and the waiter of that; `state` is what enforcing would do.
 
-    Args:
-        control: As of any passage.
-        digest: The same.
-        callers: Those of the connection that have no request under way, for all its passages.
+    `callers` are those of the connection that have no request under way, for all its passages.
     """
 
     __slots__ = (
@@ -80,12 +77,10 @@ class ObservedPassage(Passage):
 
     @property
     def seats(self) -> int:
-        """That it would take."""
-        if self.ticket is not None:
-            return self.ticket.estimate.max_seats
-        if self.refusal is not None:
-            return self.refusal.seats
+        """The seats that it would take."""
         found = self.classification
+        if self.ticket is not None or self.refusal is not None:
+            return super().seats
         if found is None or not self.digest.takes_seats:
             return 0
         return self._control.foreseen_estimate(self.digest, found).max_seats
@@ -102,7 +97,6 @@ class ObservedPassage(Passage):
 
     @property
     def is_through(self) -> bool:
-        """Whether the response is."""
         return self.through_ns != UNKNOWN
 
     def acquire(self, waiter: Waiter) -> bool:  # noqa: ARG002  it goes on at once
@@ -138,7 +132,6 @@ class ObservedPassage(Passage):
             )
 
     def on_time_out(self) -> None:
-        """It has waited as long as it may."""
         if self.is_through:
             self._pause()
 
@@ -148,7 +141,6 @@ class ObservedPassage(Passage):
         self._timer = clock.call_at(clock.now_ns() + self._needed_ns, self._on_enough)
 
     def _on_enough(self) -> None:
-        """It has had its seats for long enough."""
         try:
             self._timer = None
             now_ns = self._control.clock.now_ns()
@@ -160,7 +152,6 @@ class ObservedPassage(Passage):
             self.fail(error)
 
     def _finish(self, now_ns: int) -> None:
-        """End after the response; the client would send its next request now."""
         try:
             super().release(now_ns)
         finally:

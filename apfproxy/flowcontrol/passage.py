@@ -53,10 +53,8 @@ class FlowControl:
 
     Args:
         controller: The configuration in force.
-        estimator: Estimates the work of requests.
-        costs: What is learned from answers.
-        kinds: Counts requests by kind.
-        clock: Of the process.
+        costs: What is learned from responses.
+        clock: The process's.
         unix_s: The wall clock, in whole seconds since 1970.
         on_error: Told of errors of the program in passages that are only observed; None where
             flow control is enforced.
@@ -65,18 +63,6 @@ class FlowControl:
         is_observing: Whether requests go on whatever becomes of their passages.
         top_flows: Gathers what flows take; None for nobody.
     """
-
-    __slots__ = (
-        "_unix_s",
-        "clock",
-        "controller",
-        "costs",
-        "estimator",
-        "is_observing",
-        "kinds",
-        "on_error",
-        "top_flows",
-    )
 
     def __init__(
         self,
@@ -115,18 +101,10 @@ class FlowControl:
 
     def classify(self, digest: RequestDigest) -> Classification:
         """Where a request belongs by the configuration in force."""
-        found = digest.classification
-        if found is None or found.generation != self.controller.generation:
-            found = digest.classification = self.controller.classify(
-                digest.user, digest.attributes, digest.header
-            )
-        return found
-
-    def estimate(self, digest: RequestDigest, found: Classification) -> WorkEstimate:
-        """The work of a request whose estimate depends on what is known of its objects now."""
-        return self.estimator.estimate(
-            digest.attributes, found.level.max_seats, found.flow.counters
+        found = digest.classification = self.controller.classify(
+            digest.user, digest.attributes, digest.header
         )
+        return found
 
     def foreseen_estimate(self, digest: RequestDigest, found: Classification) -> WorkEstimate:
         """The work of a request that does not come to be estimated; not counted."""
@@ -147,12 +125,11 @@ class RequestDigest:
     """Who asks for what.
 
     Attributes:
-        timeout_ns: How long the request may take; of a long-running one, until it has its seats.
+        timeout_ns: How long the request may take; a long-running one, until it has its seats.
         kind: Counts the request while it waits and executes.
-        fixed_estimate: Of its work, if that depends on the attributes alone; else None.
-        is_list, is_watch, is_long_running: Of what is asked for.
+        fixed_estimate: The estimate of its work if that depends on the attributes alone, else None.
         takes_seats: False if flow control lets the request pass.
-        classification: The last one, of the configuration's generation that it names.
+        classification: The last one, by the configuration's generation that it names.
     """
 
     __slots__ = (
@@ -188,11 +165,7 @@ class RequestDigest:
         self.classification: Classification | None = None
 
     def header(self, name: str) -> str:  # noqa: ARG002  for those that have headers
-        """The first value of a header of the request; "" if there is none.
-
-        Args:
-            name: Letters, digits and hyphens, in any case.
-        """
+        """The first value of a header of the request, by its name in any case; "" if none."""
         return ""
 
     def __repr__(self) -> str:
@@ -317,17 +290,15 @@ class Passage:
 
     @property
     def user_name(self) -> str:
-        """Who asks."""
         return self.digest.user.name
 
     @property
     def attributes(self) -> RequestAttributes:
-        """What is asked."""
         return self.digest.attributes
 
     @property
     def seats(self) -> int:
-        """That it took, or would have taken; 0 if none by the request's nature."""
+        """The seats that it took or would have taken; 0 if none by the request's nature."""
         if self.ticket is not None:
             return self.ticket.estimate.max_seats
         return 0 if self.refusal is None else self.refusal.seats
@@ -360,7 +331,9 @@ class Passage:
             return True
         estimate = digest.fixed_estimate
         if estimate is None:
-            estimate = control.estimate(digest, found)
+            estimate = control.estimator.estimate(
+                digest.attributes, found.level.max_seats, found.flow.counters
+            )
         result = found.level.queue_set.admit(found.flow, estimate, _on_dispatch, self)
         if type(result) is not Ticket:
             assert isinstance(result, RejectReason)
@@ -370,7 +343,7 @@ class Passage:
             return False
         self.ticket = result
         if result.state == HAS_SEATS:
-            self.state = EXECUTING if self.state is NEW else ADMITTED[self.state]
+            self.state = ADMITTED[self.state]
             digest.kind.executing.begin(result.arrived_ns)
             return True
         self.state = QUEUED[self.state]
@@ -425,15 +398,11 @@ class Passage:
         waiter = self._waiter
         try:
             self._timer = None
-            ticket, found, control = self.ticket, self.classification, self._control
-            assert ticket is not None
+            found, control = self.classification, self._control
             assert found is not None
-            now_ns = control.clock.now_ns()
-            found.level.queue_set.withdraw(ticket, RejectReason.TIME_OUT)
-            ticket.details = None
-            self.digest.kind.waiting.end(now_ns)
+            waited_ns = self._leave_queue(control.clock.now_ns(), RejectReason.TIME_OUT)
             refusal = control.refusal(found.level, RejectReason.TIME_OUT)
-            self._reject(TIMED_OUT, found, refusal, now_ns - ticket.arrived_ns)
+            self._reject(TIMED_OUT, found, refusal, waited_ns)
             assert waiter is not None
             waiter.on_time_out()
         except Exception as error:  # noqa: BLE001  nobody but the clock is there to hear of it
@@ -452,23 +421,7 @@ class Passage:
 
     def release(self, now_ns: int) -> None:
         """Give all back: the request is over."""
-        if self.state is not EXECUTING or self._place is not None:
-            self._give_back(RELEASED, now_ns)
-            return
-        # The usual way of `_give_back`, without what others hold.
-        self.state = DONE
-        self._waiter = None
-        ticket, found, digest = self.ticket, self.classification, self.digest
-        assert ticket is not None
-        assert found is not None
-        try:
-            digest.kind.executing.end(now_ns)
-        finally:
-            found.level.queue_set.finish(ticket, digest.is_watch)
-        ticket.details = None
-        flows = self._control.top_flows
-        if flows is not None:
-            flows.on_seats_back(ticket, now_ns)
+        self._give_back(RELEASED, now_ns)
 
     def cancel(self, now_ns: int) -> None:
         """Give all back at once, whatever was to come; harmless once that is done."""
@@ -486,37 +439,37 @@ class Passage:
             self._leave_place()
         if after is DONE:
             self._waiter = None  # no cycle is left: the collector comes hardly ever
-        if before is EXECUTING or before is ABANDONED:
-            if after is not ABANDONED:
-                self._give_seats_back(now_ns)
-        elif before is WAITING:
-            self._leave_queue(now_ns)
-
-    def _give_seats_back(self, now_ns: int) -> None:
-        ticket, found, digest = self.ticket, self.classification, self.digest
-        assert ticket is not None
-        assert found is not None
-        try:
-            digest.kind.executing.end(now_ns)
-        finally:
-            found.level.queue_set.finish(ticket, digest.is_watch)
-        ticket.details = None  # as above
+        if after is ABANDONED:
+            return
         flows = self._control.top_flows
-        if flows is not None:
-            flows.on_seats_back(ticket, now_ns)
+        if before is EXECUTING or before is ABANDONED:
+            ticket, found, digest = self.ticket, self.classification, self.digest
+            assert ticket is not None
+            assert found is not None
+            try:
+                digest.kind.executing.end(now_ns)
+            finally:
+                found.level.queue_set.finish(ticket, digest.is_watch)
+            ticket.details = None  # as above
+            if flows is not None:
+                flows.on_seats_back(ticket, now_ns)
+        elif before is WAITING:
+            waited_ns = self._leave_queue(now_ns, None)
+            if flows is not None:
+                assert self.ticket is not None
+                flows.on_no_seats(self.ticket.flow, waited_ns, is_rejected=False)
 
-    def _leave_queue(self, now_ns: int) -> None:
+    def _leave_queue(self, now_ns: int, reason: RejectReason | None) -> int:
+        """Wait no more; for how many nanoseconds it did."""
         ticket, found = self.ticket, self.classification
         assert ticket is not None
         assert found is not None
         try:
             self.digest.kind.waiting.end(now_ns)
         finally:
-            found.level.queue_set.withdraw(ticket, None)
+            found.level.queue_set.withdraw(ticket, reason)
         ticket.details = None
-        flows = self._control.top_flows
-        if flows is not None:
-            flows.on_no_seats(ticket.flow, now_ns - ticket.arrived_ns, is_rejected=False)
+        return now_ns - ticket.arrived_ns
 
     def _leave_place(self) -> None:
         if self._place is not None:

@@ -70,7 +70,6 @@ class Preset:
         return built_in(self.file)
 
     def objects(self) -> tuple[FlowControlObject, ...]:
-        """All objects that are built in."""
         return mandatory_objects() + self.suggested_objects()
 
 

@@ -59,7 +59,6 @@ class RetryAfter:
         self._reconsider(unix_s)
 
     def _remember_current_second(self) -> None:
-        """Move the current second into the history, and drop from it what nobody will need."""
         now_s = self._current_s
         oldest_s = now_s - min(2 * self._retry_after_s, MAX_RETRY_AFTER_S)
         self._history.append((now_s, self._current_drops))
@@ -135,14 +134,11 @@ class PriorityLevel:
     requests and its history of demand.
 
     Attributes:
-        name: Its PriorityLevelConfiguration's name.
         is_exempt: Whether its requests are never limited.
-        queue_set: Where its requests wait and execute.
         demand: The seat demand that the queue set reports.
-        retry_after: How long a rejected client is asked to stay away.
         configuration: The object in force; the last one while it is quiescing.
-        uid: Of that, as answers name it.
-        additions: What annotations of that add.
+        uid: The object's, as responses name it.
+        additions: What its annotations add.
         is_quiescing: Whether its object is gone and it only drains.
         nominal_limit: Seats that its shares buy it.
         lower_limit: Seats that it never lends; <= `nominal_limit`.

@@ -114,7 +114,6 @@ class PromptLimits:
         return limits
 
     def close(self) -> None:
-        """Look no more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

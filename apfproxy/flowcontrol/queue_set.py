@@ -108,7 +108,7 @@ class QueueSet:
     Args:
         name: The priority level's.
         clock: Time, and the timers of lingering requests.
-        config: See `QueueSetConfig`.
+        config: How requests queue.
         concurrency_limit: Seats; >= 0.  Only counted, not enforced, at an exempt level.
         demand: Told of every change of seats in use plus seats waited for.
         on_wait: Called when an arrival is about to wait; it may bring about more seats for it.
@@ -118,7 +118,7 @@ class QueueSet:
     Raises:
         ValueError: The dealer cannot deal such hands from so many queues.
 
-    Attributes (to read only, but for `on_wait` and `on_rejection`, see above, and the next two):
+    Attributes (to read only, but for the next two):
         share_out: In place of what dispatches by itself, where levels have a pool of seats; see
             `seat_pool`.  Called after a change, and settled; it tells who was dispatched.
         is_contended: Whether something waits at any level of the pool.
@@ -135,45 +135,6 @@ class QueueSet:
         meter: How the level spent its time; call `sync` first.
     """
 
-    __slots__ = (
-        "_active_queues",
-        "_call_at",
-        "_dealer",
-        "_demand",
-        "_is_notifying",
-        "_last_ns",
-        "_now_ns",
-        "_queue_length_limit",
-        "_ready",
-        "_seats_requested",
-        "_state",
-        "_time_at",
-        "cancelled_total",
-        "concurrency_limit",
-        "config",
-        "current_r",
-        "dispatch_r",
-        "dispatched_total",
-        "enqueues",
-        "executing",
-        "is_contended",
-        "latest_s",
-        "meter",
-        "name",
-        "on_rejection",
-        "on_wait",
-        "queues",
-        "rejected_total",
-        "requests_executing",
-        "requests_waiting",
-        "robin",
-        "seat_limit",
-        "seats_in_use",
-        "seats_waiting",
-        "share_out",
-        "timed_out_total",
-    )
-
     def __init__(
         self,
         name: str,
@@ -189,8 +150,8 @@ class QueueSet:
         self._now_ns = clock.now_ns
         self._call_at = clock.call_at
         self._demand = demand
-        self.on_wait = on_wait
-        self.on_rejection = on_rejection
+        self._on_wait = on_wait
+        self._on_rejection = on_rejection
         self.share_out: Callable[[int], None] | None = None
         self.is_contended = False
         self._time_at = self.meter.time_at
@@ -240,7 +201,7 @@ class QueueSet:
             estimate: What it is expected to need.
             on_dispatch: Called with the ticket at most once, later, if the request has to wait;
                 never from inside this call.  It may call any method, but must not raise.
-            details: What the dumps should show of the request.
+            details: The caller's own, which the dumps show.
 
         Returns:
             A ticket, which says whether it `is_executing`; hand it to `finish` or `withdraw`.
@@ -302,9 +263,7 @@ class QueueSet:
 
         Tells others of their dispatch.  Harmless if the ticket does not execute (any more).
 
-        Args:
-            ticket: From `admit`.
-            is_watch: Which of the two histograms of execution times it belongs to.
+        `is_watch` says which of the two histograms of execution times it belongs to.
         """
         if ticket.state != EXECUTING:
             return
@@ -406,9 +365,9 @@ class QueueSet:
         """Have that many seats from now on; dispatches what fits, takes seats back as they end."""
         self._advance(now_ns := self._now_ns())
         self.concurrency_limit = concurrency_limit
-        config = self.config
-        least = UNLIMITED if config.kind is QueueSetKind.EXEMPT else config.least_seats
         if self.share_out is None:
+            config = self.config
+            least = UNLIMITED if config.kind is QueueSetKind.EXEMPT else config.least_seats
             self.seat_limit = max(concurrency_limit, least)
         self._go_on(now_ns)
 
@@ -452,7 +411,6 @@ class QueueSet:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits or executes; something may linger."""
         return self.requests_waiting == 0 and self.requests_executing == 0
 
     def sync(self) -> None:
@@ -470,7 +428,7 @@ class QueueSet:
         return self.robin.start_bounds(0) or (self.latest_s, self.latest_s)
 
     def next_discounted_s_bounds(self) -> tuple[SeatTicks, SeatTicks]:
-        """As `next_s_bounds`, less the guessed work of what the queue has in progress."""
+        """As `next_s_bounds`, less the guessed work of what a queue has in progress."""
         return self.robin.start_bounds(SERVICE_GUESS_TICKS) or (self.latest_s, self.latest_s)
 
     def __repr__(self) -> str:
@@ -519,7 +477,6 @@ class QueueSet:
             self._notify()
 
     def _go_on(self, now_ns: int) -> None:
-        """Dispatch what fits, settle, and tell; with a pool others may go first."""
         if self.share_out is None:
             self._dispatch(now_ns)
             self._settle(now_ns)
@@ -597,8 +554,8 @@ class QueueSet:
     ) -> Ticket | RejectReason:
         seats = estimate.max_seats
         if not self._fits(seats):
-            if self.on_rejection is not None:
-                self.on_rejection(self.name, seats)
+            if self._on_rejection is not None:
+                self._on_rejection(self.name, seats)
             if not self._fits(seats):
                 self.rejected_total += 1
                 flow.counters.rejected_concurrency_limit += 1
@@ -648,9 +605,9 @@ class QueueSet:
         counters.inqueue_seats += seats
         counters.lengths_met.observe(queue.requests_waiting)
         self._go_on(now_ns)
-        if ticket.state == WAITING and self.on_wait is not None:
+        if ticket.state == WAITING and self._on_wait is not None:
             try:
-                self.on_wait()
+                self._on_wait()
             except BaseException:  # else nobody would have the ticket, to give it back
                 self.withdraw(ticket, None)
                 raise
@@ -669,7 +626,6 @@ class QueueSet:
         counters.inqueue_seats -= seats
 
     def _dispatch(self, now_ns: int) -> None:
-        """Dispatch requests as long as the next one fits."""
         robin = self.robin
         while self.requests_waiting and self.seats_in_use < self.seat_limit:
             queue = robin.next()

@@ -21,7 +21,7 @@ named in `request.path_prefixes`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from apfproxy.objects.conditions import matches
 from apfproxy.objects.types import ResourcePolicyRule
@@ -66,7 +66,6 @@ class Subjects:
                 self.users.add(prefix + subject.service_account.name)
 
     def match(self, user: User) -> bool:
-        """Whether any of them is the user or one of its groups."""
         return (
             self.is_all
             or user.name in self.users
@@ -87,29 +86,13 @@ MOST_LINES: Final = 4096
 """Of one index: a set takes 560 bytes at most."""
 
 
-class Line:
-    """One rule of either kind.
+class Line(NamedTuple):
+    """One rule of a FlowSchema, its subjects, and what an addition asks besides, if any does."""
 
-    Attributes:
-        flow_schema: Whose it is.
-        subjects: Whom it is about.
-        rule: What it is about.
-        condition: What an addition asks besides; None for nothing.
-    """
-
-    __slots__ = ("condition", "flow_schema", "rule", "subjects")
-
-    def __init__(
-        self,
-        flow_schema: FlowSchema,
-        subjects: Subjects,
-        rule: ResourcePolicyRule | NonResourcePolicyRule,
-        condition: Condition | None,
-    ) -> None:
-        self.flow_schema = flow_schema
-        self.subjects = subjects
-        self.rule = rule
-        self.condition = condition
+    flow_schema: FlowSchema
+    subjects: Subjects
+    rule: ResourcePolicyRule | NonResourcePolicyRule
+    condition: Condition | None
 
 
 class Field:
@@ -119,8 +102,6 @@ class Field:
         every: The lines that match every value.
         lines: Those that match a value; a value that is not there has `every`.
     """
-
-    __slots__ = ("every", "lines")
 
     def __init__(self) -> None:
         self.every = 0
@@ -148,8 +129,6 @@ class Header(Field):
         asking: All of these lines.
         patterns: Those that ask for a pattern.
     """
-
-    __slots__ = ("asking", "name", "patterns")
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -184,26 +163,6 @@ class RuleIndex:
     Args:
         lines: In the order in which they count; `MOST_LINES` at most.
     """
-
-    __slots__ = (
-        "_accounts",
-        "_api_groups",
-        "_asking",
-        "_below",
-        "_cluster_scope",
-        "_everybody",
-        "_flow_schemas",
-        "_groups",
-        "_headers",
-        "_longest_below",
-        "_namespaces",
-        "_resource_verbs",
-        "_resources",
-        "_root",
-        "_url_verbs",
-        "_urls",
-        "_users",
-    )
 
     def __init__(self, lines: Sequence[Line]) -> None:
         # By the length of a set of lines, that is by its first line.

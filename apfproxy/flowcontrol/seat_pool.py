@@ -43,17 +43,13 @@ class PoolMember:
     """A priority level's side of the pool.
 
     Attributes:
-        queue_set: The level's.
         priority: The greatest goes first.
-        shares: Of the level.
         lower: Seats that it never lends.
         upper: Seats that it has at most, or `UNLIMITED`.
         sure: Whole seats that it is sure of.
         gain: Credit for each seat that is dispatched of the pool, while something waits here.
         credit: What it has gained, less what it was given; from one turn less than nothing to two.
     """
-
-    __slots__ = ("credit", "gain", "lower", "priority", "queue_set", "shares", "sure", "upper")
 
     def __init__(self, queue_set: QueueSet, priority: int, shares: int) -> None:
         self.queue_set = queue_set
@@ -67,13 +63,11 @@ class PoolMember:
 
     @property
     def idle(self) -> int:
-        """Seats that others may take."""
         queue_set = self.queue_set
         return max(0, queue_set.seat_limit - max(queue_set.seats_in_use, self.lower))
 
     @property
     def lacks_its_part(self) -> bool:
-        """Whether it has not what it is sure of."""
         used = self.queue_set.seats_in_use
         return used < self.sure or (used == self.sure and self.credit >= TURN)
 
@@ -115,7 +109,7 @@ class SeatPool:
                 member.queue_set.share_out = self.share_out
         for gone in left.values():
             gone.queue_set.leave_pool()
-        self.members = sorted(members, key=_place)
+        self.members = sorted(members, key=lambda member: -member.priority)
 
     def resize(self, size: int, targets: Mapping[str, int], now_ns: int) -> None:
         """Have so many seats, and dispatch what fits.
@@ -199,7 +193,7 @@ class SeatPool:
         return best
 
     def _take(self, taker: PoolMember, seats: int, now_ns: int) -> bool:
-        """Take idle seats of others, of the least priority first; whether there were enough."""
+        """Take idle seats of others, the least priority first; whether there were enough."""
         taken = 0
         for member in reversed(self.members):
             part = min(seats - taken, member.idle) if member is not taker else 0
@@ -220,7 +214,3 @@ class SeatPool:
 
     def __repr__(self) -> str:
         return f"<SeatPool: {self.size} seats of {len(self.members)} levels>"
-
-
-def _place(member: PoolMember) -> int:
-    return -member.priority

@@ -99,7 +99,6 @@ class Flow:
         self.dealer: Dealer | None = None
 
     def deal(self, dealer: Dealer) -> tuple[int, ...]:
-        """Have that dealer's hand from now on."""
         self.dealer = dealer
         self.hand = hand = dealer.deal(self.hash)
         return hand
@@ -225,7 +224,6 @@ class Ticket:
 
     @property
     def is_executing(self) -> bool:
-        """Whether it has its seats and has not ended."""
         return self.state == EXECUTING
 
     def __repr__(self) -> str:
@@ -280,7 +278,6 @@ class Queue:
         return self.requests_waiting > 0 or self.requests_executing > 0
 
     def append(self, ticket: Ticket) -> None:
-        """Put the ticket at the end."""
         ticket.previous = newest = self.newest
         ticket.next = None
         if newest is None:

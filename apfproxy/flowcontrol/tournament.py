@@ -26,8 +26,6 @@ NEVER: Final = 1 << 200
 class Tournament:
     """Keys by index, `NEVER` for one that takes no part; finds the least in logarithmic time."""
 
-    __slots__ = ("length", "nodes", "size")
-
     def __init__(self, keys: Sequence[int]) -> None:
         self.length = len(keys)
         self.size = size = 1 << max(self.length - 1, 0).bit_length()
@@ -38,7 +36,6 @@ class Tournament:
             nodes[node] = min(left, right)
 
     def keys(self) -> list[int]:
-        """The key of each index."""
         return self.nodes[self.size : self.size + self.length]
 
     def set(self, index: int, key: int) -> None:
@@ -87,22 +84,19 @@ class RoundRobin:
         last_index: The last winner's; -1 if that was the first queue, and it was dropped since.
     """
 
-    __slots__ = ("_tournament", "last_index", "queues")
-
     def __init__(self) -> None:
         self.queues: list[Queue] = []
         self.last_index = 0
         self._tournament = Tournament(())
 
     def grow(self, number: int) -> None:
-        """Add queues until there are that many."""
         have = len(self.queues)
         if have < number:
             self.queues.extend(map(Queue, range(have, number)))
             self._tournament = Tournament(self._tournament.keys() + [NEVER] * (number - have))
 
     def drop(self, queue: Queue) -> None:
-        """Take a queue out; those after it move up.  The only operation that visits all queues."""
+        """Take a queue out; those after it move up.  No other operation visits all queues."""
         index = queue.index
         queue.is_removed = True
         del self.queues[index]

@@ -30,7 +30,6 @@ BYTES_PER_SEAT: Final = 100_000
 MAX_LIST_SEATS: Final = 100
 MAX_CACHED_LIST_BYTES: Final = 1_000_000  # the watch cache streams what it has, piece by piece
 MAX_OBJECT_BYTES: Final = 1_500_000  # the largest request that etcd takes
-MANY_OBJECTS: Final = 1_000_000_000
 MAX_MUTATING_SEATS: Final = 10
 WATCHES_PER_SEAT: Final = 10
 SEAT_TICKS_PER_EVENT: Final = 500_000  # of 1e-8 seat-seconds: one seat for 5 ms
@@ -48,13 +47,6 @@ class ObjectStats(msgspec.Struct, frozen=True, gc=False):
 
     count: int
     average_bytes: int
-
-
-STALE: Final = ObjectStats(MANY_OBJECTS, MAX_OBJECT_BYTES)
-"""What to suppose about a resource whose numbers are outdated: a sign of trouble, so the worst."""
-
-NOT_FOUND: Final = None
-"""What is known about a resource that nothing is known about: it may be served elsewhere."""
 
 
 class WorkEstimator:
@@ -126,7 +118,6 @@ class WorkEstimator:
 def _bytes_held(
     stats: ObjectStats, options: ListOptions, *, is_from_cache: bool, is_one: bool
 ) -> int:
-    """Bytes that the server holds in memory at once to answer a LIST."""
     average_bytes = stats.average_bytes
     if average_bytes <= 0 and stats.count != 0:
         average_bytes = MAX_OBJECT_BYTES
@@ -142,7 +133,6 @@ def _bytes_held(
 
 
 def _mutating(watch_count: int, max_seats: int) -> WorkEstimate:
-    """The estimate of a write that so many watches are to be told of."""
     if watch_count < WATCHES_PER_SEAT:
         return ONE_SEAT
     seats = -(-watch_count // WATCHES_PER_SEAT)
@@ -154,5 +144,4 @@ def _mutating(watch_count: int, max_seats: int) -> WorkEstimate:
 
 
 def _makes_no_event(attributes: RequestAttributes) -> bool:
-    """Whether a write changes no object that could be watched."""
     return attributes.resource == "serviceaccounts" and attributes.subresource == "token"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.flowcontrol.work_estimate import NOT_FOUND, STALE, ObjectStats, WorkEstimator
+from apfproxy.flowcontrol.work_estimate import ObjectStats, WorkEstimator
 from apfproxy.request.attributes import parse_attributes
 from tests.conformance import vectors
 
@@ -17,7 +17,9 @@ CASES = vectors.load("work_estimate")
 def test_work_estimate(case: dict[str, Any]) -> None:
     """A request is estimated to need what Kubernetes estimates."""
     known = ObjectStats(case["object_count"], case["average_object_bytes"])
-    stats = {"known": known, "stale": STALE, "not-found": NOT_FOUND}[case["stats"]]
+    stats = {"known": known, "stale": ObjectStats(1_000_000_000, 1_500_000), "not-found": None}[
+        case["stats"]
+    ]
     estimator = WorkEstimator(lambda _: stats, lambda _: case["watch_count"])
     attributes = parse_attributes(case["method"], case["url"].encode())
 
