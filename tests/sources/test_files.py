@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,14 @@ import pytest
 
 from apfproxy.base.files import MAX_SETTLING_READS
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.explanation import explain
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.lint.linter import lint
+from apfproxy.objects.additions import read_flow_schema_additions, read_level_additions
 from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.validation import validate
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.user import AUTHENTICATED_GROUP, User
 from apfproxy.sources import files
 from apfproxy.sources.files import ObjectFiles, ObjectsError
 from tests.sources.test_object_files import SCHEMA, level
@@ -20,11 +28,14 @@ from tests.sources.writer import Writer
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Mapping
     from pathlib import Path
 
     from apfproxy.base.files import Roots
+    from apfproxy.objects.additions import FlowSchemaAdditions, LevelAdditions
     from apfproxy.objects.decode import Problem
+    from apfproxy.objects.field_errors import FieldError
+    from apfproxy.objects.types import FlowControlObject
 
 
 class Loads:
@@ -304,3 +315,79 @@ def test_left_out(tmp_path: Path, controller: Controller, caplog: pytest.LogCapt
         f"{tmp_path}/a.yaml:6: left out, as it is no object of flow control: Deployment",
         f"generation 2 of the configuration: 1 object from {tmp_path}",
     ] == caplog.messages
+
+
+class Calls:
+    """Counts what is done to objects of a name, or of a level's annotations."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.validated: Counter[str] = Counter()
+        self.annotated: Counter[str] = Counter()
+
+        def validated(obj: FlowControlObject) -> list[FieldError]:
+            self.validated[obj.metadata.name] += 1
+            return validate(obj)
+
+        def schema_read(name: str, annotations: Mapping[str, str]) -> FlowSchemaAdditions:
+            self.annotated[name] += 1
+            return read_flow_schema_additions(name, annotations)
+
+        def level_read(annotations: Mapping[str, str], **facts: bool) -> LevelAdditions:
+            self.annotated.update(annotations.values())
+            return read_level_additions(annotations, **facts)
+
+        patch.setattr("apfproxy.objects.reading.validate", validated)
+        patch.setattr("apfproxy.objects.types.read_flow_schema_additions", schema_read)
+        patch.setattr("apfproxy.objects.types.read_level_additions", level_read)
+
+    def take(self) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
+        """What was counted of the objects of a test."""
+        taken = [
+            {(name, number) for name, number in counter.items() if name in {"one", "two", "false"}}
+            for counter in (self.validated, self.annotated)
+        ]
+        self.validated.clear()
+        self.annotated.clear()
+        return taken[0], taken[1]
+
+
+def judge(controller: Controller) -> None:
+    """Lint what is in force, and explain a request."""
+    digest = controller.in_force
+    lint([*digest.priority_levels.values(), *digest.flow_schemas.values()])
+    user = User("u", (AUTHENTICATED_GROUP,))
+    explain(
+        controller,
+        LearnedCosts(VirtualClock().now_ns),
+        user,
+        parse_attributes("GET", b"/api/v1/pods"),
+    )
+
+
+async def test_objects_are_validated_and_their_annotations_are_read_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, controller: Controller
+) -> None:
+    """It is done at a start, and at a reload: of annotations only of what has changed."""
+    calls = Calls(monkeypatch)
+    path = tmp_path / "a.yaml"
+    text = "---\n".join(
+        [
+            level("one").replace(
+                "{name: one}", '{name: one, annotations: {apfproxy.io/ban: "false"}}'
+            ),
+            SCHEMA.replace("NAME", "one").replace("LEVEL", "one"),
+            SCHEMA.replace("NAME", "two").replace("LEVEL", "one").replace("100", "200"),
+        ]
+    )
+    path.write_text(text)
+    source = ObjectFiles((str(path),), controller, sleep=Writer())
+    source.load_first()
+    judge(controller)
+
+    assert ({("one", 2), ("two", 1)}, {("one", 1), ("two", 1), ("false", 1)}) == calls.take()
+
+    path.write_text(text.replace("200", "300"))
+    assert await source.reload()
+    judge(controller)
+
+    assert ({("one", 2), ("two", 1)}, {("two", 1)}) == calls.take()
