@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.objects.field_errors import forbidden, invalid, limited
+from apfproxy.apiserver.field_errors import limited
+from apfproxy.objects.field_errors import forbidden, invalid
 from apfproxy.objects.metadata import (
     FIELD,
     validate_bare_finalizers,
     validate_collections,
     validate_metadata,
 )
-from apfproxy.objects.names import check_dns_subdomain, check_path_segment
+from apfproxy.objects.names import check_dns_subdomain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,11 +35,28 @@ IMMUTABLE = (
 )
 IMMUTABLE_DETAIL = "field is immutable"
 
+LONGEST_GENERATED_NAME = 63
+"""Kubernetes cuts a generated name to this, so that it can be used as a label."""
+SUFFIX_LENGTH = 5
+"""Characters that Kubernetes adds to `generateName`."""
+
 MANAGED_FIELDS = f"{FIELD}.managedFields"
 OPERATIONS: Final = frozenset({"Apply", "Update"})
 LONGEST_MANAGER: Final = 128
 """Bytes of a field manager's name."""
 LONGEST_SUBRESOURCE: Final = 256
+
+
+def check_path_segment(value: str) -> list[str]:
+    """What keeps the value from being one segment of a URL's path: required of all names."""
+    if value in {".", ".."}:
+        return [f"may not be '{value}'"]
+    return [f"may not contain '{character}'" for character in "/%" if character in value]
+
+
+def generated_name(prefix: str, suffix: str) -> str:
+    """The name that Kubernetes makes of `generateName`: the prefix, cut so that the suffix fits."""
+    return prefix[: LONGEST_GENERATED_NAME - SUFFIX_LENGTH] + suffix
 
 
 def validate_stored(

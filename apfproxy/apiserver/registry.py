@@ -36,6 +36,7 @@ from apfproxy.apiserver.identity import (
 )
 from apfproxy.apiserver.kind import no_grace
 from apfproxy.apiserver.large_writes import LARGE_BYTES, LargeWrites, compute
+from apfproxy.apiserver.metadata import SUFFIX_LENGTH, generated_name
 from apfproxy.apiserver.outcomes import (
     Replacement,
     Warn,
@@ -49,7 +50,6 @@ from apfproxy.apiserver.outcomes import (
 )
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.store.entries import ObjectTooLargeError
-from apfproxy.objects.names import SUFFIX_LENGTH, generated_name
 from apfproxy.objects.times import parse_time, rfc3339
 
 if TYPE_CHECKING:

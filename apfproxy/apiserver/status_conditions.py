@@ -9,14 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from apfproxy.objects.field_errors import (
-    checked,
-    duplicate,
-    invalid,
-    not_supported,
-    required,
-    too_long,
-)
+from apfproxy.apiserver.field_errors import duplicate
+from apfproxy.objects.field_errors import checked, invalid, not_supported, required, too_long
 from apfproxy.objects.names import check_qualified_name
 
 if TYPE_CHECKING:

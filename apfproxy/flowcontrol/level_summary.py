@@ -11,7 +11,7 @@ from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.flowcontrol.rule_index import ALL
 from apfproxy.objects.additions import PRIORITY
 from apfproxy.objects.field_errors import counted
-from apfproxy.objects.fixed_specs import PRIORITY_LEVELS
+from apfproxy.objects.validation import PRIORITY_LEVELS
 from apfproxy.request.user import ANONYMOUS_NAME, UNAUTHENTICATED_GROUP, UNVERIFIED_PREFIXES
 
 if TYPE_CHECKING:

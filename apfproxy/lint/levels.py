@@ -28,7 +28,7 @@ from apfproxy.lint.findings import (
 )
 from apfproxy.objects.additions import MOST_WAIT_NS
 from apfproxy.objects.field_errors import counted
-from apfproxy.objects.fixed_specs import PRIORITY_LEVELS
+from apfproxy.objects.validation import PRIORITY_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

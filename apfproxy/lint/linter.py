@@ -21,8 +21,8 @@ from apfproxy.lint.levels import level_findings
 from apfproxy.lint.managed import managed
 from apfproxy.lint.reachability import same_precedence, tried_in_order, unreachable
 from apfproxy.objects.field_errors import closest, counted
-from apfproxy.objects.fixed_specs import PRIORITY_LEVELS
 from apfproxy.objects.types import FlowSchema, kind_of
+from apfproxy.objects.validation import PRIORITY_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

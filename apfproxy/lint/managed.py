@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.lint.findings import MANAGED, Finding
-from apfproxy.objects.fixed_specs import PRIORITY_LEVELS
 from apfproxy.objects.types import kind_of
+from apfproxy.objects.validation import PRIORITY_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

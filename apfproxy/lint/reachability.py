@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from apfproxy.lint.findings import REACHED_WITHOUT_GROUPS, SAME_PRECEDENCE, UNREACHABLE, Finding
 from apfproxy.lint.identities import Identity, can_meet, everybody_in, holders
 from apfproxy.lint.request_sets import Kind, Piece, RequestSet, pieces_of
-from apfproxy.objects.fixed_specs import FLOW_SCHEMAS
+from apfproxy.objects.validation import FLOW_SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

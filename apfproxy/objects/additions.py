@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
+Number = TypeVar("Number", int, float)
 
 PREFIX = "apfproxy.io/"
 WAIT_LIMIT = PREFIX + "wait-limit"
@@ -95,6 +96,7 @@ DISTINGUISHER_HINT = (
     "write group, path-prefix, user-agent, or header:NAME such as header:X-Tenant, of letters,"
     " digits and hyphens"
 )
+MATCHES_NOTHING = "; as it is, the FlowSchema matches no request"
 _NO_DISTINGUISHER = {
     HeaderUse.MALFORMED: DISTINGUISHER_HINT,
     HeaderUse.SECRET: "flows are named in logs and dumps, which must not hold secrets: take"
@@ -242,26 +244,15 @@ class _Reader:
         """An annotation has no meaning on this object."""
         self.errors.append(forbidden(field_of(name), detail))
 
-    def parsed(self, name: str, parse: Callable[[str], T | None], hint: str) -> T | None:
-        """The value of a number that `parse` reads; None if there is none, or a wrong one."""
-        value = self.own.get(name)
-        if value is None:
-            return None
-        number = parse(value)
-        if number is None:
-            self.errors.append(invalid(field_of(name), value, hint))
-        return number
-
-    def read(self, name: str, parse: Callable[[str], T]) -> T | None:
-        """What `parse` makes of the value of a condition; None if there is none, or a wrong one."""
+    def read(self, name: str, parse: Callable[[str], T], more: str = "") -> T | None:
+        """What `parse` makes of a value; None if there is none, or a wrong one."""
         value = self.own.get(name)
         if value is None:
             return None
         try:
             return parse(value)
         except ValueError as error:
-            detail = f"{error}; as it is, the FlowSchema matches no request"
-            self.errors.append(invalid(field_of(name), value, detail))
+            self.errors.append(invalid(field_of(name), value, f"{error}{more}"))
             return None
 
 
@@ -279,11 +270,11 @@ def read_level_additions(
     if not reader.own:
         return NO_LEVEL_ADDITIONS
     reader.check_names(OF_LEVEL, OF_FLOW_SCHEMA, "FlowSchema")
-    wait_limit = reader.parsed(WAIT_LIMIT, _wait_limit_ns, DURATION_HINT)
+    wait_limit = reader.read(WAIT_LIMIT, _wait_limit_ns)
     if wait_limit is not None and not has_queues:
         reader.refuse(WAIT_LIMIT, "nothing waits there: only with limitResponse.type Queue")
         wait_limit = None
-    priority = reader.parsed(PRIORITY, _priority, PRIORITY_HINT)
+    priority = reader.read(PRIORITY, _priority)
     if priority is not None and not has_queues:
         reader.refuse(PRIORITY, "nothing waits there for seats: only with limitResponse.type Queue")
         priority = None
@@ -305,11 +296,11 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
     if not reader.own:
         return NO_FLOW_SCHEMA_ADDITIONS
     reader.check_names(OF_FLOW_SCHEMA, OF_LEVEL, "PriorityLevelConfiguration")
-    rate = reader.parsed(REQUEST_RATE, _rate, RATE_HINT)
-    burst = reader.parsed(REQUEST_BURST, _count, COUNT_HINT)
+    rate = reader.read(REQUEST_RATE, _rate)
+    burst = reader.read(REQUEST_BURST, _count)
     if REQUEST_BURST in reader.own and REQUEST_RATE not in reader.own:
         reader.refuse(REQUEST_BURST, f"of no use without {REQUEST_RATE}: add that, or remove this")
-    limit = reader.parsed(LONG_RUNNING_LIMIT, _count, COUNT_HINT)
+    limit = reader.read(LONG_RUNNING_LIMIT, _count)
     if name == EXEMPT:
         # Whoever administers a cluster must not be able to lock everybody out of it.
         for each in (REQUEST_RATE, REQUEST_BURST, LONG_RUNNING_LIMIT):
@@ -320,7 +311,7 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
         burst = 0
     elif burst is None:
         burst = max(1, math.ceil(rate))
-    distinguisher, condition = _distinguisher(reader), _condition(name, reader)
+    distinguisher, condition = reader.read(DISTINGUISHER, _distinguisher), _condition(name, reader)
     return FlowSchemaAdditions(
         distinguisher, rate, burst or 0, limit, condition, reader.first_errors
     )
@@ -334,50 +325,53 @@ def _condition(name: str, reader: _Reader) -> Condition | None:
         return None
     if not given:
         return None
-    methods = reader.read(MATCH_METHODS, parse_methods)
-    header = reader.read(MATCH_HEADER, parse_header)
+    methods = reader.read(MATCH_METHODS, parse_methods, MATCHES_NOTHING)
+    header = reader.read(MATCH_HEADER, parse_header, MATCHES_NOTHING)
     if (methods is None and MATCH_METHODS in given) or (header is None and MATCH_HEADER in given):
         return Condition(is_broken=True)
     return Condition(methods, *(header or ()))
 
 
-def _distinguisher(reader: _Reader) -> Distinguisher | None:
-    value = reader.own.get(DISTINGUISHER)
-    if value is None:
-        return None
-    kind, _, header = value.partition(":")
+def _distinguisher(text: str) -> Distinguisher:
+    kind, _, header = text.partition(":")
     header = header.lower()
-    if value in ("group", "path-prefix", "user-agent"):
+    if text in ("group", "path-prefix", "user-agent"):
         return Distinguisher(DistinguisherKind(kind))
     use = use_of(header) if kind == "header" else HeaderUse.MALFORMED
-    if use is HeaderUse.FIT:
-        return Distinguisher(DistinguisherKind.HEADER, header)
-    reader.errors.append(invalid(field_of(DISTINGUISHER), value, _NO_DISTINGUISHER[use]))
-    return None
+    if use is not HeaderUse.FIT:
+        raise ValueError(_NO_DISTINGUISHER[use])
+    return Distinguisher(DistinguisherKind.HEADER, header)
 
 
-def _whole_number(text: str, most: int) -> int | None:
-    return int(text) if _NUMBER.fullmatch(text) and 1 <= int(text) <= most else None
+def _count(text: str) -> int:
+    return _within(_NUMBER, text, 1, MOST_REQUESTS, int, COUNT_HINT)
 
 
-def _count(text: str) -> int | None:
-    return _whole_number(text, MOST_REQUESTS)
+def _priority(text: str) -> int:
+    return _within(_NUMBER, text, 1, MOST_PRIORITY, int, PRIORITY_HINT)
 
 
-def _priority(text: str) -> int | None:
-    return _whole_number(text, MOST_PRIORITY)
+def _rate(text: str) -> float:
+    return _within(_RATE, text, LEAST_RATE, MOST_REQUESTS, float, RATE_HINT)
 
 
-def _wait_limit_ns(text: str) -> int | None:
-    if not _DURATION.fullmatch(text):
-        return None
+def _wait_limit_ns(text: str) -> int:
+    return _within(_DURATION, text, 1, MOST_WAIT_NS, _duration_ns, DURATION_HINT)
+
+
+def _duration_ns(text: str) -> int:
     parts = _DURATION_PART.findall(text)
-    total_ns = round(sum(float(number) * _NS_PER_UNIT[unit] for number, unit in parts))
-    return total_ns if 0 < total_ns <= MOST_WAIT_NS else None
+    return round(sum(float(number) * _NS_PER_UNIT[unit] for number, unit in parts))
 
 
-def _rate(text: str) -> float | None:
-    if not _RATE.fullmatch(text):
-        return None
-    rate = float(text)
-    return rate if LEAST_RATE <= rate <= MOST_REQUESTS else None
+def _within(
+    pattern: re.Pattern[str],
+    text: str,
+    least: float,
+    most: float,
+    parse: Callable[[str], Number],
+    hint: str,
+) -> Number:
+    if pattern.fullmatch(text) and least <= (number := parse(text)) <= most:
+        return number
+    raise ValueError(hint)

@@ -147,7 +147,7 @@ def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Dec
         is_found: Whether nobody named the file, but a directory that has it.  It may have no
             objects of Kubernetes at all then.
     """
-    documents, failure = split_documents(data, partial(is_left_out, is_found=is_found))
+    documents, failure = split_documents(data, partial(_is_left_out, is_found=is_found))
     objects: dict[tuple[str, str], FlowControlObject] = {}
     written: dict[tuple[str, str], Candidate] = {}
     problems: list[Problem] = []
@@ -155,9 +155,9 @@ def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Dec
     for candidate in (
         each
         for document in documents
-        for each in candidates(document.content, document.line, is_found=is_found)
+        for each in _candidates(document.content, document.line, is_found=is_found)
     ):
-        if candidate.error is None and (other := other_kind(candidate.wire)):
+        if candidate.error is None and (other := _other_kind(candidate.wire)):
             others.setdefault(other, candidate.line)
             continue
         if len(problems) >= MOST_PROBLEMS:
@@ -166,7 +166,7 @@ def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Dec
             break
         found = [candidate.error] if candidate.error else read_object(candidate.wire, strict=True)
         if isinstance(found, list):
-            problems.append(problem(source, candidate, found))
+            problems.append(_problem(source, candidate, found))
             continue
         kind, name = kind_of(found), found.metadata.name
         if (kind, name) in objects:
@@ -177,30 +177,27 @@ def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Dec
             written[kind, name] = candidate
     if failure is not None:
         problems.append(Problem(source, (str(failure),), failure.line))
-    return Decoded(list(objects.values()), problems, written, left_out(source, others))
+    return Decoded(list(objects.values()), problems, written, _left_out(source, others))
 
 
-def other_kind(wire: object) -> str:
+def _other_kind(wire: object) -> str:
     """The kind of an object of another API; "" for any other content."""
     kind, api_version = type_of(wire)
     is_ours = api_version.partition("/")[0] == GROUP or kind.lower() in SMALL_KINDS
     return "" if is_ours or not api_version else kind
 
 
-def is_left_out(content: object, *, is_found: bool) -> bool:
-    """Whether all of a document is left out."""
-    is_other = other_kind(content) not in {"", LIST}
-    return is_other or (is_found and is_foreign(content))
+def _is_left_out(content: object, *, is_found: bool) -> bool:
+    is_other = _other_kind(content) not in {"", LIST}
+    return is_other or (is_found and _is_foreign(content))
 
 
-def is_foreign(content: object) -> bool:
-    """Whether a document is no object, such as values of a chart, nor a list of any."""
+def _is_foreign(content: object) -> bool:
     items = content if isinstance(content, list) else [content]
     return all(isinstance(each, dict) and OBJECT_FIELDS.isdisjoint(each) for each in items)
 
 
-def left_out(source: str, others: dict[str, int]) -> tuple[LeftOut, ...]:
-    """What is left out of a file, by its kinds and the lines of the first of each."""
+def _left_out(source: str, others: dict[str, int]) -> tuple[LeftOut, ...]:
     if not others:
         return ()
     kinds = [kind[:LONGEST_NAME] for kind in sorted(others)[:MOST_KINDS]]
@@ -209,13 +206,12 @@ def left_out(source: str, others: dict[str, int]) -> tuple[LeftOut, ...]:
     return (LeftOut(source, message, min(others.values())),)
 
 
-def candidates(
+def _candidates(
     content: object, line: int, depth: int = 2, *, is_found: bool = False
 ) -> Iterator[Candidate]:
-    """The objects of a document: itself, or the items of a List, which may hold Lists."""
     if isinstance(content, Mapping):
         line = content.line
-    if is_found and is_foreign(content):
+    if is_found and _is_foreign(content):
         yield Candidate({"kind": NO_KIND, "apiVersion": NO_KIND}, line)
         return
     if not isinstance(content, dict):
@@ -239,11 +235,10 @@ def candidates(
     for item in items or ():
         at = item.line if isinstance(item, Mapping) else line
         typed_item = with_type(item, kind.removesuffix("List"), api_version) if typed else item
-        yield from candidates(typed_item, at, depth - 1)
+        yield from _candidates(typed_item, at, depth - 1)
 
 
-def problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Problem:
-    """The problem of one object."""
+def _problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Problem:
     kind, _ = type_of(candidate.wire)
     templates = (PLACEHOLDER.search(str(error)) for error in errors)
     if (template := next(filter(None, templates), None)) is not None:

@@ -64,32 +64,31 @@ def split_documents(
         message = f"too large: {len(data)} bytes, at most {LARGEST_INPUT_BYTES} are read: split it"
         return [], UnreadableError(message)
     try:
-        text = text_of(data)
+        text = _text_of(data)
     except UnreadableError as error:
         return [], error
     documents: list[Document] = []
     try:
         if not text.lstrip().startswith("{"):
-            read_yaml(text, documents, is_forgiven)
+            _read_yaml(text, documents, is_forgiven)
             return documents, None
         try:
-            read_json(text, documents)
-            return with_lines(text, documents), None
+            _read_json(text, documents)
+            return _with_lines(text, documents), None
         except UnreadableError:
             # A YAML mapping may begin with a brace, too.  If it is not that either, the complaint
             # about JSON helps more.
             flow_style: list[Document] = []
             with suppress(UnreadableError):
-                read_yaml(text, flow_style, is_forgiven)
+                _read_yaml(text, flow_style, is_forgiven)
                 return flow_style, None
             raise
     except UnreadableError as error:
-        return documents, explained(error, text)
+        return documents, _explained(error, text)
     return documents, None
 
 
-def explained(error: UnreadableError, text: str) -> UnreadableError:
-    """The error, or a better word for what people have in files that are no YAML."""
+def _explained(error: UnreadableError, text: str) -> UnreadableError:
     line = error.line or 1
     wrong = text.splitlines()[max(0, line - 2) : line] or [""]
     if (template := STATEMENT.search(text)) is not None:
@@ -103,8 +102,7 @@ def explained(error: UnreadableError, text: str) -> UnreadableError:
     return error
 
 
-def text_of(data: bytes) -> str:
-    """The text of a file, whose encoding its beginning tells; UnreadableError if it is none."""
+def _text_of(data: bytes) -> str:
     encoding = json.detect_encoding(data)
     try:
         return data.decode(encoding)
@@ -115,9 +113,8 @@ def text_of(data: bytes) -> str:
         raise UnreadableError(message, line) from error
 
 
-def read_json(text: str, documents: list[Document]) -> None:
-    """Append the JSON values of the text to the documents, up to the first that cannot be read."""
-    line, counted, position = 1, 0, skip_whitespace(text, 0)
+def _read_json(text: str, documents: list[Document]) -> None:
+    line, counted, position = 1, 0, _skip_whitespace(text, 0)
     while position < len(text):
         line += text.count("\n", counted, position)
         counted = position
@@ -133,11 +130,11 @@ def read_json(text: str, documents: list[Document]) -> None:
             raise UnreadableError("a number is too long", line) from error
         if is_deep(content, DEEPEST):
             raise UnreadableError(f"nested more than {DEEPEST} deep", line)
-        append(documents, encodable(content), line)
-        position = skip_whitespace(text, end)
+        _append(documents, encodable(content), line)
+        position = _skip_whitespace(text, end)
 
 
-def with_lines(text: str, documents: list[Document]) -> list[Document]:
+def _with_lines(text: str, documents: list[Document]) -> list[Document]:
     """The document of JSON as its YAML, which knows the lines of its fields, if that is the same.
 
     The documents as they are, if there are several, or the text is large.
@@ -146,44 +143,40 @@ def with_lines(text: str, documents: list[Document]) -> list[Document]:
         return documents
     lined: list[Document] = []
     with suppress(UnreadableError):
-        read_yaml(text, lined)
+        _read_yaml(text, lined)
     # Only their text tells 1 from 1.0 and from true.
     is_same = len(lined) == 1 and repr(lined[0].content) == repr(documents[0].content)
     return [Document(lined[0].content, documents[0].line)] if is_same else documents
 
 
-def read_yaml(
+def _read_yaml(
     text: str, documents: list[Document], is_forgiven: Callable[[object], bool] | None = None
 ) -> None:
-    """Append the YAML documents that are not empty, up to the first that cannot be read."""
     try:
         for content, line in yaml_documents(
             text, DEEPEST, has_aliases=True, is_forgiven=is_forgiven
         ):
             if content is not None:
-                append(documents, content, line)
+                _append(documents, content, line)
     except UnreadableError:
         raise
     except (yaml.YAMLError, ValueError) as error:
         raise unreadable(error) from error
 
 
-def append(documents: list[Document], content: object, line: int) -> None:
-    """Append a document, if there is room."""
+def _append(documents: list[Document], content: object, line: int) -> None:
     if len(documents) >= MOST_DOCUMENTS:
         raise UnreadableError(f"more than {MOST_DOCUMENTS} documents: split it", line)
     documents.append(Document(content, line))
 
 
-def skip_whitespace(text: str, position: int) -> int:
-    """Where the next character that is not whitespace stands, or the end."""
+def _skip_whitespace(text: str, position: int) -> int:
     found = WHITESPACE.match(text, position)
     assert found is not None, "the pattern matches nothing as well"
     return found.end()
 
 
-def unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """The members of a JSON object, none of which occurs twice."""
+def _unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members: dict[str, object] = {}
     for key, value in pairs:
         if key in members:
@@ -194,12 +187,11 @@ def unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-def refuse_constant(name: str) -> object:
-    """Refuse NaN and infinities, which JSON has not."""
+def _refuse_constant(name: str) -> object:
     raise UnreadableError(f"not JSON: {name}")
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=unique_members, parse_constant=refuse_constant)
+DECODER = json.JSONDecoder(object_pairs_hook=_unique_members, parse_constant=_refuse_constant)
 
 
 def encodable(content: object) -> object:

@@ -101,11 +101,6 @@ def checked(field: str, value: str, check: Callable[[str], list[str]]) -> list[F
     return [invalid(field, value, wrong) for wrong in check(value)]
 
 
-def named(field: str, name: str, check: Callable[[str], list[str]]) -> list[FieldError]:
-    """The errors of a name that is required and breaks rules of a check from `names`."""
-    return checked(field, name, check) if name else [required(field)]
-
-
 def forbidden(field: str, detail: str) -> FieldError:
     """The error of a field that must not have a value here."""
     return FieldError(field, Reason.FORBIDDEN, detail)
@@ -117,35 +112,9 @@ def not_supported(field: str, value: object, supported: tuple[str, ...]) -> Fiel
     return FieldError(field, Reason.NOT_SUPPORTED, f"supported values: {choices}", value)
 
 
-def duplicate(field: str, value: object) -> FieldError:
-    """The error of a field whose value may occur only once, and did before."""
-    return FieldError(field, Reason.DUPLICATE, value=value)
-
-
-def repeated(names: Iterable[str], path: str) -> list[FieldError]:
-    """The errors of names that are in a list already."""
-    seen: set[str] = set()
-    errors: list[FieldError] = []
-    for index, name in enumerate(names):
-        if name in seen:
-            errors.append(duplicate(f"{path}[{index}]", name))
-        seen.add(name)
-    return errors
-
-
 def too_long(field: str, limit: int) -> FieldError:
     """The error of a text of more bytes than allowed."""
     return FieldError(field, Reason.TOO_LONG, f"may not be more than {counted(limit, 'byte')}")
-
-
-def limited(field: str, text: str, limit: int) -> list[FieldError]:
-    """The error of a text that has more bytes than allowed; lone surrogates count as one."""
-    return [too_long(field, limit)] if len(text.encode(errors="replace")) > limit else []
-
-
-def too_many(field: str, count: int, limit: int) -> FieldError:
-    """The error of a list or map of more items than allowed."""
-    return FieldError(field, Reason.TOO_MANY, f"must have at most {counted(limit, 'item')}", count)
 
 
 def counted(number: int, unit: str) -> str:

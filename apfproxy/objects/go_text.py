@@ -35,11 +35,10 @@ def quoted(text: str) -> str:
     """The text as `%q` has it."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
-    return '"' + "".join(map(escaped, text)) + '"'
+    return '"' + "".join(map(_escaped, text)) + '"'
 
 
-def escaped(character: str) -> str:
-    """A character between quotes."""
+def _escaped(character: str) -> str:
     if character in ESCAPES:
         return ESCAPES[character]
     if character.isprintable():

@@ -79,15 +79,15 @@ def validate_metadata(
     if generation < 0:
         errors.append(invalid(f"{FIELD}.generation", generation, NOT_NEGATIVE))
     errors += validate_collections(metadata)
-    return errors + validate_finalizers(metadata.get("finalizers", ()), f"{FIELD}.finalizers")
+    return errors + _validate_finalizers(metadata.get("finalizers", ()), f"{FIELD}.finalizers")
 
 
 def validate_collections(metadata: Object) -> list[FieldError]:
     """What is wrong with labels, annotations and owner references."""
     errors = validate_labels(metadata.get("labels", {}), f"{FIELD}.labels")
-    errors += validate_annotations(metadata.get("annotations", {}), f"{FIELD}.annotations")
+    errors += _validate_annotations(metadata.get("annotations", {}), f"{FIELD}.annotations")
     owners = metadata.get("ownerReferences", ())
-    return errors + validate_owner_references(owners, f"{FIELD}.ownerReferences")
+    return errors + _validate_owner_references(owners, f"{FIELD}.ownerReferences")
 
 
 def validate_labels(labels: dict[str, str], field: str) -> list[FieldError]:
@@ -99,8 +99,7 @@ def validate_labels(labels: dict[str, str], field: str) -> list[FieldError]:
     return errors
 
 
-def validate_annotations(annotations: dict[str, str], field: str) -> list[FieldError]:
-    """What is wrong with annotations: their keys, in any case, and their size together."""
+def _validate_annotations(annotations: dict[str, str], field: str) -> list[FieldError]:
     errors = [
         invalid(field, key, wrong)
         for key in annotations
@@ -112,8 +111,7 @@ def validate_annotations(annotations: dict[str, str], field: str) -> list[FieldE
     return errors
 
 
-def validate_owner_references(owners: Sequence[Object], field: str) -> list[FieldError]:
-    """What is wrong with owner references, one by one and together."""
+def _validate_owner_references(owners: Sequence[Object], field: str) -> list[FieldError]:
     errors = []
     controllers: list[str] = []
     for owner in owners:
@@ -145,8 +143,7 @@ def validate_owner_references(owners: Sequence[Object], field: str) -> list[Fiel
     return errors
 
 
-def validate_finalizers(finalizers: Sequence[str], field: str) -> list[FieldError]:
-    """What is wrong with finalizers, one by one and together."""
+def _validate_finalizers(finalizers: Sequence[str], field: str) -> list[FieldError]:
     errors = []
     for finalizer in finalizers:
         errors += checked(field, finalizer, check_qualified_name)

@@ -20,10 +20,6 @@ CATCH_ALL = "catch-all"
 
 LONGEST_LABEL = 63
 LONGEST_SUBDOMAIN = 253
-LONGEST_GENERATED_NAME = 63
-"""Kubernetes cuts a generated name to this, so that it can be used as a label."""
-SUFFIX_LENGTH = 5
-"""Characters that Kubernetes adds to `generateName`."""
 
 DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 DNS_SUBDOMAIN = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
@@ -62,34 +58,31 @@ LABEL_VALUE_RULE = (
 )
 
 
-def too_long(value: str, limit: int, unit: str = "characters") -> list[str]:
-    """What is wrong with the value's length, in bytes, whatever the unit is called."""
+def _too_long(value: str, limit: int, unit: str = "characters") -> list[str]:
     return [f"must be no more than {limit} {unit}"] if len(value.encode()) > limit else []
 
 
-def is_dns_subdomain(value: str) -> bool:
-    """Whether the value has the form of a DNS subdomain, of any length."""
+def _is_dns_subdomain(value: str) -> bool:
     return all(DNS_LABEL_PATTERN.fullmatch(label) for label in value.split("."))
 
 
 def check_dns_subdomain(value: str) -> list[str]:
     """What keeps the value from being a DNS subdomain, the form of most object names."""
-    return subdomain_errors(value, "characters")
+    return _subdomain_errors(value, "characters")
 
 
-def subdomain_errors(value: str, unit: str) -> list[str]:
-    """What keeps the value from being a DNS subdomain; Kubernetes names two units of its length."""
-    wrong = too_long(value, LONGEST_SUBDOMAIN, unit)
-    if not is_dns_subdomain(value):
+def _subdomain_errors(value: str, unit: str) -> list[str]:
+    wrong = _too_long(value, LONGEST_SUBDOMAIN, unit)
+    if not _is_dns_subdomain(value):
         wrong.append(DNS_SUBDOMAIN_RULE)
     return wrong
 
 
 def check_dns_label(value: str) -> list[str]:
     """What keeps the value from being a DNS label, the form of a namespace's name."""
-    wrong = too_long(value, LONGEST_LABEL)
+    wrong = _too_long(value, LONGEST_LABEL)
     if not DNS_LABEL_PATTERN.fullmatch(value):
-        wrong.append("must not contain dots" if is_dns_subdomain(value) else DNS_LABEL_RULE)
+        wrong.append("must not contain dots" if _is_dns_subdomain(value) else DNS_LABEL_RULE)
     return wrong
 
 
@@ -106,13 +99,6 @@ def check_name_prefix(
     return check(value)
 
 
-def check_path_segment(value: str) -> list[str]:
-    """What keeps the value from being one segment of a URL's path: required of all names."""
-    if value in {".", ".."}:
-        return [f"may not be '{value}'"]
-    return [f"may not contain '{character}'" for character in "/%" if character in value]
-
-
 def check_qualified_name(value: str) -> list[str]:
     """What keeps the value from being a label key: a name, perhaps after a domain and a slash."""
     prefix, slash, name = value.rpartition("/")
@@ -122,10 +108,10 @@ def check_qualified_name(value: str) -> list[str]:
     if slash and not prefix:
         wrong.append("prefix part must be non-empty")
     elif slash:
-        wrong.extend(f"prefix part {message}" for message in subdomain_errors(prefix, "bytes"))
+        wrong.extend(f"prefix part {message}" for message in _subdomain_errors(prefix, "bytes"))
     if not name:
         wrong.append("name part must be non-empty")
-    wrong.extend(f"name part {message}" for message in too_long(name, LONGEST_LABEL, "bytes"))
+    wrong.extend(f"name part {message}" for message in _too_long(name, LONGEST_LABEL, "bytes"))
     if not QUALIFIED_PART_PATTERN.fullmatch(name):
         wrong.append(f"name part {QUALIFIED_PART_RULE}")
     return wrong
@@ -133,15 +119,10 @@ def check_qualified_name(value: str) -> list[str]:
 
 def check_label_value(value: str) -> list[str]:
     """What keeps the value from being a label's value."""
-    wrong = too_long(value, LONGEST_LABEL, "bytes")
+    wrong = _too_long(value, LONGEST_LABEL, "bytes")
     if not LABEL_VALUE_PATTERN.fullmatch(value):
         wrong.append(LABEL_VALUE_RULE)
     return wrong
-
-
-def generated_name(prefix: str, suffix: str) -> str:
-    """The name that Kubernetes makes of `generateName`: the prefix, cut so that the suffix fits."""
-    return prefix[: LONGEST_GENERATED_NAME - SUFFIX_LENGTH] + suffix
 
 
 def well_formed(text: str) -> str:

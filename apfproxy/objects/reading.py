@@ -83,7 +83,7 @@ def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | lis
     """
     kind, api_version = type_of(raw)
     if kind in MODELS and api_version in SERVED_UNTIL:
-        return old_errors(raw, api_version, strict=strict)
+        return _old_errors(raw, api_version, strict=strict)
     errors = []
     if kind not in MODELS:
         errors.append(not_supported("kind", kind, tuple(MODELS)))
@@ -199,7 +199,7 @@ class Taker:
 
     def refuse(self, path: str, wanted: type, value: object, more: str = "") -> None:
         """Keep a value that is not of the type."""
-        detail, shown = f"want {WANTED[wanted]}{more}", sample(value)
+        detail, shown = f"want {WANTED[wanted]}{more}", _sample(value)
         if isinstance(value, dict | list):
             shown = type_name(value)
         elif wanted is str:
@@ -218,14 +218,13 @@ def type_name(value: object) -> str:
     return next((name for kind, name in NAMES.items() if isinstance(value, kind)), "nothing")
 
 
-def sample(value: object) -> str:
-    """The scalar as it is written outside Python, cut so that it fits a message."""
+def _sample(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)[:LONGEST_SHOWN]
 
 
-def old_errors(raw: Any, api_version: str, *, strict: bool) -> list[FieldError]:  # noqa: ANN401  a JSON object
+def _old_errors(raw: Any, api_version: str, *, strict: bool) -> list[FieldError]:  # noqa: ANN401  a JSON object
     """What to write instead of a version that is no more, and what else is wrong with the object.
 
     Source: Kubernetes documentation, "Deprecated API Migration Guide".

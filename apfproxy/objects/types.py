@@ -40,7 +40,7 @@ class Wire(msgspec.Struct, frozen=True):
     Attributes:
         number: In protobuf.
         text: For `kubectl explain`.
-        is_required: Whether OpenAPI calls it required.
+        is_required: Whether OpenAPI calls it _required.
         is_written: Whether Go writes it although it is empty: null for a missing list or pointer,
             else the zero value.
         format: `int64` of an integer that has not 32 bits, `date-time` of a text.
@@ -53,13 +53,11 @@ class Wire(msgspec.Struct, frozen=True):
     format: str = ""
 
 
-def required(number: int, text: str) -> Wire:
-    """A required field, which Go writes always."""
+def _required(number: int, text: str) -> Wire:
     return Wire(number, text, is_required=True, is_written=True)
 
 
-def written(number: int, text: str) -> Wire:
-    """A field that may be absent, which Go writes always."""
+def _written(number: int, text: str) -> Wire:
     return Wire(number, text, is_written=True)
 
 
@@ -70,10 +68,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 class OwnerReference(Model, frozen=True):
     """Names an object that this one belongs to, in the same namespace or in none."""
 
-    api_version: Annotated[str, required(5, "Group and version of the owner.")] = ""
-    kind: Annotated[str, required(1, "Kind of the owner.")] = ""
-    name: Annotated[str, required(3, "Name of the owner.")] = ""
-    uid: Annotated[str, required(4, "UID of the owner.")] = ""
+    api_version: Annotated[str, _required(5, "Group and version of the owner.")] = ""
+    kind: Annotated[str, _required(1, "Kind of the owner.")] = ""
+    name: Annotated[str, _required(3, "Name of the owner.")] = ""
+    uid: Annotated[str, _required(4, "UID of the owner.")] = ""
     controller: Annotated[bool | None, Wire(6, "Whether the owner is the managing controller.")] = (
         None
     )
@@ -129,38 +127,38 @@ class WrittenMeta(ObjectMeta, frozen=True):
 class PriorityLevelConfigurationReference(Model, frozen=True):
     """Names a PriorityLevelConfiguration."""
 
-    name: Annotated[str, required(1, "The name.")] = ""
+    name: Annotated[str, _required(1, "The name.")] = ""
 
 
 class FlowDistinguisherMethod(Model, frozen=True):
     """How flows are told apart."""
 
-    type: Annotated[str, required(1, "ByUser or ByNamespace.")] = ""
+    type: Annotated[str, _required(1, "ByUser or ByNamespace.")] = ""
 
 
 class UserSubject(Model, frozen=True):
     """A user, or all of them with *."""
 
-    name: Annotated[str, required(1, "The name.")] = ""
+    name: Annotated[str, _required(1, "The name.")] = ""
 
 
 class GroupSubject(Model, frozen=True):
     """A group of users, or all with *."""
 
-    name: Annotated[str, required(1, "The name.")] = ""
+    name: Annotated[str, _required(1, "The name.")] = ""
 
 
 class ServiceAccountSubject(Model, frozen=True):
     """A service account."""
 
-    namespace: Annotated[str, required(1, "Its namespace.")] = ""
-    name: Annotated[str, required(2, "Its name, or * for all there.")] = ""
+    namespace: Annotated[str, _required(1, "Its namespace.")] = ""
+    name: Annotated[str, _required(2, "Its name, or * for all there.")] = ""
 
 
 class Subject(Model, frozen=True):
     """Who makes a request: a user, a group or a service account."""
 
-    kind: Annotated[str, required(1, "Which of the others is there.")] = ""
+    kind: Annotated[str, _required(1, "Which of the others is there.")] = ""
     user: Annotated[UserSubject | None, Wire(2, "The user that matches.")] = None
     group: Annotated[GroupSubject | None, Wire(3, "The group that matches.")] = None
     service_account: Annotated[
@@ -171,28 +169,28 @@ class Subject(Model, frozen=True):
 class ResourcePolicyRule(Model, frozen=True):
     """Matches requests for resources when all of its parts do."""
 
-    verbs: Annotated[tuple[str, ...], required(1, "Verbs that match, or * alone.")] = ()
-    api_groups: Annotated[tuple[str, ...], required(2, "API groups that match, or * alone.")] = ()
+    verbs: Annotated[tuple[str, ...], _required(1, "Verbs that match, or * alone.")] = ()
+    api_groups: Annotated[tuple[str, ...], _required(2, "API groups that match, or * alone.")] = ()
     resources: Annotated[
         tuple[str, ...],
-        required(3, "Resources that match, with a subresource after a slash, or * alone."),
+        _required(3, "Resources that match, with a subresource after a slash, or * alone."),
     ] = ()
     cluster_scope: Annotated[bool, Wire(4, "Whether requests match that name no namespace.")] = (
         False
     )
     namespaces: Annotated[
         tuple[str, ...],
-        written(5, "Namespaces that match, or * alone; empty only with clusterScope."),
+        _written(5, "Namespaces that match, or * alone; empty only with clusterScope."),
     ] = ()
 
 
 class NonResourcePolicyRule(Model, frozen=True):
     """Matches requests for paths that are no resources."""
 
-    verbs: Annotated[tuple[str, ...], required(1, "Verbs that match, or * alone.")] = ()
+    verbs: Annotated[tuple[str, ...], _required(1, "Verbs that match, or * alone.")] = ()
     non_resource_urls: Annotated[
         tuple[str, ...],
-        required(6, "Paths that match; /* at the end matches all below; or * alone."),
+        _required(6, "Paths that match; /* at the end matches all below; or * alone."),
     ] = msgspec.field(default=(), name="nonResourceURLs")
 
 
@@ -200,7 +198,7 @@ class PolicyRulesWithSubjects(Model, frozen=True):
     """Matches a request when one of the subjects and one of the rules do."""
 
     subjects: Annotated[
-        tuple[Subject, ...], required(1, "Who makes the request: at least one.")
+        tuple[Subject, ...], _required(1, "Who makes the request: at least one.")
     ] = ()
     resource_rules: Annotated[
         tuple[ResourcePolicyRule, ...], Wire(2, "Rules for requests for resources.")
@@ -219,7 +217,7 @@ class FlowSchemaSpec(Model, frozen=True):
     ] = PriorityLevelConfigurationReference()
     matching_precedence: Annotated[
         int,
-        written(
+        _written(
             2,
             "From 1 to 10000: of the FlowSchemas that match, the one with the lowest is used."
             " 1000 if it is not there.",
@@ -238,19 +236,19 @@ class FlowSchemaSpec(Model, frozen=True):
 class QueuingConfiguration(Model, frozen=True):
     """How requests wait."""
 
-    queues: Annotated[int, written(1, "Number of queues: 64 if it is not there.")] = 0
+    queues: Annotated[int, _written(1, "Number of queues: 64 if it is not there.")] = 0
     hand_size: Annotated[
-        int, written(2, "How many queues a flow may use: 8 if it is not there.")
+        int, _written(2, "How many queues a flow may use: 8 if it is not there.")
     ] = 0
     queue_length_limit: Annotated[
-        int, written(3, "How many requests may wait in a queue: 50 if it is not there.")
+        int, _written(3, "How many requests may wait in a queue: 50 if it is not there.")
     ] = 0
 
 
 class LimitResponse(Model, frozen=True):
     """What happens to requests that cannot be executed at once."""
 
-    type: Annotated[str, required(1, "Queue or Reject.")] = ""
+    type: Annotated[str, _required(1, "Queue or Reject.")] = ""
     queuing: Annotated[
         QueuingConfiguration | None, Wire(2, "How requests wait, if the type is Queue.")
     ] = None
@@ -264,7 +262,7 @@ class LimitedPriorityLevelConfiguration(Model, frozen=True):
 
     nominal_concurrency_shares: Annotated[
         int | None,
-        written(
+        _written(
             1,
             "The level's share in the division of seats. 30 if absent; with 0 no request is"
             " executed but on borrowed seats.",
@@ -293,7 +291,7 @@ class ExemptPriorityLevelConfiguration(Model, frozen=True):
 class PriorityLevelConfigurationSpec(Model, frozen=True):
     """How requests of a priority level are treated."""
 
-    type: Annotated[str, required(1, "Limited or Exempt.")] = ""
+    type: Annotated[str, _required(1, "Limited or Exempt.")] = ""
     limited: Annotated[
         LimitedPriorityLevelConfiguration | None, Wire(2, "Limits, if the type is Limited.")
     ] = None

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 from msgspec.structs import fields, replace
 
-from apfproxy.objects import fixed_specs
 from apfproxy.objects.field_errors import (
     FieldError,
     checked,
@@ -20,7 +20,7 @@ from apfproxy.objects.field_errors import (
     not_supported,
     required,
 )
-from apfproxy.objects.names import EXEMPT, check_dns_label, check_dns_subdomain
+from apfproxy.objects.names import CATCH_ALL, EXEMPT, check_dns_label, check_dns_subdomain
 from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
     FlowControlObject,
@@ -54,12 +54,70 @@ LEVEL_TYPES = ("Exempt", "Limited")
 RESPONSE_TYPES = ("Queue", "Reject")
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
 
+EVERY = ["*"]
+EVERYTHING = {
+    "resourceRules": [
+        {
+            "verbs": EVERY,
+            "apiGroups": EVERY,
+            "resources": EVERY,
+            "clusterScope": True,
+            "namespaces": EVERY,
+        }
+    ],
+    "nonResourceRules": [{"verbs": EVERY, "nonResourceURLs": EVERY}],
+}
+
+
+def _everything_by(level: str, precedence: int, *groups: str, **fields: object) -> FlowSchemaSpec:
+    subjects = [{"kind": "Group", "group": {"name": group}} for group in groups]
+    spec = {
+        "priorityLevelConfiguration": {"name": level},
+        "matchingPrecedence": precedence,
+        "rules": [{"subjects": subjects, **EVERYTHING}],
+        **fields,
+    }
+    return msgspec.convert(spec, FlowSchemaSpec)
+
+
+FLOW_SCHEMAS = {
+    EXEMPT: _everything_by(EXEMPT, 1, "system:masters"),
+    CATCH_ALL: _everything_by(
+        CATCH_ALL,
+        10000,
+        "system:unauthenticated",
+        "system:authenticated",
+        distinguisherMethod={"type": "ByUser"},
+    ),
+}
+"""Specifications of the mandatory FlowSchemas, which nobody may change: every request finds its way
+to one of them if to no other.  They stand here and not only in the bootstrap files, so that an
+edited file cannot redefine what it is checked against."""
+
+PRIORITY_LEVELS = msgspec.convert(
+    {
+        EXEMPT: {
+            "type": "Exempt",
+            "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0},
+        },
+        CATCH_ALL: {
+            "type": "Limited",
+            "limited": {
+                "nominalConcurrencyShares": 5,
+                "limitResponse": {"type": "Reject"},
+                "lendablePercent": 0,
+            },
+        },
+    },
+    dict[str, PriorityLevelConfigurationSpec],
+)
+
 
 def validate(obj: FlowControlObject) -> list[FieldError]:
     """All that is wrong with an object, its other metadata apart; an empty list for nothing."""
     name = obj.metadata.name
     if isinstance(obj, FlowSchema):
-        return validate_flow_schema_spec(name, obj.spec)
+        return _validate_flow_schema_spec(name, obj.spec)
     errors = []
     if PRESERVE_ZERO in obj.metadata.annotations:
         detail = f"annotation '{PRESERVE_ZERO}' is forbidden"
@@ -81,8 +139,7 @@ def internal(value: object) -> object:
     return value
 
 
-def validate_flow_schema_spec(name: str, spec: FlowSchemaSpec) -> list[FieldError]:
-    """What is wrong with the specification of the FlowSchema of that name, which may be fixed."""
+def _validate_flow_schema_spec(name: str, spec: FlowSchemaSpec) -> list[FieldError]:
     errors = []
     precedence = spec.matching_precedence
     if precedence <= 0:
@@ -104,32 +161,30 @@ def validate_flow_schema_spec(name: str, spec: FlowSchemaSpec) -> list[FieldErro
     else:
         errors.append(required(field, "must reference a priority level"))
     for index, rules in enumerate(spec.rules):
-        errors += validate_rules(rules, f"spec.rules[{index}]")
-    if spec != fixed_specs.FLOW_SCHEMAS.get(name, spec):
+        errors += _validate_rules(rules, f"spec.rules[{index}]")
+    if spec != FLOW_SCHEMAS.get(name, spec):
         detail = f"spec of '{name}' must equal the fixed value"
         errors.append(invalid("spec", internal(spec), detail))
     return errors
 
 
-def validate_rules(rules: PolicyRulesWithSubjects, field: str) -> list[FieldError]:
-    """What is wrong with one element of a FlowSchema's rules."""
+def _validate_rules(rules: PolicyRulesWithSubjects, field: str) -> list[FieldError]:
     errors = []
     if not rules.subjects:
         errors.append(required(f"{field}.subjects", "subjects must contain at least one value"))
     for index, subject in enumerate(rules.subjects):
-        errors += validate_subject(subject, f"{field}.subjects[{index}]")
+        errors += _validate_subject(subject, f"{field}.subjects[{index}]")
     if not rules.resource_rules and not rules.non_resource_rules:
         detail = "at least one of resourceRules and nonResourceRules has to be non-empty"
         errors.append(required(field, detail))
     for index, resource_rule in enumerate(rules.resource_rules):
-        errors += validate_resource_rule(resource_rule, f"{field}.resourceRules[{index}]")
+        errors += _validate_resource_rule(resource_rule, f"{field}.resourceRules[{index}]")
     for index, other_rule in enumerate(rules.non_resource_rules):
-        errors += validate_non_resource_rule(other_rule, f"{field}.nonResourceRules[{index}]")
+        errors += _validate_non_resource_rule(other_rule, f"{field}.nonResourceRules[{index}]")
     return errors
 
 
-def validate_subject(subject: Subject, field: str) -> list[FieldError]:
-    """What is wrong with a subject: a union that may have only the member that `kind` names."""
+def _validate_subject(subject: Subject, field: str) -> list[FieldError]:
     if subject.kind not in SUBJECT_KINDS:
         return [not_supported(f"{field}.kind", subject.kind, SUBJECT_KINDS)]
     errors = []
@@ -146,14 +201,13 @@ def validate_subject(subject: Subject, field: str) -> list[FieldError]:
         elif value is None:
             errors.append(required(at, f"{member} is required when subject kind is '{kind}'"))
         elif isinstance(value, ServiceAccountSubject):
-            errors += validate_service_account(value, at)
+            errors += _validate_service_account(value, at)
         elif not value.name:
             errors.append(required(f"{at}.name"))
     return errors
 
 
-def validate_service_account(account: ServiceAccountSubject, field: str) -> list[FieldError]:
-    """What is wrong with a service account, whose name may be `*`."""
+def _validate_service_account(account: ServiceAccountSubject, field: str) -> list[FieldError]:
     errors = []
     if not account.name:
         errors.append(required(f"{field}.name"))
@@ -166,17 +220,16 @@ def validate_service_account(account: ServiceAccountSubject, field: str) -> list
     return errors
 
 
-def validate_resource_rule(rule: ResourcePolicyRule, field: str) -> list[FieldError]:
-    """What is wrong with a rule about resources."""
-    errors = validate_verbs(rule.verbs, field)
+def _validate_resource_rule(rule: ResourcePolicyRule, field: str) -> list[FieldError]:
+    errors = _validate_verbs(rule.verbs, field)
     detail = "resource rules must supply at least one api group"
-    errors += validate_list(rule.api_groups, f"{field}.apiGroups", "api groups", detail)
+    errors += _validate_list(rule.api_groups, f"{field}.apiGroups", "api groups", detail)
     detail = "resource rules must supply at least one resource"
-    errors += validate_list(rule.resources, f"{field}.resources", "resources", detail)
+    errors += _validate_list(rule.resources, f"{field}.resources", "resources", detail)
     if not rule.namespaces and not rule.cluster_scope:
         detail = "resource rules that are not cluster scoped must supply at least one namespace"
         errors.append(required(f"{field}.namespaces", detail))
-    errors += validate_wildcard(rule.namespaces, f"{field}.namespaces", "namespaces")
+    errors += _validate_wildcard(rule.namespaces, f"{field}.namespaces", "namespaces")
     if ALL not in rule.namespaces:
         errors += [
             invalid(
@@ -190,45 +243,40 @@ def validate_resource_rule(rule: ResourcePolicyRule, field: str) -> list[FieldEr
     return errors
 
 
-def validate_non_resource_rule(rule: NonResourcePolicyRule, field: str) -> list[FieldError]:
-    """What is wrong with a rule about URLs that name no resource."""
-    errors = validate_verbs(rule.verbs, field)
+def _validate_non_resource_rule(rule: NonResourcePolicyRule, field: str) -> list[FieldError]:
+    errors = _validate_verbs(rule.verbs, field)
     urls, field = rule.non_resource_urls, f"{field}.nonResourceURLs"
     detail = "nonResourceURLs must contain at least one value"
-    errors += validate_list(urls, field, "non-resource URLs", detail)
+    errors += _validate_list(urls, field, "non-resource URLs", detail)
     if ALL not in urls:
         errors += [
             invalid(f"{field}[{index}]", url, wrong)
             for index, url in enumerate(urls)
-            if (wrong := check_url(url))
+            if (wrong := _check_url(url))
         ]
     return errors
 
 
-def validate_verbs(verbs: tuple[str, ...], field: str) -> list[FieldError]:
-    """What is wrong with the verbs of the rule at that path."""
+def _validate_verbs(verbs: tuple[str, ...], field: str) -> list[FieldError]:
     field = f"{field}.verbs"
     if not verbs or ALL in verbs:
-        return validate_list(verbs, field, "verbs", "verbs must contain at least one value")
+        return _validate_list(verbs, field, "verbs", "verbs must contain at least one value")
     return [] if set(verbs) <= set(VERBS) else [not_supported(field, verbs, VERBS)]
 
 
-def validate_list(
+def _validate_list(
     values: tuple[str, ...], field: str, others: str, if_empty: str
 ) -> list[FieldError]:
-    """What is wrong with a list that must not be empty and may be `*` alone."""
-    return validate_wildcard(values, field, others) if values else [required(field, if_empty)]
+    return _validate_wildcard(values, field, others) if values else [required(field, if_empty)]
 
 
-def validate_wildcard(values: tuple[str, ...], field: str, others: str) -> list[FieldError]:
-    """The error of a list that has other elements beside `*`, if it does."""
+def _validate_wildcard(values: tuple[str, ...], field: str, others: str) -> list[FieldError]:
     if len(values) > 1 and ALL in values:
         return [invalid(field, values, f"if '*' is present, must not specify other {others}")]
     return []
 
 
-def check_url(url: str) -> str:
-    """What is wrong with a URL path that may end in `/*`; empty for nothing."""
+def _check_url(url: str) -> str:
     if not url:
         return "must not be empty"
     if not url.startswith("/"):
@@ -254,17 +302,17 @@ def validate_priority_level_spec(
         if spec.limited is not None:
             errors.append(forbidden("spec.limited", "must be nil if the type is not Limited"))
         if spec.exempt is not None:
-            errors += validate_shares(spec.exempt, "spec.exempt")
+            errors += _validate_shares(spec.exempt, "spec.exempt")
     elif spec.type == "Limited":
         if spec.exempt is not None:
             errors.append(forbidden("spec.exempt", "must be nil if the type is Limited"))
         if spec.limited is None:
             errors.append(required("spec.limited", "must not be empty when type is Limited"))
         else:
-            errors += validate_limits(spec.limited, "spec.limited")
+            errors += _validate_limits(spec.limited, "spec.limited")
     else:
         errors.append(not_supported("spec.type", spec.type, LEVEL_TYPES))
-    fixed, but = fixed_specs.PRIORITY_LEVELS.get(name, spec), ""
+    fixed, but = PRIORITY_LEVELS.get(name, spec), ""
     if name == EXEMPT:
         # How many seats the exempt level counts for, and lends, is the administrator's choice.
         fixed, but = replace(fixed, exempt=spec.exempt), " except the 'spec.exempt' field"
@@ -274,10 +322,9 @@ def validate_priority_level_spec(
     return errors
 
 
-def validate_shares(
+def _validate_shares(
     part: ExemptPriorityLevelConfiguration | LimitedPriorityLevelConfiguration, field: str
 ) -> list[FieldError]:
-    """What is wrong with shares and lendable percentage, which both types of level have."""
     errors = []
     shares, lendable = part.nominal_concurrency_shares, part.lendable_percent
     if shares is not None and shares < 0:
@@ -289,10 +336,9 @@ def validate_shares(
     return errors
 
 
-def validate_limits(limited: LimitedPriorityLevelConfiguration, field: str) -> list[FieldError]:
-    """What is wrong with the limits of a level of type Limited."""
-    errors = validate_shares(limited, field)
-    errors += validate_response(limited.limit_response, f"{field}.limitResponse")
+def _validate_limits(limited: LimitedPriorityLevelConfiguration, field: str) -> list[FieldError]:
+    errors = _validate_shares(limited, field)
+    errors += _validate_response(limited.limit_response, f"{field}.limitResponse")
     borrowing = limited.borrowing_limit_percent
     if borrowing is not None and borrowing < 0:
         detail = "if specified, must be a non-negative integer"
@@ -300,7 +346,7 @@ def validate_limits(limited: LimitedPriorityLevelConfiguration, field: str) -> l
     return errors
 
 
-def validate_response(response: LimitResponse, field: str) -> list[FieldError]:
+def _validate_response(response: LimitResponse, field: str) -> list[FieldError]:
     """What is wrong with the response to a request that does not fit.
 
     The messages say Limited where they mean Queue, as kube-apiserver's do.
@@ -308,7 +354,7 @@ def validate_response(response: LimitResponse, field: str) -> list[FieldError]:
     queuing, at = response.queuing, f"{field}.queuing"
     if response.type == "Queue":
         if queuing is not None:
-            return validate_queuing(queuing, at)
+            return _validate_queuing(queuing, at)
         return [required(at, "must not be empty if limited.limitResponse.type is Limited")]
     if response.type != "Reject":
         return [not_supported(f"{field}.type", response.type, RESPONSE_TYPES)]
@@ -317,8 +363,7 @@ def validate_response(response: LimitResponse, field: str) -> list[FieldError]:
     return [forbidden(at, "must be nil if limited.limitResponse.type is not Limited")]
 
 
-def validate_queuing(queuing: QueuingConfiguration, field: str) -> list[FieldError]:
-    """What is wrong with queues, hand size and queue length."""
+def _validate_queuing(queuing: QueuingConfiguration, field: str) -> list[FieldError]:
     queues, hand_size = queuing.queues, queuing.hand_size
     errors = []
     if queuing.queue_length_limit <= 0:

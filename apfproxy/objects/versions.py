@@ -51,7 +51,7 @@ def default_priority_level(obj: Object) -> None:
     limited = obj["spec"].get("limited")
     if limited is not None and limited.get(SHARES) is None:
         limited[SHARES] = NOMINAL_CONCURRENCY_SHARES
-    default_common(obj["spec"])
+    _default_common(obj["spec"])
 
 
 def default_priority_level_v1beta3(obj: Object) -> None:
@@ -60,11 +60,10 @@ def default_priority_level_v1beta3(obj: Object) -> None:
     if limited is not None and not limited.get(SHARES):
         preserved = PRESERVE_ZERO in obj["metadata"].get("annotations", ())
         limited[SHARES] = 0 if preserved else NOMINAL_CONCURRENCY_SHARES
-    default_common(obj["spec"])
+    _default_common(obj["spec"])
 
 
-def default_common(spec: Object) -> None:
-    """Give the specification of a level the defaults that are the same in all versions."""
+def _default_common(spec: Object) -> None:
     exempt = spec.get("exempt")
     if exempt is not None:
         exempt.setdefault(SHARES, 0)
@@ -85,7 +84,7 @@ def level_to_v1(obj: Object) -> Object:
     if PRESERVE_ZERO not in annotations:
         return obj
     left = {key: value for key, value in annotations.items() if key != PRESERVE_ZERO}
-    return annotated(obj, left)
+    return _annotated(obj, left)
 
 
 def level_to_v1beta3(obj: Object) -> Object:
@@ -93,11 +92,10 @@ def level_to_v1beta3(obj: Object) -> Object:
     limited = obj["spec"].get("limited")
     if limited is None or limited[SHARES] != 0:
         return obj
-    return annotated(obj, {**obj["metadata"].get("annotations", {}), PRESERVE_ZERO: ""})
+    return _annotated(obj, {**obj["metadata"].get("annotations", {}), PRESERVE_ZERO: ""})
 
 
-def annotated(obj: Object, annotations: dict[str, str]) -> Object:
-    """The object with these annotations instead of its own."""
+def _annotated(obj: Object, annotations: dict[str, str]) -> Object:
     metadata = {**obj["metadata"], "annotations": annotations}
     if not annotations:
         del metadata["annotations"]

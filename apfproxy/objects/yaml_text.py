@@ -265,7 +265,7 @@ class Reader:
         if isinstance(event, yaml.ScalarEvent):
             if event.tag is not None and event.tag not in STRING_TAGS:
                 self.blame(f"tag {event.tag} is not supported: leave it out", line)
-            value = scalar(event)
+            value = _scalar(event)
         else:
             assert isinstance(event, yaml.CollectionStartEvent)
             if event.tag not in COLLECTION_TAGS:
@@ -299,11 +299,11 @@ class Reader:
         merged: list[Mapping] = []
         while not self.is_next(yaml.MappingEndEvent):
             at = self.next_line()
-            if self.has_aliases and is_merge(self.loader.peek_event()):
+            if self.has_aliases and _is_merge(self.loader.peek_event()):
                 self.take()
-                merged += mappings(self.node(), at)
+                merged += _mappings(self.node(), at)
                 continue
-            key = key_text(self.node(), at)
+            key = _key_text(self.node(), at)
             below = f"{path}.{key}" if path else key
             if key in members:
                 if self.duplicates is None:
@@ -321,13 +321,11 @@ class Reader:
         return members
 
 
-def is_merge(event: yaml.Event) -> bool:
-    """Whether an event is the merge key, which is neither quoted nor tagged."""
+def _is_merge(event: yaml.Event) -> bool:
     return isinstance(event, yaml.ScalarEvent) and event.value == MERGE and event.implicit[0]
 
 
-def mappings(value: object, line: int) -> list[Mapping]:
-    """The mappings that a merge key names, of which the first wins."""
+def _mappings(value: object, line: int) -> list[Mapping]:
     values = value if isinstance(value, list) else [value]
     found = [each for each in values if isinstance(each, Mapping)]
     if len(found) == len(values):
@@ -335,8 +333,7 @@ def mappings(value: object, line: int) -> list[Mapping]:
     raise UnreadableError("<< takes a mapping, or a list of them", line)
 
 
-def key_text(key: object, line: int) -> str:
-    """A mapping's key as JSON has it: numbers and truth values become strings."""
+def _key_text(key: object, line: int) -> str:
     if isinstance(key, str):
         return key
     if isinstance(key, bool):
@@ -346,17 +343,16 @@ def key_text(key: object, line: int) -> str:
     raise UnreadableError("a key must be a plain value", line)
 
 
-def scalar(event: yaml.ScalarEvent) -> object:
-    """The value of a scalar: a string if it is quoted or tagged, else what it looks like."""
+def _scalar(event: yaml.ScalarEvent) -> object:
     text = well_formed(event.value)
     if event.tag is not None or not event.implicit[0]:
         return text
     if text in CONSTANTS:
         return CONSTANTS[text]
-    return number(text)
+    return _number(text)
 
 
-def number(text: str) -> object:
+def _number(text: str) -> object:
     """The number that the text stands for, or else the text.
 
     A float without a fraction becomes an integer, as it does on the way through JSON that

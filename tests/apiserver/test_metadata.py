@@ -9,6 +9,7 @@ import pytest
 
 from apfproxy.apiserver.metadata import (
     carry_over,
+    check_path_segment,
     count_generation,
     keep_metadata,
     validate_any_update,
@@ -22,7 +23,6 @@ from apfproxy.objects.metadata import (
     LARGEST_ANNOTATIONS_BYTES,
     drop_repeated_owners,
 )
-from apfproxy.objects.names import check_path_segment
 
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1"}
 CONTROLLERS = [{**OWNER, "uid": uid, "controller": True} for uid in "123"]

@@ -12,7 +12,8 @@ from apfproxy.objects.bootstrap import (
     mandatory_objects,
     suggested_objects,
 )
-from apfproxy.objects.types import kind_of
+from apfproxy.objects.types import FlowSchema, kind_of
+from apfproxy.objects.validation import FLOW_SCHEMAS, PRIORITY_LEVELS
 from tests.conformance import vectors
 from tests.objects.objects import as_written
 
@@ -60,3 +61,15 @@ def test_edited_file(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match=r"mandatory\.yaml:1: FlowSchema: apiVersion"):
         load(tmp_path, "mandatory.yaml")
+
+
+def test_fixed_specs_are_those_of_the_files() -> None:
+    """Code and files say the same about the mandatory objects."""
+    objects = mandatory_objects()
+
+    assert {
+        obj.metadata.name: obj.spec for obj in objects if isinstance(obj, FlowSchema)
+    } == FLOW_SCHEMAS
+    assert {
+        obj.metadata.name: obj.spec for obj in objects if not isinstance(obj, FlowSchema)
+    } == PRIORITY_LEVELS

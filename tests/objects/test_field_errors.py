@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.apiserver.field_errors import duplicate, too_many
 from apfproxy.objects.field_errors import (
     LONGEST_VALUE,
     FieldError,
     Reason,
     checked,
-    duplicate,
     forbidden,
     invalid,
     not_supported,
     required,
     shown,
     too_long,
-    too_many,
 )
 
 

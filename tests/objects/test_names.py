@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.apiserver.metadata import check_path_segment, generated_name
 from apfproxy.objects.names import (
     check_dns_label,
     check_dns_subdomain,
     check_label_value,
     check_name_prefix,
-    check_path_segment,
     check_qualified_name,
-    generated_name,
     well_formed,
 )
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from apfproxy.objects.field_errors import Reason
-from apfproxy.objects.fixed_specs import FLOW_SCHEMAS, PRIORITY_LEVELS
 from apfproxy.objects.reading import read_object
 from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
@@ -19,6 +18,8 @@ from apfproxy.objects.types import (
     ResourcePolicyRule,
 )
 from apfproxy.objects.validation import (
+    FLOW_SCHEMAS,
+    PRIORITY_LEVELS,
     entropy_bits,
     internal,
     validate,

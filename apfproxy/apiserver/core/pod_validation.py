@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 from apfproxy.apiserver.core.container_schema import MESSAGE_POLICIES, PULL_POLICIES
 from apfproxy.apiserver.core.pod_schema import DNS_POLICIES, RESTART_POLICIES
 from apfproxy.apiserver.core.resources import containers_of
+from apfproxy.apiserver.field_errors import duplicate, named, repeated
 from apfproxy.apiserver.metadata import validate_core_update, validate_stored
 from apfproxy.objects.field_errors import (
     FieldError,
     checked,
-    duplicate,
     forbidden,
     invalid,
-    named,
     not_supported,
-    repeated,
     required,
 )
 from apfproxy.objects.metadata import validate_labels

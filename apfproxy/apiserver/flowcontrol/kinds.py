@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from apfproxy.apiserver.ages import age
+from apfproxy.apiserver.field_errors import duplicate
 from apfproxy.apiserver.flowcontrol.schema import (
     FLOW_SCHEMA_V1,
     FLOW_SCHEMA_V1BETA3,
@@ -22,7 +23,7 @@ from apfproxy.apiserver.kind import Column, Kind, Rules, Version
 from apfproxy.apiserver.metadata import keep_metadata, keep_status, validate_stored
 from apfproxy.apiserver.status_conditions import find_condition
 from apfproxy.objects.dangling import DANGLING
-from apfproxy.objects.field_errors import duplicate, required
+from apfproxy.objects.field_errors import required
 from apfproxy.objects.types import GROUP, MODELS
 from apfproxy.objects.validation import validate
 from apfproxy.objects.versions import (

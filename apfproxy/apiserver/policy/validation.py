@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.metadata import validate_stored
+from apfproxy.apiserver.metadata import check_path_segment, validate_stored
 from apfproxy.apiserver.policy.percent import PERCENT, PERCENT_RULE, percentage
 from apfproxy.apiserver.policy.schema import (
     BUDGET_SPEC,
@@ -21,7 +21,6 @@ from apfproxy.apiserver.policy.schema import (
 from apfproxy.apiserver.selectors.labels import validate_label_selector
 from apfproxy.apiserver.status_conditions import validate_conditions
 from apfproxy.objects.field_errors import NOT_NEGATIVE, FieldError, invalid, not_supported
-from apfproxy.objects.names import check_path_segment
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object

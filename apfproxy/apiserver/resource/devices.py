@@ -8,21 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.core.node_selector import validate_node_selector
+from apfproxy.apiserver.field_errors import limited, named, repeated, too_many
 from apfproxy.apiserver.resource.capacity import validate_capacity
 from apfproxy.apiserver.resource.names import shortened, validate_key
 from apfproxy.apiserver.resource.schema import EFFECTS
 from apfproxy.apiserver.semver import SEMVER_RULE, is_semver
-from apfproxy.objects.field_errors import (
-    FieldError,
-    checked,
-    invalid,
-    limited,
-    named,
-    not_supported,
-    repeated,
-    required,
-    too_many,
-)
+from apfproxy.objects.field_errors import FieldError, checked, invalid, not_supported, required
 from apfproxy.objects.names import (
     check_dns_label,
     check_dns_subdomain,
