@@ -87,7 +87,9 @@ OF_FILE = {
     "upstream/connection": "answer",
     "proxy/watch_seats": "answer",
     "upstream/recent_responses": "observe",
+    "proxy/log_lines": "observe",
     "proxy/request_log": "observe",
+    "proxy/request_record": "observe",
 }
 """Files of another step than their package."""
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from apfproxy.app.change import Change
 from apfproxy.app.tracing import is_exported_alike, trace_queue, tracer_of, warning
+from apfproxy.base.faults import Part, report
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import spawn
 from apfproxy.observe.access_log import AccessLog
 from apfproxy.observe.top_flows import TopFlows
-from apfproxy.proxy.log_omissions import LogBudget
-from apfproxy.proxy.request_log import RequestLog
+from apfproxy.proxy.request_log import LogBudget, RequestLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -261,7 +261,12 @@ class Observation:
         log = self.access_log
         if log is None:
             return None
-        return RequestLog(settings, self._clock, log.write, cluster, self.log_budget)
+
+        def on_error(error: Exception) -> None:
+            message = "a request is not in the access log"
+            self._shared.loop.call_soon_threadsafe(report, Part.ACCESS_LOG, error, message)
+
+        return RequestLog(settings, self._clock, log.write, self.log_budget, on_error, cluster)
 
     def _top_flows_of(self, settings: Settings) -> TopFlows | None:
         if not settings.top_flows.is_enabled or settings.admin is None:

@@ -1,8 +1,9 @@
-"""The access log's file: the event loop gathers lines, and one thread writes them.
+"""The access log's file: the event loop gathers records, one thread makes lines and writes them.
 
-1. Writers never wait: if too many lines are queued, new ones are dropped.
-2. The thread gets lines every tenth of a second or thousand lines, since a hand-over delays both
-   the thread and the event loop.
+1. Nobody waits: if too many lines are queued, or they keep too many bytes, new ones are dropped.
+2. The thread gets them every tenth of a second or thousand lines, since a hand-over delays both the
+   thread and the event loop.  It writes each part of them when that is made, by which it lets the
+   event loop go on.
 3. An error is logged once, until writing works again; lines that cannot be written are lost.  A
    line written in part, as to a full disk, is ended before the next one.
 4. The system is advised to drop the file from the page cache every few MiB: it is rarely read
@@ -23,21 +24,21 @@ from apfproxy.base.errors import OperatorError
 from apfproxy.observe.batch_thread import BatchThread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from apfproxy.base.clock import Clock
 
 log = logging.getLogger(__name__)
 
-Chunk = tuple[bytes, int]
-"""Lines, and how many they are."""
+Chunk = tuple["Callable[[], bytes]", int, int]
+"""What makes some lines; how many they are, and the bytes that are kept until then."""
 
 STDOUT = "-"
 FLUSH_PERIOD_NS = 100_000_000
 MAX_GATHERED = 1024
 """Lines; the queue can exceed its bound by so many."""
-MAX_BUFFERS = 1024
-"""Buffers of one call: the smallest IOV_MAX of current systems."""
+MAX_KEPT_BYTES = 64 << 20
+"""Of requests whose lines are not made yet."""
 CACHED_BYTES = 8 << 20
 """Written before the page cache drops the file; programs that follow the log read it from there."""
 CLOSE_TIMEOUT_S = 5.0
@@ -65,8 +66,10 @@ class AccessLog:
         )
         """A batch without lines is to open the file again."""
         self._taken = 0
+        self._taken_bytes = 0
         # Written by the thread only:
         self._done = 0
+        self._done_bytes = 0
         self._lost = 0
         self._is_torn = False
         self._cached_bytes = 0
@@ -74,7 +77,7 @@ class AccessLog:
         """Writes and openings that failed."""
         self._failure: str | None = None
         self._progress_ns = 0
-        """When the thread last finished a batch, or there was a line for it after a pause."""
+        """When the thread last finished some lines, or there was a line for it after a pause."""
         # Written by the loop only:
         self._refused = 0
 
@@ -108,16 +111,17 @@ class AccessLog:
             ) from error
         self._thread.open(self._run)
 
-    def write(self, data: bytes, lines: int = 1) -> None:
-        """Queue so many lines, each with its line feed."""
-        queued = self._taken - self._done
-        if queued >= self._max_queued:
+    def write(self, make: Callable[[], bytes], lines: int, kept_bytes: int = 0) -> None:
+        """Queue so many lines, each with its line feed; `make` is called in the thread."""
+        queued = self.queued
+        if queued >= self._max_queued or self._taken_bytes - self._done_bytes > MAX_KEPT_BYTES:
             self._refused += lines
             return
         if not queued:
             self._progress_ns = self._clock.now_ns()
         self._taken += lines
-        self._thread.put((data, lines), lines)
+        self._taken_bytes += kept_bytes
+        self._thread.put((make, lines, kept_bytes), lines)
 
     def reopen(self) -> None:
         """Write all later lines to the file that is now at the path."""
@@ -139,43 +143,37 @@ class AccessLog:
 
     def _run(self, batches: Iterator[list[Chunk]]) -> None:
         for chunks in batches:
-            done = self._done + sum(number for _, number in chunks)
-            try:
-                if chunks:
-                    self._write_chunks(chunks)
-                else:
-                    self._open_again()
-            except Exception as error:  # noqa: BLE001  later lines may be written
-                self._lost += done - self._done
-                self._done = done
-                self._fail(f"cannot be written: {error!r}")
-            self._progress_ns = self._clock.now_ns()
+            for make, lines, kept_bytes in chunks:
+                lost = self._lost
+                try:
+                    self._write_lines(make(), lines)
+                except Exception as error:  # noqa: BLE001  later lines may be written
+                    self._lost = lost + lines
+                    self._fail(f"cannot be written: {error!r}")
+                self._done += lines
+                self._done_bytes += kept_bytes
+                self._progress_ns = self._clock.now_ns()
+            if not chunks:
+                self._open_again()
         if self._path != STDOUT:
             os.close(self._descriptor)
 
-    def _write_chunks(self, chunks: list[Chunk]) -> None:
-        buffers = [data for data, _ in chunks]
-        lines = sum(number for _, number in chunks)
+    def _write_lines(self, data: bytes, lines: int) -> None:
         if self._is_torn:
-            buffers.insert(0, b"\n")
-        size = sum(map(len, buffers))
+            data = b"\n" + data
         done = 0
         try:
-            # One call without a copy, which releases the interpreter's lock.
-            done = os.writev(self._descriptor, buffers[:MAX_BUFFERS])
-            if done < size:
-                rest = memoryview(b"".join(buffers))
-                while done < size:
-                    done += os.write(self._descriptor, rest[done:])
+            while done < len(data):
+                done += os.write(self._descriptor, memoryview(data)[done:])
         except OSError as error:
-            begun = b"".join(buffers)[:done]
+            begun = data[:done]
             self._lost += lines - max(0, begun.count(b"\n") - self._is_torn)
             self._is_torn = not begun.endswith(b"\n") if begun else self._is_torn
             self._fail(f"cannot be written: {error.strerror}")
         else:
+            self._lost += lines - (data.count(b"\n") - self._is_torn)
             self._is_torn = False
             self._recover()
-        self._done += lines
         self._cached_bytes += done
         if self._cached_bytes >= CACHED_BYTES:
             self._leave_cache()
@@ -197,8 +195,9 @@ class AccessLog:
         except OSError as error:
             self._fail(f"cannot be opened again, so the old file is kept: {error.strerror}")
             return
-        os.close(self._descriptor)
-        self._descriptor = descriptor
+        old, self._descriptor = self._descriptor, descriptor
+        with contextlib.suppress(OSError):  # its lines were written, or counted as lost
+            os.close(old)
         self._is_torn = False
         log.info("access log %s: opened again", self._path)
 

@@ -54,7 +54,7 @@ from apfproxy.proxy.exchange_state import (
 )
 from apfproxy.proxy.holdings import LARGE_HEAD_BYTES
 from apfproxy.proxy.relay import Relay
-from apfproxy.proxy.request_log import Failure, text_of_server, text_of_trace
+from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.proxy.traces import audit_line
 from apfproxy.proxy.why import (
     LEFT_WHERE,
@@ -969,44 +969,31 @@ class Exchange:
             seats, asked_ns = passage.seats, self.sent_ns or now_ns
         else:
             seats, asked_ns = ticket.estimate.max_seats, self.asked_ns
-        address = self.head.fields.address or self.client.address
-        why = "; ".join(filter(None, (why, self._why)))
+        request, found = self.request, passage.classification
+        record = RequestRecord(
+            self.head,
+            request.user if found is not None or request.authenticated_until_ns > 0 else None,
+            request.attributes,
+            found,
+            self.head.fields.address or self.client.address,
+            self._begun_ns,
+            asked_ns,
+            self.sent_ns,
+            now_ns,
+            seats,
+            status,
+            upstream_status,
+            body_bytes,
+            reason,
+            f"{why}; {self._why}" if why and self._why else why or self._why,
+            self._made_line,
+            self._endpoint_name,
+            0 if trace is None else trace.trace_id,
+        )
         if access_log is not None:
-            members = text_of_server(self._endpoint_name)
-            if trace is not None:
-                members += text_of_trace(trace.trace_id)
-            access_log.take(
-                self.request,
-                passage.classification,
-                address,
-                self._begun_ns,
-                asked_ns,
-                self.sent_ns,
-                now_ns,
-                seats,
-                status,
-                upstream_status,
-                body_bytes,
-                reason,
-                self._made_line,
-                why,
-                members,
-            )
+            access_log.take(record)
         if trace is not None and tracer is not None:
-            trace.end(
-                passage.classification,
-                address,
-                self._begun_ns,
-                asked_ns,
-                self.sent_ns,
-                now_ns,
-                seats,
-                status,
-                body_bytes,
-                reason,
-                self._made_line,
-                why,
-            )
+            trace.record = record
             tracer.take(trace)
 
     def __repr__(self) -> str:

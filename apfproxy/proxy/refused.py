@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from apfproxy.http.head_error import GrpcError, UnheldError
 from apfproxy.proxy import own_responses
-from apfproxy.proxy.request_log import Failure
+from apfproxy.proxy.request_record import Failure, RequestRecord
 
 if TYPE_CHECKING:
     from apfproxy.http.head_error import HeadError
@@ -61,6 +61,25 @@ def refused(
         reason = _REASONS.get(error.code, Failure.MALFORMED)
         if isinstance(error, UnheldError):
             reason = Failure.MEMORY
-        size = own_responses.body_bytes(response)
-        access_log.on_refused(address, error.code, size, reason, str(error))
+        now_ns = shared.clock.now_ns()
+        size, why = own_responses.body_bytes(response), str(error)
+        access_log.take(
+            RequestRecord(
+                None,
+                None,
+                None,
+                None,
+                address,
+                0,
+                now_ns,
+                0,
+                now_ns,
+                0,
+                error.code,
+                0,
+                size,
+                reason,
+                why,
+            )
+        )
     return response

@@ -14,7 +14,7 @@ from apfproxy.http.response_head import ResponseError, ResponseHead, is_event_st
 from apfproxy.http.upgrade import check_accept, switched
 from apfproxy.proxy.client_limits import NEVER_NS
 from apfproxy.proxy.exchange_state import AWAITING, BREAK, END, RESPOND, SWITCH, TUNNELLING
-from apfproxy.proxy.request_log import Failure
+from apfproxy.proxy.request_record import Failure
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.proxy.watch_seats import WatchSeats
 from apfproxy.upstream.counters import UpstreamFailure

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from apfproxy.http.request_fields import HTTP_1_0, HTTP_1_1, HTTP_2
-from apfproxy.proxy.request_log import CUT, MAX_PATH, MAX_TEXT, PARAMETERS, Failure
+from apfproxy.proxy.log_lines import MAX_PATH, PARAMETERS
+from apfproxy.proxy.log_lines import cut as text
+from apfproxy.proxy.request_record import Failure
 from apfproxy.proxy.traces import MAX_AUDIT_ID, made_id, read_traces
 from apfproxy.proxy.tracing import SPAN_BITS, Attempt, new_id
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from apfproxy.proxy.request import Request
+    from apfproxy.proxy.request_record import RequestRecord
     from apfproxy.proxy.tracing import RequestTrace
     from apfproxy.request.attributes import RequestAttributes
 
@@ -88,27 +91,29 @@ def spans_of(trace: RequestTrace, cluster: str = "") -> list[Span]:
         trace: The request.
         cluster: Whose request it is; "" where there are not several.
     """
-    begun_ns = trace.begun_ns or trace.asked_ns
+    record = trace.record
+    assert record is not None
+    begun_ns = record.begun_ns or record.asked_ns
     own = Span(
         name=_name(trace.request),
         kind=SERVER,
         span_id=trace.span_id,
         parent_id=trace.parent_id,
         begun_ns=begun_ns,
-        ended_ns=trace.ended_ns,
-        attributes=_attributes(trace, cluster),
-        problem=_problem(trace),
+        ended_ns=record.ended_ns,
+        attributes=_attributes(trace, record, cluster),
+        problem=_problem(record),
     )
     steps = (
-        (RECEIVE, begun_ns, trace.asked_ns),
-        (QUEUE, trace.asked_ns, trace.sent_ns or trace.ended_ns),
+        (RECEIVE, begun_ns, record.asked_ns),
+        (QUEUE, record.asked_ns, record.sent_ns or record.ended_ns),
     )
     waits = [
         Span(name, INTERNAL, new_id(SPAN_BITS), trace.span_id, start_ns, end_ns, {})
         for name, start_ns, end_ns in steps
         if end_ns > start_ns
     ]
-    return [own, *waits, *_upstream_spans(trace)]
+    return [own, *waits, *_upstream_spans(trace, record)]
 
 
 def trace_state(trace: RequestTrace) -> list[str]:
@@ -142,35 +147,34 @@ def _route(attributes: RequestAttributes) -> str:
     return text(f"/{'/'.join(filter(None, parts))}")
 
 
-def _attributes(trace: RequestTrace, cluster: str) -> dict[str, Value]:
-    request, found = trace.request, trace.found
+def _attributes(trace: RequestTrace, record: RequestRecord, cluster: str) -> dict[str, Value]:
+    request, found = trace.request, record.classification
     head, asked = request.head, request.attributes
     fields = head.forwarded_fields
     traces, proto = read_traces(fields), _PROTO.search(fields)
     host, port = _split_authority((head.fields.host or b"").decode(errors="replace"))
-    audit_id = traces.audit_id or (made_id(trace.made_line) if trace.made_line else "")
-    is_known = found is not None or request.authenticated_until_ns > 0
+    audit_id = traces.audit_id or (made_id(record.audit_line) if record.audit_line else "")
     attributes: dict[str, Value] = {
         **_method_attributes(head.method),
         "url.scheme": "http" if proto is None else proto[1].decode().lower(),
         "url.path": text(asked.path, MAX_PATH),
         "url.query": _query(asked.query),
         "http.route": _route(asked) if asked.is_resource_request else "",
-        "http.response.status_code": trace.status,
-        "http.response.body.size": trace.body_bytes,
-        "error.type": _error_type(trace),
+        "http.response.status_code": record.status,
+        "http.response.body.size": record.body_bytes,
+        "error.type": _error_type(record),
         "server.address": text(host),
         "server.port": port,
-        "client.address": trace.address,
+        "client.address": record.client_address,
         "network.protocol.version": _VERSIONS[head.fields.protocol],
         "user_agent.original": text(traces.user_agent),
-        "enduser.id": text(request.user.name) if is_known else "",
+        "enduser.id": text(record.user.name) if record.user is not None else "",
         "audit-id": text(audit_id, MAX_AUDIT_ID),
         "apf.cluster": cluster,
         "apf.verb": text(asked.verb),
-        "apf.seats": trace.seats,
-        "apf.reason": str(trace.reason),
-        "apf.why": text(trace.why, MAX_WHY),
+        "apf.seats": record.seats,
+        "apf.reason": str(record.reason),
+        "apf.why": text(record.why, MAX_WHY),
     }
     if found is not None:
         attributes["apf.flow_schema"] = found.flow.counters.flow_schema
@@ -185,31 +189,31 @@ def _method_attributes(method: str) -> dict[str, Value]:
     return {"http.request.method": "_OTHER", "http.request.method_original": text(method)}
 
 
-def _problem(trace: RequestTrace) -> str | None:
+def _problem(record: RequestRecord) -> str | None:
     """What went wrong with the request as a whole; a client's error is none."""
-    is_broken = trace.status < _FIRST_ERROR and isinstance(trace.reason, Failure)
-    if is_broken or trace.status >= _FIRST_SERVER_ERROR:
-        return text(trace.why, MAX_WHY)
+    is_broken = record.status < _FIRST_ERROR and isinstance(record.reason, Failure)
+    if is_broken or record.status >= _FIRST_SERVER_ERROR:
+        return text(record.why, MAX_WHY)
     return None
 
 
-def _error_type(trace: RequestTrace) -> str:
-    if _problem(trace) is None:
+def _error_type(record: RequestRecord) -> str:
+    if _problem(record) is None:
         return ""
-    return str(trace.reason) or str(trace.status)
+    return str(record.reason) or str(record.status)
 
 
-def _upstream_spans(trace: RequestTrace) -> list[Span]:
+def _upstream_spans(trace: RequestTrace, record: RequestRecord) -> list[Span]:
     """Those of the attempts to have it answered, of which the last may have found no server."""
-    if not trace.sent_ns:
+    if not record.sent_ns:
         return []
     attempts = list(trace.attempts)
     if not attempts or attempts[-1].ended_ns:
         attempts.append(Attempt("", 0))
-    spans, begun_ns = [], trace.sent_ns
+    spans, begun_ns = [], record.sent_ns
     for number, attempt in enumerate(attempts):
-        ended_ns = attempt.ended_ns or trace.ended_ns
-        error_type, problem = _outcome(attempt, trace)
+        ended_ns = attempt.ended_ns or record.ended_ns
+        error_type, problem = _outcome(attempt, record)
         attributes = _upstream_attributes(trace.request, attempt)
         attributes["http.request.resend_count"] = number
         attributes["error.type"] = error_type
@@ -231,14 +235,14 @@ def _upstream_spans(trace: RequestTrace) -> list[Span]:
     return spans
 
 
-def _outcome(attempt: Attempt, trace: RequestTrace) -> tuple[str, str | None]:
+def _outcome(attempt: Attempt, record: RequestRecord) -> tuple[str, str | None]:
     """What became of an attempt: the type of the error, and the error in words; None for none."""
     if attempt.ended_ns:
         return str(Failure.UPSTREAM), text(attempt.problem, MAX_WHY)
     if attempt.status >= _FIRST_ERROR:
         return str(attempt.status), ""
-    if not attempt.answered_ns or _problem(trace) is not None:
-        return str(trace.reason), text(trace.why, MAX_WHY)
+    if not attempt.answered_ns or _problem(record) is not None:
+        return str(record.reason), text(record.why, MAX_WHY)
     return "", None
 
 
@@ -257,7 +261,9 @@ def _upstream_attributes(request: Request, attempt: Attempt) -> dict[str, Value]
 def _query(query: Mapping[str, tuple[str, ...]]) -> str:
     """As the access log has it: the first values of parameters that have no secrets."""
     shown = [
-        (name, text(values[0], most)) for name, most in PARAMETERS if (values := query.get(name))
+        (name, text(values[0], most))
+        for name, most in PARAMETERS.items()
+        if (values := query.get(name))
     ]
     return urlencode(shown)
 
@@ -273,10 +279,3 @@ def _split_authority(authority: str) -> tuple[str, int]:
 def _said(attributes: Mapping[str, Value]) -> dict[str, Value]:
     """Those that say anything."""
     return {name: value for name, value in attributes.items() if value}
-
-
-def text(value: str, most: int = MAX_TEXT) -> str:
-    """The text, cut to so many characters; U+FFFD for what is no Unicode."""
-    if len(value) > most:
-        value = value[: most - len(CUT)] + CUT
-    return value.encode(errors="surrogatepass").decode(errors="replace")

@@ -20,8 +20,8 @@ from apfproxy.proxy.traces import read_traces
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.flowcontrol.controller import Classification
     from apfproxy.proxy.request import Request
+    from apfproxy.proxy.request_record import RequestRecord
     from apfproxy.settings import TracingSettings
 
 _TRACE_BITS: Final = 128
@@ -66,30 +66,10 @@ class RequestTrace:
         parent_id: The span of the client that it is a child of; 0 if the trace begins here.
         link: The client's traceparent, if that is not believed; else "".
         attempts: To have it answered by a server.
-
-    All others are those of `end`.
+        record: The request as it ended; None before.
     """
 
-    __slots__ = (
-        "address",
-        "asked_ns",
-        "attempts",
-        "begun_ns",
-        "body_bytes",
-        "ended_ns",
-        "found",
-        "link",
-        "made_line",
-        "parent_id",
-        "reason",
-        "request",
-        "seats",
-        "sent_ns",
-        "span_id",
-        "status",
-        "trace_id",
-        "why",
-    )
+    __slots__ = ("attempts", "link", "parent_id", "record", "request", "span_id", "trace_id")
 
     def __init__(self, request: Request, trace_id: int, parent_id: int, link: str) -> None:
         self.request = request
@@ -98,18 +78,7 @@ class RequestTrace:
         self.parent_id = parent_id
         self.link = link
         self.attempts: list[Attempt] = []
-        self.found: Classification | None = None
-        self.address = ""
-        self.begun_ns = 0
-        self.asked_ns = 0
-        self.sent_ns = 0
-        self.ended_ns = 0
-        self.seats = 0
-        self.status = 0
-        self.body_bytes = 0
-        self.reason = ""
-        self.made_line = b""
-        self.why = ""
+        self.record: RequestRecord | None = None
 
     def send(self, head: bytes, server: str, now_ns: int) -> bytes:
         """Begin an attempt: the head to forward, with its span as the parent.
@@ -137,35 +106,6 @@ class RequestTrace:
         attempt = self.attempts[-1]
         attempt.problem = problem
         attempt.ended_ns = now_ns
-
-    def end(  # noqa: PLR0913, PLR0917 - as `RequestLog.take`, whose arguments these are
-        self,
-        found: Classification | None,
-        address: str,
-        begun_ns: int,
-        asked_ns: int,
-        sent_ns: int,
-        ended_ns: int,
-        seats: int,
-        status: int,
-        body_bytes: int,
-        reason: str,
-        made_line: bytes,
-        why: str,
-    ) -> None:
-        """The request is over."""
-        self.found = found
-        self.address = address
-        self.begun_ns = begun_ns
-        self.asked_ns = asked_ns
-        self.sent_ns = sent_ns
-        self.ended_ns = ended_ns
-        self.seats = seats
-        self.status = status
-        self.body_bytes = body_bytes
-        self.reason = reason
-        self.made_line = made_line
-        self.why = why
 
 
 class Tracer:

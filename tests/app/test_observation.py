@@ -17,7 +17,8 @@ import pytest
 from apfproxy.app.observation import ACCESS_LOG, TRACING, Observation
 from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.observe.access_log import AccessLogError
-from apfproxy.proxy.log_omissions import Omission
+from apfproxy.proxy.request_log import Omission
+from apfproxy.proxy.request_record import RequestRecord
 from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings, TracingSettings
 from tests.virtual_clock import VirtualClock
 
@@ -67,12 +68,12 @@ async def test_another_log(tmp_path: Path) -> None:
     observation = observation_of(logging_to(tmp_path / "a"), told, health)
     observation.open()
     assert observation.access_log is not None
-    observation.access_log.write(b"old\n")
+    observation.access_log.write(lambda: b"old\n", 1)
     first = told.now
     change = await observation.prepare(logging_to(tmp_path / "b"))
     is_first = told.now == first
     change.commit()
-    observation.access_log.write(b"new\n")
+    observation.access_log.write(lambda: b"new\n", 1)
     second = told.now
     await observation.close()
 
@@ -80,6 +81,37 @@ async def test_another_log(tmp_path: Path) -> None:
     assert first != second
     assert ["old\n", "new\n"] == [(tmp_path / name).read_text() for name in "ab"]
     assert [ACCESS_LOG] == [check.name for check in health if check.name != "ping"]
+
+
+def refused(status: int) -> RequestRecord:
+    """What is no request, and had such a response."""
+    return RequestRecord(
+        None, None, None, None, "::1", 0, 1, 0, 1, 0, status, status, 0, "malformed", "x"
+    )
+
+
+async def test_record_of_which_no_line_can_be_made(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The event loop is told of it, and the lines of the others are there."""
+    shared = SimpleNamespace(access_log=None, loop=asyncio.get_running_loop())
+    observation = Observation(
+        logging_to(tmp_path / "a"),
+        VirtualClock(),
+        cast("ListenerContext", shared),
+        HealthRegistry(),
+    )
+    observation.open()
+    assert observation.access_log is not None
+    for status in (400, 9999, 404):
+        cast("RequestLog", shared.access_log).take(refused(status))
+    await observation.close()
+    await asyncio.sleep(0)
+    lines = (tmp_path / "a").read_text().splitlines()
+
+    assert [400, 404] == [json.loads(line)["status"] for line in lines]
+    assert (2, 1) == (observation.access_log.written, observation.access_log.dropped)
+    assert 1 == caplog.text.count("a request is not in the access log")
 
 
 async def test_floods_of_what_is_no_request(tmp_path: Path) -> None:
@@ -93,7 +125,7 @@ async def test_floods_of_what_is_no_request(tmp_path: Path) -> None:
     shown = []
     for number in (5, 9):
         for _ in range(number):
-            cast("RequestLog", shared.access_log).on_refused("::1", 400, 0, "malformed", "x")
+            cast("RequestLog", shared.access_log).take(refused(400))
         (await observation.prepare(settings[1])).commit()
     await observation.close()
     for name in "ab":
@@ -113,7 +145,7 @@ async def test_change_that_is_given_up(tmp_path: Path) -> None:
     change.discard()
     assert log is not None
     assert log is observation.access_log
-    log.write(b"old\n")
+    log.write(lambda: b"old\n", 1)
     await observation.close()
 
     assert ["old\n", ""] == [(tmp_path / name).read_text() for name in "ab"]

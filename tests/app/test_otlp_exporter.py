@@ -116,7 +116,9 @@ def test_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_text_that_is_no_unicode(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs neither its trace nor others."""
     traces = answered(bench, GET.replace(b"\r\n\r\n", b"\r\nUser-Agent: \xff\xfe\r\n\r\n"))
-    traces[0][0].why = "\ud800"
+    record = traces[0][0].record
+    assert record is not None
+    record.why = "\ud800"
     spans = exported(traces, monkeypatch)
 
     assert "\N{REPLACEMENT CHARACTER}" in str(spans[0].attributes)

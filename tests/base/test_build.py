@@ -44,6 +44,7 @@ INTERPRETED = {
     "proxy/http2/available.py": "when the program starts",
     "proxy/tls.py": "at the start and the end of connections",
     "upstream/tls.py": "OpenSSL calls it, and it has a base class of Python's",
+    "proxy/request_record.py": "fields only, of a struct of msgspec",
     "proxy/tunnel.py": "upgraded connections",
     "http/upgrade.py": "upgraded connections",
 }

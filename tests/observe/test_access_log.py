@@ -14,6 +14,7 @@ import pytest
 from apfproxy.observe.access_log import (
     FLUSH_PERIOD_NS,
     MAX_GATHERED,
+    MAX_KEPT_BYTES,
     STALLED_NS,
     STDOUT,
     AccessLog,
@@ -38,7 +39,11 @@ class Bench:
     def write(self, *lines: str) -> None:
         """Write lines."""
         for line in lines:
-            self.log.write(f"{line}\n".encode())
+            self.write_bytes(f"{line}\n".encode(), 1)
+
+    def write_bytes(self, data: bytes, lines: int, kept_bytes: int = 0) -> None:
+        """Write lines that are made by then."""
+        self.log.write(lambda: data, lines, kept_bytes)
 
     async def flush(self) -> None:
         """Let the thread write what waits."""
@@ -87,6 +92,20 @@ async def test_nobody_waits_for_the_file(tmp_path: Path) -> None:
 
     assert (3, 2) == (bench.log.written, bench.log.dropped)
     assert ["a", "b", "e"] == (tmp_path / "log").read_text().splitlines()
+
+
+async def test_requests_that_keep_too_many_bytes(tmp_path: Path) -> None:
+    """Those beyond the bound are dropped, until lines are made of those before."""
+    bench = Bench(tmp_path / "log")
+    bench.log.open()
+    for line in "ab":
+        bench.write_bytes(f"{line}\n".encode(), 1, MAX_KEPT_BYTES + 1)
+    await bench.flush()
+    bench.write("c")
+    await bench.log.close()
+
+    assert (2, 1) == (bench.log.written, bench.log.dropped)
+    assert ["a", "c"] == (tmp_path / "log").read_text().splitlines()
 
 
 async def test_rotation(tmp_path: Path) -> None:
@@ -164,7 +183,7 @@ async def test_full_disk(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(FULL)
     bench.log.open()
     for text in ("a", "b"):
-        bench.log.write(f"{text}\n{text}\n".encode(), 2)
+        bench.write_bytes(f"{text}\n{text}\n".encode(), 2)
         await bench.flush()
 
     assert "/dev/full cannot be written: No space left on device" == bench.log.problem
@@ -194,8 +213,7 @@ async def test_disk_with_a_little_space(
         return write(descriptor, data)
 
     monkeypatch.setattr(os, "write", write_some)
-    monkeypatch.setattr(os, "writev", lambda at, parts: write_some(at, memoryview(b"".join(parts))))
-    bench.log.write(b"aa\nbbbb\ncccc\n", 3)
+    bench.write_bytes(b"aa\nbbbb\ncccc\n", 3)
     await bench.flush()
     bench.write("dd")
     await bench.flush()
@@ -276,7 +294,7 @@ async def test_reader_that_reads_no_more(
     bench = Bench(tmp_path / "pipe")
     bench.log.open()
     monkeypatch.setattr("apfproxy.observe.access_log.CLOSE_TIMEOUT_S", 0.01)
-    bench.log.write(b"%b\n" % (b"x" * 999) * 200, 200)
+    bench.write_bytes(b"%b\n" % (b"x" * 999) * 200, 200)
     await bench.log.close()
     os.close(reader)  # the write under way fails by that, and the thread ends
 
@@ -299,7 +317,7 @@ async def test_an_error_in_the_thread(
     bench = Bench(tmp_path / "log")
     bench.log.open()
     with monkeypatch.context() as patch:
-        patch.setattr(os, "writev", lambda *_: 1 // 0)
+        patch.setattr(os, "write", lambda *_: 1 // 0)
         bench.write("a", "b")
         await bench.flush()
         problem = bench.log.problem
@@ -311,7 +329,7 @@ async def test_an_error_in_the_thread(
     assert f"{tmp_path}/log cannot be written: ZeroDivisionError" in (problem or "")
     assert None is after
     assert "c\n" == (tmp_path / "log").read_text()
-    assert (1, 2, 1) == (bench.log.written, bench.log.dropped, bench.log.write_errors)
+    assert (1, 2, 2) == (bench.log.written, bench.log.dropped, bench.log.write_errors)
     assert 1 == caplog.text.count("cannot be written")
 
 
@@ -320,8 +338,8 @@ async def test_a_thread_that_stands_still(tmp_path: Path, monkeypatch: pytest.Mo
     bench = Bench(tmp_path / "log")
     bench.log.open()
     goes_on = threading.Event()
-    writev = os.writev
-    monkeypatch.setattr(os, "writev", lambda *rest: goes_on.wait() and writev(*rest))
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda *rest: goes_on.wait() and write(*rest))
     bench.clock.run_until(STALLED_NS)
     bench.write("a")
     gathered = bench.log.problem

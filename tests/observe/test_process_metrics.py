@@ -24,8 +24,8 @@ from tests.virtual_clock import VirtualClock
 def test_access_log() -> None:
     """Lines by what became of them, errors, and what waits."""
     log = AccessLog("log", 1, VirtualClock())
-    log.write(b"a\n")
-    log.write(b"b\n")
+    log.write(lambda: b"a\n", 1)
+    log.write(lambda: b"b\n", 1)
     log.write_errors = 3
 
     assert [

@@ -28,7 +28,7 @@ from apfproxy.proxy.context import Context
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.listener_context import ListenerContext
-from apfproxy.proxy.request_log import RequestLog
+from apfproxy.proxy.request_log import LogBudget, RequestLog
 from apfproxy.proxy.targets import Targets
 from apfproxy.proxy.tracing import Tracer
 from apfproxy.settings import (
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from apfproxy.authn.authenticator import Authenticator
+    from apfproxy.base.clock import Clock
     from apfproxy.proxy.tracing import RequestTrace
     from apfproxy.simulation.virtual_clock import VirtualTimer
     from apfproxy.upstream.connection import UpstreamConnection
@@ -327,6 +328,20 @@ def with_upstream(settings: UpstreamSettings) -> UpstreamSettings:
     return replace(settings, url=Address(host="upstream", port=80))
 
 
+def request_log(settings: AccessLogSettings, clock: Clock, lines: list[bytes]) -> RequestLog:
+    """An access log whose lines are made at once, by the thread that has the records."""
+
+    def write(make: Callable[[], bytes], number: int, _: int) -> None:
+        made = make().splitlines()
+        assert number == len(made)
+        lines.extend(made)
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    return RequestLog(settings, clock, write, LogBudget(settings), fail)
+
+
 class Bench:
     """The data plane between a client's transports and an upstream's.
 
@@ -401,9 +416,7 @@ class Bench:
         )
         self.router = ClusterRouter(self.context)
         if access_log is not None:
-            self.context.access_log = RequestLog(
-                access_log, self.clock, lambda data, _: self.log_lines.extend(data.splitlines())
-            )
+            self.context.access_log = request_log(access_log, self.clock, self.log_lines)
         self.traces: list[RequestTrace] = []
         if tracing is not None:
             self.context.tracer = Tracer(tracing, self.traces.append)

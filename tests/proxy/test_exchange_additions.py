@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.objects.decode import decode_documents
-from apfproxy.proxy.request_log import RequestLog
 from apfproxy.settings import ENFORCE, OBSERVE, AccessLogSettings
 from tests.proxy.fakes import (
     CHUNKED_OK,
@@ -20,6 +19,7 @@ from tests.proxy.fakes import (
     Bench,
     body,
     connection_of,
+    request_log,
     status,
 )
 
@@ -241,9 +241,7 @@ def test_observing(request_: bytes) -> None:
     """A refusal is counted and logged, and the request goes on as if there were none."""
     lines: list[bytes] = []
     with banning(OBSERVE) as bench:
-        bench.context.access_log = RequestLog(
-            AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
-        )
+        bench.context.access_log = request_log(AccessLogSettings(), bench.clock, lines)
         client = bench.ask(request_)
         upstream = next(upstream for upstream in bench.upstreams if upstream.written)
         bench.send(upstream, CHUNKED_OK)
@@ -266,9 +264,7 @@ def test_seats_of_the_refused(request_: bytes, seats: int) -> None:
     """The access log says how many seats it would have taken, none by its nature apart."""
     lines: list[bytes] = []
     with banning(ENFORCE) as bench:
-        bench.context.access_log = RequestLog(
-            AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
-        )
+        bench.context.access_log = request_log(AccessLogSettings(), bench.clock, lines)
         assert b"403" == status(bench.ask(request_).take())
         bench.wait(1)
 

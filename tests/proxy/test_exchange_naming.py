@@ -15,7 +15,6 @@ from apfproxy.authn.api_keys import ApiKeys, BasicKeys
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.unverified_names import LEASE_NS, NamesOfAddresses
 from apfproxy.proxy import client_kinds as client_kinds_module
-from apfproxy.proxy.request_log import RequestLog
 from apfproxy.settings import (
     FRONT_PROXY,
     PASS_THROUGH,
@@ -29,7 +28,7 @@ from apfproxy.settings import (
 )
 from tests.authn.test_api_keys import sha256
 from tests.authn.test_unverified_names import basic, digest
-from tests.proxy.fakes import OK, Bench, body, connection_of, status
+from tests.proxy.fakes import OK, Bench, body, connection_of, request_log, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,13 +83,12 @@ class Naming(Bench):
             ),
             authenticator=authenticator,
         )
-        self.records: list[dict[str, object]] = []
-        self.context.access_log = RequestLog(AccessLogSettings(), self.clock, self._write)
+        self.context.access_log = request_log(AccessLogSettings(), self.clock, self.log_lines)
 
-    def _write(self, lines: bytes, number: int) -> None:
-        records = [json.loads(line) for line in lines.splitlines()]
-        assert number == len(records)
-        self.records += records
+    @property
+    def records(self) -> list[dict[str, object]]:
+        """The lines so far."""
+        return [json.loads(line) for line in self.log_lines]
 
     def user_of(self, client: FakeTransport, request: bytes) -> str:
         """The user that a request is classified as, which is answered; or why it is refused."""

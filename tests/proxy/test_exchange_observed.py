@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.observed_passage import ObservedPassage
 from apfproxy.objects.decode import decode_documents
-from apfproxy.proxy.request_log import RequestLog
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS
 from apfproxy.settings import ENFORCE, OBSERVE, AccessLogSettings
@@ -29,6 +28,7 @@ from tests.proxy.fakes import (
     FakeTransport,
     broken,
     connection_of,
+    request_log,
     status,
 )
 
@@ -295,9 +295,7 @@ def test_flows_are_told_what_would_be(bench: Bench) -> None:
 def test_access_log(bench: Bench) -> None:
     """A line has the upstream's answer, and the reason why there would have been none."""
     lines: list[bytes] = []
-    bench.context.access_log = RequestLog(
-        AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
-    )
+    bench.context.access_log = request_log(AccessLogSettings(), bench.clock, lines)
     asked = [ask(bench, request) for request in (GET, HURRIED, GET, GET, GET)]
     bench.wait(0.6)
     for client, upstream in reversed(asked[1:]):
@@ -329,9 +327,7 @@ def test_access_log(bench: Bench) -> None:
 def test_access_log_of_a_watch_that_began(bench: Bench, before: int, reason: str) -> None:
     """The reason is told although the watch has outlived its seats by far."""
     lines: list[bytes] = []
-    bench.context.access_log = RequestLog(
-        AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
-    )
+    bench.context.access_log = request_log(AccessLogSettings(), bench.clock, lines)
     clients = [bench.ask(GET) for _ in range(before)]
     client, upstream = ask(bench, WATCH)
     bench.send(upstream, CHUNKED_OK + b"5\r\nevent\r\n")
@@ -352,9 +348,7 @@ def test_access_log_of_a_wide_write(enforcement: str) -> None:
     """A line has the seats that a rejected write would have taken, and they are counted once."""
     lines: list[bytes] = []
     with Bench(seats=40, idle_upstreams=50, enforcement=enforcement) as bench:
-        bench.context.access_log = RequestLog(
-            AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
-        )
+        bench.context.access_log = request_log(AccessLogSettings(), bench.clock, lines)
         for _ in range(30):
             bench.costs.watch_started(EVERY_POD)
         clients = [bench.ask(GET) for _ in range(43)]

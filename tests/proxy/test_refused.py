@@ -27,4 +27,6 @@ def test_refused(preset: str, kind: bytes, *, is_logged: bool) -> None:
         assert b"no cluster is there" in body
         assert 1 == bench.counters.listener.unrouted_requests
         assert {404: 1} == bench.counters.listener.own_responses
+        assert bench.context.access_log is not None
+        bench.context.access_log.flush()
         assert is_logged == (b"no cluster is there" not in b"".join(bench.log_lines))

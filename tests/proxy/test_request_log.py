@@ -1,144 +1,72 @@
-"""The access log's lines: what is in them, what never is, and which are made at all."""
+"""Which requests have a line in the access log, and what it says of those that have none."""
 
 from __future__ import annotations
 
 import json
-import re
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from apfproxy.authn.authenticator import Authentication
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.meters import KindMeter
-from apfproxy.http.header_block import HeaderBlock
-from apfproxy.http.request_fields import RequestFields
-from apfproxy.http.request_head import RequestHead
 from apfproxy.objects.bootstrap import bootstrap_objects
-from apfproxy.proxy import request_log
-from apfproxy.proxy.log_omissions import MAX_FLOWS, SECOND_NS
-from apfproxy.proxy.request import Request
 from apfproxy.proxy.request_log import (
-    CUT,
+    EXPECTED_BYTES,
     FLUSH_PERIOD_NS,
-    MAX_GROUPS,
-    MAX_PATH,
+    MAX_KEYS,
     MAX_RECORDS,
-    MAX_TEXT,
-    PARAMETERS,
-    Failure,
+    SECOND_NS,
+    LogBudget,
+    Omission,
+    Omissions,
     RequestLog,
-    query_text,
-    quoted,
-    text_of_server,
-    text_of_target,
-    text_of_trace,
-    text_of_user,
 )
-from apfproxy.proxy.traces import audit_line
+from apfproxy.proxy.request_record import Failure
 from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.target import KNOWN_PARAMETERS
 from apfproxy.request.user import User
 from apfproxy.settings import ERRORS, AccessLogSettings
+from tests.proxy.test_log_lines import PODS, classes_of, give_up, record_of
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from apfproxy.flowcontrol.controller import Classification
 
 Line = dict[str, Any]
-NOW_S = 1_800_000_000
-"""2027-01-15T08:00:00Z."""
+REASON = "queue-full"
 
 
 class Recorder:
-    """A request log over a virtual clock, and what it hands on."""
+    """A request log over a virtual clock, and what it hands on; lines are made at once."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  settings by their names
         self.clock = VirtualClock()
         self.chunks: list[tuple[bytes, int]] = []
-        self.log = RequestLog(
-            AccessLogSettings(**settings),
-            self.clock,
-            lambda data, lines: self.chunks.append((data, lines)),
-        )
+        self.kept_bytes: list[int] = []
+        wanted = AccessLogSettings(**settings)
+        self.budget = LogBudget(wanted)
+        self.log = RequestLog(wanted, self.clock, self._write, self.budget, give_up)
+
+    def _write(self, make: Callable[[], bytes], lines: int, kept_bytes: int) -> None:
+        self.chunks.append((make(), lines))
+        self.kept_bytes.append(kept_bytes)
 
     @property
     def lines(self) -> list[Line]:
         """All lines so far."""
         return [json.loads(line) for data, _ in self.chunks for line in data.splitlines()]
 
+    def give(self, number: int = 1, **members: Any) -> None:  # noqa: ANN401  of `record_of`
+        """Let requests end."""
+        for _ in range(number):
+            self.log.take(record_of(**members))
 
-def request_of(
-    target: bytes = b"/a", user: User | None = None, fields: RequestFields | None = None
-) -> Request:
-    """A request of a user, "ann" unless another one is named."""
-    block = HeaderBlock(fields or RequestFields(is_http_10=False))
-    head = RequestHead("GET", target, b"", b"", block, 0, None)
-    kind = KindMeter(0).kinds[False]
-    result = Request(head, parse_attributes("GET", target), 1, 1, kind, None)
-    result.take_authentication(Authentication(user or User("ann", ("dev",)), b"", 1))
-    return result
-
-
-def give(recorder: Recorder, status: int = 200, reason: str = "", number: int = 1) -> None:
-    """Let requests end."""
-    for _ in range(number):
-        head = request_of()
-        recorder.log.take(head, None, "::1", 0, 1, 2, 3, 1, status, status, 9, reason)
-
-
-@pytest.fixture
-def noon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wall clock shows one time."""
-    monkeypatch.setattr(time, "time_ns", lambda: NOW_S * 10**9)
-
-
-@pytest.mark.usefixtures("noon")
-def test_times() -> None:
-    """A line has the time of the arrival, to the microsecond, and how long each part took."""
-    recorder = Recorder()
-    recorder.clock.run_until(10_000_000_000)
-    head = request_of()
-    for begun_ns, asked_ns, sent_ns in (
-        (0, 9_000_001_999, 9_500_000_000),
-        (8_000_000_000, 9_000_000_000, 0),
-        (0, 9_900_000_000, 9_900_000_000),
-    ):
-        recorder.log.take(head, None, "::1", begun_ns, asked_ns, sent_ns, 10**10, 1, 0, 0, 0, "")
-    recorder.log.flush()
-
-    assert [
-        ("2027-01-15T07:59:59.000001Z", 0.499998, 0.5),
-        ("2027-01-15T07:59:58.000000Z", 1.0, 0.0),
-        ("2027-01-15T07:59:59.900000Z", 0.0, 0.1),
-    ] == [(line["time"], line["waitSeconds"], line["executionSeconds"]) for line in recorder.lines]
-
-
-@pytest.mark.usefixtures("noon")
-def test_what_is_no_request() -> None:
-    """Of what cannot be read only the answer is known; it comes after what ended before."""
-    recorder = Recorder()
-    give(recorder)
-    recorder.log.on_refused("::1", 431, 12, Failure.MALFORMED, "the head is too long")
-    _, line = recorder.lines
-
-    assert {
-        "time": "2027-01-15T08:00:00.000000Z",
-        **dict.fromkeys(("user", "groups", "userAgent", "protocol")),
-        **dict.fromkeys(("verb", "method", "path")),
-        **dict.fromkeys(("flowSchema", "priorityLevel", "flow", "upstreamStatus")),
-        "seats": 0,
-        "waitSeconds": 0.0,
-        "executionSeconds": 0.0,
-        "status": 431,
-        "bytes": 12,
-        "reason": "malformed",
-        "why": "the head is too long",
-        "client": "::1",
-    } == line
+    def refuse(self, number: int, found: Classification | None = None) -> None:
+        """Let requests end that were never sent."""
+        now_ns = self.clock.now_ns()
+        self.give(
+            number, classification=found, sent_ns=0, ended_ns=now_ns, status=403, reason="ban"
+        )
 
 
 @pytest.mark.parametrize(
@@ -147,38 +75,27 @@ def test_what_is_no_request() -> None:
     ids=["all", "sampled", "errors"],
 )
 def test_sampling(settings: Line, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of requests without an error a share is logged, and all others."""
+    """Of requests without an error a share is logged, and all others; settings may change."""
     drawn = iter(number / 10 for number in range(10))
     monkeypatch.setattr("random.random", lambda: next(drawn))
     recorder = Recorder(**settings)
-    give(recorder, number=10)
-    give(recorder, status=404)
-    give(recorder, status=200, reason=Failure.CANCELLED)
+    recorder.give(10)
+    recorder.give(status=404)
+    recorder.give(reason=Failure.CANCELLED)
+    recorder.log.configure(AccessLogSettings())
+    recorder.give()
     recorder.log.flush()
 
-    assert round(10 * share) + 2 == len(recorder.lines)
+    assert round(10 * share) + 3 == len(recorder.lines)
 
 
-def refuse(recorder: Recorder, number: int, found: Classification | None = None) -> None:
-    """Let requests end that were never sent."""
-    now_ns = recorder.clock.now_ns()
-    for _ in range(number):
-        recorder.log.take(
-            request_of(), found, "::1", 0, now_ns, 0, now_ns, 1, 403, 0, 9, "ban", why="banned"
-        )
-
-
-@pytest.mark.usefixtures("noon")
 def test_flood_of_refused_requests() -> None:
     """However many there are, some lines a second are of them, and one says how many are not."""
     recorder = Recorder(refused_per_second=10)
-    controller = Controller(recorder.clock, 600, 0)
-    controller.commit(controller.digest(bootstrap_objects()))
-    attributes = parse_attributes("GET", b"/api/v1/pods")
-    found = controller.classify(User("eve", ("system:authenticated",)), attributes)
+    (found,) = classes_of("eve")
     for _ in range(3):
-        refuse(recorder, 1000, found)
-        give(recorder)
+        recorder.refuse(1000, found)
+        recorder.give()
         recorder.clock.run_until(recorder.clock.now_ns() + SECOND_NS)
     lines = recorder.lines
     says = [line for line in lines if "leftOut" in line]
@@ -200,22 +117,21 @@ def test_flood_of_refused_requests() -> None:
 def test_failed_requests_are_all_logged() -> None:
     """What was sent on has cost more than its line, and is what is looked for in the log."""
     recorder = Recorder(refused_per_second=1)
-    give(recorder, status=502, reason=Failure.UPSTREAM, number=50)
+    recorder.give(50, status=502, reason=Failure.UPSTREAM)
     recorder.log.close()
 
     assert [Failure.UPSTREAM] * 50 == [line["reason"] for line in recorder.lines]
 
 
-def test_what_is_no_request_is_sampled_too() -> None:
-    """Nobody knows whose it is, so all of a reason count together; the end says what is left."""
+def test_refused_requests_of_nobody_known() -> None:
+    """All of a reason count together; the end says what is left out."""
     recorder = Recorder(refused_per_second=2)
-    for number in range(9):
-        recorder.log.on_refused(f"192.0.2.{number}", 400, 3, Failure.MALFORMED, "not HTTP")
+    recorder.refuse(9)
     recorder.log.close()
-    *lines, last = recorder.lines
+    first, second, last = recorder.lines
 
-    assert [f"192.0.2.{number}" for number in range(2)] == [line["client"] for line in lines]
-    assert (7, {"malformed": 7}, []) == (last["leftOut"], last["reasons"], last["flows"])
+    assert ("ban", "ban") == (first["reason"], second["reason"])
+    assert (7, {"ban": 7}, []) == (last["leftOut"], last["reasons"], last["flows"])
 
 
 @pytest.mark.parametrize("reason", ["", Failure.CANCELLED])
@@ -224,7 +140,7 @@ def test_no_more_bytes_than_settings_allow(reason: str) -> None:
     most, seconds, number = 8192, 5, 64
     recorder = Recorder(max_bytes_per_second=most)
     for _ in range(10 * seconds):
-        give(recorder, reason=reason, number=number)
+        recorder.give(number, reason=reason)
         recorder.clock.run_until(recorder.clock.now_ns() + SECOND_NS // 10)
     recorder.log.close()
     lines = [line for line in recorder.lines if "leftOut" not in line]
@@ -237,49 +153,32 @@ def test_no_more_bytes_than_settings_allow(reason: str) -> None:
     assert 0 < len(says) <= seconds + 1
 
 
-def test_no_bytes_for_what_is_no_request() -> None:
-    """It is counted, as all else is."""
-    recorder = Recorder(max_bytes_per_second=4096)
-    give(recorder, number=MAX_RECORDS)
-    recorder.log.on_refused("::1", 400, 3, Failure.MALFORMED, "not HTTP")
-    recorder.log.close()
-
-    assert (1, {"malformed": 1}) == (
-        recorder.lines[-1]["overBytes"],
-        recorder.lines[-1]["reasons"],
+def test_lines_that_are_not_made_yet_count_already() -> None:
+    """A disk that stalls is not given more than it may get once it goes on."""
+    waiting = []
+    settings = AccessLogSettings(max_bytes_per_second=10 * EXPECTED_BYTES)
+    log = RequestLog(
+        settings,
+        VirtualClock(),
+        lambda _make, lines, _bytes: waiting.append(lines),
+        LogBudget(settings),
+        give_up,
     )
+    for _ in range(20):
+        log.take(record_of())
+        log.flush()
 
-
-def test_flows_of_which_most_was_left_out() -> None:
-    """Those are named, whatever their number; their names are escaped."""
-    refused = {("ban", "s", "l", f'"{number}'): number for number in range(1, 20)}
-    line = json.loads("{" + request_log.left_out_text({**refused, ("x", "", "", ""): 99}, {}))
-
-    assert [f'"{number}' for number in range(19, 19 - MAX_FLOWS, -1)] == [
-        flow["flow"] for flow in line["flows"]
-    ]
-    assert {"ban": 190, "x": 99} == line["reasons"]
-
-
-def test_other_requests() -> None:
-    """Settings that change count for requests that end from then on."""
-    recorder = Recorder(requests=ERRORS)
-    give(recorder)
-    recorder.log.configure(AccessLogSettings())
-    give(recorder)
-    recorder.log.flush()
-
-    assert 1 == len(recorder.lines)
+    assert 10 == sum(waiting)
 
 
 def test_lines_are_made_many_at_a_time() -> None:
     """At a number, or after a time; the end hands on the rest."""
     recorder = Recorder()
-    give(recorder, number=MAX_RECORDS)
+    recorder.give(MAX_RECORDS)
     recorder.clock.run()
-    give(recorder, number=2)
+    recorder.give(2)
     recorder.clock.run()
-    give(recorder)
+    recorder.give()
     recorder.log.close()
     recorder.log.close()
 
@@ -287,207 +186,124 @@ def test_lines_are_made_many_at_a_time() -> None:
     assert 2 * FLUSH_PERIOD_NS == recorder.clock.now_ns()
 
 
-def test_text_is_kept_with_its_sender() -> None:
-    """Requests with the same fields share it while they are of one user, unless it is long."""
+def test_bytes_that_are_kept() -> None:
+    """The heads of requests are, until there is a line."""
     recorder = Recorder()
-    ann, bob = User("ann", ()), User("bob", ())
-    head = request_of(user=ann)
-    block = head.head.block
-    for user in (ann, ann, bob, User("eve", ("g" * MAX_TEXT,) * MAX_GROUPS)):
-        head.user = user
-        recorder.log.take(head, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "")
+    record = record_of()
+    assert record.head is not None
+    record.head.size = 700
+    for _ in range(2):
+        recorder.log.take(record)
+        recorder.log.take(record)
         recorder.log.flush()
-        if user is ann:
-            kept = block.logged
-            assert kept is not None
-            assert kept[0] is ann
 
-    assert ["ann", "ann", "bob", "eve"] == [line["user"] for line in recorder.lines]
-    assert block.logged is not None
-    assert block.logged[0] is bob
+    assert [1400, 1400] == recorder.kept_bytes
 
 
-def test_text_is_kept_with_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one generation of the configuration, and of so many classes."""
-    monkeypatch.setattr(request_log, "MAX_KEPT_CLASSES", 2)
-    recorder = Recorder()
+# What is left out.
 
+
+def omissions(**settings: Any) -> tuple[Omissions, LogBudget]:  # noqa: ANN401  by their names
+    """Those of a log with such settings, and its budget."""
+    log = AccessLogSettings(**settings)
+    budget = LogBudget(log)
+    return Omissions(log, budget), budget
+
+
+@pytest.mark.parametrize(
+    ("per_second", "logged"),
+    [(3, [3, 3, 3]), (0, [0, 0, 0]), (None, [9, 9, 9])],
+    ids=["some", "none", "all"],
+)
+def test_refused_requests_of_each_second(per_second: int | None, logged: list[int]) -> None:
+    """A second begins with the first one that is refused after the second before."""
+    tested, budget = omissions(refused_per_second=per_second)
+    times_ns = (5, 5 + SECOND_NS, 9 * SECOND_NS)
+    found = [sum(tested.count_refused(None, REASON, at_ns) for _ in range(9)) for at_ns in times_ns]
+    refused, over_bytes = tested.take()
+
+    left_out = 27 - sum(logged)
+    assert logged == found
+    assert left_out == sum(refused.values()) == budget.left_out[Omission.REFUSED]
+    assert ({}, ({}, {})) == (over_bytes, tested.take())
+
+
+def test_flows_and_reasons_are_told_apart() -> None:
+    """A flow that is refused all the time takes no lines from another one."""
+    tested, _ = omissions(refused_per_second=1)
+    ann, bob = classes_of("ann", "bob")
+    kinds = [(ann, REASON), (ann, REASON), (bob, REASON), (ann, "ban"), (None, "ban")]
+    found = [tested.count_refused(where, why, 0) for where, why in kinds]
+
+    assert [True, False, True, True, True] == found
+    assert {(REASON, "global-default", "global-default", "ann"): 1} == tested.refused
+
+
+def test_flows_without_end() -> None:
+    """Those for which there is no room share the lines of their reason."""
+    tested, _ = omissions(refused_per_second=1)
     controller = Controller(VirtualClock(), 600, 0)
+    controller.commit(controller.digest(bootstrap_objects()))
+    attributes = parse_attributes("GET", PODS)
+    number, logged = 3 * MAX_KEYS, 0
+    for name in range(number):
+        user = User(str(name), ("system:authenticated",))
+        found = controller.classify(user, attributes)
+        logged += sum(tested.count_refused(found, REASON, 0) for _ in range(2))
 
-    def classes() -> list[Classification]:
-        controller.commit(controller.digest(bootstrap_objects()))
-        users = [User(name, ("system:authenticated",)) for name in "abc"]
-        return [controller.classify(user, request_of().attributes) for user in users]
-
-    def kept_after(*found: Classification) -> list[str]:
-        for each in found:
-            recorder.log.take(request_of(), each, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "")
-        recorder.log.flush()
-        kept: Any = recorder.log._classes  # noqa: SLF001  what is bounded
-        return [each.flow.distinguisher for each in kept]
-
-    old, new = classes(), classes()
-
-    assert ["a", "b"] == kept_after(old[0], old[1], old[0])
-    assert ["c"] == kept_after(old[2])
-    assert ["a"] == kept_after(new[0])
-    assert ["a", "b", "a", "c", "a"] == [line["flow"] for line in recorder.lines]
-    assert {("global-default", "global-default", 1)} == {
-        (line["flowSchema"], line["priorityLevel"], line["seats"]) for line in recorder.lines
-    }
+    assert MAX_KEYS + 1 == logged
+    assert 2 * number - logged == sum(tested.refused.values())
+    assert number - MAX_KEYS < tested.refused[REASON, "", "", ""]
+    assert MAX_KEYS + 1 >= len(tested.refused)
 
 
-@pytest.mark.parametrize(
-    ("target", "expected"),
-    [
-        (b"/healthz", {"verb": "get", "path": "/healthz"}),
-        (
-            b"/api/v1/namespaces/a/pods/b/log",
-            {"resource": "pods", "subresource": "log", "namespace": "a", "name": "b"},
-        ),
-        (b"/api/v1/pods?x=token", {"verb": "list", "resource": "pods", "apiVersion": "v1"}),
-        (b"/apis/apps/v1/deployments?limit=7", {"apiGroup": "apps", "query": {"limit": "7"}}),
-        (b'/a"\\b', {"path": '/a"\\b'}),
-        (b"http://api/a?limit=7", {"path": "/a", "query": {"limit": "7"}}),
-        (b"/%2541/a%2fb", {"path": "/%41/a/b"}),
-        (b"/a%22%0a%ff", {"path": '/a"\n\N{REPLACEMENT CHARACTER}'}),
-        (b"/" + b"a" * 2000, {"path": "/" + "a" * (MAX_PATH - 4) + CUT}),
-        (b"/api/v1/pods/" + b"a" * 300, {"name": "a" * (MAX_TEXT - 3) + CUT}),
-    ],
-)
-def test_what_is_asked_for(target: bytes, expected: Line) -> None:
-    """Whatever the target holds, it is JSON, and bounded."""
-    head = request_of(target)
-    found = json.loads(f"{{{text_of_target('GET', target, head.attributes)[1:]}}}")
+def test_bytes_come_back_with_time() -> None:
+    """The bytes of a second may be spent at once, and what exceeds them is paid for."""
+    _, budget = omissions(max_bytes_per_second=4096)
+    start_ns = 10**15
+    assert budget.refill(start_ns)
+    budget.spend(4096)
+    budget.correct(2 * 4096)
 
-    assert expected == {name: found[name] for name in expected}
-    assert ("query" in expected) == ("query" in found)
-    assert target.startswith(b"/api") == ("resource" in found)
+    has_left = [budget.refill(start_ns + tenth * SECOND_NS // 10) for tenth in range(1, 22)]
+    assert [False] * 20 + [True] == has_left
+    budget.spend(410)
+    assert not budget.refill(start_ns + 21 * SECOND_NS // 10)
+    assert budget.refill(start_ns + 100 * SECOND_NS)
+    budget.spend(4096)
+    assert not budget.refill(start_ns + 100 * SECOND_NS)
+    budget.correct(-1)
+    assert budget.refill(start_ns + 100 * SECOND_NS)
 
 
-def test_who_asks_is_bounded() -> None:
-    """So many groups, and names of such a length."""
-    user = User("n" * 999, tuple(f"{number}{'g' * 999}" for number in range(99)))
-    found = json.loads(f"{{{text_of_user(user)}}}")
+def test_pieces_of_bytes_are_not_lost() -> None:
+    """Looks that are shorter than a byte takes come to the same."""
+    _, budget = omissions(max_bytes_per_second=4096)
+    budget.refill(SECOND_NS)
+    budget.spend(4096)
+    looks = (budget.refill(SECOND_NS + number * 1000) for number in range(1, 1000))
 
-    assert MAX_TEXT == len(found["user"])
-    assert [MAX_TEXT] * MAX_GROUPS == [len(group) for group in found["groups"]]
-
-
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ({"token": ("x",), "access_token": ("x",), "command": ("rm",)}, {}),
-        ({"continue": ("abc",), "limit": ("5", "6")}, {"limit": "5", "continue": True}),
-        ({"continue": (), "watch": ()}, {}),
-    ],
-    ids=["secrets", "known", "empty"],
-)
-def test_query(query: dict[str, tuple[str, ...]], expected: Line) -> None:
-    """Only what Kubernetes' API gives a meaning, and that a page is continued, not from where."""
-    text = query_text(query)
-
-    assert expected == (json.loads(f"{{{text[1:]}}}")["query"] if text else {})
+    assert SECOND_NS // 4096 // 1000 + 1 == 1 + list(looks).index(True)
 
 
-@given(st.text(st.characters(), max_size=600))
-def test_any_text_is_json(text: str) -> None:
-    """Any text is bounded, in ASCII, and comes back but for what is no Unicode."""
-    found = json.loads(quoted(text))
-
-    assert quoted(text).isascii()
-    assert MAX_TEXT >= len(found)
-    if len(text) <= MAX_TEXT:
-        assert text.encode(errors="surrogatepass").decode(errors="replace") == found
-
-
-def test_every_failure_has_a_plain_name() -> None:
-    """They stand in a line as they are."""
-    assert [] == [each for each in Failure if not re.fullmatch("[a-z-]+", each)]
+def test_other_budgets() -> None:
+    """A budget that changes is full; one that stays is as it was; without one all is written."""
+    _, budget = omissions(max_bytes_per_second=4096)
+    budget.spend(5000)
+    budget.configure(AccessLogSettings(max_bytes_per_second=4096))
+    assert not budget.refill(0)
+    budget.configure(AccessLogSettings(max_bytes_per_second=8192))
+    assert budget.refill(0)
+    budget.configure(AccessLogSettings(max_bytes_per_second=None))
+    budget.spend(1 << 40)
+    assert budget.refill(0)
 
 
-def test_parameters_are_known() -> None:
-    """What a line says of a query is among what is known of queries."""
-    assert {name for name, _ in PARAMETERS} | {"continue"} <= set(KNOWN_PARAMETERS)
+def test_requests_without_bytes() -> None:
+    """They are counted by their reasons."""
+    tested, budget = omissions()
+    for reason in ("", "", REASON):
+        tested.count_over_bytes(reason)
 
-
-async def test_a_request_of_which_no_line_can_be_made(caplog: pytest.LogCaptureFixture) -> None:
-    """The lines of those that ended at the same time are there; it is told of once."""
-    recorder = Recorder()
-    give(recorder)
-    recorder.log.take(request_of(), None, "::1", 0, 1, 2, 3, 1, 9999, 9999, 9, "")
-    give(recorder, 404)
-    recorder.log.flush()
-
-    assert [200, 404] == [line["status"] for line in recorder.lines]
-    assert 1 == caplog.text.count("a request is not in the access log")
-
-
-def test_client_s_fields() -> None:
-    """What the client says by which it is found is in its lines, escaped and cut."""
-    recorder = Recorder()
-    fields = RequestFields(is_http_10=False)
-    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-    fields.forward = (
-        f'Host: a\r\nUser-Agent: "x\x1b{"y" * MAX_TEXT}\r\nAudit-ID: "\r\ntraceparent: {parent}\r\n'
-    ).encode()
-    for user in (User("ann", ()), User("bob", ())):
-        head = request_of(user=user, fields=fields)
-        for _ in range(2):
-            recorder.log.take(head, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "")
-    recorder.log.flush()
-
-    assert 4 == len(recorder.lines)
-    for line in recorder.lines:
-        assert line["userAgent"].startswith('"x\x1by')
-        assert (MAX_TEXT, '"', parent) == (
-            len(line["userAgent"]),
-            line["auditId"],
-            line["traceparent"],
-        )
-
-
-def test_no_fields_of_the_client() -> None:
-    """A client that says nothing has no name of a program, and nothing to be found by."""
-    recorder = Recorder()
-    give(recorder)
-    recorder.log.flush()
-    (line,) = recorder.lines
-
-    assert None is line["userAgent"]
-    assert not {"auditId", "traceparent", "why"} & line.keys()
-
-
-def test_audit_id_and_why() -> None:
-    """What the proxy gave the request, and says of it, is in its line."""
-    recorder = Recorder()
-    head = request_of()
-    why, line = 'b "c"\n', audit_line("a-1")
-    recorder.log.take(head, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "", line, why)
-    recorder.log.flush()
-    (made,) = recorder.lines
-
-    assert ("a-1", why) == (made["auditId"], made["why"])
-    assert "upstream" not in made
-
-
-def test_server() -> None:
-    """Where there are several servers, the line says which had the request."""
-    recorder = Recorder()
-    text = text_of_server('unix:/a"b')
-    recorder.log.take(request_of(), None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "", b"", "", text)
-    recorder.log.flush()
-    (made,) = recorder.lines
-
-    assert ('unix:/a"b', "") == (made["upstream"], made["reason"])
-
-
-def test_trace() -> None:
-    """The ID of a sampled trace stands in hexadecimal digits, as in a traceparent."""
-    recorder = Recorder()
-    text = text_of_trace(0xAF92F3577B34DA6A3CE929D0E0E4736)
-    recorder.log.take(request_of(), None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "", b"", "", text)
-    recorder.log.flush()
-    (made,) = recorder.lines
-
-    assert "0af92f3577b34da6a3ce929d0e0e4736" == made["traceId"]
+    assert {"": 2, REASON: 1} == tested.over_bytes
+    assert 3 == budget.left_out[Omission.BYTES]

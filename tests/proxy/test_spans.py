@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.request_log import CUT, MAX_PATH, MAX_TEXT
+from apfproxy.proxy.log_lines import CUT, MAX_PATH, MAX_TEXT
 from apfproxy.proxy.spans import (
     ANSWERED,
     CLIENT,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.ticket import RejectReason
-from apfproxy.proxy.request_log import MAX_GROUPS
+from apfproxy.proxy.log_lines import MAX_GROUPS
 from apfproxy.request.user import User
 from apfproxy.simulation.logs import QUEUE_WAIT, TooManyBrokenError, read_access_log, read_audit_log
 

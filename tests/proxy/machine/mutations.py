@@ -12,7 +12,7 @@ from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.header_blocks import HeadReader
 from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.relay import Relay
-from apfproxy.proxy.request_log import Failure
+from apfproxy.proxy.request_record import Failure
 from apfproxy.proxy.server import ProxyServer
 
 if TYPE_CHECKING:
@@ -98,10 +98,16 @@ def _says_less_of_a_response(on_response: Callable[..., None]) -> Callable[..., 
 
 def _not_of_those_who_leave(log: Callable[..., None]) -> Callable[..., None]:
     def mutated(
-        self: Exchange, now_ns: int, status: int, upstream_status: int, body_bytes: int, reason: str
+        self: Exchange,
+        now_ns: int,
+        status: int,
+        upstream_status: int,
+        body_bytes: int,
+        reason: str,
+        why: str = "",
     ) -> None:
         if reason != Failure.CANCELLED:
-            log(self, now_ns, status, upstream_status, body_bytes, reason)
+            log(self, now_ns, status, upstream_status, body_bytes, reason, why)
 
     return mutated
 

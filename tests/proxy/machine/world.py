@@ -27,13 +27,13 @@ from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.exchange_state import AWAITING
 from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.listener_context import ListenerContext
-from apfproxy.proxy.request_log import RequestLog
 from apfproxy.proxy.served_cluster import ServedCluster
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.proxy.spans import spans_of
 from apfproxy.proxy.tracing import Tracer
 from apfproxy.request.user import User
 from apfproxy.settings import ENFORCE, AccessLogSettings, Address, Settings
+from tests.proxy.fakes import request_log
 from tests.proxy.machine.choices import HEAD_S, TRACING, Choices
 from tests.proxy.machine.loop import Attempt, VirtualLoop
 from tests.proxy.machine.peers import OF_CERTIFICATE, Answers, Client, Upstream
@@ -143,18 +143,16 @@ class Lines:
     """The access log, and how many lines of requests it has made."""
 
     def __init__(self, loop: VirtualLoop) -> None:
-        self.log = RequestLog(AccessLogSettings(path="-"), loop.clock, self._count)
+        self._made: list[bytes] = []
+        self.log = request_log(AccessLogSettings(path="-"), loop.clock, self._made)
         self._of_requests = 0
 
     def count(self) -> int:
         """Of requests that are over."""
         self.log.flush()
+        self._of_requests += sum(b'"method":null' not in line for line in self._made)
+        self._made.clear()
         return self._of_requests
-
-    def _count(self, data: bytes, lines: int) -> None:
-        made = data.splitlines()
-        assert lines == len(made)
-        self._of_requests += sum(b'"method":null' not in line for line in made)
 
 
 class _Errors(logging.Handler):

@@ -1,0 +1,310 @@
+"""The access log's lines: a JSON object for each request, made in the thread that writes them.
+
+What depends only on the user and the header fields is made once and kept with the header block, and
+what depends only on the classification is kept here; the rest is one formatting.  Never in a line:
+credentials, cookies, bodies, and of the query anything but what Kubernetes' API gives a meaning.
+Every text is escaped, and cut to a bound.
+"""
+
+from __future__ import annotations
+
+import time
+from json.encoder import encode_basestring_ascii
+from typing import TYPE_CHECKING, Final
+
+from apfproxy.proxy.traces import MAX_AUDIT_ID, made_id, read_traces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from apfproxy.base.clock import Clock
+    from apfproxy.flowcontrol.controller import Classification
+    from apfproxy.http.request_head import RequestHead
+    from apfproxy.proxy.request_record import RequestRecord
+    from apfproxy.request.attributes import RequestAttributes
+    from apfproxy.request.user import User
+
+MAX_TEXT: Final = 256
+"""Characters of a name; Kubernetes' names have 253 at most."""
+MAX_PATH: Final = 1024
+"""Characters of a path, and of a selector."""
+MAX_GROUPS: Final = 16
+MAX_FLOWS: Final = 8
+"""Flows that are named of those of which something was left out."""
+MAX_KEPT_TEXT: Final = 768
+"""Characters that are kept with a header block; longer ones are made each time."""
+MAX_KEPT_CLASSES = 4096
+"""Classifications whose texts are kept, of half a KiB at most."""
+CUT: Final = "..."
+"""Ends what was cut."""
+
+PARAMETERS: Final = {
+    "limit": MAX_TEXT,
+    "resourceVersion": MAX_TEXT,
+    "resourceVersionMatch": MAX_TEXT,
+    "watch": MAX_TEXT,
+    "sendInitialEvents": MAX_TEXT,
+    "allowWatchBookmarks": MAX_TEXT,
+    "timeout": MAX_TEXT,
+    "timeoutSeconds": MAX_TEXT,
+    "labelSelector": MAX_PATH,
+    "fieldSelector": MAX_PATH,
+}
+"""Parameters whose values say what a request costs, and no secret; at most so long."""
+
+_NS_PER_S: Final = 1_000_000_000
+_US_PER_S: Final = 1_000_000
+_DIGITS: Final = tuple(f"{number:03d}" for number in range(1000))
+_NOBODY: Final = '"user":null,"groups":null'
+_NO_HEAD: Final = f'Z",{_NOBODY},"userAgent":null,"protocol":null'
+_NO_TARGET: Final = ',"verb":null,"method":null,"path":null'
+_NO_CLASS: Final = ',"flowSchema":null,"priorityLevel":null,"flow":null,"seats":'
+_AT_ONCE: Final = '1,"waitSeconds":0,"executionSeconds":'
+
+Key = tuple[str, str, str, str]
+"""Reason, FlowSchema, priority level and flow; the last three are empty if they are not known."""
+
+
+class LogLines:
+    """Makes the lines of one cluster's requests, or of what is no cluster's."""
+
+    def __init__(self, clock: Clock, on_error: Callable[[Exception], None], cluster: str) -> None:
+        """Make it.
+
+        Args:
+            clock: The one of the times in records.
+            on_error: Gets the error of the program for which a record has no line.
+            cluster: The name that the lines begin with; "" for none.
+        """
+        self._begin = f'{{"cluster":"{cluster}","time":"' if cluster else '{"time":"'
+        self._clock = clock
+        self._on_error = on_error
+        self._second_ns = -_NS_PER_S
+        """By the process's clock: the begin of the second that the text is of, "" for none yet."""
+        self._second_text = ""
+        self._statuses = tuple(_text_of_status(status, status) for status in range(1000))
+        self._classes: dict[Classification | None, str] = {}
+        self._generation = -1
+        """Of the classifications whose texts are kept."""
+
+    def of_records(self, records: list[RequestRecord]) -> bytes:
+        """The lines of some requests; `on_error` gets those of which none can be made."""
+        try:
+            return self._lines(records)
+        except Exception:  # noqa: BLE001  one request must not cost the others their lines
+            return b"".join(map(self._line_or_nothing, records))
+
+    def of_omissions(
+        self, now_ns: int, refused: Mapping[Key, int], over_bytes: Mapping[str, int]
+    ) -> bytes:
+        """The line that says which requests have none."""
+        reasons = dict(over_bytes)
+        for key, number in refused.items():
+            reasons[key[0]] = reasons.get(key[0], 0) + number
+        by_reason = ",".join(f'"{reason}":{number}' for reason, number in reasons.items())
+        most = sorted((each for each in refused.items() if each[0][1]), key=_number, reverse=True)
+        flows = ",".join(
+            f'{{"flowSchema":"{schema}","priorityLevel":"{level}","flow":{quoted(flow)},'
+            f'"reason":"{reason}","leftOut":{number}}}'
+            for (reason, schema, level, flow), number in most[:MAX_FLOWS]
+        )
+        self._find_second(now_ns)
+        return (
+            f'{self._second_text}{(now_ns - self._second_ns) // 1000:06d}Z",'
+            f'"leftOut":{sum(reasons.values())},"overBytes":{sum(over_bytes.values())},'
+            f'"reasons":{{{by_reason}}},"flows":[{flows}]}}\n'
+        ).encode()
+
+    def _line_or_nothing(self, record: RequestRecord) -> bytes:
+        try:
+            return self._lines([record])
+        except Exception as error:  # noqa: BLE001  as above
+            self._on_error(error)
+            return b""
+
+    def _lines(self, records: list[RequestRecord]) -> bytes:
+        """The lines, in one loop; what can be looked up, with names around it, is not formatted."""
+        lines: list[str] = []
+        digits, statuses, classes = _DIGITS, self._statuses, self._classes
+        second_ns, second_text = self._second_ns, self._second_text
+        for record in records:
+            asked_ns, sent_ns, ended_ns = record.asked_ns, record.sent_ns, record.ended_ns
+            begun_ns = record.begun_ns or asked_ns
+            begun_us = (begun_ns - second_ns) // 1000
+            if not 0 <= begun_us < _US_PER_S:
+                self._find_second(begun_ns)
+                second_ns, second_text = self._second_ns, self._second_text
+                begun_us = (begun_ns - second_ns) // 1000
+            head, user, attributes = record.head, record.user, record.attributes
+            if head is None or attributes is None:
+                who, what = _NO_HEAD, _NO_TARGET
+            else:
+                kept = head.block.logged
+                if kept is not None and kept[0] is user:
+                    who = kept[1]
+                else:
+                    who = _text_of_block(head, user)
+                what = text_of_target(head.method, head.target, attributes)
+            found, seats = record.classification, record.seats
+            where = classes.get(found) or self._text_of_class(found)
+            if sent_ns == asked_ns and seats == 1:
+                waited = _AT_ONCE
+            else:
+                wait_ns = (sent_ns or ended_ns) - asked_ns
+                wait = f"{wait_ns / _NS_PER_S:.6f}" if wait_ns else "0"
+                waited = f'{seats},"waitSeconds":{wait},"executionSeconds":'
+            took_us = (ended_ns - sent_ns) // 1000 if sent_ns else 0
+            took_s = "0"
+            if took_us >= _US_PER_S:
+                took_s = str(took_us // _US_PER_S)
+                took_us %= _US_PER_S
+            status = record.status
+            if status == record.upstream_status:
+                came = statuses[status]
+            else:
+                came = _text_of_status(status, record.upstream_status)
+            endpoint, trace_id, why = record.endpoint, record.trace_id, record.why
+            by = f',"upstream":{quoted(endpoint)}' if endpoint else ""
+            if trace_id:
+                by += f',"traceId":"{trace_id:032x}"'
+            because = f',"why":{quoted(why)}' if why else ""
+            made = record.audit_line
+            audit_id = f'","auditId":"{made_id(made)}' if made else ""
+            lines.append(
+                f"{second_text}{digits[begun_us // 1000]}{digits[begun_us % 1000]}{who}{what}"
+                f"{where}{waited}{took_s}.{digits[took_us // 1000]}{digits[took_us % 1000]}{came}"
+                f'{record.body_bytes}{by},"reason":"{record.reason}"{because},'
+                f'"client":"{record.client_address}{audit_id}"}}\n'
+            )
+        return "".join(lines).encode()
+
+    def _text_of_class(self, found: Classification | None) -> str:
+        """The members that say where a request belongs; only those of one generation are kept."""
+        if found is None:
+            return _NO_CLASS
+        classes, flow = self._classes, found.flow
+        # Names of Kubernetes' objects need no escapes.
+        text = (
+            f',"flowSchema":"{flow.counters.flow_schema}","priorityLevel":"{found.level.name}",'
+            f'"flow":{quoted(flow.distinguisher)},"seats":'
+        )
+        if found.generation != self._generation or len(classes) >= MAX_KEPT_CLASSES:
+            self._generation = found.generation
+            classes.clear()
+        classes[found] = text
+        return text
+
+    def _find_second(self, now_ns: int) -> None:
+        """Find the second that a time is in, and its text as RFC 3339 has it, in UTC."""
+        # Once a second this looks at the wall clock, which may have been set.
+        offset_ns = time.time_ns() - self._clock.now_ns()
+        second, ns = divmod(now_ns + offset_ns, _NS_PER_S)
+        self._second_ns = now_ns - ns
+        self._second_text = self._begin + time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
+
+
+def _text_of_block(head: RequestHead, user: User | None) -> str:
+    """The end of a line's time, and the members of the user; kept with the block if short."""
+    who = _NOBODY
+    if user is not None:
+        groups = ",".join(map(quoted, user.groups[:MAX_GROUPS]))
+        who = f'"user":{quoted(user.name)},"groups":[{groups}]'
+    traces = read_traces(head.forwarded_fields)
+    agent = quoted(traces.user_agent) if traces.user_agent else "null"
+    text = f'Z",{who},"userAgent":{agent}'
+    if traces.audit_id:
+        text += f',"auditId":{quoted(traces.audit_id[:MAX_AUDIT_ID])}'
+    if traces.traceparent:
+        text += f',"traceparent":"{traces.traceparent}"'
+    text += f',"protocol":"{head.fields.protocol}"'
+    if user is not None and len(text) <= MAX_KEPT_TEXT:
+        head.block.logged = (user, text)
+    return text
+
+
+def text_of_target(method: str, target: bytes, attributes: RequestAttributes) -> str:
+    """The members of a line that say what is asked for, the first comma included.
+
+    Those of resources are only there in requests for resources, `query` if it has anything known.
+    """
+    path, query = attributes.path, attributes.query
+    if (
+        len(path) > MAX_TEXT
+        or '"' in path
+        or "\\" in path
+        # A target has no controls; ASCII that stands there as it is needs no other escapes.
+        or not path.isascii()
+        or not target.startswith(path.encode())
+    ):
+        return _text_of_rare_target(method, attributes)
+    # All that comes from the path needs no escapes either, nor any cutting.
+    asked = _text_of_query(query) if query else ""
+    if not attributes.is_resource_request:
+        return f',"verb":"{attributes.verb}","method":"{method}","path":"{path}"{asked}'
+    # The name may come from the query.
+    name = quoted(attributes.name) if query else f'"{attributes.name}"'
+    return (
+        f',"verb":"{attributes.verb}","method":"{method}","path":"{path}"{asked}'
+        f',"apiGroup":"{attributes.api_group}","apiVersion":"{attributes.api_version}",'
+        f'"resource":"{attributes.resource}","subresource":"{attributes.subresource}",'
+        f'"namespace":"{attributes.namespace}","name":{name}'
+    )
+
+
+def _text_of_rare_target(method: str, attributes: RequestAttributes) -> str:
+    """As `text_of_target`, whatever the path may be."""
+    text = (
+        f',"verb":{quoted(attributes.verb)},"method":{quoted(method)},'
+        f'"path":{quoted(attributes.path, MAX_PATH)}{_text_of_query(attributes.query)}'
+    )
+    if attributes.is_resource_request:
+        text += (
+            f',"apiGroup":{quoted(attributes.api_group)},'
+            f'"apiVersion":{quoted(attributes.api_version)},'
+            f'"resource":{quoted(attributes.resource)},'
+            f'"subresource":{quoted(attributes.subresource)},'
+            f'"namespace":{quoted(attributes.namespace)},"name":{quoted(attributes.name)}'
+        )
+    return text
+
+
+def _text_of_query(query: Mapping[str, tuple[str, ...]]) -> str:
+    """The member `query` of a line, its comma included: what Kubernetes' API gives a meaning.
+
+    Of each parameter the first value counts, of `continue` only that it is there.
+    """
+    members = ""
+    for name, values in query.items():
+        if not values:
+            continue
+        if name == "continue":
+            members += ',"continue":true'
+            continue
+        most = PARAMETERS.get(name)
+        if most is not None:
+            members += f',"{name}":{quoted(values[0], most)}'
+    return f',"query":{{{members[1:]}}}' if members else ""
+
+
+def _text_of_status(status: int, upstream_status: int) -> str:
+    """The members of a line after the execution's time, to the name of the length."""
+    return f',"status":{status or "null"},"upstreamStatus":{upstream_status or "null"},"bytes":'
+
+
+def cut(text: str, most: int = MAX_TEXT) -> str:
+    """The text, cut to so many characters; U+FFFD for what is no Unicode."""
+    if len(text) > most:
+        text = text[: most - len(CUT)] + CUT
+    # A header may carry text that is no Unicode, which Python keeps as lone surrogates.
+    return text.encode(errors="surrogatepass").decode(errors="replace")
+
+
+def quoted(text: str, most: int = MAX_TEXT) -> str:
+    """The text as JSON in ASCII, cut as by `cut`."""
+    if len(text) > most or not text.isascii():
+        text = cut(text, most)
+    return encode_basestring_ascii(text)
+
+
+def _number(item: tuple[Key, int]) -> int:
+    return item[1]

@@ -1,0 +1,86 @@
+"""The record of a request that is over: the access log and traces are made of it."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from apfproxy.flowcontrol.controller import Classification
+    from apfproxy.http.request_head import RequestHead
+    from apfproxy.request.attributes import RequestAttributes
+    from apfproxy.request.user import User
+
+
+class Failure(enum.StrEnum):
+    """Why a request failed, beside the reasons of flow control to reject one."""
+
+    CANCELLED = "cancelled"
+    """The client left before its response was through."""
+    CLIENT_TIMEOUT = "client-timeout"
+    """The client did not send its request in time, or not fast enough."""
+    DEADLINE = "deadline"
+    """The response was begun, but its time was over before its end."""
+    MEMORY = "memory"
+    """There was no room to hold the request, or the proxy's memory was short."""
+    MALFORMED = "malformed"
+    """The proxy refused the request by itself: no proper HTTP, or over a limit."""
+    NO_CLUSTER = "no-cluster"
+    """No cluster takes the request: none has its host and path, or that one cannot be used."""
+    AUTHENTICATION_UNAVAILABLE = "identification-unavailable"
+    """The authenticator could not be reached."""
+    AUTHENTICATION_TIMEOUT = "identification-timeout"
+    """The authenticator did not respond in time."""
+    INTERNAL = "internal"
+    """The proxy failed."""
+    UNAUTHENTICATED = "unidentified"
+    """The client's credentials were refused, or what it may do with them."""
+    UPSTREAM = "upstream"
+    """The upstream could not be reached, or broke off."""
+    UPSTREAM_TIMEOUT = "upstream-timeout"
+    """The upstream did not begin a response in time."""
+
+
+class RequestRecord(msgspec.Struct, gc=False):
+    """One request.  Build it by position: by keywords that takes five times as long.
+
+    Attributes:
+        head: None for bytes that were refused before they became a request.
+        user: None if nobody was authenticated.
+        classification: None if the request was not classified.
+        client_address: The client's, also behind proxies that are believed.
+        begun_ns: By the process's clock, when it came; 0 for the same as `asked_ns`.
+        asked_ns: When it asked for seats, or went on without.
+        sent_ns: When it was dispatched; 0 for never.
+        ended_ns: When it ended.
+        seats: Those that it took or would have taken; 0 for a kind that takes none.
+        status: Sent to the client; 0 for none.
+        upstream_status: The upstream's; 0 for none.
+        body_bytes: Length of the response's body, as far as it was sent.
+        reason: Why it was rejected or failed, of `RejectReason` or `Failure`; "" if it was not.
+        why: Why it waited, was rejected or failed, in words; "" if it did not.
+        audit_line: The header line of the Audit-ID that the proxy made; b"" if it made none.
+        endpoint: The endpoint that had it last; "" for none, and where there is only one.
+        trace_id: Of the trace that it is sampled for; 0 for none.
+    """
+
+    head: RequestHead | None
+    user: User | None
+    attributes: RequestAttributes | None
+    classification: Classification | None
+    client_address: str
+    begun_ns: int
+    asked_ns: int
+    sent_ns: int
+    ended_ns: int
+    seats: int
+    status: int
+    upstream_status: int
+    body_bytes: int
+    reason: str
+    why: str = ""
+    audit_line: bytes = b""
+    endpoint: str = ""
+    trace_id: int = 0

@@ -1,0 +1,317 @@
+"""What the access log's lines say, and what they never do."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.flowcontrol.controller import Classification, Controller
+from apfproxy.http.header_block import HeaderBlock
+from apfproxy.http.request_fields import RequestFields
+from apfproxy.http.request_head import RequestHead
+from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.proxy import log_lines
+from apfproxy.proxy.log_lines import (
+    CUT,
+    MAX_FLOWS,
+    MAX_GROUPS,
+    MAX_PATH,
+    MAX_TEXT,
+    PARAMETERS,
+    LogLines,
+    quoted,
+)
+from apfproxy.proxy.request_record import Failure, RequestRecord
+from apfproxy.proxy.traces import audit_line
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.target import KNOWN_PARAMETERS
+from apfproxy.request.user import User
+from tests.virtual_clock import VirtualClock
+
+Line = dict[str, Any]
+S = 1_000_000_000
+NOW_S = 1_800_000_000
+"""2027-01-15T08:00:00Z."""
+ANN = User("ann", ("dev",))
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+PODS = b"/api/v1/pods"
+
+
+def classes_of(*users: str, controller: Controller | None = None) -> list[Classification]:
+    """Where requests for pods of such users belong, by a new generation of bootstrap objects."""
+    controller = controller or Controller(VirtualClock(), 600, 0)
+    controller.commit(controller.digest(bootstrap_objects()))
+    attributes = parse_attributes("GET", PODS)
+    groups = ("system:authenticated",)
+    return [controller.classify(User(name, groups), attributes) for name in users]
+
+
+def record_of(
+    target: bytes = b"/a",
+    user: User | None = ANN,
+    fields: bytes = b"",
+    block: HeaderBlock | None = None,
+    **members: Any,  # noqa: ANN401  members of the record by their names
+) -> RequestRecord:
+    """The record of a GET that was served at once."""
+    if block is None:
+        block = HeaderBlock(RequestFields(is_http_10=False))
+        block.fields.forward = fields
+    head = RequestHead("GET", target, b"", b"", block, 0, None)
+    usual = {
+        "classification": None,
+        "client_address": "::1",
+        "begun_ns": 0,
+        "asked_ns": 9 * S,
+        "sent_ns": 9 * S,
+        "ended_ns": 10 * S,
+        "seats": 1,
+        "status": 200,
+        "upstream_status": 200,
+        "body_bytes": 9,
+        "reason": "",
+    }
+    attributes = parse_attributes("GET", target)
+    return RequestRecord(head=head, user=user, attributes=attributes, **{**usual, **members})
+
+
+def give_up(error: Exception) -> None:
+    """No record is one of which there can be no line."""
+    raise error
+
+
+@pytest.fixture
+def subject(monkeypatch: pytest.MonkeyPatch) -> LogLines:
+    """What makes lines, ten seconds after the process has begun."""
+    clock = VirtualClock()
+    clock.run_until(10 * S)
+    monkeypatch.setattr(time, "time_ns", lambda: NOW_S * S)
+    return LogLines(clock, give_up, "")
+
+
+def lines_of(subject: LogLines, *records: RequestRecord) -> list[Line]:
+    """The lines of records."""
+    return [json.loads(line) for line in subject.of_records(list(records)).splitlines()]
+
+
+def line_of(subject: LogLines, **members: Any) -> Line:  # noqa: ANN401  as those of `record_of`
+    """The line of one."""
+    (line,) = lines_of(subject, record_of(**members))
+    return line
+
+
+def test_whole_line(subject: LogLines) -> None:
+    """Its members have an order that people are used to."""
+    record = record_of(
+        b"/apis/apps/v1/namespaces/a/deployments/b/scale?timeout=5s&x=s3cret",
+        fields=f"User-Agent: k\r\ntraceparent: {PARENT}\r\nCookie: s3cret\r\n".encode(),
+        classification=classes_of("ann")[0],
+        sent_ns=9 * S + 1000,
+        reason=Failure.UPSTREAM,
+        why="no",
+        audit_line=audit_line("a-1"),
+        endpoint="h:80",
+        trace_id=0xAF92F3577B34DA6A3CE929D0E0E4736,
+    )
+    expected = (
+        '{"time":"2027-01-15T07:59:59.000000Z","user":"ann","groups":["dev"],"userAgent":"k",'
+        f'"traceparent":"{PARENT}","protocol":"HTTP/1.1","verb":"get","method":"GET",'
+        '"path":"/apis/apps/v1/namespaces/a/deployments/b/scale","query":{"timeout":"5s"},'
+        '"apiGroup":"apps","apiVersion":"v1","resource":"deployments","subresource":"scale",'
+        '"namespace":"a","name":"b","flowSchema":"global-default",'
+        '"priorityLevel":"global-default","flow":"ann","seats":1,"waitSeconds":0.000001,'
+        '"executionSeconds":0.999999,"status":200,"upstreamStatus":200,"bytes":9,'
+        '"upstream":"h:80","traceId":"0af92f3577b34da6a3ce929d0e0e4736","reason":"upstream",'
+        '"why":"no","client":"::1","auditId":"a-1"}\n'
+    )
+
+    assert expected.encode() == subject.of_records([record])
+
+
+def test_what_is_no_request(subject: LogLines) -> None:
+    """Of what cannot be read only the response is known; a cluster's name comes first."""
+    subject = LogLines(VirtualClock(), give_up, "blue")
+    record = RequestRecord(
+        None, None, None, None, "::1", 0, 1000, 0, 1000, 0, 431, 0, 12, Failure.MALFORMED, "long"
+    )
+    expected = (
+        b'{"cluster":"blue","time":"2027-01-15T08:00:00.000001Z","user":null,"groups":null,'
+        b'"userAgent":null,"protocol":null,"verb":null,"method":null,"path":null,'
+        b'"flowSchema":null,"priorityLevel":null,"flow":null,"seats":0,"waitSeconds":0,'
+        b'"executionSeconds":0.000000,"status":431,"upstreamStatus":null,"bytes":12,'
+        b'"reason":"malformed","why":"long","client":"::1"}\n'
+    )
+
+    assert expected == subject.of_records([record])
+
+
+@pytest.mark.parametrize(
+    ("times_ns", "expected"),
+    [
+        ((0, 9 * S + 1999, 9 * S + S // 2), ("59.000001", 0.499998, 0.5)),
+        ((8 * S, 9 * S, 0), ("58.000000", 1.0, 0.0)),
+        ((0, 9 * S + 900_000_000, 9 * S + 900_000_000), ("59.900000", 0.0, 0.1)),
+        ((S, S, S), ("51.000000", 0.0, 9.0)),
+    ],
+    ids=["queued", "never-sent", "at-once", "long"],
+)
+def test_times(
+    subject: LogLines, times_ns: tuple[int, int, int], expected: tuple[str, float, float]
+) -> None:
+    """A line has the time of the arrival, to the microsecond, and how long each part took."""
+    begun_ns, asked_ns, sent_ns = times_ns
+    line = line_of(subject, begun_ns=begun_ns, asked_ns=asked_ns, sent_ns=sent_ns)
+
+    assert (f"2027-01-15T07:59:{expected[0]}Z", *expected[1:]) == (
+        line["time"],
+        line["waitSeconds"],
+        line["executionSeconds"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (b"/healthz", {"verb": "get", "path": "/healthz"}),
+        (
+            b"/api/v1/namespaces/a/pods/b/log",
+            {"resource": "pods", "subresource": "log", "namespace": "a", "name": "b"},
+        ),
+        (b"/api/v1/pods?x=token", {"verb": "list", "resource": "pods", "apiVersion": "v1"}),
+        (b"/apis/apps/v1/deployments?limit=7", {"apiGroup": "apps", "query": {"limit": "7"}}),
+        (b"/a?limit=5&limit=6&continue=abc", {"query": {"limit": "5", "continue": True}}),
+        (b"/a?token=x&access_token=x&command=rm", {"path": "/a"}),
+        (b'/a"\\b', {"path": '/a"\\b'}),
+        (b"http://api/a?limit=7", {"path": "/a", "query": {"limit": "7"}}),
+        (b"/%2541/a%2fb", {"path": "/%41/a/b"}),
+        (b"/a%22%0a%ff", {"path": '/a"\n\N{REPLACEMENT CHARACTER}'}),
+        (b"/" + b"a" * 2000, {"path": "/" + "a" * (MAX_PATH - 4) + CUT}),
+        (b"/api/v1/pods/" + b"a" * 300, {"name": "a" * (MAX_TEXT - 3) + CUT}),
+    ],
+)
+def test_target(subject: LogLines, target: bytes, expected: Line) -> None:
+    """Whatever the target holds, it is JSON, and bounded; no secret of the query is there."""
+    line = line_of(subject, target=target)
+
+    assert expected == {name: line[name] for name in expected}
+    assert ("query" in expected) == ("query" in line)
+    assert target.startswith(b"/api") == ("resource" in line)
+
+
+def test_query_without_values(subject: LogLines) -> None:
+    """Parameters are those that are known of queries; one without a value says nothing."""
+    record = record_of()
+    assert record.attributes is not None
+    record.attributes.query = {"continue": (), "watch": ()}
+
+    assert "query" not in lines_of(subject, record)[0]
+    assert {*PARAMETERS, "continue"} <= set(KNOWN_PARAMETERS)
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ({"status": 0, "upstream_status": 0}, {"status": None, "upstreamStatus": None}),
+        ({"status": 504, "upstream_status": 0}, {"status": 504, "upstreamStatus": None}),
+        ({"why": 'b "c"\n'}, {"why": 'b "c"\n'}),
+        ({"endpoint": 'unix:/a"b'}, {"upstream": 'unix:/a"b'}),
+        ({"seats": 7, "body_bytes": 12345}, {"seats": 7, "bytes": 12345, "waitSeconds": 0}),
+        ({"user": None}, {"user": None, "groups": None, "userAgent": None}),
+        (
+            {"fields": f'User-Agent: "x\x1b{"y" * 300}\r\nAudit-ID: "\r\n'.encode()},
+            {"userAgent": '"x\x1b' + "y" * 250 + CUT, "auditId": '"'},
+        ),
+        (
+            {"user": User("n" * 999, tuple(f"{n:02d}{'g' * 999}" for n in range(99)))},
+            {
+                "user": "n" * 253 + CUT,
+                "groups": [f"{n:02d}{'g' * 251}{CUT}" for n in range(MAX_GROUPS)],
+            },
+        ),
+    ],
+    ids=["left", "own", "why", "upstream", "wide", "nobody", "fields", "long-names"],
+)
+def test_members(subject: LogLines, members: Line, expected: Line) -> None:
+    """Every text is escaped and cut; what is not known is null, or not there."""
+    line = line_of(subject, **members)
+
+    assert expected == {name: line[name] for name in expected}
+    rare = {"why", "upstream", "auditId", "traceId", "traceparent", "query"}
+    assert rare & line.keys() == rare & expected.keys()
+
+
+def test_text_is_kept_with_its_header_block(subject: LogLines) -> None:
+    """Requests with the same fields share it while they are of one user, unless it is long."""
+    block = HeaderBlock(RequestFields(is_http_10=False))
+    bob, eve = User("bob", ()), User("eve", ("g" * MAX_TEXT,) * MAX_GROUPS)
+    kept: list[User | None] = []
+    names = []
+    for user in (ANN, ANN, bob, eve):
+        names.append(line_of(subject, user=user, block=block)["user"])
+        assert block.logged is not None
+        kept.append(block.logged[0])
+
+    assert ["ann", "ann", "bob", "eve"] == names
+    assert [ANN, ANN, bob, bob] == kept
+
+
+def test_text_is_kept_with_the_class(subject: LogLines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one generation of the configuration, and of so many classes."""
+    monkeypatch.setattr(log_lines, "MAX_KEPT_CLASSES", 2)
+    controller = Controller(VirtualClock(), 600, 0)
+    old, new = (classes_of(*"abc", controller=controller) for _ in range(2))
+
+    def kept_after(*found: Classification) -> list[str]:
+        lines = lines_of(subject, *(record_of(PODS, classification=each) for each in found))
+        assert [each.flow.distinguisher for each in found] == [line["flow"] for line in lines]
+        kept: Any = subject._classes  # noqa: SLF001  what is bounded
+        return [each.flow.distinguisher for each in kept]
+
+    assert ["a", "b"] == kept_after(old[0], old[1], old[0])
+    assert ["c"] == kept_after(old[2])
+    assert ["a"] == kept_after(new[0])
+
+
+def test_record_of_which_no_line_can_be_made() -> None:
+    """The lines of the others are there."""
+    errors: list[Exception] = []
+    subject = LogLines(VirtualClock(), errors.append, "")
+    records = [record_of(status=status, upstream_status=status) for status in (200, 9999, 404)]
+
+    assert [200, 404] == [line["status"] for line in lines_of(subject, *records)]
+    assert [IndexError] == [type(error) for error in errors]
+
+
+def test_flows_of_which_most_was_left_out(subject: LogLines) -> None:
+    """Those are named, whatever their number; their names are escaped."""
+    refused = {("ban", "s", "l", f'"{number}'): number for number in range(1, 20)}
+    line = json.loads(
+        subject.of_omissions(10 * S + 7000, {**refused, ("x", "", "", ""): 99}, {"": 3, "x": 1})
+    )
+
+    assert [f'"{number}' for number in range(19, 19 - MAX_FLOWS, -1)] == [
+        flow["flow"] for flow in line["flows"]
+    ]
+    del line["flows"]
+    assert line == {
+        "time": "2027-01-15T08:00:00.000007Z",
+        "leftOut": 293,
+        "overBytes": 4,
+        "reasons": {"": 3, "x": 100, "ban": 190},
+    }
+
+
+@given(st.text(st.characters(), max_size=600))
+def test_any_text_is_json(text: str) -> None:
+    """Any text is bounded, in ASCII, and comes back but for what is no Unicode."""
+    found = json.loads(quoted(text))
+
+    assert quoted(text).isascii()
+    assert MAX_TEXT >= len(found)
+    if len(text) <= MAX_TEXT:
+        assert text.encode(errors="surrogatepass").decode(errors="replace") == found
