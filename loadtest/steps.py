@@ -39,6 +39,7 @@ STEPS = {
 """Each step, and what it is."""
 
 OF_FUNCTION = {
+    "proxy/client_kinds": {"request_of": "attributes"},
     "flowcontrol/passage": {"classify": "classify"},
     "proxy/http1_connection": {
         "send": "answer",
@@ -66,14 +67,13 @@ OF_FILE = {
     "http/request_body": "parse",
     "http/request_fields": "parse",
     "http/request_head": "parse",
+    "proxy/head_reader": "parse",
     "proxy/header_blocks": "parse",
-    "http/header_block": "parse",
     "http/client_address": "authenticate",
     "proxy/http2/connection": FRAMES,
     "proxy/http2/output": FRAMES,
     "proxy/http2/request_head": FRAMES,
     "proxy/http2/stream": FRAMES,
-    "proxy/targets": "attributes",
     "flowcontrol/classifier": "classify",
     "flowcontrol/controller": "classify",
     "flowcontrol/dealer": "classify",
@@ -100,7 +100,7 @@ OF_PACKAGE = {
     "observe": "observe",
 }
 
-SHARED = frozenset({"objects/go_text", "base/bounded_cache", "http/cache_sizes", "base/faults"})
+SHARED = frozenset({"objects/go_text", "base/bounded_cache", "base/faults"})
 """Files that work for whoever calls them."""
 
 FILES = sorted(

@@ -184,11 +184,11 @@ def test_the_steps_name_files_and_functions_that_exist() -> None:
     [
         (
             (
-                "uv_run (core.c:1);ClientKind.read (apfproxy/proxy/client_kinds.py:5);"
+                "uv_run (core.c:1);HeadReader.read (apfproxy/proxy/head_reader.py:5);"
                 "BoundedCache.offer (apfproxy/base/bounded_cache.py:9);PyDict_SetItem (python)"
             ),
             "parse",
-            "client_kinds.ClientKind.read",
+            "head_reader.HeadReader.read",
         ),
         (
             (

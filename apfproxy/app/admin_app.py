@@ -23,7 +23,7 @@ from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.overview import Overview, Place
 from apfproxy.observe.several_clusters import Pages, SeveralClusters
 from apfproxy.observe.upstream_state import upstream_state
-from apfproxy.proxy.targets import preset_of
+from apfproxy.proxy.client_kinds import preset_of
 from apfproxy.request.user import ANONYMOUS
 from apfproxy.settings import OBSERVE
 

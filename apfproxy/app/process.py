@@ -34,7 +34,7 @@ from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import LIVEZ, READYZ, HealthRegistry
 from apfproxy.base.sockets import DescriptorWatch, is_unix
 from apfproxy.base.tasks import Supervised, spawn
-from apfproxy.proxy.client_kinds import plain_parser
+from apfproxy.proxy.client_kinds import plain_rules
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.counters import ListenerCounters
 from apfproxy.proxy.http2 import available
@@ -105,7 +105,7 @@ class ProxyProcess:
         self.counters = ListenerCounters()
         shared = ListenerContext(settings, self.counters, self.clock, loop)
         self.health.add("sweep", look=lambda: self.server.sweep.problem())  # noqa: PLW0108 - made below
-        self._router = router = ClusterRouter(parser=plain_parser(settings))
+        self._router = router = ClusterRouter(rules=plain_rules(settings))
         self.clusters = Clusters(
             settings,
             shared,
@@ -239,7 +239,7 @@ class ProxyProcess:
         for change in changes:
             change.commit()
         self.server.configure(settings, self.tls.current)
-        self._router.parser = plain_parser(settings)
+        self._router.rules = plain_rules(settings)
         before, now = self.settings.downstream, settings.downstream
         if (now.http2, now.max_head_bytes) != (before.http2, before.max_head_bytes):
             say_why_not(now)

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
-from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.http.head_error import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
-from apfproxy.http.request_head import HeadLimits, HeadParser
 from apfproxy.objects.conditions import SECRET_HEADERS
-from apfproxy.proxy.targets import preset_of, read_target, upgrade_rules_of, with_upgrade
+from apfproxy.proxy.client_kinds import judged
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.settings import Settings
 
@@ -106,15 +104,12 @@ def _judged(head: bytes, settings: Settings | None = None) -> RequestHead:
     rules = FieldRules(
         UpstreamHosts(b"", b""),
         CredentialRules.of(defaults.authentication),
+        downstream.max_header_fields,
+        downstream.max_target_bytes,
         believes_claims=True,
         believes_forwarding=True,
     )
-    limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
     try:
-        parsed = HeadParser(limits, rules, MemoryBudget(0)).parse(head, [])
-        attributes, _ = read_target(parsed, preset_of(given))
-        if parsed.upgrade is not None:
-            parsed = with_upgrade(parsed, attributes, upgrade_rules_of(given))
+        return judged(head, rules, given)
     except HeadError as error:
         raise ValueError(f"the proxy would answer {error.code}: {error}") from None
-    return parsed

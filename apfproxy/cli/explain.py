@@ -36,7 +36,7 @@ from apfproxy.observe.explain_page import (
     header_in,
     parse_header,
 )
-from apfproxy.proxy.targets import preset_of
+from apfproxy.proxy.client_kinds import preset_of
 from apfproxy.request.kubectl_phrases import (
     PhraseError,
     doubts_about,

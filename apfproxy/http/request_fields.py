@@ -151,6 +151,7 @@ class FieldRules:
     Attributes:
         hosts: What to say in Host where the client does not decide it.
         credentials: Which fields name the user.
+        max_fields, max_target_bytes: What a head may have at most.
         believes_claims: Whether such clients are front proxies.
         believes_forwarding: Whether such clients are front proxies or others that are believed when
             they say for whom they forward.
@@ -165,6 +166,8 @@ class FieldRules:
 
     hosts: UpstreamHosts
     credentials: CredentialRules
+    max_fields: int
+    max_target_bytes: int
     believes_claims: bool = False
     believes_forwarding: bool = False
     proxies: tuple[Network, ...] = ()

@@ -1,32 +1,21 @@
-"""The head of a request: its line, and its fields, which llhttp parses unless they are known."""
+"""The head of a request: its line, and its fields, which llhttp judges as a whole."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import httptools
 
-from apfproxy.base.bounded_cache import BoundedCache, MemoryBudget
-from apfproxy.http.cache_sizes import of_section
 from apfproxy.http.head_error import HeadError
-from apfproxy.http.header_block import HeaderBlock, is_of_any_length, key_of
 from apfproxy.http.request_fields import SIZED, read_fields
 
 if TYPE_CHECKING:
-    from apfproxy.http.header_block import SectionKey
     from apfproxy.http.request_fields import FieldRules, RequestFields
     from apfproxy.http.upgrade import Offer
 
-# What llhttp accepts too, so that a line which matches needs no parse: Kubernetes' methods, and a
-# target of visible ASCII.  Any other line goes the long way.
-_COMMON_LINE: Final = re.compile(
-    rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) ([\x21\x22\x24-\x7e]+) HTTP/1\.1\r\n"
-)
 _REQUEST_LINE: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+ (\S+) HTTP/1\.[01]")
 _METHOD: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_SLASH: Final = 47
 _TARGET: Final = re.compile(rb"[\x21\x22\x24-\x7e\x80-\xff]+")
 _ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)", re.IGNORECASE)
 
@@ -40,21 +29,6 @@ _STAND_IN: Final = b"POST"
 _AS_ASCII: Final = bytes((*range(0x80), *(b"x" * 0x80)))
 """For it, too: it takes no byte above 0x7F in a target, as clients send in raw UTF-8."""
 
-MAX_KEPT_FIELDS = 16384
-"""Field sections by their bytes, per kind of client: enough for a large cluster's nodes."""
-MAX_KEPT_FIELDS_BYTES = 2048
-"""Longer sections are read each time: they would take the room of many."""
-MAX_BLOCKS: Final = 3
-"""Sections that a connection is known by: a program sends one with each kind of body."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeadLimits:
-    """What a head may have at most."""
-
-    fields: int
-    target_bytes: int
-
 
 class RequestHead:
     """The bytes of a head and what they say of themselves; immutable.
@@ -63,7 +37,6 @@ class RequestHead:
         method, target: As they stood in the request line.
         line: The request line to forward, with the fields of an upgrade.
         raw: All of the head as it came, up to the empty line; b"" where it is not forwarded so.
-        block: Whoever sends such fields; `fields` are those.
         size: Of the head as it came, in bytes.
         body_bytes: Length of a sized body.
 
@@ -71,7 +44,6 @@ class RequestHead:
     """
 
     __slots__ = (
-        "block",
         "body_bytes",
         "expects_continue",
         "fields",
@@ -93,17 +65,15 @@ class RequestHead:
         target: bytes,
         line: bytes,
         raw: bytes,
-        block: HeaderBlock,
+        fields: RequestFields,
         body_bytes: int,
         upgrade: Offer | None,
     ) -> None:
-        fields = block.fields
         self.method = method
         self.target = target
         self.line = line
         self.raw = raw if fields.is_verbatim else b""
         self.size = len(raw)
-        self.block = block
         self.fields = fields
         self.body_bytes = body_bytes
         self.is_head = method == "HEAD"
@@ -117,7 +87,7 @@ class RequestHead:
         """The same head with what is served of the upgrade that it offers; None for nothing."""
         line = self.line if upgrade is None else self.line + upgrade.lines
         head = RequestHead(
-            self.method, self.target, line, self.raw, self.block, self.body_bytes, upgrade
+            self.method, self.target, line, self.raw, self.fields, self.body_bytes, upgrade
         )
         head.size = self.size
         return head
@@ -259,130 +229,70 @@ def _malformed(error: Exception) -> HeadError:
     return HeadError(400, f"malformed request: {error}")
 
 
-class HeadParser:
-    """Parses the heads of one kind of client.
+def parse_head(head: bytes, rules: FieldRules) -> RequestHead:
+    """Parse and check one head.
 
-    A client says the same fields with every target, so fields are kept by their bytes, and a
-    connection is known by those that came on it last; a line of the common form before fields that
-    are known needs no parser.
+    Args:
+        head: From the first byte of the request line to the empty line, that included.
+        rules: For this kind of client.
+
+    Raises:
+        HeadError: It is malformed, over a limit, or not served.
     """
+    line = _REQUEST_LINE.fullmatch(head, 0, head.index(b"\r\n"))
+    target = None if line is None else line[1]
+    as_ascii = None if target is None else target.translate(_AS_ASCII)
+    fields = parse_fields(_with_ascii_line(_with_stand_in(head))[0], as_ascii, rules)
+    assert target is not None
+    method = head[: head.index(b" ")].decode()
+    if len(target) > rules.max_target_bytes:
+        raise target_too_long(rules)
+    _check_target(method, target, fields)
+    line_on = b"%b %b HTTP/1.1\r\n" % (method.encode(), target)
+    return RequestHead(method, target, line_on, head, fields, fields.body_bytes, fields.upgrade)
 
-    __slots__ = ("_kept", "_limits", "_rules")
 
-    def __init__(
-        self,
-        limits: HeadLimits,
-        rules: FieldRules,
-        room: MemoryBudget,
-        max_kept: int = MAX_KEPT_FIELDS,
-    ) -> None:
-        self._limits = limits
-        self._rules = rules
-        self._kept: BoundedCache[SectionKey, HeaderBlock] = BoundedCache(max_kept, room, of_section)
+def parse_fields(
+    head: bytes, target: bytes | None, rules: FieldRules, section: bytes = b""
+) -> RequestFields:
+    """Have llhttp judge a whole head, and read its fields.
 
-    def parse(
-        self,
-        head: bytes,
-        known: list[HeaderBlock],
-        block: HeaderBlock | None = None,
-        body_bytes: int = 0,
-    ) -> RequestHead:
-        """Parse and check one head.
+    Args:
+        head: As of `parse_head`, with a method that llhttp knows and a target in ASCII.
+        target: As it was found in the head; None if it was not.
+        rules: For this kind of client.
+        section: As of `read_fields`.
 
-        Args:
-            head: From the first byte of the request line to the empty line, that included.
-            known: By what its connection is known, the last first; kept up to date.
-            block: That of them whose fields stand behind the first line; None if none's do, or
-                nobody has looked.
-            body_bytes: The length that stands there, too.
-
-        Raises:
-            HeadError: It is malformed, over a limit, or not served.
-        """
-        line = _COMMON_LINE.match(head)
-        if line is None:
-            return self._parse_rare(head)
-        method, target = line[1].decode(), line[2]
-        if block is None:
-            block, body_bytes = self._block_of(head, line.end(), target, known)
-        if len(target) > self._limits.target_bytes:
-            raise self._too_long()
-        fields = block.fields
-        if target[0] != _SLASH:
-            _check_target(method, target, fields)
-        return RequestHead(method, target, line[0], head, block, body_bytes, fields.upgrade)
-
-    def _parse_rare(self, head: bytes) -> RequestHead:
-        """Parse a head whose line is not of the common form."""
-        other = _REQUEST_LINE.fullmatch(head, 0, head.index(b"\r\n"))
-        target = None if other is None else other[1]
-        as_ascii = None if target is None else target.translate(_AS_ASCII)
-        fields = self._parse_fields(_with_ascii_line(_with_stand_in(head))[0], as_ascii, b"")
-        assert target is not None
-        method = head[: head.index(b" ")].decode()
-        if len(target) > self._limits.target_bytes:
-            raise self._too_long()
-        _check_target(method, target, fields)
-        line = b"%b %b HTTP/1.1\r\n" % (method.encode(), target)
-        return RequestHead(
-            method, target, line, head, HeaderBlock(fields), fields.body_bytes, fields.upgrade
+    Raises:
+        HeadError: As of `parse_head`.
+    """
+    # None is continued on a line of its own, and beside them are the first and the empty line.
+    if head.count(b"\r\n") - 2 > rules.max_fields:
+        raise HeadError(
+            431,
+            f"the request has more than {rules.max_fields} header fields"
+            " (downstream.maxHeaderFields)",
         )
+    found = _Collector()
+    parser = httptools.HttpRequestParser(found)
+    try:
+        parser.feed_data(head)
+    except httptools.HttpParserUpgrade:
+        pass  # only a Connection field that nominates Upgrade makes it one: `read_fields`
+    except httptools.HttpParserError as error:
+        raise _malformed(error) from error
+    if not found.is_complete or found.target != target:
+        raise HeadError(400, "malformed request: it does not begin with METHOD TARGET HTTP/1.1")
+    is_http_10 = parser.get_http_version() == "1.0"
+    return read_fields(found.fields, rules, section, is_http_10=is_http_10)
 
-    def _block_of(
-        self, head: bytes, start: int, target: bytes, known: list[HeaderBlock]
-    ) -> tuple[HeaderBlock, int]:
-        """Whoever sends the fields of a head, and the length of its body."""
-        section = head[start:]
-        key, body_bytes = key_of(section)
-        block = self._kept.values.get(key)
-        if block is None:
-            fields = self._parse_fields(head, target, section[:-2])
-            body_bytes = fields.body_bytes
-            is_told_apart = not key[0] or is_of_any_length(fields)
-            is_kept = is_told_apart and len(section) <= MAX_KEPT_FIELDS_BYTES
-            # Only what may be known again needs its bytes, beside those of the head.
-            block = HeaderBlock(fields, key) if is_kept else HeaderBlock(fields)
-            if known and known[0].fields.credentials == fields.credentials:
-                block.authentication = known[0].authentication
-            if not is_kept or not self._kept.offer(key, block):
-                return block, body_bytes
-        elif not key[0]:
-            body_bytes = block.fields.body_bytes
-        known.insert(0, block)
-        if len(known) > MAX_BLOCKS:
-            known.pop()
-        return block, body_bytes
 
-    def _too_long(self) -> HeadError:
-        most = self._limits.target_bytes
-        return HeadError(
-            414, f"the request target is longer than {most} bytes (downstream.maxTargetBytes)"
-        )
-
-    def _parse_fields(self, head: bytes, target: bytes | None, section: bytes) -> RequestFields:
-        """Have llhttp judge the whole head, and read its fields."""
-        # None is continued on a line of its own, and beside them are the first and the empty line.
-        if head.count(b"\r\n") - 2 > self._limits.fields:
-            most = self._limits.fields
-            raise HeadError(
-                431,
-                f"the request has more than {most} header fields (downstream.maxHeaderFields)",
-            )
-        found = _Collector()
-        parser = httptools.HttpRequestParser(found)
-        try:
-            parser.feed_data(head)
-        except httptools.HttpParserUpgrade:
-            pass  # only a Connection field that nominates Upgrade makes it one: `read_fields`
-        except httptools.HttpParserError as error:
-            raise _malformed(error) from error
-        if not found.is_complete or found.target != target:
-            raise HeadError(400, "malformed request: it does not begin with METHOD TARGET HTTP/1.1")
-        is_http_10 = parser.get_http_version() == "1.0"
-        return read_fields(found.fields, self._rules, section, is_http_10=is_http_10)
-
-    def __repr__(self) -> str:
-        return f"<HeadParser, {len(self._kept.values)} field sections kept>"
+def target_too_long(rules: FieldRules) -> HeadError:
+    """Refuse a target that is longer than the rules say."""
+    most = rules.max_target_bytes
+    return HeadError(
+        414, f"the request target is longer than {most} bytes (downstream.maxTargetBytes)"
+    )
 
 
 def _check_target(method: str, target: bytes, fields: RequestFields) -> None:

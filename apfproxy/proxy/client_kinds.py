@@ -1,4 +1,4 @@
-"""Kinds of clients, and how the heads of each are read."""
+"""How the heads of one cluster's requests are read: by its settings, and by kinds of clients."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING
 
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.unverified_names import alias_of_address
-from apfproxy.base.bounded_cache import MemoryBudget
+from apfproxy.flowcontrol.preset import PRESETS, Preset
 from apfproxy.http.client_address import address_from, is_among
+from apfproxy.http.head_error import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
-from apfproxy.http.request_head import MAX_KEPT_FIELDS, HeadLimits, HeadParser
+from apfproxy.http.request_head import parse_head
+from apfproxy.http.upgrade import UpgradeRules, honoured
+from apfproxy.proxy.header_blocks import ClientKind
+from apfproxy.proxy.request import Request
+from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
+from apfproxy.request.deadline import DeadlineError, request_timeout_ns
+from apfproxy.request.plain_attributes import plain_attributes
 from apfproxy.settings import IMPERSONATE, PASS_THROUGH, AuthenticationSettings
 
 if TYPE_CHECKING:
@@ -18,86 +25,97 @@ if TYPE_CHECKING:
 
     from apfproxy.authn.authenticator import Authenticator
     from apfproxy.authn.credentials import Peer
-    from apfproxy.http.header_block import HeaderBlock
-    from apfproxy.proxy.request import Request
-    from apfproxy.proxy.targets import Targets
+    from apfproxy.base.bounded_cache import MemoryBudget
+    from apfproxy.flowcontrol.passage import FlowControl
+    from apfproxy.http.request_head import RequestHead
+    from apfproxy.proxy.header_blocks import HeaderBlock
+    from apfproxy.request.rules import RequestRules
     from apfproxy.settings import Settings
 
-MAX_KEPT_FIELDS_OF_ONE = 1024
-"""Field sections of one certificate's or one address's clients: mostly of one program."""
+MAX_BLOCKS = 16384
+"""Header blocks per kind of client: enough for a large cluster's nodes."""
+MAX_BLOCKS_OF_ONE = 1024
+"""Of one certificate's or one address's clients: mostly of one program."""
 MAX_KINDS = 4096
-"""Kinds of clients whose fields are kept; beyond, certificates and addresses that have been met
-start anew."""
-PLAIN_KEPT_BYTES = 1 << 16
-"""Of field sections of requests that are of no cluster, and malformed mostly."""
-
-
-class ClientKind:
-    """Clients whose heads are read alike.
-
-    Attributes:
-        peer: What is known of such clients.
-    """
-
-    __slots__ = ("_parser", "_targets", "peer")
-
-    def __init__(self, peer: Peer, parser: HeadParser, targets: Targets) -> None:
-        self.peer = peer
-        self._parser = parser
-        self._targets = targets
-
-    def read(
-        self,
-        data: bytes,
-        known: list[HeaderBlock],
-        block: HeaderBlock | None = None,
-        body_bytes: int = 0,
-    ) -> Request:
-        """Parse, check and prepare one request; all as of `HeadParser.parse`.
-
-        Raises:
-            HeadError: It must not be forwarded.
-        """
-        return self._targets.request_of(self._parser.parse(data, known, block, body_bytes))
-
-    def __repr__(self) -> str:
-        return f"<ClientKind of {self.peer!r}>"
+"""Kinds of clients whose header blocks are kept; beyond, all kinds start anew."""
 
 
 class ClientKinds:
-    """Tells clients apart by what decides how their heads are read.
+    """Tells clients apart by what decides how their heads are read, and makes requests of those.
 
     Args:
-        settings: The process's.
-        targets: Makes requests of heads.
+        settings: The cluster's.
+        flow_control: Counts the requests that are made, and estimates their work.
         authenticator: Judges clients' certificates.
-        room: For the field sections of all clusters.
+        room: For the header blocks of all clusters.
     """
 
     __slots__ = (
         "_authenticator",
+        "_default_timeout_ns",
         "_field_rules",
+        "_flow_control",
         "_front_proxies",
-        "_head_limits",
+        "_is_plain",
         "_kinds",
+        "_response_timeout_ns",
         "_room",
-        "_targets",
+        "_rules",
+        "_upgrades",
     )
 
     def __init__(
         self,
         settings: Settings,
-        targets: Targets,
+        flow_control: FlowControl,
         authenticator: Authenticator,
         room: MemoryBudget,
     ) -> None:
-        self._targets = targets
+        self._flow_control = flow_control
         self._authenticator = authenticator
         self._room = room
         self._kinds: dict[tuple[Peer, bool, bool, bool], ClientKind] = {}
-        self._head_limits = head_limits(settings)
         self._front_proxies = settings.downstream.identity_headers_from
         self._field_rules = field_rules(settings)
+        self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)
+        self._response_timeout_ns = round(settings.upstream.answer_timeout_s * 1e9)
+        preset = preset_of(settings)
+        self._is_plain = preset.is_plain
+        self._rules = preset.rules
+        self._upgrades = upgrade_rules_of(settings)
+
+    def enforce(self, flow_control: FlowControl) -> None:
+        """Make requests for another flow control from now on."""
+        self._flow_control = flow_control
+
+    def request_of(self, head: RequestHead, block: HeaderBlock) -> Request:
+        """The request that a head makes.
+
+        Nothing is kept by targets: to find one of many thousands again costs as much as reading it,
+        since neither the table nor what it has is in the caches of the CPU.
+
+        Raises:
+            HeadError: Its target makes no sense, or the upgrade that it offers is malformed.
+        """
+        attributes = read_target(head, self._rules, is_plain=self._is_plain)
+        timeout_ns = self._default_timeout_ns
+        if attributes.query:
+            timeout_ns = _timeout_ns(attributes, timeout_ns)
+        if head.upgrade is not None:
+            head = with_upgrade(head, attributes, self._upgrades)
+        response_timeout_ns = self._response_timeout_ns
+        if timeout_ns < response_timeout_ns and not attributes.long_running_by:
+            response_timeout_ns = timeout_ns
+        control = self._flow_control
+        return Request(
+            head,
+            block,
+            attributes,
+            timeout_ns,
+            response_timeout_ns,
+            control.kinds.kinds[attributes.is_mutating],
+            control.estimator.fixed(attributes),
+        )
 
     def names_user(self, name: bytes) -> bool:
         """Whether a field, by its name in lower case, may name the user."""
@@ -135,9 +153,8 @@ class ClientKinds:
                 is_http2=is_http2,
             )
             is_one = peer.has_certificate or peer.alias is not None
-            max_kept = MAX_KEPT_FIELDS_OF_ONE if is_one else MAX_KEPT_FIELDS
-            parser = HeadParser(self._head_limits, rules, self._room, max_kept)
-            kind = self._kinds[key] = ClientKind(peer, parser, self._targets)
+            most = MAX_BLOCKS_OF_ONE if is_one else MAX_BLOCKS
+            kind = self._kinds[key] = ClientKind(peer, rules, self._room, most)
         return kind
 
     def forget(self) -> None:
@@ -146,11 +163,6 @@ class ClientKinds:
 
     def __repr__(self) -> str:
         return f"<ClientKinds: {len(self._kinds)}>"
-
-
-def head_limits(settings: Settings) -> HeadLimits:
-    """What a head may have at most, by the settings."""
-    return HeadLimits(settings.downstream.max_header_fields, settings.downstream.max_target_bytes)
 
 
 def field_rules(settings: Settings) -> FieldRules:
@@ -162,13 +174,83 @@ def field_rules(settings: Settings) -> FieldRules:
             (upstream.host_header or "").encode(),
         ),
         CredentialRules.of(settings.authentication),
+        downstream.max_header_fields,
+        downstream.max_target_bytes,
         proxies=(*downstream.identity_headers_from, *downstream.trusted_proxies),
         forwards_credentials=upstream.identity == PASS_THROUGH,
         forwards_impersonation=upstream.identity != IMPERSONATE,
     )
 
 
-def plain_parser(settings: Settings) -> HeadParser:
-    """One that reads heads by no cluster's rules; it keeps next to nothing."""
-    rules = FieldRules(UpstreamHosts(b"", b""), CredentialRules.of(AuthenticationSettings()))
-    return HeadParser(head_limits(settings), rules, MemoryBudget(PLAIN_KEPT_BYTES))
+def plain_rules(settings: Settings) -> FieldRules:
+    """How the fields of requests are read that are of no cluster, and malformed mostly."""
+    downstream = settings.downstream
+    return FieldRules(
+        UpstreamHosts(b"", b""),
+        CredentialRules.of(AuthenticationSettings()),
+        downstream.max_header_fields,
+        downstream.max_target_bytes,
+    )
+
+
+def preset_of(settings: Settings) -> Preset:
+    """The kind of API behind, with the rules of the settings."""
+    named = settings.request.long_running
+    return PRESETS[settings.preset].with_rules(
+        named.verbs, named.subresources, named.path_prefixes, settings.request.path_prefixes
+    )
+
+
+def upgrade_rules_of(settings: Settings) -> UpgradeRules:
+    """Where the settings have upgrades, and where not."""
+    named = settings.upstream.upgrades
+    return UpgradeRules(named.allow, named.deny)
+
+
+def read_target(
+    head: RequestHead, rules: RequestRules, *, is_plain: bool = False
+) -> RequestAttributes:
+    """What a head asks for.
+
+    Raises:
+        HeadError: Kubernetes would not understand the target.
+    """
+    try:
+        if is_plain:
+            return plain_attributes(head.method, head.target, rules)
+        return parse_attributes(head.method, head.target, rules)
+    except AttributesError as error:
+        raise HeadError(400, f"malformed request target: {error}") from error
+
+
+def _timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
+    try:
+        return request_timeout_ns(attributes, default_ns)
+    except DeadlineError as error:
+        raise HeadError(400, f"invalid timeout specified in the request URL: {error}") from error
+
+
+def with_upgrade(
+    head: RequestHead, attributes: RequestAttributes, rules: UpgradeRules
+) -> RequestHead:
+    """The head with as much of the upgrade that it offers as is served there.
+
+    Raises:
+        HeadError: The upgrade is malformed.
+    """
+    assert head.upgrade is not None
+    return head.with_upgrade(honoured(head.upgrade, head.method, attributes, rules))
+
+
+def judged(raw: bytes, rules: FieldRules, settings: Settings) -> RequestHead:
+    """A head as it would be forwarded, by the settings.
+
+    Raises:
+        HeadError: It would be refused.
+    """
+    head, preset = parse_head(raw, rules), preset_of(settings)
+    attributes = read_target(head, preset.rules, is_plain=preset.is_plain)
+    _timeout_ns(attributes, 0)
+    if head.upgrade is None:
+        return head
+    return with_upgrade(head, attributes, upgrade_rules_of(settings))

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Final
 
 from apfproxy.http.head_error import HeadError
 from apfproxy.http.request_fields import HOST
+from apfproxy.http.request_head import parse_head
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from apfproxy.http.request_head import HeadParser
+    from apfproxy.http.request_fields import FieldRules
     from apfproxy.proxy.context import Context
 
 _HOST_LINES: Final = re.compile(rb"\r\n[Hh][Oo][Ss][Tt]:[ \t]*([^\r\n]*)")
@@ -131,15 +132,15 @@ class ClusterRouter:
     Attributes:
         only: That of all requests, where there are no others; else None.
         has_prefixes: Whether a request's cluster depends on its path.
-        parser: Judges requests that name no host; None where there is but one cluster.
+        rules: How requests that name no host are read; None where there is but one cluster.
     """
 
-    __slots__ = ("_exact", "_others", "_wildcards", "has_prefixes", "only", "parser", "routes")
+    __slots__ = ("_exact", "_others", "_wildcards", "has_prefixes", "only", "routes", "rules")
 
-    def __init__(self, only: Context | None = None, parser: HeadParser | None = None) -> None:
-        """Have one cluster, or, with a parser that judges what names no host, `put` them later."""
+    def __init__(self, only: Context | None = None, rules: FieldRules | None = None) -> None:
+        """Have one cluster, or, with rules for what names no host, `put` them later."""
         self.only = only
-        self.parser = parser
+        self.rules = rules
         self.routes: tuple[Route, ...] = ()
         self._exact: dict[bytes, _Places] = {}
         self._wildcards: dict[bytes, _Places] = {}
@@ -239,8 +240,8 @@ class ClusterRouter:
             host = lines[0].rstrip(b" \t")
             if HOST.fullmatch(host):
                 return host
-        assert self.parser is not None
-        return self.parser.parse(head, []).fields.host or b""
+        assert self.rules is not None
+        return parse_head(head, self.rules).fields.host or b""
 
     def __repr__(self) -> str:
         return f"<ClusterRouter: {self.only or self.routes!r}>"

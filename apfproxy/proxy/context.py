@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.request_log import RequestLog
-    from apfproxy.proxy.targets import Targets
     from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import Settings
     from apfproxy.upstream.pool import Pool
@@ -36,7 +35,7 @@ class Context:
         access_log: Gets each request at its end; None for no log.
         audience: Those whose answers tell how flow control treated the request.
         authenticator: Authenticates clients.
-        client_kinds: Tells clients apart, and reads their heads.
+        client_kinds: Tells clients apart, and makes requests of their heads.
         connection_count: Clients' connections whose last request was of it.
         date_line: For answers of servers that give none.
         flow_control: What every request passes.
@@ -54,7 +53,6 @@ class Context:
         settings: Settings,
         listener: ListenerContext,
         flow_control: FlowControl,
-        targets: Targets,
         pool: Pool,
         counters: ProxyCounters,
         authenticator: Authenticator | None = None,
@@ -69,8 +67,7 @@ class Context:
         self.tracer: Tracer | None = None
         self.authenticator = authenticator or Authenticator(self.clock)
         self.flow_control = flow_control
-        self._targets = targets
-        self.client_kinds = ClientKinds(settings, targets, self.authenticator, listener.room)
+        self.client_kinds = ClientKinds(settings, flow_control, self.authenticator, listener.room)
         self.connection_count = 0
         self.date_line = DateLine()
         self.pool = pool
@@ -92,17 +89,16 @@ class Context:
         self.audience = Audience(settings.downstream.explain_answers_to)
         self.is_plain = PRESETS[settings.preset].is_plain
         self.slow_readers.per_level = settings.downstream.limits.slow_readers_per_level
-        self._targets.configure(settings)
         # What is kept of heads has the limits in it, and who may assert an identity.
         self.client_kinds = ClientKinds(
-            settings, self._targets, self.authenticator, self.listener.room
+            settings, self.flow_control, self.authenticator, self.listener.room
         )
         self.forget_authentications()
 
     def enforce(self, flow_control: FlowControl) -> None:
         """Let requests that come from now on pass another flow control."""
         self.flow_control = flow_control
-        self._targets.enforce(flow_control)
+        self.client_kinds.enforce(flow_control)
         self.counters.is_observing = flow_control.is_observing
 
     def forget_authentications(self) -> None:

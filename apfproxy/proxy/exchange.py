@@ -912,7 +912,7 @@ class Exchange:
         """The header line of the client's Audit-ID, or of one that is made for the request."""
         if self._made_line:
             return self._made_line
-        block = self.head.block
+        block = self.request.block
         own = block.audit_line
         if own is None:
             audit_id = self.request.header("Audit-ID")
@@ -972,6 +972,7 @@ class Exchange:
         request, found = self.request, passage.classification
         record = RequestRecord(
             self.head,
+            request.block,
             request.user if found is not None or request.authenticated_until_ns > 0 else None,
             request.attributes,
             found,

@@ -1,204 +1,184 @@
-"""Reads the heads of the requests that come on one connection, by the rules of their clusters."""
+"""Header blocks, by which clients are known.
+
+A client sends the same fields with every target.  So what they say is found out once and kept, by
+their bytes, with the user that they authenticate: in a cache that all clients of a kind share once
+they came twice, and at the connection, which knows its last few.
+"""
 
 from __future__ import annotations
 
+from itertools import chain
+from sys import getsizeof
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.base.sockets import written
-from apfproxy.http.head_error import HeadError
-from apfproxy.http.read_buffer import NOWHERE
-from apfproxy.proxy.tls import group_of, peer_certificates
+from apfproxy.base.bounded_cache import BoundedCache, MemoryBudget
+from apfproxy.http.request_fields import SIZED
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Hashable
+    from collections.abc import Iterable
 
+    from apfproxy.authn.authenticator import Authentication
     from apfproxy.authn.credentials import Peer
-    from apfproxy.http.header_block import HeaderBlock
-    from apfproxy.proxy.client_kinds import ClientKind
-    from apfproxy.proxy.cluster_router import ClusterRouter, Route
-    from apfproxy.proxy.context import Context
-    from apfproxy.proxy.request import Request
+    from apfproxy.http.request_fields import FieldRules, RequestFields
+    from apfproxy.request.user import User
 
-MAX_REPEATED_BYTES: Final = 512
-"""Of a head that a connection knows again as a whole: longer ones cost too much memory."""
+_LENGTH_NAME: Final = b"content-length: "
+_LENGTH_NAME_END: Final = b"ength: "
+_ZERO: Final = 48
+_MAX_LENGTH_DIGITS: Final = 18
+
+BlockKey = tuple[bytes, bytes]
+"""A block's bytes: what stands before the digits of Content-Length, and what behind them; b"" and
+all of it if it has no length, or not one that is told apart from the rest."""
 
 
-class HeadReader:
-    """What is known of one connection's client, and of the requests that it has made.
+class HeaderBlock:
+    """The fields of a client's heads, whatever length of a body they say, with who sends them.
+
+    Args:
+        fields: What they say.
+        key: Their bytes.
 
     Attributes:
-        address: The client's; "" until the connection has come about.
-        context: Of the cluster that the last request was of; None before that is known.
-        last_head: The last head that came alone, if it was short.
-        last_request: The request of that head, if it came twice.
+        authentication: The last one; None before.
+        logged: A user, and the access log's text of that user and these fields; None before.
+        audit_line: The line of their Audit-ID; b"" if there is none, None before anybody asked.
+        traceparent: Theirs, if it is a proper one; "" if not, None before anybody asked.
     """
 
     __slots__ = (
-        "_is_http2",
-        "_kind",
-        "_known",
-        "_router",
-        "_tls_group",
-        "_transport",
-        "address",
-        "context",
-        "last_head",
-        "last_request",
+        "_after",
+        "_before",
+        "audit_line",
+        "authentication",
+        "fields",
+        "logged",
+        "traceparent",
     )
 
-    def __init__(self, router: ClusterRouter, *, is_http2: bool = False) -> None:
-        """Know nothing yet.
+    def __init__(self, fields: RequestFields, key: BlockKey = (b"", b"")) -> None:
+        self.fields = fields
+        self._before, self._after = key
+        self.authentication: Authentication | None = None
+        self.logged: tuple[User, str] | None = None
+        self.audit_line: bytes | None = None
+        self.traceparent: str | None = None
+
+    def match(self, data: bytes | bytearray, start: int) -> tuple[int, int]:
+        """Where a head ends that has this block, and the length of its body; (0, 0) if not.
 
         Args:
-            router: Says which cluster a request is of.
-            is_http2: Whether the client speaks HTTP/2.
+            data: The head, and perhaps more.
+            start: Where its fields begin.
         """
-        self._router = router
-        self._is_http2 = is_http2
-        self._transport = NOWHERE
-        self.address = ""
-        self.context: Context | None = router.only
-        self._tls_group: Hashable = None
-        """Of the clusters that the handshake was for; None if it was for any."""
-        self._kind: ClientKind | None = None
-        self._known: list[HeaderBlock] = []
-        """By what the connection is known: the header blocks of its last requests."""
-        self.last_head = b""
-        self.last_request: Request | None = None
-
-    def begin(self, transport: asyncio.Transport, address: str) -> None:
-        """The connection has come about; `address` is of its client, if it has another one."""
-        self._transport = transport
-        self.address = address or written(transport.get_extra_info("peername"))
-        if self._router.only is None:
-            self._tls_group = group_of(transport)
-        if self.context is not None:
-            self.context.connection_count += 1
-            self._learn_peer(self.context)
-
-    def end(self) -> None:
-        """The connection is gone, or at no cluster any more."""
-        self._enter(None)
-
-    def forget_peer(self) -> None:
-        """Find out anew what kind of client this is, when its next request comes.
-
-        Not at once: for many connections, each with a certificate of its own, that takes seconds.
-        """
-        self._kind = None
-        self.forget_header_blocks()
-
-    def forget_header_blocks(self) -> None:
-        """Forget by what the connection is known."""
-        self._known.clear()
-        self.last_request = None
-
-    def match(self, data: bytes | bytearray) -> tuple[HeaderBlock | None, int, int]:
-        """Which block the connection is known by, if it is, where the head ends, and its length.
-
-        The fields of a request are mostly those of one before, so that there is no search for
-        their end either.
-        """
-        start = data.find(b"\r\n") + 2
-        for block in self._known:
-            end, body_bytes = block.match(data, start)
-            if end:
-                return block, end, body_bytes
-        return None, 0, 0
-
-    def read(self, raw: bytes, block: HeaderBlock | None, body_bytes: int) -> Request:
-        """Read a head by the rules of its cluster, which `context` is from now on.
-
-        Args:
-            raw: The head, from its first byte to the empty line.
-            block: Whose fields it has, and
-            body_bytes: the length of its body, both as `match` found them.
-
-        Raises:
-            HeadError: As of `ClientKind.read` and `ClusterRouter.route`.
-        """
-        router, context = self._router, self.context
-        if context is not None and (
-            context is router.only
-            # With its fields the host is that of a request before, too.
-            or (block is not None and not router.has_prefixes)
-        ):
-            return self._kind_of_peer(context).read(raw, self._known, block, body_bytes)
-        try:
-            route, host, head = router.route(
-                raw, None if block is None else block.fields.host or b""
-            )
-        except HeadError:
-            self._enter(None)
-            raise
-        if context is None or route.context is not context:
-            self._enter(route)
-            context, block = route.context, None
-            assert context is not None
-        request = self._kind_of_peer(context).read(head, self._known, block, body_bytes)
-        if (request.head.fields.host or b"") != host:
-            # The proxy's two ways to read a head must not differ in where it goes.
-            self.forget_header_blocks()
-            raise HeadError(400, "malformed request: its Host field is ambiguous")
-        return request
-
-    def remember(self, raw: bytes, request: Request) -> None:
-        """Know this head as a whole, once it has come twice: there is no body behind it."""
-        if len(raw) <= MAX_REPEATED_BYTES:
-            self.last_request = request if raw == self.last_head else None
-            self.last_head = raw
-
-    def peer_at(self, context: Context) -> Peer:
-        """What is known of the client, by the rules of a cluster."""
-        if context is self.context:
-            return self._kind_of_peer(context).peer
-        return self._kind_at(context).peer
-
-    def _enter(self, route: Route | None) -> None:
-        """Be a connection to another cluster, or to none, and know nothing of the one before.
-
-        Raises:
-            HeadError: The cluster has no room for it, or wants a connection of its own.
-        """
-        if self.context is not None:
-            self.context.connection_count -= 1
-            self.context = None
-        self.forget_peer()
-        if route is None:
-            return
-        context = route.context
-        assert context is not None
-        if self._tls_group is not None and route.tls_group != self._tls_group:
-            # Its client was asked for a certificate of other CAs, and may have another one here.
-            raise HeadError(
-                421,
-                f"the cluster {route.name} has another certificate, or other clients', than the"
-                " host of the TLS handshake: open another connection for it",
-            )
-        if route.max_connections is not None and context.connection_count >= route.max_connections:
-            raise HeadError(
-                503,
-                f"the cluster {route.name} has {context.connection_count} connections, the most"
-                " that it takes (maxConnections); use one of them, or try again later",
-                b"Retry-After: 1\r\n",
-            )
-        context.connection_count += 1
-        self.context = context
-
-    def _kind_of_peer(self, context: Context) -> ClientKind:
-        return self._kind or self._learn_peer(context)
-
-    def _learn_peer(self, context: Context) -> ClientKind:
-        self._kind = self._kind_at(context)
-        return self._kind
-
-    def _kind_at(self, context: Context) -> ClientKind:
-        """Find out what kind of client this is, and how its requests are to be read."""
-        is_tls = self._transport.get_extra_info("ssl_object") is not None
-        leaf, chain = peer_certificates(self._transport) if is_tls else (None, ())
-        kinds, is_http2 = context.client_kinds, self._is_http2
-        return kinds.kind_of(self.address, leaf, chain, is_tls=is_tls, is_http2=is_http2)
+        before, after = self._before, self._after
+        if not before:
+            if data.startswith(after, start):
+                return start + len(after), self.fields.body_bytes
+            return 0, 0
+        if not data.startswith(before, start):
+            return 0, 0
+        start += len(before)
+        end = data.find(b"\r\n", start)
+        if end < 0 or not data.startswith(after, end):
+            return 0, 0
+        digits = data[start:end]
+        return (end + len(after), int(digits)) if _is_length(digits) else (0, 0)
 
     def __repr__(self) -> str:
-        return f"<HeadReader of {self.address}>"
+        return f"<HeaderBlock of {len(self._before) + len(self._after)} bytes>"
+
+
+def key_of(section: bytes) -> tuple[BlockKey, int]:
+    """The key of a head's fields, and the length that they say; 0 if it is not told apart."""
+    # Searched for without regular expressions, which take ten times as long.
+    end = section.find(_LENGTH_NAME_END)
+    if end >= 0 and section.count(_LENGTH_NAME_END) == 1:
+        start = end + len(_LENGTH_NAME_END)
+        line = section[max(0, start - len(_LENGTH_NAME) - 1) : start].lower()
+        if line == _LENGTH_NAME or line == b"\n" + _LENGTH_NAME:
+            end = section.find(b"\r\n", start)
+            digits = section[start:end]
+            if _is_length(digits):
+                return (section[:start], section[end:]), int(digits)
+    return (b"", section), 0
+
+
+def _is_length(digits: bytes | bytearray) -> bool:
+    """Whether this is a length that is written as anybody does, of a body that is not empty."""
+    return digits.isdigit() and digits[0] != _ZERO and len(digits) <= _MAX_LENGTH_DIGITS
+
+
+class ClientKind:
+    """Clients whose heads are read alike, with their header blocks.
+
+    Args:
+        peer: What is known of such clients.
+        rules: How their fields are read.
+        room: For the blocks of all kinds.
+        max_blocks: Kept at most.
+    """
+
+    __slots__ = ("blocks", "peer", "rules")
+
+    def __init__(self, peer: Peer, rules: FieldRules, room: MemoryBudget, max_blocks: int) -> None:
+        self.peer = peer
+        self.rules = rules
+        self.blocks: BoundedCache[BlockKey, HeaderBlock] = BoundedCache(
+            max_blocks, room, size_of_block
+        )
+
+    def __repr__(self) -> str:
+        return f"<ClientKind, {len(self.blocks.values)} header blocks kept: {self.peer!r}>"
+
+
+def is_of_any_length(fields: RequestFields) -> bool:
+    """Whether fields say the same of all but the body, whatever length that has."""
+    return fields.framing == SIZED and fields.has_one_length
+
+
+# How much memory a kept block takes: never more than this, also later, since the user and the lines
+# of the access log come after.  What all requests share is not counted.
+
+PLACE: Final = 224
+"""In two dictionaries that are as empty as they get, with a key's tuple and a number."""
+STRUCTURE: Final = 320
+"""An object, with what the collector needs, and its options; a dictionary of few values."""
+PARAMETER: Final = 160
+"""A value's place in a list, and the tuple of it."""
+LATER: Final = 1024
+"""The lines of the access log that are kept, and the authentication's object."""
+
+
+def size_of_block(key: BlockKey, block: HeaderBlock) -> int:
+    """Bytes of a header block and its key."""
+    # Its user's lines are as long as the fields that they are made of, at most.
+    before, after = key
+    fields = block.fields
+    credentials, offer = fields.credentials, fields.upgrade
+    size = PLACE + LATER + 2 * STRUCTURE
+    size += getsizeof(before) + getsizeof(after) + len(before) + len(after)
+    size += getsizeof(fields.host)
+    if not fields.is_verbatim:
+        size += getsizeof(fields.forward)
+    size += _size_of_texts((credentials.token, credentials.key, credentials.basic, fields.address))
+    users = credentials.claimed, credentials.impersonated, credentials.alias, credentials.source
+    size += sum(map(_size_of_user, users))
+    if offer is not None:
+        listed = chain(offer.protocols, offer.keys, offer.versions, offer.subprotocols)
+        size += STRUCTURE + _size_of_texts(listed)
+    return size
+
+
+def _size_of_user(user: User | None) -> int:
+    if user is None:
+        return 0
+    size = STRUCTURE + _size_of_texts((user.name, user.uid)) + _size_of_texts(user.groups)
+    for key, values in user.extra:
+        size += PARAMETER + getsizeof(key) + _size_of_texts(values)
+    return size
+
+
+def _size_of_texts(texts: Iterable[str | bytes]) -> int:
+    """Bytes of texts, and of their places in a tuple."""
+    return sum(getsizeof(text) + 8 for text in texts)

@@ -31,7 +31,7 @@ from apfproxy.http.upgrade import switch_lines
 from apfproxy.proxy import own_responses
 from apfproxy.proxy.client import Client
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.header_blocks import HeadReader
+from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.holdings import LARGE_PART_BYTES
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection

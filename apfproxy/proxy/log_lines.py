@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from apfproxy.base.clock import Clock
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.http.request_head import RequestHead
+    from apfproxy.proxy.header_blocks import HeaderBlock
     from apfproxy.proxy.request_record import RequestRecord
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
@@ -135,15 +136,16 @@ class LogLines:
                 self._find_second(begun_ns)
                 second_ns, second_text = self._second_ns, self._second_text
                 begun_us = (begun_ns - second_ns) // 1000
-            head, user, attributes = record.head, record.user, record.attributes
-            if head is None or attributes is None:
+            head, block = record.head, record.block
+            user, attributes = record.user, record.attributes
+            if head is None or block is None or attributes is None:
                 who, what = _NO_HEAD, _NO_TARGET
             else:
-                kept = head.block.logged
+                kept = block.logged
                 if kept is not None and kept[0] is user:
                     who = kept[1]
                 else:
-                    who = _text_of_block(head, user)
+                    who = _text_of_block(head, block, user)
                 what = text_of_target(head.method, head.target, attributes)
             found, seats = record.classification, record.seats
             where = classes.get(found) or self._text_of_class(found)
@@ -203,7 +205,7 @@ class LogLines:
         self._second_text = self._begin + time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
 
 
-def _text_of_block(head: RequestHead, user: User | None) -> str:
+def _text_of_block(head: RequestHead, block: HeaderBlock, user: User | None) -> str:
     """The end of a line's time, and the members of the user; kept with the block if short."""
     who = _NOBODY
     if user is not None:
@@ -218,7 +220,7 @@ def _text_of_block(head: RequestHead, user: User | None) -> str:
         text += f',"traceparent":"{traces.traceparent}"'
     text += f',"protocol":"{head.fields.protocol}"'
     if user is not None and len(text) <= MAX_KEPT_TEXT:
-        head.block.logged = (user, text)
+        block.logged = (user, text)
     return text
 
 

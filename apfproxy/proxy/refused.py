@@ -69,6 +69,7 @@ def refused(
                 None,
                 None,
                 None,
+                None,
                 address,
                 0,
                 now_ns,

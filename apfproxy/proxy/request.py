@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.meters import KindCounts
     from apfproxy.flowcontrol.ticket import WorkEstimate
     from apfproxy.http.request_head import RequestHead
+    from apfproxy.proxy.header_blocks import HeaderBlock
     from apfproxy.request.attributes import RequestAttributes
 
 
@@ -33,6 +34,7 @@ class Request(RequestDigest):
 
     Attributes:
         head: Its bytes, and what they say.
+        block: Its fields with their user.
         user_lines: Header lines that name the user to the upstream.
         answer_timeout_ns: Until the upstream has to answer a request that is whole; a long-running
             one may go on then, without seats.
@@ -43,6 +45,7 @@ class Request(RequestDigest):
     __slots__ = (
         "answer_timeout_ns",
         "authenticated_until_ns",
+        "block",
         "head",
         "user_lines",
     )
@@ -50,6 +53,7 @@ class Request(RequestDigest):
     def __init__(
         self,
         head: RequestHead,
+        block: HeaderBlock,
         attributes: RequestAttributes,
         timeout_ns: int,
         answer_timeout_ns: int,
@@ -58,16 +62,17 @@ class Request(RequestDigest):
     ) -> None:
         super().__init__(ANONYMOUS, attributes, timeout_ns, kind, fixed_estimate)
         self.head = head
+        self.block = block
         self.user_lines = b""
         self.answer_timeout_ns = answer_timeout_ns
         self.authenticated_until_ns = 0
-        known = head.block.authentication
+        known = block.authentication
         if known is not None:
             self.take_authentication(known)
 
     def take_authentication(self, authentication: Authentication) -> None:
         """From now on the request is forwarded and classified as the user's."""
-        self.head.block.authentication = authentication
+        self.block.authentication = authentication
         self.user = authentication.user
         self.authenticated_until_ns = authentication.valid_until_ns
         self.user_lines = authentication.lines

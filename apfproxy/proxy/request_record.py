@@ -10,6 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.http.request_head import RequestHead
+    from apfproxy.proxy.header_blocks import HeaderBlock
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
@@ -47,7 +48,7 @@ class RequestRecord(msgspec.Struct, gc=False):
     """One request.  Build it by position: by keywords that takes five times as long.
 
     Attributes:
-        head: None for bytes that were refused before they became a request.
+        head, block: None for bytes that were refused before they became a request.
         user: None if nobody was authenticated.
         classification: None if the request was not classified.
         client_address: The client's, also behind proxies that are believed.
@@ -67,6 +68,7 @@ class RequestRecord(msgspec.Struct, gc=False):
     """
 
     head: RequestHead | None
+    block: HeaderBlock | None
     user: User | None
     attributes: RequestAttributes | None
     classification: Classification | None

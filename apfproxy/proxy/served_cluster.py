@@ -10,7 +10,6 @@ from apfproxy.base.faults import Part, contained, report
 from apfproxy.flowcontrol.passage import FlowControl
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, close_websockets, ended_at_once
-from apfproxy.proxy.targets import Targets
 from apfproxy.settings import OBSERVE
 from apfproxy.upstream.pool import Pool
 
@@ -69,7 +68,6 @@ class ServedCluster:
             settings,
             listener,
             flow_control,
-            Targets(flow_control, settings),
             self.pool,
             counters,
             authenticator,

@@ -125,7 +125,7 @@ class Tracer:
     def begin(self, request: Request) -> RequestTrace | None:
         """The trace of an authenticated request; None if it is not traced."""
         head = request.head
-        block = head.block
+        block = request.block
         parent = block.traceparent
         if parent is None:
             parent = block.traceparent = read_traces(head.forwarded_fields).traceparent

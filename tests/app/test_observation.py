@@ -86,7 +86,7 @@ async def test_another_log(tmp_path: Path) -> None:
 def refused(status: int) -> RequestRecord:
     """What is no request, and had such a response."""
     return RequestRecord(
-        None, None, None, None, "::1", 0, 1, 0, 1, 0, status, status, 0, "malformed", "x"
+        None, None, None, None, None, "::1", 0, 1, 0, 1, 0, status, status, 0, "malformed", "x"
     )
 
 

@@ -7,7 +7,6 @@ import pytest
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import Credentials
 from apfproxy.http.head_error import HeadError
-from apfproxy.http.header_block import HeaderBlock
 from apfproxy.http.request_fields import (
     CHUNKED,
     NO_BODY,
@@ -42,12 +41,12 @@ def read(
     *lines: tuple[bytes, bytes], hosts: UpstreamHosts = HOSTS, is_http_10: bool = False
 ) -> RequestFields:
     """Read fields of a client that is not trusted."""
-    return read_fields(list(lines), FieldRules(hosts, NAMES), is_http_10=is_http_10)
+    return read_fields(list(lines), FieldRules(hosts, NAMES, 100, 8000), is_http_10=is_http_10)
 
 
 def read_trusted(*lines: tuple[bytes, bytes]) -> RequestFields:
     """Read fields of a client that may assert identities, with a Host before them."""
-    rules = FieldRules(HOSTS, NAMES, believes_claims=True, believes_forwarding=True)
+    rules = FieldRules(HOSTS, NAMES, 100, 8000, believes_claims=True, believes_forwarding=True)
     return read_fields([HOST, *lines], rules, is_http_10=False)
 
 
@@ -197,7 +196,7 @@ def test_protocol(
     is_http_10: bool, is_http2: bool, protocol: str, version: bytes, section: bytes
 ) -> None:
     """The server learns from Via how the request came."""
-    rules = FieldRules(HOSTS, NAMES, is_http2=is_http2)
+    rules = FieldRules(HOSTS, NAMES, 100, 8000, is_http2=is_http2)
     found = read_fields([HOST], rules, section, is_http_10=is_http_10)
 
     assert protocol == found.protocol
@@ -294,12 +293,12 @@ def test_token_that_does_not_go_on(upgrade: bytes, left: bytes) -> None:
     """Where the proxy names the user, the client's token stays here."""
     found = read_fields(
         upgrade_with(TOKEN, b"v5", upgrade=upgrade),
-        FieldRules(HOSTS, NAMES, forwards_credentials=False),
+        FieldRules(HOSTS, NAMES, 100, 8000, forwards_credentials=False),
         is_http_10=False,
     )
     alone = read_fields(
         upgrade_with(TOKEN, upgrade=b"h2c"),
-        FieldRules(HOSTS, NAMES, forwards_credentials=False),
+        FieldRules(HOSTS, NAMES, 100, 8000, forwards_credentials=False),
         is_http_10=False,
     )
 
@@ -355,6 +354,8 @@ def test_own_credentials(forwards_credentials: bool) -> None:
     rules = FieldRules(
         HOSTS,
         NAMES,
+        100,
+        8000,
         forwards_credentials=forwards_credentials,
         forwards_impersonation=forwards_credentials,
     )
@@ -481,7 +482,7 @@ def test_what_is_not_forwarded_tells_no_flows_apart(name: bytes) -> None:
         found = read_trusted((name, b"1"))
     except HeadError:
         return  # no such request comes to a flow
-    head = RequestHead("GET", b"/", b"", b"", HeaderBlock(found), found.body_bytes, None)
+    head = RequestHead("GET", b"/", b"", b"", found, found.body_bytes, None)
     text = f"header:{name.decode()}"
     schema = FlowSchema(metadata=ObjectMeta(annotations={DISTINGUISHER: text}))
 

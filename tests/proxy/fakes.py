@@ -26,10 +26,10 @@ from apfproxy.proxy import exchange as exchange_module
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.request_log import LogBudget, RequestLog
-from apfproxy.proxy.targets import Targets
 from apfproxy.proxy.tracing import Tracer
 from apfproxy.settings import (
     ENFORCE,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from apfproxy.authn.authenticator import Authenticator
     from apfproxy.base.clock import Clock
+    from apfproxy.proxy.request import Request
     from apfproxy.proxy.tracing import RequestTrace
     from apfproxy.simulation.virtual_clock import VirtualTimer
     from apfproxy.upstream.connection import UpstreamConnection
@@ -401,7 +402,6 @@ class Bench:
             unix_s=lambda: 10**9 + self.clock.now_ns() // S,
             on_error=self.passage_errors.append if enforcement == OBSERVE else None,
         )
-        self.targets = Targets(self.flow_control, self.settings)
         self.listener = ListenerContext(
             self.settings, self.counters.listener, self.clock, self.loop.as_event_loop()
         )
@@ -409,7 +409,6 @@ class Bench:
             self.settings,
             self.listener,
             self.flow_control,
-            self.targets,
             self.pool,
             self.counters,
             None if authenticator is None else authenticator(self.clock),
@@ -470,6 +469,16 @@ class Bench:
         task = self._tasks_loop.create_task(coroutine, name=name)
         self.authenticating.append(task)
         return task
+
+    def request_of(self, head: bytes, address: str = "10.0.0.1") -> Request:
+        """The request that a head makes on a new connection."""
+        return self.reader(address).read(head, None, 0)
+
+    def reader(self, address: str = "10.0.0.1") -> HeadReader:
+        """The reader of a new connection's heads."""
+        reader = HeadReader(self.router)
+        reader.address = address
+        return reader
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine to its end, beside tasks that authenticate clients."""

@@ -9,10 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.authn.credential_fields import CredentialRules
-from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.http.head_error import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
-from apfproxy.http.request_head import HeadLimits, HeadParser
+from apfproxy.http.request_head import parse_head
 from apfproxy.proxy.cluster_router import ClusterRouter, Route, normal_host
 from apfproxy.settings import AuthenticationSettings
 
@@ -26,10 +25,7 @@ HOSTS = ("a.test", "b.a.test", "*.a.test", "*.b.a.test", "*.test", "::1", "c")
 PREFIXES = (b"", b"/x", b"/x/y", b"/xy", b"/clusters/a")
 
 
-def parser() -> HeadParser:
-    """One that knows of no cluster."""
-    rules = FieldRules(UpstreamHosts(b"", b""), CredentialRules.of(AuthenticationSettings()))
-    return HeadParser(HeadLimits(100, 1000), rules, MemoryBudget(1 << 16))
+RULES = FieldRules(UpstreamHosts(b"", b""), CredentialRules.of(AuthenticationSettings()), 100, 1000)
 
 
 def route(
@@ -45,7 +41,7 @@ def route(
 
 def router_of(*routes: Route) -> ClusterRouter:
     """A router with routes."""
-    router = ClusterRouter(None, parser())
+    router = ClusterRouter(None, RULES)
     router.put(routes)
     return router
 
@@ -319,7 +315,7 @@ def test_hosts_are_read_as_the_parser_reads_them(
     """Whatever the parser takes is routed by the very host that it finds; nothing else matters."""
     head = "\r\n".join([f"GET {target} HTTP/{version}", *lines, "", ""]).encode()
     try:
-        expected = parser().parse(head, []).fields.host or b""
+        expected = parse_head(head, RULES).fields.host or b""
     except HeadError:
         return
     router = router_of(route("all", []))

@@ -228,7 +228,7 @@ def test_fields(bench: Bench, kind: str, is_trusted: bool) -> None:
 def read(bench: Bench, head: bytes, *, address: str = "10.0.0.1") -> None:
     """Read a head as a connection does: parse, check, make attributes."""
     with contextlib.suppress(HeadError):
-        bench.context.client_kinds.kind_of(address).read(head, [])
+        bench.request_of(head, address)
 
 
 # What comes bit by bit: each event costs something, whatever it brings, so they are of one size.

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.controller import Classification, Controller
-from apfproxy.http.header_block import HeaderBlock
 from apfproxy.http.request_fields import RequestFields
 from apfproxy.http.request_head import RequestHead
 from apfproxy.objects.bootstrap import bootstrap_objects
 from apfproxy.proxy import log_lines
+from apfproxy.proxy.header_blocks import HeaderBlock
 from apfproxy.proxy.log_lines import (
     CUT,
     MAX_FLOWS,
@@ -62,7 +62,7 @@ def record_of(
     if block is None:
         block = HeaderBlock(RequestFields(is_http_10=False))
         block.fields.forward = fields
-    head = RequestHead("GET", target, b"", b"", block, 0, None)
+    head = RequestHead("GET", target, b"", b"", block.fields, 0, None)
     usual = {
         "classification": None,
         "client_address": "::1",
@@ -77,7 +77,9 @@ def record_of(
         "reason": "",
     }
     attributes = parse_attributes("GET", target)
-    return RequestRecord(head=head, user=user, attributes=attributes, **{**usual, **members})
+    return RequestRecord(
+        head=head, block=block, user=user, attributes=attributes, **{**usual, **members}
+    )
 
 
 def give_up(error: Exception) -> None:
@@ -137,7 +139,22 @@ def test_what_is_no_request(subject: LogLines) -> None:
     """Of what cannot be read only the response is known; a cluster's name comes first."""
     subject = LogLines(VirtualClock(), give_up, "blue")
     record = RequestRecord(
-        None, None, None, None, "::1", 0, 1000, 0, 1000, 0, 431, 0, 12, Failure.MALFORMED, "long"
+        None,
+        None,
+        None,
+        None,
+        None,
+        "::1",
+        0,
+        1000,
+        0,
+        1000,
+        0,
+        431,
+        0,
+        12,
+        Failure.MALFORMED,
+        "long",
     )
     expected = (
         b'{"cluster":"blue","time":"2027-01-15T08:00:00.000001Z","user":null,"groups":null,'

@@ -1,4 +1,4 @@
-"""Requests: heads with their user, and how they were classified."""
+"""Requests: what heads ask for, with who asks, and how that was classified."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.authn.authenticator import Authentication
+from apfproxy.http.head_error import HeadError
 from apfproxy.request.user import User
 from apfproxy.settings import ApiKeySettings, AuthenticationSettings, UnverifiedSettings
 from tests.proxy.fakes import GET, Bench
@@ -15,19 +16,19 @@ if TYPE_CHECKING:
     from apfproxy.proxy.request import Request
 
 
-def request_of(bench: Bench, head: bytes) -> Request:
-    """The request of a head."""
-    return bench.context.client_kinds.kind_of("10.0.0.1").read(head, [])
+def prepare(bench: Bench, line: bytes) -> Request:
+    """The request that a line makes."""
+    return bench.request_of(line + b" HTTP/1.1\r\nHost: h\r\n\r\n")
 
 
 def test_whoever_asks(bench: Bench) -> None:
     """An identity holds for all requests with the same fields, and is not in the head."""
-    first = request_of(bench, GET)
-    again = request_of(bench, GET)
-    request_of(bench, GET)
+    first = bench.request_of(GET)
+    again = bench.request_of(GET)
+    bench.request_of(GET)
     assert "system:anonymous" == first.user.name
     again.take_authentication(Authentication(User("ann", ()), b"X-Remote-User: ann\r\n", 9))
-    other = request_of(bench, GET.replace(b"/b ", b"/c "))
+    other = bench.request_of(GET.replace(b"/b ", b"/c "))
 
     assert ("ann", 9) == (other.user.name, other.authenticated_until_ns)
     assert b"X-Remote-User: ann\r\n" == other.user_lines
@@ -49,7 +50,7 @@ def test_whoever_asks(bench: Bench) -> None:
 )
 def test_header(bench: Bench, lines: bytes, name: str, expected: str) -> None:
     """The first value of a field that the upstream gets, too."""
-    assert expected == request_of(bench, GET[:-2] + lines + b"\r\n").header(name)
+    assert expected == bench.request_of(GET[:-2] + lines + b"\r\n").header(name)
 
 
 def test_secrets() -> None:
@@ -59,11 +60,11 @@ def test_secrets() -> None:
     authentication = AuthenticationSettings(api_keys=keys, unverified=unverified)
     with Bench(authentication=authentication) as bench:
         head = GET[:-2] + b"X-Old-Key: abc\r\nX-Key: abc\r\nX-Team: abc\r\n\r\n"
-        request = request_of(bench, head)
+        request = bench.request_of(head)
 
         assert "ba7816bf8f01cfea" == request.header("x-old-key") == request.header("X-Key")
         assert "abc" == request.header("x-team")
-        assert "" == request_of(bench, GET[:-2] + b"X-Key: \r\n\r\n").header("x-key")
+        assert "" == bench.request_of(GET[:-2] + b"X-Key: \r\n\r\n").header("x-key")
 
 
 POD = b"/api/v1/namespaces/a/pods/b"
@@ -110,6 +111,143 @@ def test_what_a_second_server_may_get(
     bench: Bench, line: bytes, fields: bytes, *, expected: bool
 ) -> None:
     """What is safe by its method, if that is what it means."""
-    head = request_of(bench, line + b" HTTP/1.1\r\nHost: h\r\n" + fields + b"\r\n")
+    head = bench.request_of(line + b" HTTP/1.1\r\nHost: h\r\n" + fields + b"\r\n")
 
     assert expected == head.is_repeatable
+
+
+@pytest.mark.parametrize(
+    ("line", "verb", "is_watch", "takes_seats", "is_fixed"),
+    [
+        pytest.param(b"GET /api/v1/pods/a", "get", False, True, True, id="get"),
+        pytest.param(b"GET /api/v1/pods", "list", False, True, False, id="list"),
+        pytest.param(b"POST /api/v1/namespaces/a/pods", "create", False, True, False, id="create"),
+        pytest.param(
+            b"GET /api/v1/pods?watch=1&resourceVersion=5", "watch", True, True, True, id="watch"
+        ),
+        pytest.param(
+            b"GET /api/v1/pods?watch=1&sendInitialEvents=1", "watch", True, True, False, id="stream"
+        ),
+        pytest.param(b"GET /api/v1/watch/pods", "watch", True, True, False, id="deprecated-watch"),
+        pytest.param(b"GET /api/v1/namespaces/a/pods/b/log", "get", False, False, True, id="log"),
+        pytest.param(
+            b"POST /api/v1/namespaces/a/pods/b/exec", "create", False, False, False, id="exec"
+        ),
+        pytest.param(b"GET /healthz", "get", False, True, True, id="other-path"),
+        pytest.param(b"GET /debug/pprof/profile", "get", False, False, True, id="profile"),
+    ],
+)
+def test_prepares(
+    bench: Bench, line: bytes, verb: str, is_watch: bool, takes_seats: bool, is_fixed: bool
+) -> None:
+    """The target says what is asked, and whether it takes seats and how many."""
+    request = prepare(bench, line)
+
+    assert verb == request.attributes.verb
+    assert (is_watch, takes_seats) == (request.is_watch, request.takes_seats)
+    assert is_fixed == (request.fixed_estimate is not None)
+
+
+@pytest.mark.parametrize(
+    ("line", "timeout_s", "wait_limit_s"),
+    [
+        pytest.param(b"GET /", 60, 15, id="default"),
+        pytest.param(b"GET /api/v1/pods?timeout=20s", 20, 5, id="shorter"),
+        pytest.param(b"GET /api/v1/pods?timeout=20m", 60, 15, id="longer-than-allowed"),
+    ],
+)
+def test_times(bench: Bench, line: bytes, timeout_s: int, wait_limit_s: int) -> None:
+    """A request may wait for a quarter of its time."""
+    request = prepare(bench, line)
+
+    assert (timeout_s * 10**9, wait_limit_s * 10**9) == (
+        request.timeout_ns,
+        bench.flow_control.classify(request).level.longest_wait_ns(request.timeout_ns),
+    )
+
+
+def test_wait_limit_is_a_minute_at_most(bench: Bench) -> None:
+    """However long the request may take."""
+    level = bench.flow_control.classify(prepare(bench, b"GET /")).level
+
+    assert 60 * 10**9 == level.longest_wait_ns(3600 * 10**9)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b"GET /%zz", id="escape"),
+        pytest.param(b"GET /api/v1/watch", id="nothing-to-watch"),
+        pytest.param(b"GET /api/v1/watch/", id="nothing-to-watch-before-a-slash"),
+        pytest.param(b"DELETE /apis/apps/v1/proxy", id="nothing-to-proxy"),
+        pytest.param(b"GET /api/v1/pods?timeout=x", id="timeout"),
+    ],
+)
+def test_refuses(bench: Bench, line: bytes) -> None:
+    """What Kubernetes would not understand is refused as it refuses it, each time."""
+    for _ in range(2):
+        with pytest.raises(HeadError) as refused:
+            prepare(bench, line)
+        assert 400 == refused.value.code
+
+
+@pytest.mark.parametrize(
+    ("line", "has_headers"),
+    [
+        pytest.param(b"GET /api/v1/namespaces/a/pods/b", True, id="get"),
+        pytest.param(b"GET /api/v1/pods?watch=1", True, id="watch"),
+        pytest.param(b"POST /api/v1/namespaces/a/pods/b/exec", False, id="exec"),
+        pytest.param(b"GET /api/v1/namespaces/a/pods/b/attach", False, id="attach"),
+        pytest.param(b"POST /api/v1/namespaces/a/pods/b/portforward", False, id="port-forward"),
+        pytest.param(b"GET /api/v1/nodes/a/proxy/metrics", False, id="proxy"),
+        pytest.param(b"GET /api/v1/namespaces/a/pods/b/log?follow=1", False, id="log"),
+    ],
+)
+def test_long_running_requests_name_no_class(bench: Bench, line: bytes, has_headers: bool) -> None:
+    """Those that take no seats are none of flow control's, as in kube-apiserver."""
+    request = prepare(bench, line)
+    lines = request.class_lines(bench.flow_control.classify(request))
+
+    assert has_headers == (b"X-Kubernetes-PF-" in lines)
+
+
+def test_classifies_once_per_configuration(bench: Bench) -> None:
+    """A class is kept with its head until the configuration changes."""
+    request = prepare(bench, b"GET /refusing")
+    found = bench.flow_control.classify(request)
+    assert found is bench.flow_control.classify(request)
+    assert "refusing" == found.level.name
+    uid = found.priority_level_uid.encode()
+    expected = (
+        b"X-Kubernetes-PF-FlowSchema-UID: schema-uid\r\n"
+        b"X-Kubernetes-PF-PriorityLevel-UID: " + uid + b"\r\n"
+    )
+    assert expected == request.class_lines(found)
+    bench.controller.commit(bench.controller.digest([]))
+
+    other = bench.flow_control.classify(request)
+    assert "catch-all" == other.level.name
+    assert other.priority_level_uid.encode() in request.class_lines(other)
+
+
+def test_no_uid_ends_a_header_line(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a uid is from, it stays within its line, as visible ASCII."""
+    request = prepare(bench, b"GET /refusing")
+    found = bench.controller.classify(request.user, request.attributes, request.header)
+    found.flow_schema_uid, found.priority_level_uid = "a\r\nX-Evil: 1", "\ud800\0\u00fc \x85z"
+    monkeypatch.setattr(type(bench.controller), "classify", lambda *_: found)
+    assert request.class_lines(bench.flow_control.classify(request)) == (
+        b"X-Kubernetes-PF-FlowSchema-UID: a__X-Evil:_1\r\n"
+        b"X-Kubernetes-PF-PriorityLevel-UID: _____z\r\n"
+    )
+
+
+def test_estimates_by_what_is_known_now(bench: Bench) -> None:
+    """More objects, more seats, up to what the level allows."""
+    request = prepare(bench, b"GET /api/v1/pods")
+    found = bench.flow_control.classify(request)
+    first = bench.flow_control.foreseen_estimate(request, found)
+    bench.costs.set_object_counts({"pods": 10_000_000}, bench.clock.now_ns())
+
+    second = bench.flow_control.foreseen_estimate(request, found)
+    assert (1, found.level.max_seats) == (first.initial_seats, second.initial_seats)

@@ -72,7 +72,7 @@ class Sink(ResponseSink):
 
 def head_of(bench: Bench, request: bytes = GET) -> RequestHead:
     """The head of a request."""
-    return bench.context.client_kinds.kind_of("10.0.0.1").read(request, []).head
+    return bench.request_of(request).head
 
 
 def lent(bench: Bench, sink: Sink) -> tuple[UpstreamConnection, FakeTransport]:

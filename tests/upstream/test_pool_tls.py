@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from apfproxy.base.tls_files import Handshake, TlsFile
-from apfproxy.http.header_block import HeaderBlock
 from apfproxy.http.request_fields import RequestFields
 from apfproxy.http.request_head import RequestHead
 from apfproxy.proxy.tls import ServerTls, peer_certificates
@@ -47,8 +46,8 @@ class Request(ResponseSink):
     """Borrows a connection, asks, and puts the connection back."""
 
     def __init__(self, pool: Pool) -> None:
-        block = HeaderBlock(RequestFields(is_http_10=False))
-        super().__init__(RequestHead("GET", b"/", b"", b"", block, 0, None))
+        fields = RequestFields(is_http_10=False)
+        super().__init__(RequestHead("GET", b"/", b"", b"", fields, 0, None))
         self._pool = pool
         self._connection: UpstreamConnection
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

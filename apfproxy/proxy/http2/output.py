@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from apfproxy.base.faults import Part, contained
 from apfproxy.http.read_buffer import NOWHERE, READ_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.http.upgrade import UPGRADE_LINES
-from apfproxy.proxy.header_blocks import HeadReader
+from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.refused import refused
 

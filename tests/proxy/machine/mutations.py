@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from apfproxy.authn.authenticator import FOREVER_NS
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.header_blocks import HeadReader
+from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.relay import Relay
 from apfproxy.proxy.request_record import Failure
