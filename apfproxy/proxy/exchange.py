@@ -29,7 +29,7 @@ from apfproxy.flowcontrol.observed_passage import ObservedPassage
 from apfproxy.flowcontrol.passage import ABANDONED, Passage
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.http.request_fields import SIZED
-from apfproxy.proxy import own_responses
+from apfproxy.proxy import own_responses, reasons
 from apfproxy.proxy.abandoned import AbandonedResponse
 from apfproxy.proxy.body_pace import BodyFlow, BodyRate
 from apfproxy.proxy.debug_headers import debug_lines
@@ -56,16 +56,6 @@ from apfproxy.proxy.holdings import LARGE_HEAD_BYTES
 from apfproxy.proxy.relay import Relay
 from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.proxy.traces import audit_line
-from apfproxy.proxy.why import (
-    LEFT_WHERE,
-    MALFORMED_BODY,
-    OUT_OF_TIME,
-    STOOD_STILL,
-    UNHELD,
-    crowd_text,
-    late_text,
-    rounded_s,
-)
 from apfproxy.upstream.counters import UpstreamFailure
 
 if TYPE_CHECKING:
@@ -77,7 +67,6 @@ if TYPE_CHECKING:
     from apfproxy.http.response_head import ResponseHead
     from apfproxy.proxy.client import Client
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.exchange_state import ExchangeEvent
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.tracing import RequestTrace
@@ -108,29 +97,6 @@ class Exchange:
         trace: None if it is not traced, or has not come to that decision.
     """
 
-    __slots__ = (
-        "_authentication",
-        "_begun_ns",
-        "_endpoint_name",
-        "_flow",
-        "_held",
-        "_made_line",
-        "_rate",
-        "_relay",
-        "_why",
-        "client",
-        "context",
-        "head",
-        "is_whole",
-        "may_repeat",
-        "passage",
-        "received_bytes",
-        "request",
-        "sent_ns",
-        "state",
-        "trace",
-    )
-
     def __init__(
         self,
         context: Context,
@@ -139,15 +105,7 @@ class Exchange:
         body: bytes,
         is_whole: bool,
     ) -> None:
-        """Take a request.
-
-        Args:
-            context: Its cluster's.
-            client: Whoever sent it.
-            request: Its head, and the user.
-            body: What has come of its body, framed as it will be forwarded.
-            is_whole: Whether that is all of it.
-        """
+        """Take a request; `body` is what has come of its body, framed as it will be forwarded."""
         self.head = request.head
         self.context = context
         self.client = client
@@ -202,9 +160,8 @@ class Exchange:
     def start(self) -> None:
         """Admit, queue or refuse the request."""
         if self.head.size > self.context.holdings.free_bytes:
-            bound = self._hold()
-            if bound is not None:
-                self._refuse_unheld(bound)
+            self._hold()
+            if self.state is DONE:
                 return
         until_ns = self.request.authenticated_until_ns
         # An authentication that does not expire costs no look at the clock, which takes 0.1 us.
@@ -226,9 +183,8 @@ class Exchange:
             self._on_verdict(found)
             return
         self.state = AUTHENTICATE[self.state]
-        bound = self._wait_before_seats()
-        if bound is not None:
-            self._refuse_unheld(bound)
+        self._wait_before_seats()
+        if self.state is DONE:
             return
         self._authentication = spawn(
             self._authenticate_by_others(authenticator), name="authenticate a client"
@@ -275,13 +231,13 @@ class Exchange:
             lines = self.context.authenticator.challenges
         self._reply_status(found.code, found.message, reason, lines)
 
-    def _wait_before_seats(self) -> Bound | None:
-        """Begin to wait for something before seats are acquired; result as of `_hold`."""
+    def _wait_before_seats(self) -> None:
+        """Begin to wait for something before seats are acquired; DONE if there is no room."""
         now_ns = self.context.clock.now_ns()
         self.client.deadline_ns = now_ns + self.request.timeout_ns
         if not self._begun_ns and self._is_recorded:
             self._begun_ns = now_ns
-        return self._hold()
+        self._hold()
 
     # The request's body.
 
@@ -302,9 +258,8 @@ class Exchange:
             self._acquire_seats()
             return
         self.state = GATHER[self.state]
-        bound = self._wait_before_seats()
-        if bound is not None:
-            self._refuse_unheld(bound)
+        self._wait_before_seats()
+        if self.state is DONE:
             return
         self._rate = BodyRate(self.received_bytes)
         self.context.slow_readers.watched[self] = None
@@ -324,9 +279,8 @@ class Exchange:
         for piece in pieces:
             self._held += piece
             self.received_bytes += len(piece)
-        bound = self._hold()
-        if bound is not None:
-            self._refuse_unheld(bound)
+        self._hold()
+        if self.state is DONE:
             return
         if self.state is not GATHERING:
             if len(self._held) >= self.context.held_bytes:
@@ -341,21 +295,17 @@ class Exchange:
     def on_malformed(self, code: int) -> None:
         """The body breaks off; the client gets `code` if it has no response yet."""
         if self.has_responded:
-            self._leave(Failure.MALFORMED, self._status, self._status, MALFORMED_BODY)
+            self._leave(Failure.MALFORMED, self._status, self._status, reasons.MALFORMED_BODY)
         else:
-            self._leave(Failure.MALFORMED, code, 0, MALFORMED_BODY)
+            self._leave(Failure.MALFORMED, code, 0, reasons.MALFORMED_BODY)
 
-    def _hold(self) -> Bound | None:
-        """Count what waits of the request, unless that is over a bound.
-
-        Returns:
-            That bound: the request is to be refused.
-        """
-        return self.client.hold(self.head.kept_bytes + len(self._held))
-
-    def _refuse_unheld(self, bound: Bound) -> None:
-        """Refuse what there is no room for."""
-        client, why = self.client, UNHELD[bound]
+    def _hold(self) -> None:
+        """Count what waits of the request; where there is no room for it, it is refused: DONE."""
+        client = self.client
+        bound = client.hold(self.head.kept_bytes + len(self._held))
+        if bound is None:
+            return
+        why = reasons.UNHELD[bound]
         if client.can_refuse:
             now_ns = self.context.clock.now_ns()
             self.state = REPLY[self.state]
@@ -370,13 +320,8 @@ class Exchange:
 
     def _acquire_seats(self) -> None:
         """Admit, queue or refuse a request of a known user."""
-        context, client, passage, upgrade = (
-            self.context,
-            self.client,
-            self.passage,
-            self.head.upgrade,
-        )
-        if upgrade is not None:
+        context, client, passage = self.context, self.client, self.passage
+        if self.head.upgrade is not None:
             # What the client sends next may be of the protocol that it hopes for.
             client.keep_alive = False
         tracer = context.tracer
@@ -391,7 +336,7 @@ class Exchange:
             else:
                 self._set_deadline(now_ns)
             upstream = None
-            if upgrade is None:
+            if self.head.upgrade is None:
                 upstream = context.pool.acquire(is_long=self.request.is_long_running)
             if upstream is None:
                 self._wait_for_connection()
@@ -401,12 +346,11 @@ class Exchange:
             self._refuse_seats()
         else:
             self.state = QUEUE[self.state]
-            bound = self._hold()
-            if bound is not None:
-                self._refuse_unheld(bound)
+            self._hold()
+            if self.state is DONE:
                 return
             if self._is_recorded:
-                self._why = self._crowd(itself=1)
+                self._why = reasons.crowd_text(passage, itself=1)
             client.deadline_ns = ticket.arrived_ns + self.request.timeout_ns
 
     def on_seats(self) -> None:
@@ -439,7 +383,7 @@ class Exchange:
             self._reply_status(code, refusal.message, refusal.reason, lines)
             return
         if not self._why and self._is_recorded:
-            self._why = self._crowd()
+            self._why = reasons.crowd_text(self.passage)
         if self.request.attributes.is_plain:
             lines = b"Retry-After: %d\r\n" % refusal.retry_after_s
             text = own_responses.TOO_MANY_REQUESTS_TEXT
@@ -449,21 +393,14 @@ class Exchange:
                 429, partial(own_responses.too_many_requests, refusal.retry_after_s), refusal.reason
             )
 
-    def _crowd(self, itself: int = 0) -> str:
-        found = self.passage.classification
-        assert found is not None
-        return crowd_text(found.level, itself)
-
     # A connection to the upstream.
 
     def _wait_for_connection(self) -> None:
         self.state = CONNECT[self.state]
-        bound = self._hold()
-        if bound is not None:
-            self._refuse_unheld(bound)
-            return
-        # One that will be a tunnel is of nobody else before or after.
-        self.context.pool.wait(self, is_new=self.head.upgrade is not None)
+        self._hold()
+        if self.state is not DONE:
+            # One that will be a tunnel is of nobody else before or after.
+            self.context.pool.wait(self, is_new=self.head.upgrade is not None)
 
     def on_connection(self, connection: UpstreamConnection) -> None:
         """Send the request."""
@@ -612,7 +549,7 @@ class Exchange:
 
     def _cut(self, now_ns: int) -> None:
         """End a response that is under way."""
-        why = STOOD_STILL if self.request.attributes.is_plain else OUT_OF_TIME
+        why = reasons.STOOD_STILL if self.request.attributes.is_plain else reasons.OUT_OF_TIME
         status = self._status
         self.state = BREAK[self.state]
         self._log(now_ns, status, status, self._sent_bytes, Failure.DEADLINE, why)
@@ -637,33 +574,21 @@ class Exchange:
     def _time_out_upstream(self, now_ns: int) -> None:
         """Give up an upstream that has not begun its response, or has not even been reached."""
         self.count_failed()
-        relay, request, waited_ns = self._relay, self.request, now_ns - self.sent_ns
+        relay, waited_ns = self._relay, now_ns - self.sent_ns
         most_ns = self.context.in_force.answer_timeout_ns
         counters = (
             self.context.counters.pool.unattributed if relay is None else relay.upstream.endpoint
         )
         counters.fail(
             UpstreamFailure.ANSWER_TIMEOUT,
-            f"no answer within {rounded_s(waited_ns)}",
+            f"no answer within {reasons.rounded_s(waited_ns)}",
             is_telling=waited_ns >= min(_TELLING_NS, most_ns),
         )
         if relay is not None:
             # Perhaps the server's machine is gone.  Then the idle connections of that time are
             # dead, too, and each would cost another request its whole time.
             relay.upstream.endpoint.close_idle(self.sent_ns)
-        what = "the server did not begin its answer"
-        if relay is None:
-            what = "there was no connection to the server"
-        elif not self.is_whole:
-            what = "the server did not take all of the request"
-        begun_ns = self.sent_ns if request.attributes.is_plain else self.asked_ns
-        message = late_text(
-            request,
-            what,
-            waited_ns,
-            is_upstream_late=self.is_whole and waited_ns >= most_ns,
-            is_request_late=now_ns - begun_ns >= request.timeout_ns,
-        )
+        message = reasons.late_text(self, now_ns, has_connection=relay is not None)
         self._reply_status(504, message, Failure.UPSTREAM_TIMEOUT)
 
     def on_sweep(self, period_ns: int) -> None:
@@ -732,19 +657,14 @@ class Exchange:
 
     def on_client_left(self) -> None:
         """The client is gone: so is its interest in the response."""
-        why = LEFT_WHERE.get(self.state, "the client left")
+        why = reasons.LEFT_WHERE.get(self.state, "the client left")
         self._leave(Failure.CANCELLED, self._status, self._status, why)
 
     # The end.
 
     def end(self, relay: Relay, now_ns: int) -> None:
         """The response is through."""
-        context, client, passage, upstream = (
-            self.context,
-            self.client,
-            self.passage,
-            relay.upstream,
-        )
+        context, client, upstream = self.context, self.client, relay.upstream
         self.state = END[self.state]
         status, body_bytes = relay.status, relay.body_bytes
         if context.access_log is not None or self.trace is not None:
@@ -761,7 +681,7 @@ class Exchange:
             upstream.abort()
         if relay.watch is not None or relay.slow_level:
             relay.close()
-        passage.release(now_ns)
+        self.passage.release(now_ns)
         client.on_exchange_end(self, now_ns)
 
     def finish(self, relay: Relay, event: ExchangeEvent, reason: str, why: str = "") -> None:

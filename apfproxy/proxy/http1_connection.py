@@ -35,9 +35,9 @@ from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.holdings import LARGE_PART_BYTES
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
+from apfproxy.proxy.reasons import UNHELD
 from apfproxy.proxy.refused import refused
 from apfproxy.proxy.tls import speaks_http2
-from apfproxy.proxy.why import UNHELD
 
 if TYPE_CHECKING:
     import asyncio

@@ -43,20 +43,8 @@ class Relay(ResponseSink):
         watch: Knows when the seats of a watch go back; None if it is no watch under way.
     """
 
-    __slots__ = (
-        "_exchange",
-        "_has_asked",
-        "_waited_ns",
-        "body_bytes",
-        "slow_level",
-        "status",
-        "tunnel",
-        "upstream",
-        "watch",
-    )
-
     def __init__(self, exchange: Exchange, upstream: UpstreamConnection) -> None:
-        super().__init__(exchange.head)
+        self.head = exchange.head
         self._exchange = exchange
         self.upstream = upstream
         self.status = 0

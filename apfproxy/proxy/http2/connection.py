@@ -38,7 +38,7 @@ from apfproxy.proxy.http2.output import (
 )
 from apfproxy.proxy.http2.request_head import RequestFields, as_upgrade, head_of, new_key
 from apfproxy.proxy.http2.stream import Http2Stream, TunnelStream
-from apfproxy.proxy.why import UNHELD
+from apfproxy.proxy.reasons import UNHELD
 
 if TYPE_CHECKING:
     import asyncio

@@ -31,7 +31,7 @@ from apfproxy.proxy.http2.output import (
     REFUSED_STREAM,
     fields_of,
 )
-from apfproxy.proxy.why import UNHELD
+from apfproxy.proxy.reasons import UNHELD
 
 if TYPE_CHECKING:
     import asyncio

@@ -15,8 +15,8 @@ from apfproxy.proxy.exchange_state import (
 )
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.proxy.request import Request
+    from apfproxy.flowcontrol.passage import Passage
+    from apfproxy.proxy.exchange import Exchange
 
 LEFT_WHERE = {
     GATHERING: "the client left before its body was there",
@@ -41,42 +41,32 @@ UNHELD = {
 """Why a request could not be held."""
 
 
-def crowd_text(level: PriorityLevel, itself: int = 0) -> str:
-    """What a request met at its level.
-
-    Args:
-        level: With its queues as they are now.
-        itself: 1 if the request is one of those that wait there.
-    """
-    waited = level.queue_set.requests_waiting - itself
-    in_use = f"{level.queue_set.seats_in_use} of {level.current_limit} seats were in use"
+def crowd_text(passage: Passage, itself: int = 0) -> str:
+    """What a request met at its level; `itself`: 1 if it is one of those that wait there."""
+    found = passage.classification
+    assert found is not None
+    queue_set = found.level.queue_set
+    waited = queue_set.requests_waiting - itself
+    in_use = f"{queue_set.seats_in_use} of {found.level.current_limit} seats were in use"
     waiting = "1 request waited" if waited == 1 else f"{waited} requests waited"
     return f"when it came, {in_use} and {waiting}"
 
 
-def late_text(
-    request: Request,
-    what: str,
-    waited_ns: int,
-    *,
-    is_upstream_late: bool,
-    is_request_late: bool,
-) -> str:
-    """What did not come in time, and the settings that would give it more.
-
-    Args:
-        request: That waited for it.
-        what: What it waited for.
-        waited_ns: Since its dispatch.
-        is_upstream_late: Whether the upstream has had all the time that a server has.
-        is_request_late: Whether the request has had all of its own time.
-    """
+def late_text(exchange: Exchange, now_ns: int, *, has_connection: bool) -> str:
+    """What did not come in time, and the settings that would give it more."""
+    request, waited_ns = exchange.request, now_ns - exchange.sent_ns
     settings = []
-    if is_upstream_late:
+    if exchange.is_whole and waited_ns >= exchange.context.in_force.answer_timeout_ns:
         settings.append("upstream.answerTimeout")
-    if is_request_late or not settings:
+    begun_ns = exchange.sent_ns if request.attributes.is_plain else exchange.asked_ns
+    if now_ns - begun_ns >= request.timeout_ns or not settings:
         has_own = bool(request.attributes.query.get("timeout"))
         settings.append("its timeout parameter" if has_own else "downstream.requestTimeout")
+    what = "the server did not begin its answer"
+    if not has_connection:
+        what = "there was no connection to the server"
+    elif not exchange.is_whole:
+        what = "the server did not take all of the request"
     return f"{what} within {rounded_s(waited_ns)} ({', '.join(settings)})"
 
 
