@@ -55,7 +55,7 @@ OF_FUNCTION = {
         "_log": "observe",
     },
     "upstream/pool": {"release": "answer"},
-    "upstream/connection": {"send": "forward", "send_more": "forward"},
+    "upstream/endpoint": {"send": "forward", "send_more": "forward"},
 }
 """Functions of another step than their file."""
 
@@ -84,7 +84,7 @@ OF_FILE = {
     "http/chunked": "answer",
     "proxy/relay": "answer",
     "http/response_head": "answer",
-    "upstream/connection": "answer",
+    "upstream/endpoint": "answer",
     "proxy/watch_seats": "answer",
     "upstream/recent_responses": "observe",
     "proxy/log_lines": "observe",

@@ -192,20 +192,20 @@ def test_the_steps_name_files_and_functions_that_exist() -> None:
         ),
         (
             (
-                "CPyDef_upstream___connection___UpstreamConnection___send"
+                "CPyDef_upstream___endpoint___UpstreamConnection___send"
                 " (apfproxy__mypyc.cpython-311.so);"
                 "CPyDict_GetItem (apfproxy__mypyc.cpython-311.so)"
             ),
             "forward",
-            "connection.UpstreamConnection.send",
+            "endpoint.UpstreamConnection.send",
         ),
         (
             (
-                "CPyPy_upstream___connection___UpstreamConnection___buffer_updated"
+                "CPyPy_upstream___endpoint___UpstreamConnection___buffer_updated"
                 " (apfproxy__mypyc.cpython-311.so)"
             ),
             "answer",
-            "connection.UpstreamConnection.buffer_updated",
+            "endpoint.UpstreamConnection.buffer_updated",
         ),
         (
             "CPyDef_proxy___counters___Counts_____init__ (apfproxy__mypyc.cpython-311.so)",
@@ -214,7 +214,7 @@ def test_the_steps_name_files_and_functions_that_exist() -> None:
         ),
         (
             (
-                "UpstreamConnection.send (apfproxy/upstream/connection.py:1);"
+                "UpstreamConnection.send (apfproxy/upstream/endpoint.py:1);"
                 "UVStream_write (loop.c:5);"
                 "write (libc.so.6)"
             ),
@@ -222,7 +222,7 @@ def test_the_steps_name_files_and_functions_that_exist() -> None:
             "write",
         ),
         (
-            "UpstreamConnection.send (apfproxy/upstream/connection.py:1);UVStream_write (loop.c:5)",
+            "UpstreamConnection.send (apfproxy/upstream/endpoint.py:1);UVStream_write (loop.c:5)",
             "event loop",
             "UVStream_write",
         ),

@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.passage import Passage
     from apfproxy.http.read_buffer import Piece
-    from apfproxy.http.request_head import RequestHead
     from apfproxy.http.response_head import ResponseHead
     from apfproxy.proxy.context import Context
-    from apfproxy.upstream.connection import UpstreamConnection
+    from apfproxy.upstream.endpoint import UpstreamConnection
 
 MAX_DISCARDED_BYTES = 1 << 20
 """Of the response's body: it costs the proxy a millisecond, and most are smaller."""
@@ -48,13 +47,11 @@ class AbandonedResponse(ResponseSink):
     def __init__(
         self,
         context: Context,
-        head: RequestHead,
         upstream: UpstreamConnection,
         passage: Passage,
         *,
         is_watch: bool,
     ) -> None:
-        super().__init__(head)
         self._context = context
         self._upstream = upstream
         self._passage = passage

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.exchange_state import ExchangeEvent
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.tracing import RequestTrace
-    from apfproxy.upstream.connection import UpstreamConnection
+    from apfproxy.upstream.endpoint import UpstreamConnection
 
 _OK: Final = 200
 _UNAUTHORIZED: Final = 401
@@ -419,9 +419,9 @@ class Exchange:
         if held:
             # From here on the body is the connection's, so there is no way to send it twice.
             self._held = b""
-            connection.send(relay, head + held)
-        else:
-            connection.send(relay, head)
+            head += held
+        is_upgrade = self.head.upgrade is not None
+        connection.send(relay, head, is_head=self.head.is_head, is_upgrade=is_upgrade)
         if client.held:
             client.hold(self.head.kept_bytes if self.head.size > LARGE_HEAD_BYTES else 0)
         if self.is_whole:
@@ -789,9 +789,7 @@ class Exchange:
         self.client.hold(0)
         relay.close()
         passage.leave_to_upstream(now_ns)
-        AbandonedResponse(
-            context, self.head, relay.upstream, passage, is_watch=self.request.is_watch
-        )
+        AbandonedResponse(context, relay.upstream, passage, is_watch=self.request.is_watch)
         return True
 
     def _drop_upstream(self) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from apfproxy.http.read_buffer import Piece
     from apfproxy.proxy.exchange import Exchange
-    from apfproxy.upstream.connection import UpstreamConnection
+    from apfproxy.upstream.endpoint import UpstreamConnection
 
 _CONTINUE: Final = 100
 _FIRST_SERVER_ERROR: Final = 500
@@ -36,6 +36,7 @@ class Relay(ResponseSink):
 
     Attributes:
         body_bytes: Of the response's body, so far.
+        head: The request's.
         slow_level: The level whose slow readers this is one of; "" if it is none.
         status: Of the final response; 0 before.
         tunnel: What the connection has become; None if nothing else.
@@ -44,8 +45,8 @@ class Relay(ResponseSink):
     """
 
     def __init__(self, exchange: Exchange, upstream: UpstreamConnection) -> None:
-        self.head = exchange.head
         self._exchange = exchange
+        self.head = exchange.head
         self.upstream = upstream
         self.status = 0
         self.body_bytes = 0

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from apfproxy.http.response_head import ResponseHead
     from apfproxy.proxy.client import Client
     from apfproxy.proxy.context import Context
-    from apfproxy.upstream.connection import UpstreamConnection
+    from apfproxy.upstream.endpoint import UpstreamConnection
 
 
 class TunnelEnd(asyncio.BufferedProtocol):

@@ -1,20 +1,24 @@
-"""Connections to a server behind, until they can carry requests."""
+"""Makes connections to a server behind, and says why one cannot be made.
+
+The reason is for the client, for operators and for counters.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
+import ssl
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from apfproxy.base.sockets import set_tcp_options
-from apfproxy.upstream.connect_failure import CONNECTION, TLS_HANDSHAKE, ConnectTimeoutError
+from apfproxy.upstream.counters import UpstreamFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from apfproxy.settings import Address
-    from apfproxy.upstream.connection import UpstreamConnection
     from apfproxy.upstream.tls import ClientTls, SessionContext
 
 KEEP_ALIVE = {
@@ -25,25 +29,89 @@ KEEP_ALIVE = {
 }
 """Seconds without a word before the first probe (as of Go's), between probes, probes without an
 answer; and milliseconds for which what was sent may stay unacknowledged."""
+CONNECT_ERRORS = (OSError, ValueError)
+"""Errors that are the upstream's; the second is that of a host that cannot be a name."""
+
+CONNECTION, TLS_HANDSHAKE = "connection", "TLS handshake"
+"""The steps of connecting."""
+
+CA_CODES = frozenset({2, 18, 19, 20, 21})
+"""X509_V_ERR_* of OpenSSL: no CA that is known has signed it."""
+NAME_CODES = frozenset({62, 64})
+"""Likewise: it is another host's, or another address's."""
+NO_TLS_SPOKEN = frozenset(
+    {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
+)
+"""OpenSSL's words for bytes that are no TLS, such as an answer of plain HTTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectFailure:
+    """A connection that did not come about.
+
+    Attributes:
+        kind: How.
+        code: The status that the request gets.
+        reason: What its client is told.
+        problem: What an operator has to know, and the setting that may be wrong.
+    """
+
+    kind: UpstreamFailure
+    code: int
+    reason: str
+    problem: str
+
+
+class ConnectTimeoutError(TimeoutError):
+    """A step of connecting took too long: the `connection` itself, or the `TLS handshake`."""
+
+    def __init__(self, step: str, limit_s: float) -> None:
+        if step == CONNECTION:
+            preposition, setting = "to", "upstream.connectTimeout"
+        else:
+            preposition, setting = "with", "upstream.tls.handshakeTimeout"
+        super().__init__(f"no {step} {preposition} the upstream within {limit_s:g} s ({setting})")
+        self.step = step
+        self.limit_s = limit_s
+
+
+OWN_FAILURE = ConnectFailure(
+    UpstreamFailure.CONNECT,
+    502,
+    "the proxy failed to connect to the upstream; its log says more",
+    "an error of the proxy itself; the log says more",
+)
+CLOSED_AT_ONCE = ConnectFailure(
+    UpstreamFailure.CONNECT,
+    502,
+    "the upstream closed the connection at once",
+    "connections are closed at once",
+)
+NO_ENDPOINT = ConnectFailure(
+    UpstreamFailure.CONNECT,
+    503,
+    "no address of the upstream is known yet",
+    "no address of a server is known",
+)
 
 
 async def connected(
+    connection: object,
     address: Address,
     timeout_s: float,
     tls: ClientTls | None,
     sessions: SessionContext | None,
     server_name: str,
-    new_connection: Callable[[], UpstreamConnection],
-) -> UpstreamConnection:
+) -> None:
     """Connect; with TLS in two steps, because each has a limit of its own.
 
     Args:
+        connection: The protocol.
         address: Of the server.
         timeout_s: For the connection.
         tls: How to speak TLS with it; None if it speaks plain HTTP.
         sessions: The server's own; None without TLS.
-        server_name: That its certificate must have.
-        new_connection: Makes the protocol.
+        server_name: The name that its certificate must have.
 
     Raises:
         ConnectTimeoutError: A step takes too long.
@@ -51,46 +119,34 @@ async def connected(
     """
     limit_s, step = timeout_s, CONNECTION
     loop = asyncio.get_running_loop()
-    make = cast("Callable[[], asyncio.BufferedProtocol]", new_connection)
+    protocol = cast("asyncio.BufferedProtocol", connection)
     try:
         async with asyncio.timeout(limit_s):
             if address.path:
-                _, local = await loop.create_unix_connection(make, address.path)
-                return cast("UpstreamConnection", local)
+                await loop.create_unix_connection(lambda: protocol, address.path)
+                return
             if tls is None or sessions is None:
-                _, plain = await loop.create_connection(make, address.host, address.port)
-                return cast("UpstreamConnection", plain)
+                await loop.create_connection(lambda: protocol, address.host, address.port)
+                return
             sock = await connected_socket(address.host, address.port)
         limit_s, step = tls.settings.handshake_timeout_s, TLS_HANDSHAKE
         async with asyncio.timeout(limit_s):
-            return await shake_hands(sock, sessions, server_name, make, limit_s)
+            sessions.expire(time.time())
+            try:
+                await loop.create_connection(
+                    lambda: protocol,
+                    sock=sock,
+                    ssl=sessions,
+                    server_hostname=server_name,
+                    # Of the loop itself, should it still be at it after this task gave up.
+                    ssl_handshake_timeout=limit_s + 1.0,
+                    ssl_shutdown_timeout=1.0,
+                )
+            except BaseException:
+                sessions.forget(time.time())
+                raise
     except TimeoutError as error:
         raise ConnectTimeoutError(step, limit_s) from error
-
-
-async def shake_hands(
-    sock: socket.socket,
-    sessions: SessionContext,
-    server_name: str,
-    make: Callable[[], asyncio.BufferedProtocol],
-    limit_s: float,
-) -> UpstreamConnection:
-    """Begin TLS, with a session from before if there is one."""
-    sessions.expire(time.time())
-    try:
-        _, connection = await asyncio.get_running_loop().create_connection(
-            make,
-            sock=sock,
-            ssl=sessions,
-            server_hostname=server_name,
-            # Of the loop itself, should it still be at it after this task gave up.
-            ssl_handshake_timeout=limit_s + 1.0,
-            ssl_shutdown_timeout=1.0,
-        )
-    except BaseException:
-        sessions.forget(time.time())
-        raise
-    return cast("UpstreamConnection", connection)
 
 
 async def connected_socket(host: str, port: int) -> socket.socket:
@@ -127,3 +183,48 @@ def watch_over(transport: asyncio.Transport) -> None:
         return
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     set_tcp_options(connection, KEEP_ALIVE)
+
+
+def connect_failure(error: Exception) -> ConnectFailure:
+    """What became of an attempt that ended in one of `CONNECT_ERRORS`."""
+    # OpenSSL's own errors have more to them than those that Python raises in its name.
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = str(getattr(error, "verify_message", "") or error).removesuffix(".")
+        return ConnectFailure(
+            UpstreamFailure.TLS,
+            502,
+            f"the upstream's certificate is not valid: {why}",
+            f"certificate verify failed: {why}{_setting(getattr(error, 'verify_code', 0))}",
+        )
+    if isinstance(error, ssl.SSLError):
+        why = getattr(error, "reason", "") or str(error)
+        hint = "; upstream.url" if why in NO_TLS_SPOKEN else ""
+        return ConnectFailure(
+            UpstreamFailure.TLS, 502, f"no TLS with the upstream: {why}", f"no TLS: {why}{hint}"
+        )
+    if isinstance(error, ConnectTimeoutError):
+        return ConnectFailure(
+            UpstreamFailure.CONNECT_TIMEOUT,
+            504,
+            str(error),
+            f"no {error.step} within {error.limit_s:g} s",
+        )
+    why = str(getattr(error, "strerror", "") or error)
+    code = getattr(error, "errno", None)
+    if isinstance(code, int) and code in errno.errorcode and not isinstance(error, socket.gaierror):
+        why = os.strerror(code)  # loops have words of their own, such as "Connect call failed"
+    return ConnectFailure(
+        UpstreamFailure.CONNECT,
+        502,
+        f"no connection to the upstream: {why}",
+        why[:1].lower() + why[1:] if why[1:2].islower() else why,
+    )
+
+
+def _setting(verify_code: int) -> str:
+    """The setting that is likely wrong where a certificate is refused so."""
+    if verify_code in CA_CODES:
+        return "; upstream.tls.caFile"
+    if verify_code in NAME_CODES:
+        return "; upstream.tls.serverName"
+    return ""

@@ -1,104 +1,216 @@
-"""One server behind: its address, how it is, and the connections to it.
+"""One server behind, and the connections to it, each of which carries one request at a time.
 
-The connection used last is lent first, so that the others grow idle and are closed.
+The connection used last is used first again, so that the others grow idle and are closed.
 
-A connection is of the identity with which it was opened: `renew` begins another one, and no
-connection from before, idle, busy or on its way, gets a further request.
+A connection is of the identity with which it was opened: `Endpoint.renew` begins another one, and
+no connection from before, idle, busy or on its way, gets a further request.
 """
 
 from __future__ import annotations
 
+import enum
 import logging
+import os
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, cast
 
-from apfproxy.base.faults import Part, contained
+from mypy_extensions import mypyc_attr
+
+from apfproxy.base.faults import Part, contained, guarded, report
 from apfproxy.base.rare_log import RareLog
+from apfproxy.base.sockets import reset
 from apfproxy.base.tls_files import handshake_of
+from apfproxy.base.transitions import Event
+from apfproxy.http.chunked import ChunkedDecoder, ChunkedError
+from apfproxy.http.read_buffer import (
+    LARGE_BYTES,
+    NOBODY,
+    NOWHERE,
+    READS,
+    WRITE_HIGH_WATER_BYTES,
+    write_pieces,
+)
+from apfproxy.http.response_head import (
+    CHUNKED,
+    MAX_HEAD_BYTES,
+    NO_BODY,
+    SIZED,
+    ResponseError,
+    ResponseHead,
+    check_start,
+    parse_response_head,
+)
+from apfproxy.http.upgrade import check_declined
 from apfproxy.upstream.connecting import connected
-from apfproxy.upstream.connection import EndpointBase, UpstreamConnection
-from apfproxy.upstream.counters import UpstreamCounters
-from apfproxy.upstream.endpoint_state import DRAIN
+from apfproxy.upstream.counters import UpstreamCounters, UpstreamFailure
 from apfproxy.upstream.health_check import status_of
 from apfproxy.upstream.idle_limit import IdleLimit
-from apfproxy.upstream.tls import SessionContext
+from apfproxy.upstream.tls import SessionContext, is_cut_off
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from apfproxy.http.read_buffer import Piece
     from apfproxy.settings import EndpointAddress, UpstreamSettings
     from apfproxy.upstream.counters import PoolCounters
+    from apfproxy.upstream.response_sink import ResponseSink
     from apfproxy.upstream.tls import ClientTls
 
 log = logging.getLogger(__name__)
 
-
-class EndpointOwner(Protocol):
-    """What has the endpoints."""
-
-    def now_ns(self) -> int:
-        """The time."""
-
-    def on_closed(self, endpoint: Endpoint) -> None:
-        """A connection of it is closed."""
-
-    def on_failing(self, endpoint: Endpoint) -> None:
-        """It failed as often in a row as it may, or it is one of several and may be gone."""
+_HEAD_END: Final = b"\r\n\r\n"
+_SWITCHING_PROTOCOLS: Final = 101
+_FIRST_FINAL: Final = 200
+_FIRST_GATEWAY_ERROR: Final = 502
+_LAST_GATEWAY_ERROR: Final = 504
+MAX_LEFT_BYTES: Final = 1 << 20
+"""Of a response that is read once its connection is broken."""
+_MAX_INTERIM_RESPONSES = 32
+"""1xx responses to one request; Go's transport stops at 5, curl at none."""
 
 
-class Endpoint(EndpointBase):
+class EndpointState(enum.StrEnum):
+    """How an endpoint is, and so whether it gets requests."""
+
+    UP = "up"
+    EJECTED = "ejected"
+    """Requests failed: it gets none for a while."""
+    FAILING = "failing"
+    """Checks of its health failed: it gets none until they succeed."""
+    DRAINING = "draining"
+    """It is an endpoint no more: the requests that it has end."""
+
+
+UP: Final = EndpointState.UP
+EJECTED: Final = EndpointState.EJECTED
+FAILING: Final = EndpointState.FAILING
+DRAINING: Final = EndpointState.DRAINING
+
+TRANSITIONS = {
+    UP: {"eject": EJECTED, "fail": FAILING, "drain": DRAINING},
+    EJECTED: {"try-again": UP, "fail": FAILING, "drain": DRAINING},
+    FAILING: {"recover": UP, "drain": DRAINING},
+    DRAINING: {},
+}
+"""State to event to the next state."""
+
+EJECT: Final = Event("eject", TRANSITIONS)
+"""Requests failed, one after the other."""
+TRY_AGAIN: Final = Event("try-again", TRANSITIONS)
+"""Its pause is over."""
+FAIL: Final = Event("fail", TRANSITIONS)
+"""As many checks failed as may."""
+RECOVER: Final = Event("recover", TRANSITIONS)
+"""As many checks succeeded as must."""
+DRAIN: Final = Event("drain", TRANSITIONS)
+"""It is named no more."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Endpoint:
     """A server behind.
 
-    Attributes:
+    Args:
         address: Where it is, how much it takes compared with others, and the name that its
             certificate must have.
+        settings: Of the servers behind.
+        totals: What the connections of its pool did.
+        tls: How to speak TLS with it; it is left alone if the address is of plain HTTP.
+        now_ns: The clock.
+        on_closed: Called when a connection of it is closed.
+        on_failing: Called when it failed as often in a row as it may, or when it is one of several
+            and may be gone.
+
+    Attributes:
         connecting: Connections that are on their way.
+        counters: What it did.
+        failures_in_row: Failures, and responses 502, 503 and 504, since the last other response.
         generation: Counts identities; connections of another one get no further request.
+        idle: Connections that wait for a request, in the order of use: the next one is last.
+        idle_line: The value of its Keep-Alive field.
+        is_drawn: Whether it gets requests.
         is_known: Whether it has been asked how it is, or need not be.
+        is_one_of_several: Whether a request that it failed may be sent to another one.
+        log_name: Its address for the access log; "" where it is the only one.
+        max_failures_in_row: So many are enough to take it out; 0 for never.
+        open: All connections.
         ramp: The part of its weight that it has already, of (0, 1].
+        seats: Of requests that it works on.
         share: The weight that it has.
+        stale: Connections of an earlier identity; empty most of the time.
+        state: How it is.
     """
 
     __slots__ = (
         "_counters",
         "_idle_limit",
-        "_owner",
+        "_now_ns",
+        "_on_closed",
+        "_on_failing",
         "_rare_log",
         "_sessions",
         "_settings",
         "_tls",
         "address",
         "connecting",
+        "counters",
+        "failures_in_row",
         "generation",
+        "idle",
+        "idle_line",
+        "is_drawn",
         "is_known",
+        "is_one_of_several",
+        "log_name",
+        "max_failures_in_row",
+        "open",
         "ramp",
+        "seats",
         "share",
+        "stale",
+        "state",
     )
 
     def __init__(
         self,
-        owner: EndpointOwner,
         address: EndpointAddress,
         settings: UpstreamSettings,
-        counters: PoolCounters,
+        totals: PoolCounters,
         tls: ClientTls | None,
+        now_ns: Callable[[], int],
+        *,
+        on_closed: Callable[[Endpoint], None],
+        on_failing: Callable[[Endpoint], None],
     ) -> None:
-        super().__init__(UpstreamCounters())
-        self._owner = owner
-        self.address = address
-        self._settings = settings
-        self._counters = counters
-        self._tls = tls if address.address.is_tls else None
+        self._counters = totals
+        self._now_ns = now_ns
+        self._on_closed = on_closed
+        self._on_failing = on_failing
+        self.configure(address, settings, tls)
         self._sessions: SessionContext | None = None
         self._idle_limit = IdleLimit()
         self._rare_log = RareLog(log, time.monotonic_ns, period_s=3600.0)
+        self.counters = UpstreamCounters()
+        self.idle: dict[UpstreamConnection, None] = {}
+        self.idle_line = b""
+        self.open: set[UpstreamConnection] = set()
+        self.stale: set[UpstreamConnection] = set()
         self.connecting = 0
         self.generation = 0
+        self.state = UP
+        self.is_drawn = False
         self.is_known = True
+        self.is_one_of_several = False
+        self.log_name = ""
+        self.failures_in_row = 0
+        self.max_failures_in_row = 0
+        self.seats = 0
         self.ramp = 1.0
         self.share = float(address.weight)
 
     @property
     def url(self) -> str:
-        """Its address, as a URL."""
         return self.address.address.url
 
     @property
@@ -109,7 +221,7 @@ class Endpoint(EndpointBase):
     def configure(
         self, address: EndpointAddress, settings: UpstreamSettings, tls: ClientTls | None
     ) -> None:
-        """Put other settings in force; the address itself is the same."""
+        """Put other settings in force; where the server is stays the same."""
         self.address = address
         self._settings = settings
         self._tls = tls if address.address.is_tls else None
@@ -117,8 +229,8 @@ class Endpoint(EndpointBase):
     def renew(self) -> None:
         """Begin another identity: no connection from before gets a further request.
 
-        Idle ones are closed at once, busy ones when they are put back, and one that is being made
-        as soon as it is there; who waits for it waits for another one.
+        Idle ones are closed at once, busy ones when they are released, and one that is being made
+        as soon as it is there; whoever waits for it waits for another one.
         """
         self.generation += 1
         self.stale = set(self.open)
@@ -131,11 +243,55 @@ class Endpoint(EndpointBase):
         self.is_drawn = False
         self.renew()
 
-    def on_failing(self) -> None:
-        self._idle_limit.gone(self._owner.now_ns())
-        self._owner.on_failing(self)
+    # What requests tell of it.
+
+    def answered(self, status: int, took_ns: int) -> None:
+        """Count the head of a final response, and how long it took."""
+        counters = self.counters
+        answers = counters.answers
+        answers[status] = answers.get(status, 0) + 1
+        counters.head_ns.observe(took_ns)
+        if _FIRST_GATEWAY_ERROR <= status <= _LAST_GATEWAY_ERROR:
+            self._count_in_row(may_be_gone=False)
+        elif self.failures_in_row:
+            self.failures_in_row = 0
+
+    def fail(self, failure: UpstreamFailure, problem: str, *, is_telling: bool = True) -> None:
+        """Count a failure, as `UpstreamCounters.fail` does."""
+        self.counters.fail(failure, problem, is_telling=is_telling)
+        if is_telling:
+            # A slow server is not gone.
+            self._count_in_row(may_be_gone=failure is not UpstreamFailure.ANSWER_TIMEOUT)
+
+    @property
+    def has_failed_enough(self) -> bool:
+        """Whether it failed as often in a row as it may."""
+        return 0 < self.max_failures_in_row <= self.failures_in_row
+
+    def _count_in_row(self, *, may_be_gone: bool) -> None:
+        self.failures_in_row += 1
+        if self.has_failed_enough or (may_be_gone and self.is_one_of_several):
+            self._idle_limit.gone(self._now_ns())
+            self._on_failing(self)
+
+    def count_awaiting(self) -> int:
+        """Count requests that have no response yet; it looks at each connection."""
+        return sum(connection.awaits_head for connection in self.open)
+
+    def log_malformed(self, problem: str) -> None:
+        """Have the log say, now and then, that a response cannot be passed on."""
+        self._rare_log.log(
+            logging.WARNING,
+            problem,
+            "the server behind, %s, sent an answer that cannot be passed on: %s",
+            self.url,
+            problem,
+        )
+
+    # Its connections.
 
     def forget(self, connection: UpstreamConnection) -> None:
+        """Leave out a connection that is closed."""
         sessions = self._sessions
         if sessions is not None:
             with contained(Part.POOL):
@@ -145,25 +301,18 @@ class Endpoint(EndpointBase):
         self.open.discard(connection)
         self.stale.discard(connection)
         self.idle.pop(connection, None)
-        self._owner.on_closed(self)
-
-    def log_malformed(self, problem: str) -> None:
-        self._rare_log.log(
-            logging.WARNING,
-            problem,
-            "the server behind, %s, sent an answer that cannot be passed on: %s",
-            self.url,
-            problem,
-        )
+        self._on_closed(self)
 
     def on_idle_line(self, line: bytes) -> None:
+        """Learn how long the server keeps an idle connection, by its Keep-Alive field."""
         self.idle_line = line
         self._idle_limit.announced(line)
 
     def on_idle_end(self, connection: UpstreamConnection) -> None:
+        """Learn the same from a connection that it has ended while it had no request."""
         if connection not in self.idle or not connection.was_used:
             return
-        now_ns = self._owner.now_ns()
+        now_ns = self._now_ns()
         if self._idle_limit.closed(now_ns - connection.idle_since_ns, now_ns):
             limit_s = self._idle_limit.limit_ns(now_ns) / 1e9
             self._rare_log.log(
@@ -188,6 +337,7 @@ class Endpoint(EndpointBase):
         self.close_idle(now_ns - idle_ns)
 
     def close_idle(self, idle_since_ns: int) -> None:
+        """Close connections that have been idle since then or longer."""
         while self.idle:
             connection = next(iter(self.idle))
             if connection.idle_since_ns > idle_since_ns:
@@ -195,13 +345,8 @@ class Endpoint(EndpointBase):
             connection.abort()
 
     def close(self) -> None:
-        """Close every connection."""
         for connection in list(self.open):
             connection.abort()
-
-    def count_awaiting(self) -> int:
-        """Requests sent that have no answer yet; it looks at each connection."""
-        return sum(connection.awaits_head for connection in self.open)
 
     async def probe(self) -> None:
         """Open a connection, which no client's request gets, and close it again.
@@ -214,17 +359,18 @@ class Endpoint(EndpointBase):
         connection.transport.close()
 
     async def ask(self, question: bytes, limit_s: float) -> int:
-        """Send a request on a connection of its own: the status code of the answer.
+        """Send a request on a connection of its own: the status code of the response.
 
         Args:
             question: The request, of `health_check.question`.
-            limit_s: For the answer, once there is a connection.
+            limit_s: For the response, once there is a connection.
 
         Raises:
             NoAnswerError: There is none.
             OSError, ValueError: As of `CONNECT_ERRORS`: there is no connection.
         """
-        return await status_of(await self.open_connection(), question, limit_s)
+        connection = await self.open_connection()
+        return await status_of(connection.transport, question, limit_s)
 
     async def open_connection(self) -> UpstreamConnection:
         """Connect; the connection is not among those that are open yet.
@@ -232,34 +378,455 @@ class Endpoint(EndpointBase):
         Raises:
             OSError, ValueError: As of `CONNECT_ERRORS`.
         """
-        tls, sessions = self._tls, self._sessions
+        tls, sessions, address = self._tls, self._sessions, self.address
+        server_name = ""
         if tls is not None:
+            server_name = tls.settings.server_name or address.server_name or address.address.host
             if sessions is None or sessions.shared is not tls.context:
                 sessions = self._sessions = SessionContext(tls.context)
             for other in self.open:  # any one: it has had the time to get a session
                 sessions.remember(other.transport, time.time())
                 break
-        found = await connected(
-            self.address.address,
-            self._settings.connect_timeout_s,
-            tls,
-            sessions,
-            self._server_name(),
-            self._new_connection,
-        )
+        timeout_s = self._settings.connect_timeout_s
+        connection = UpstreamConnection(self, self._counters)
+        await connected(connection, address.address, timeout_s, tls, sessions, server_name)
         if tls is not None:
-            self._counters.handshakes[handshake_of(found.transport)] += 1
-        return found
-
-    def _server_name(self) -> str:
-        """The name that its certificate must have; "" without TLS."""
-        if self._tls is None:
-            return ""
-        address = self.address
-        return self._tls.settings.server_name or address.server_name or address.address.host
-
-    def _new_connection(self) -> UpstreamConnection:
-        return UpstreamConnection(self, self._counters)
+            self._counters.handshakes[handshake_of(connection.transport)] += 1
+        return connection
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.url}: {self.state}>"
+
+
+class UpstreamConnection:
+    """One connection, which the pool gives to one exchange at a time.
+
+    Attributes:
+        endpoint: The server at its other end.
+        seats: Which the request that it carries holds there.
+        sink: The exchange whose response is awaited, or None while the connection is idle.
+        is_write_paused: Whether the server is slow to take the request's body.
+        idle_since_ns: When it was released last.
+        tunnelled: The exchange that has its transport for a tunnel, which `sink` is no more.
+        was_used: Whether a request was answered on it.
+    """
+
+    __slots__ = (
+        "_body_left",
+        "_counters",
+        "_decoder",
+        "_framing",
+        "_head",
+        "_interims",
+        "_is_head",
+        "_is_upgrade",
+        "_last_head",
+        "_last_raw",
+        "_partial",
+        "endpoint",
+        "idle_since_ns",
+        "is_closed",
+        "is_read_paused",
+        "is_write_paused",
+        "seats",
+        "sink",
+        "transport",
+        "tunnelled",
+        "was_used",
+        "write",
+    )
+
+    def __init__(self, endpoint: Endpoint, counters: PoolCounters) -> None:
+        self.endpoint = endpoint
+        self.seats = 0
+        self._counters = counters
+        self.transport = NOWHERE
+        self.write = NOWHERE.write
+        self.sink: ResponseSink | None = None
+        self.tunnelled: ResponseSink | None = None
+        self.idle_since_ns = 0
+        self.is_closed = False
+        self.is_read_paused = False
+        self.is_write_paused = False
+        self.was_used = False
+        self._partial = bytearray()
+        """Of a head, of which the end has not come."""
+        self._head: ResponseHead | None = None
+        self._framing = NO_BODY
+        self._body_left = 0
+        self._interims = 0
+        # Of the request: whether its method is HEAD, and whether it offers another protocol.
+        self._is_head = False
+        self._is_upgrade = False
+        self._decoder: ChunkedDecoder | None = None
+        self._last_raw = b""
+        """The bytes of the last answer's head, to another method than HEAD; `_last_head` is what
+        they say."""
+        self._last_head: ResponseHead | None = None
+
+    @property
+    def awaits_head(self) -> bool:
+        """Whether a request is sent, or being sent, of whose response not even the head has come.
+
+        One that may last as long as it likes awaits nothing.
+        """
+        return self.sink is not None and self._head is None and not self.sink.is_long_running
+
+    @property
+    def is_within_chunk(self) -> bool:
+        """Whether a part of a chunk of the response is through, and its end has not come."""
+        decoder = self._decoder
+        return decoder is not None and decoder.is_within_chunk
+
+    # What the exchange does.
+
+    def hold(self, seats: int) -> None:
+        self.seats = seats
+        self.endpoint.seats += seats
+
+    def release_seats(self) -> None:
+        """They hold the server's attention no more; harmless if they do not."""
+        if self.seats:
+            self.endpoint.seats -= self.seats
+            self.seats = 0
+
+    def send(
+        self, sink: ResponseSink, data: bytes, *, is_head: bool = False, is_upgrade: bool = False
+    ) -> None:
+        """Start a request; the response goes to `sink`.
+
+        Args:
+            sink: What takes the response.
+            data: The request's head, and what there is of its body.
+            is_head: Whether the method is HEAD, so that the response has no body.
+            is_upgrade: Whether another protocol is offered, so that 101 may come.
+        """
+        self.sink = sink
+        self._is_head = is_head
+        self._is_upgrade = is_upgrade
+        self._counters.bytes_sent += len(data)
+        self.write(data)
+
+    def send_more(self, data: bytes) -> None:
+        self._counters.bytes_sent += len(data)
+        self.write(data)
+
+    def send_pieces(self, pieces: Sequence[Piece]) -> int:
+        """Send more of the request's body; returns how many bytes that is."""
+        size = sum(map(len, pieces))
+        self._counters.bytes_sent += size
+        if size:
+            write_pieces(self.transport, pieces, size)
+        return size
+
+    def hand_over(self, protocol: asyncio.BufferedProtocol) -> None:
+        """Let another protocol have the transport, for good; the sink hears no more."""
+        self.tunnelled, self.sink = self.sink, None
+        self.transport.set_protocol(protocol)
+
+    def pause_reading(self) -> None:
+        if not self.is_read_paused and not self.is_closed:
+            self.is_read_paused = True
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.is_read_paused and not self.is_closed:
+            self.is_read_paused = False
+            self.transport.resume_reading()
+
+    @property
+    def can_half_close(self) -> bool:
+        """Whether the server of a tunnel can be told that no more comes: not by TLS."""
+        return self.transport.can_write_eof()
+
+    def half_close(self) -> None:
+        self.transport.write_eof()
+
+    def reset(self) -> None:
+        """Give the connection up, and have the server see that it was cut."""
+        reset(self.transport)
+        self.abort()
+
+    def abort(self) -> None:
+        """Give the connection up, whatever is on its way; the sink hears no more."""
+        self.sink = None
+        if not self.is_closed:
+            self.is_closed = True
+            self.endpoint.forget(self)
+            self.transport.abort()
+
+    def fail(self, error: Exception, sink: ResponseSink | None = None) -> None:
+        """Close after an error of the program, and end the exchange that had it; never raises."""
+        sink = sink or self.sink
+        if sink is None:
+            report(Part.POOL, error, "an error of the proxy itself: a connection is closed")
+        else:
+            sink.fail(error)
+        if self.sink is None or self.sink is sink:  # else it serves another one by now
+            with contained(Part.POOL):
+                self.abort()
+
+    # What the transport says.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        # Bound once: a request makes two calls less.
+        self.write = self.transport.write
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
+        return READS.data
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._counters.bytes_received += nbytes
+        sink = self.sink
+        if sink is None:
+            # Nothing was asked: this must not become the next response.  Some servers send 408
+            # before they close.
+            self.endpoint.on_idle_end(self)
+            self.abort()
+            return
+        try:
+            if self._head is None:
+                self._take_start(sink, nbytes)
+            elif nbytes < LARGE_BYTES:
+                self._take_body(sink, READS.view[:nbytes].tobytes())
+            else:
+                self._take_body(sink, READS.view[:nbytes])
+        except (ResponseError, ChunkedError) as error:
+            self.endpoint.log_malformed(str(error))
+            self._break(str(error), may_retry=False)
+        except Exception as bug:  # noqa: BLE001  as `guarded`, at no cost
+            # Perhaps after the response was whole, when the sink was no longer this connection's.
+            self.fail(bug, sink)
+
+    def eof_received(self) -> None:
+        """`connection_lost` follows."""
+
+    @guarded
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport.set_protocol(NOBODY)
+        if self.is_closed:
+            return
+        self.is_closed = True
+        sink = self.sink
+        if sink is None:
+            self.endpoint.on_idle_end(self)
+        self.endpoint.forget(self)
+        if exc is not None and sink is not None and not self._is_upgrade:
+            self._read_left()
+            sink = self.sink
+        if sink is None:
+            return
+        if (
+            exc is None
+            and self._head is not None
+            and self._framing not in (SIZED, CHUNKED, NO_BODY)
+            and not is_cut_off(self.transport)
+        ):
+            self.sink = None
+            try:
+                sink.on_body((), is_last=True)
+            except Exception as error:  # noqa: BLE001  as `guarded`
+                sink.fail(error)
+            return
+        nothing_came = self._head is None and not self._partial and not self._interims
+        self._break(
+            f"the connection broke: {getattr(exc, 'strerror', '') or exc}"
+            if exc
+            else "the connection was closed early",
+            may_retry=nothing_came and (self.was_used or self.endpoint.is_one_of_several),
+        )
+
+    def _read_left(self) -> None:
+        """Read what came before the connection broke: perhaps the response, and why it did.
+
+        A server that refuses a large body answers and closes; what is written then gets an error,
+        with which the transport ends before it has read the answer.
+        """
+        transport = self.transport
+        connection = transport.get_extra_info("socket")
+        if connection is None or transport.get_extra_info("ssl_object") is not None:
+            return  # records of TLS are the transport's alone to read
+        descriptor, left = connection.fileno(), MAX_LEFT_BYTES
+        try:
+            while self.sink is not None and left > 0:
+                size = os.readv(descriptor, [READS.data])
+                if not size:
+                    return
+                left -= size
+                self.buffer_updated(size)
+        except OSError:
+            return  # nothing is left
+
+    def pause_writing(self) -> None:
+        self.is_write_paused = True
+
+    @guarded
+    def resume_writing(self) -> None:
+        self.is_write_paused = False
+        if self.sink is not None:
+            self.sink.on_upstream_writable()
+
+    # The response.
+
+    def _take_start(self, sink: ResponseSink, nbytes: int) -> None:
+        """Take a read while the head has not come: mostly head and body, all of the response."""
+        end = READS.data.find(_HEAD_END, 0, nbytes) + len(_HEAD_END)
+        if end >= len(_HEAD_END) and not self._partial:
+            head = self._parse(READS.view[:end].tobytes())
+            body_bytes = nbytes - end
+            if (
+                head.status >= _FIRST_FINAL
+                and body_bytes == (head.length if head.framing == SIZED else 0)
+                and head.framing <= SIZED
+                and not self._is_upgrade
+            ):
+                self._end(sink, keep_alive=head.keep_alive)
+                # Of the body nothing is copied: the sink writes it before the buffer is used again.
+                sink.on_response(head, READS.view[end:nbytes], is_whole=True)
+                return
+        self._take_head(sink, READS.view[:nbytes].tobytes())
+
+    def _parse(self, raw: bytes) -> ResponseHead:
+        """Parse a head, unless it is the same as the last one, as those of one moment often are."""
+        if self._is_head:
+            return parse_response_head(raw, answers_head=True)
+        head = self._last_head
+        if head is None or raw != self._last_raw:
+            head = self._last_head = parse_response_head(raw, answers_head=False)
+            self._last_raw = raw
+            if head.idle_line and head.idle_line != self.endpoint.idle_line:
+                self.endpoint.on_idle_line(head.idle_line)
+        return head
+
+    def _take_head(self, sink: ResponseSink, data: bytes) -> None:
+        if self._partial:
+            searched = max(0, len(self._partial) - 3)
+            self._partial += data
+            end = self._partial.find(_HEAD_END, searched)
+            if end < 0 and len(self._partial) <= MAX_HEAD_BYTES:
+                check_start(self._partial, searched)
+                return
+            data = bytes(self._partial)
+            self._partial.clear()
+        else:
+            end = data.find(_HEAD_END)
+        while True:
+            if (len(data) if end < 0 else end) > MAX_HEAD_BYTES:
+                raise ResponseError(f"the head of the answer is over {MAX_HEAD_BYTES} bytes")
+            if end < 0:
+                check_start(data, 0)
+                self._partial += data
+                return
+            end += 4
+            raw = data[:end]
+            head = self._parse(raw)
+            if head.status >= _FIRST_FINAL:
+                if self._is_upgrade:
+                    check_declined(head.status, is_connect=sink.is_connect)
+                break
+            if head.status == _SWITCHING_PROTOCOLS:
+                sink.on_switch(head, raw, data[end:])
+                return
+            self._interims += 1
+            if self._interims > _MAX_INTERIM_RESPONSES:
+                raise ResponseError(f"an unexpected answer {head.status}")
+            sink.on_interim(head)
+            if self.sink is not sink:
+                return
+            data = data[end:]
+            end = data.find(_HEAD_END)
+        self._start_body(sink, head, rest_of(data, end))
+
+    def _start_body(self, sink: ResponseSink, head: ResponseHead, rest: Piece) -> None:
+        self._head = head
+        self._framing = head.framing
+        if head.framing == SIZED and len(rest) < head.length:
+            self._body_left = head.length - len(rest)
+            sink.on_response(head, rest, is_whole=False)
+        elif head.framing == CHUNKED:
+            self._decoder = ChunkedDecoder()
+            try:
+                pieces, excess = self._decoder.feed(rest)
+            except ChunkedError:
+                # The upstream has answered: the client gets its head, and then no end.
+                sink.on_response(head, b"", is_whole=False)
+                raise
+            body = b"".join(pieces)
+            if self._decoder.is_done:
+                trailers = self._decoder.trailers
+                self._end(sink, keep_alive=head.keep_alive and not excess)
+                # In one call where nothing would be lost by it.
+                if trailers:
+                    sink.on_response(head, body, is_whole=False)
+                    sink.on_body((), is_last=True, trailers=trailers)
+                else:
+                    sink.on_response(head, body, is_whole=True)
+            else:
+                sink.on_response(head, body, is_whole=False)
+        elif head.framing in (NO_BODY, SIZED):
+            # What is beyond the announced length belongs to nobody.
+            announced = rest[: head.length if head.framing else 0]
+            self._end(sink, keep_alive=head.keep_alive and len(announced) == len(rest))
+            sink.on_response(head, announced, is_whole=True)
+        else:
+            sink.on_response(head, rest, is_whole=False)
+
+    def _take_body(self, sink: ResponseSink, data: Piece) -> None:
+        head = self._head
+        assert head is not None
+        if self._framing == SIZED:
+            left = self._body_left - len(data)
+            self._body_left = left
+            if left > 0:
+                sink.on_body((data,), is_last=False)
+                return
+            if left < 0:
+                data = data[:left]
+            self._end(sink, keep_alive=head.keep_alive and left == 0)
+            sink.on_body((data,), is_last=True)
+        elif self._framing == CHUNKED:
+            decoder = self._decoder
+            assert decoder is not None
+            pieces, excess = decoder.feed(data)
+            if decoder.is_done:
+                self._end(sink, keep_alive=head.keep_alive and not excess)
+                sink.on_body(pieces, is_last=True, trailers=decoder.trailers)
+            elif pieces:
+                sink.on_body(pieces, is_last=False)
+        else:
+            sink.on_body((data,), is_last=False)
+
+    def _end(self, sink: ResponseSink, *, keep_alive: bool) -> None:
+        """The response is whole: get ready for the next one, or go.
+
+        The exchange learns of it right after this, and gives the connection back with
+        `Pool.release` once the request is through as well.
+        """
+        assert self.sink is sink
+        self.sink = None
+        self._head = None
+        self._decoder = None
+        self._interims = 0
+        self.was_used = True
+        if not keep_alive:
+            self.abort()
+
+    def _break(self, reason: str, *, may_retry: bool) -> None:
+        sink = self.sink
+        self.abort()
+        if sink is not None:
+            try:
+                sink.on_broken(reason, may_retry=may_retry)
+            except Exception as error:  # noqa: BLE001  as `guarded`
+                sink.fail(error)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "busy" if self.sink is not None else "idle"
+        return f"<UpstreamConnection {state}>"
+
+
+def rest_of(data: bytes, start: int) -> Piece:
+    """What follows the head: a copy of a little, a view of much."""
+    return data[start:] if len(data) - start < LARGE_BYTES else memoryview(data)[start:]

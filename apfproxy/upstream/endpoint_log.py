@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from apfproxy.upstream.endpoint_state import EJECTED, FAILING, UP
+from apfproxy.upstream.endpoint import EJECTED, FAILING, UP
 
 if TYPE_CHECKING:
     from apfproxy.upstream.counters import UpstreamFailure

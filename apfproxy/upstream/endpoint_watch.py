@@ -41,10 +41,9 @@ from typing import TYPE_CHECKING, Protocol
 from apfproxy.base.faults import Part, report
 from apfproxy.base.rare_log import RareLog
 from apfproxy.base.tasks import spawn
-from apfproxy.upstream.connect_failure import CONNECT_ERRORS, ConnectTimeoutError, connect_failure
+from apfproxy.upstream.connecting import CONNECT_ERRORS, ConnectTimeoutError, connect_failure
 from apfproxy.upstream.counters import UpstreamFailure
-from apfproxy.upstream.endpoint_log import UNKNOWN, EndpointLog
-from apfproxy.upstream.endpoint_state import (
+from apfproxy.upstream.endpoint import (
     DRAINING,
     EJECT,
     EJECTED,
@@ -54,6 +53,7 @@ from apfproxy.upstream.endpoint_state import (
     TRY_AGAIN,
     UP,
 )
+from apfproxy.upstream.endpoint_log import UNKNOWN, EndpointLog
 from apfproxy.upstream.health_check import (
     REFUSALS,
     NoAnswerError,
@@ -66,8 +66,7 @@ from apfproxy.upstream.recent_responses import RecentResponses
 
 if TYPE_CHECKING:
     from apfproxy.settings import UpstreamSettings
-    from apfproxy.upstream.endpoint import Endpoint
-    from apfproxy.upstream.endpoint_state import EndpointState
+    from apfproxy.upstream.endpoint import Endpoint, EndpointState
 
 log = logging.getLogger(__name__)
 

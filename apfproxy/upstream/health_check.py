@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from apfproxy.http.read_buffer import READS
 from apfproxy.upstream.counters import UpstreamFailure
-
-if TYPE_CHECKING:
-    from apfproxy.upstream.connection import UpstreamConnection
 
 _VERSIONS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _CODE_END: Final = 12
@@ -71,15 +68,14 @@ class StatusLine(asyncio.BufferedProtocol):
         self.came.set_exception(NoAnswerError(UpstreamFailure.BROKEN_ANSWER, problem))
 
 
-async def status_of(connection: UpstreamConnection, asked: bytes, limit_s: float) -> int:
+async def status_of(transport: asyncio.Transport, asked: bytes, limit_s: float) -> int:
     """Ask on a new connection, which is closed then: the status code of the answer.
 
     Raises:
         NoAnswerError: There is none within so many seconds.
     """
     line = StatusLine()
-    transport = connection.transport
-    connection.hand_over(line)
+    transport.set_protocol(line)
     try:
         transport.write(asked)
         async with asyncio.timeout(limit_s):

@@ -23,24 +23,21 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from apfproxy.base.faults import Part, report
 from apfproxy.base.tasks import spawn
-from apfproxy.upstream.connect_failure import (
+from apfproxy.upstream.connecting import (
     CLOSED_AT_ONCE,
     CONNECT_ERRORS,
     NO_ENDPOINT,
     OWN_FAILURE,
     ConnectFailure,
     connect_failure,
+    watch_over,
 )
-from apfproxy.upstream.connecting import watch_over
-from apfproxy.upstream.connection import UpstreamConnection
-from apfproxy.upstream.endpoint import Endpoint
-from apfproxy.upstream.endpoint_state import UP
+from apfproxy.upstream.endpoint import UP, Endpoint, UpstreamConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from apfproxy.settings import EndpointAddress, UpstreamSettings
-    from apfproxy.upstream.connection import EndpointBase
     from apfproxy.upstream.counters import PoolCounters
     from apfproxy.upstream.tls import ClientTls
 
@@ -72,7 +69,7 @@ class Place:
 
     __slots__ = ("arrival", "avoided")
 
-    def __init__(self, arrival: int, avoided: EndpointBase | None) -> None:
+    def __init__(self, arrival: int, avoided: Endpoint | None) -> None:
         self.arrival = arrival
         self.avoided = avoided
 
@@ -106,7 +103,7 @@ class Pool:
         assert tls is not None or not settings.address.is_tls
         self._settings = settings
         self._tls = tls
-        self.now_ns = now_ns
+        self._now_ns = now_ns
         self._counters = counters
         self._draw = draw
         self.on_change: Callable[[], None] = _ignore
@@ -161,7 +158,15 @@ class Pool:
         for address in addresses:
             endpoint = known.get((address.address, address.server_name))
             if endpoint is None:
-                endpoint = Endpoint(self, address, self._settings, self._counters, self._tls)
+                endpoint = Endpoint(
+                    address,
+                    self._settings,
+                    self._counters,
+                    self._tls,
+                    self._now_ns,
+                    on_closed=self._on_closed,
+                    on_failing=self._on_failing,
+                )
                 self._counters.endpoints[endpoint] = endpoint.counters
                 known[address.address, address.server_name] = endpoint
             else:
@@ -225,7 +230,7 @@ class Pool:
             return self._least_loaded(None, has_idle=True)
         return found
 
-    def _least_loaded(self, avoided: EndpointBase | None, *, has_idle: bool) -> Endpoint | None:
+    def _least_loaded(self, avoided: Endpoint | None, *, has_idle: bool) -> Endpoint | None:
         """The best endpoint that has room; None if there is none.
 
         Args:
@@ -270,7 +275,7 @@ class Pool:
         return idle.popitem()[0] if idle else None
 
     def wait(
-        self, waiter: PoolWaiter, *, is_new: bool = False, avoided: EndpointBase | None = None
+        self, waiter: PoolWaiter, *, is_new: bool = False, avoided: Endpoint | None = None
     ) -> None:
         """Stand in line; the waiter is called back, never from inside this call.
 
@@ -326,14 +331,12 @@ class Pool:
         for endpoint in self.endpoints:
             endpoint.renew()
 
-    def on_closed(self, endpoint: Endpoint) -> None:
-        """A connection of an endpoint is closed."""
+    def _on_closed(self, endpoint: Endpoint) -> None:
         if self.draining:
             self._forget_if_drained(endpoint)
         self._connect_for_the_line()
 
-    def on_failing(self, endpoint: Endpoint) -> None:
-        """Requests failed at an endpoint as often in a row as they may, or it may be gone."""
+    def _on_failing(self, endpoint: Endpoint) -> None:
         self.on_endpoint_failing(endpoint)
 
     def close_idle(self, now_ns: int, idle_ns: int = 0, period_ns: int = 0) -> None:
@@ -519,7 +522,7 @@ class Pool:
                 give(connection, waiter)
                 return
         try:
-            self.release(connection, self.now_ns())
+            self.release(connection, self._now_ns())
         except Exception as bug:  # noqa: BLE001  as in `_tried`
             report(Part.POOL, bug)
             self._fail_one(OWN_FAILURE)
@@ -545,9 +548,7 @@ def give(connection: UpstreamConnection, waiter: PoolWaiter) -> None:
         connection.abort()
 
 
-def first_for(
-    line: OrderedDict[PoolWaiter, Place], endpoint: EndpointBase | None
-) -> PoolWaiter | None:
+def first_for(line: OrderedDict[PoolWaiter, Place], endpoint: Endpoint | None) -> PoolWaiter | None:
     """The first in line for whom a connection of an endpoint will do; None for the first of all."""
     for waiter, place in line.items():
         if endpoint is None or place.avoided is not endpoint:

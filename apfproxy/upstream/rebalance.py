@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Recurring
-from apfproxy.upstream.endpoint_state import UP
+from apfproxy.upstream.endpoint import UP
 
 if TYPE_CHECKING:
     import asyncio

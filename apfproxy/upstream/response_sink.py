@@ -14,22 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from apfproxy.http.read_buffer import Piece
-    from apfproxy.http.request_head import RequestHead
     from apfproxy.http.response_head import ResponseHead
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ResponseSink(ABC):
-    """What takes the parts of one answer, in their order.
+    """What takes the parts of one response, in their order."""
 
-    Attributes:
-        head: The request's.
-    """
-
-    __slots__ = ("head",)
-
-    def __init__(self, head: RequestHead) -> None:
-        self.head = head
+    __slots__ = ()
 
     @property
     def is_long_running(self) -> bool:

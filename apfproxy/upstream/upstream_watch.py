@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from apfproxy.base.faults import Part, contained
 from apfproxy.base.tasks import Recurring
 from apfproxy.settings import KUBERNETES_API
-from apfproxy.upstream import endpoint_state
+from apfproxy.upstream import endpoint as endpoint_state
+from apfproxy.upstream.endpoint import UP
 from apfproxy.upstream.endpoint_log import UNKNOWN
-from apfproxy.upstream.endpoint_state import UP
 from apfproxy.upstream.endpoint_watch import EndpointWatch, Rules
 from apfproxy.upstream.recent_responses import RecentOfAll
 

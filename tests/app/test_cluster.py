@@ -11,7 +11,7 @@ import pytest
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings import UNSAID, Address, EndpointSettings, FlowControlSettings
 from apfproxy.upstream.counters import UpstreamFailure
-from apfproxy.upstream.endpoint_state import FAIL
+from apfproxy.upstream.endpoint import FAIL
 from tests.end_to_end.scene import Setup, on_uvloop, running, until
 
 if TYPE_CHECKING:

@@ -38,7 +38,6 @@ INTERPRETED = {
     "flowcontrol/preset.py": "fields only",
     "flowcontrol/prompt_limits.py": "at most ten looks a second",
     "proxy/disconnects.py": "clients that are not read from",
-    "upstream/connect_failure.py": "failures only",
     "upstream/connecting.py": "once a connection",
     "upstream/health_check.py": "checks only",
     "proxy/http2/available.py": "when the program starts",

@@ -17,7 +17,7 @@ from apfproxy.flowcontrol.passage import PassageState
 from apfproxy.proxy.exchange_state import ExchangeState
 from apfproxy.proxy.http2.connection import ConnectionState
 from apfproxy.proxy.http2.stream import StreamState
-from apfproxy.upstream.endpoint_state import EndpointState
+from apfproxy.upstream.endpoint import EndpointState
 from tests.docs.pages import ROOT, SPAN, page, table
 from tests.docs.scenarios import USUAL, Calls, of_a_fleet, of_a_proxy, of_an_apiserver, of_commands
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.http1_connection import Http1Connection
-    from apfproxy.upstream.connection import UpstreamConnection
+    from apfproxy.upstream.endpoint import UpstreamConnection
 
 SETTINGS = """
 downstream:

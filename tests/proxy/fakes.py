@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.tracing import RequestTrace
     from apfproxy.simulation.virtual_clock import VirtualTimer
-    from apfproxy.upstream.connection import UpstreamConnection
+    from apfproxy.upstream.endpoint import UpstreamConnection
 
 Result = TypeVar("Result")
 S = 1_000_000_000

@@ -15,15 +15,13 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
-from apfproxy.upstream.counters import UpstreamCounters, UpstreamFailure
-from apfproxy.upstream.endpoint_load import EndpointLoad
-from apfproxy.upstream.endpoint_state import DRAIN, UP, EndpointState
+from apfproxy.upstream.counters import PoolCounters, UpstreamFailure
+from apfproxy.upstream.endpoint import DRAIN, UP, Endpoint
 from apfproxy.upstream.upstream_watch import UpstreamWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.upstream.endpoint import Endpoint
     from apfproxy.upstream.endpoint_watch import EndpointWatch
     from apfproxy.upstream.pool import Pool
 
@@ -35,7 +33,7 @@ OFTEN = UpstreamSettings(
 NEVER = replace(OFTEN, health_check=HealthCheckSettings(interval_s=None))
 
 
-class Server(EndpointLoad):
+class Server(Endpoint):
     """An endpoint that answers checks, or fails them, as a test says.
 
     Attributes:
@@ -49,15 +47,16 @@ class Server(EndpointLoad):
     """
 
     def __init__(self, name: str, pool: Servers) -> None:
-        super().__init__(UpstreamCounters())
-        self.address = EndpointAddress(address=Address(host=name, port=1))
-        self._pool = pool
-        self.state: EndpointState = UP
-        self.ramp = self.share = 1.0
-        self.is_drawn = self.is_known = True
-        self.busy_count = 0
-        self.idle: tuple[()] = ()
-        self.open: tuple[()] = ()
+        super().__init__(
+            EndpointAddress(address=Address(host=name, port=1)),
+            OFTEN,
+            PoolCounters(),
+            None,
+            lambda: 0,
+            on_closed=lambda _: None,
+            on_failing=pool.tell_failing,
+        )
+        self.is_drawn = True
         self.probes = 0
         self.asked: list[bytes] = []
         self.error: Exception | None = None
@@ -66,15 +65,6 @@ class Server(EndpointLoad):
         self.may_end.set()
         self.awaiting = 0
         self.closed_ns = 0
-
-    @property
-    def url(self) -> str:
-        """Its address."""
-        return self.address.address.url
-
-    def on_failing(self) -> None:
-        """Tell the pool."""
-        self._pool.on_endpoint_failing(cast("Endpoint", self))
 
     def close_idle(self, idle_since_ns: int) -> None:
         """Close connections."""
@@ -128,6 +118,10 @@ class Servers:
         self.on_endpoint_failing: Callable[[Endpoint], None] = lambda _endpoint: None
         self.endpoints = tuple(Server(name, self) for name in names)
         self.weighed = 0
+
+    def tell_failing(self, endpoint: Endpoint) -> None:
+        """Tell the watch."""
+        self.on_endpoint_failing(endpoint)
 
     def weigh(self) -> None:
         """Look at their states."""

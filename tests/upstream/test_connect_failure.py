@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from apfproxy.upstream.connect_failure import (
+from apfproxy.upstream.connecting import (
     CONNECTION,
     TLS_HANDSHAKE,
     ConnectTimeoutError,

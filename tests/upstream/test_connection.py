@@ -13,22 +13,20 @@ from hypothesis import strategies as st
 from apfproxy.http.read_buffer import WRITE_HIGH_WATER_BYTES
 from apfproxy.http.response_head import ResponseError
 from apfproxy.upstream.response_sink import ResponseSink
-from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, FakeTransport, connection_of
+from tests.proxy.fakes import CHUNKED_OK, OK, Bench, FakeTransport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from apfproxy.http.read_buffer import Piece
-    from apfproxy.http.request_head import RequestHead
     from apfproxy.http.response_head import ResponseHead
-    from apfproxy.upstream.connection import UpstreamConnection
+    from apfproxy.upstream.endpoint import UpstreamConnection
 
 
 class Sink(ResponseSink):
     """Writes down what it is told."""
 
-    def __init__(self, head: RequestHead) -> None:
-        super().__init__(head)
+    def __init__(self) -> None:
         self.told: list[str] = []
         self.reason = ""
         self.body = b""
@@ -70,22 +68,19 @@ class Sink(ResponseSink):
         raise error
 
 
-def head_of(bench: Bench, request: bytes = GET) -> RequestHead:
-    """The head of a request."""
-    return bench.request_of(request).head
-
-
-def lent(bench: Bench, sink: Sink) -> tuple[UpstreamConnection, FakeTransport]:
+def acquired(
+    bench: Bench, sink: Sink, *, is_head: bool = False
+) -> tuple[UpstreamConnection, FakeTransport]:
     """Begin a request on the idle connection."""
     connection = bench.pool.acquire()
     assert connection is not None
-    connection.send(sink, b"request")
+    connection.send(sink, b"request", is_head=is_head)
     return connection, bench.upstreams[-1]
 
 
 def test_sends_and_counts(bench: Bench) -> None:
     """What goes out and comes in is counted; the write buffer has a limit."""
-    connection, upstream = lent(bench, Sink(head_of(bench)))
+    connection, upstream = acquired(bench, Sink())
     connection.send_more(b" more")
     bench.send(upstream, OK)
 
@@ -96,7 +91,7 @@ def test_sends_and_counts(bench: Bench) -> None:
 
 def test_pauses_once(bench: Bench) -> None:
     """Whoever asks twice, or after the end, does no harm."""
-    connection, upstream = lent(bench, Sink(head_of(bench)))
+    connection, upstream = acquired(bench, Sink())
     connection.resume_reading()
     connection.pause_reading()
     connection.pause_reading()
@@ -114,8 +109,8 @@ def test_pauses_once(bench: Bench) -> None:
 
 def test_nothing_is_told_after_the_end(bench: Bench) -> None:
     """Who gave a connection up hears no more of it."""
-    sink = Sink(head_of(bench))
-    connection, upstream = lent(bench, sink)
+    sink = Sink()
+    connection, upstream = acquired(bench, sink)
     connection.abort()
     bench.loop.run_ready()
     upstream.protocol.resume_writing()
@@ -144,8 +139,8 @@ class Tls:
 )
 def test_answer_until_the_end(bench: Bench, tls: Tls | None, expected: str) -> None:
     """Over TLS it is whole only if the upstream said that it ends, as anybody can cut it off."""
-    sink = Sink(head_of(bench))
-    _, upstream = lent(bench, sink)
+    sink = Sink()
+    _, upstream = acquired(bench, sink)
     upstream.tls = tls
     bench.send(upstream, b"HTTP/1.1 200 OK\r\n\r\nall of it, or half")
     bench.end(upstream)
@@ -163,8 +158,8 @@ def test_answer_until_the_end(bench: Bench, tls: Tls | None, expected: str) -> N
 )
 def test_connection_that_breaks(bench: Bench, error: Exception | None, reason: str) -> None:
     """The client is told in words, without the number of an error."""
-    sink = Sink(head_of(bench))
-    connection, _ = lent(bench, sink)
+    sink = Sink()
+    connection, _ = acquired(bench, sink)
     connection.connection_lost(error)
 
     assert f"the connection {reason}" == sink.reason
@@ -172,8 +167,8 @@ def test_connection_that_breaks(bench: Bench, error: Exception | None, reason: s
 
 def test_sink_that_leaves_at_an_interim_answer(bench: Bench) -> None:
     """What follows in the same read is nobody's."""
-    sink = Sink(head_of(bench))
-    connection, upstream = lent(bench, sink)
+    sink = Sink()
+    connection, upstream = acquired(bench, sink)
     sink.on_interim = lambda head: connection.abort()  # type: ignore[method-assign]  # noqa: ARG005  a sink that leaves
     bench.send(upstream, b"HTTP/1.1 100 Continue\r\n\r\n" + OK)
 
@@ -184,8 +179,8 @@ def test_sink_that_leaves_at_an_interim_answer(bench: Bench) -> None:
 def test_many_answers_on_one_connection(bench: Bench) -> None:
     """The count of interim answers begins anew with each request."""
     for _ in range(5):
-        sink = Sink(head_of(bench))
-        connection, upstream = lent(bench, sink)
+        sink = Sink()
+        connection, upstream = acquired(bench, sink)
         bench.send(upstream, b"HTTP/1.1 100 Continue\r\n\r\n" * 10 + OK)
         assert ["interim 100"] * 10 + ["answer 200", "end"] == sink.told
         bench.pool.release(connection, 0)
@@ -198,7 +193,7 @@ def test_shows_its_state(bench: Bench) -> None:
     assert idle is not None
     assert "<UpstreamConnection idle>" == repr(idle)
     bench.pool.release(idle, 0)
-    connection, _ = lent(bench, Sink(head_of(bench)))
+    connection, _ = acquired(bench, Sink())
     assert "<UpstreamConnection busy>" == repr(connection)
     connection.abort()
     assert "<UpstreamConnection closed>" == repr(connection)
@@ -229,11 +224,11 @@ answers = st.one_of(
 )
 
 
-def heard(data: bytes, cuts: list[int], request: bytes) -> tuple[list[str], bytes, bool, int]:
+def heard(data: bytes, cuts: list[int], *, is_head: bool) -> tuple[list[str], bytes, bool, int]:
     """What a sink is told of those bytes, and whether the connection is of further use."""
     with Bench() as bench:
-        sink = Sink(head_of(bench, request))
-        connection, upstream = lent(bench, sink)
+        sink = Sink()
+        connection, upstream = acquired(bench, sink, is_head=is_head)
         places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
         for start, end in itertools.pairwise(places):
             bench.send(upstream, data[start:end])
@@ -246,28 +241,20 @@ def heard(data: bytes, cuts: list[int], request: bytes) -> tuple[list[str], byte
 @given(
     data=answers,
     cuts=st.lists(st.integers(0, 120), max_size=6),
-    request=st.sampled_from([GET, GET.replace(b"GET", b"HEAD")]),
+    is_head=st.booleans(),
 )
-@example(data=OK, cuts=list(range(120)), request=GET)
-def test_any_bytes_are_told_alike_however_cut(data: bytes, cuts: list[int], request: bytes) -> None:
+@example(data=OK, cuts=list(range(120)), is_head=False)
+def test_any_bytes_are_told_alike_however_cut(
+    data: bytes, cuts: list[int], *, is_head: bool
+) -> None:
     """Any bytes are an answer or a broken connection, once, never an exception."""
-    told, body, is_open, left = heard(data, [], request)
+    told, body, is_open, left = heard(data, [], is_head=is_head)
     ends = [t for t in told if t.startswith(("end", "broken"))]
 
     assert 1 == len(ends)
     assert ends == told[-1:]
     assert 0 == left
-    told_of_pieces, body_of_pieces, is_open_after_pieces, _ = heard(data, cuts, request)
+    told_of_pieces, body_of_pieces, is_open_after_pieces, _ = heard(data, cuts, is_head=is_head)
     assert (told, is_open) == (told_of_pieces, is_open_after_pieces)
     if "broken" not in told:
         assert body == body_of_pieces
-
-
-def test_exchange_is_a_sink(bench: Bench) -> None:
-    """What the data plane lends connections to."""
-    client = bench.ask(GET)
-    exchange = connection_of(client).exchange
-    assert exchange is not None
-    bench.end(client)
-
-    assert all(hasattr(exchange, name) for name in ("on_interim", "on_response", "on_body"))

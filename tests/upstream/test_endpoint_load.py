@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.upstream.counters import UpstreamCounters, UpstreamFailure
-from apfproxy.upstream.endpoint_load import EndpointLoad
+from apfproxy.settings import Address, EndpointAddress, UpstreamSettings
+from apfproxy.upstream import endpoint
+from apfproxy.upstream.counters import PoolCounters, UpstreamFailure
 
 
-class Endpoint(EndpointLoad):
+class Endpoint(endpoint.Endpoint):
     """Counts how often it is said to fail."""
 
     def __init__(self, max_failures_in_row: int) -> None:
-        super().__init__(UpstreamCounters())
+        super().__init__(
+            EndpointAddress(address=Address(host="a", port=1)),
+            UpstreamSettings(url=Address(host="a", port=1)),
+            PoolCounters(),
+            None,
+            lambda: 0,
+            on_closed=lambda _: None,
+            on_failing=self._count,
+        )
         self.max_failures_in_row = max_failures_in_row
         self.said = 0
 
-    def on_failing(self) -> None:
-        """Count."""
+    def _count(self, _: endpoint.Endpoint) -> None:
         self.said += 1
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.base.transitions import Event, TransitionError
-from apfproxy.upstream import endpoint_state
-from apfproxy.upstream.endpoint_state import DRAINING, TRANSITIONS, UP, EndpointState
+from apfproxy.upstream import endpoint as endpoint_state
+from apfproxy.upstream.endpoint import DRAINING, TRANSITIONS, UP, EndpointState
 
 
 def test_every_pair_is_in_the_table_or_refused() -> None:

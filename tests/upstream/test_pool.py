@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.settings import Address, UpstreamSettings
-from apfproxy.upstream.connect_failure import OWN_FAILURE
+from apfproxy.upstream.connecting import OWN_FAILURE
 from apfproxy.upstream.counters import PoolCounters, UpstreamFailure
 from apfproxy.upstream.pool import Pool
 from tests.proxy.fakes import Bench, FakeTransport, S
@@ -16,7 +16,7 @@ from tests.proxy.fakes import Bench, FakeTransport, S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from apfproxy.upstream.connection import UpstreamConnection
+    from apfproxy.upstream.endpoint import UpstreamConnection
 
 
 @pytest.fixture

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from apfproxy.settings import Address, EndpointAddress, UpstreamSettings
-from apfproxy.upstream.connect_failure import NO_ENDPOINT
+from apfproxy.upstream.connecting import NO_ENDPOINT
 from apfproxy.upstream.counters import PoolCounters, UpstreamFailure
-from apfproxy.upstream.endpoint_state import EJECT, FAIL, RECOVER, TRY_AGAIN
+from apfproxy.upstream.endpoint import EJECT, FAIL, RECOVER, TRY_AGAIN
 from apfproxy.upstream.pool import Pool
 from tests.proxy.fakes import FakeLoop, FakeTransport, S
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Coroutine, Iterator
     from typing import Any
 
-    from apfproxy.upstream.connection import UpstreamConnection
-    from apfproxy.upstream.endpoint import Endpoint
+    from apfproxy.upstream.endpoint import Endpoint, UpstreamConnection
 
 
 def address(name: str, weight: int = 1) -> EndpointAddress:
@@ -57,7 +56,7 @@ class PoolWaiter:
 
 def host_of(connection: UpstreamConnection) -> str:
     """Whose it is."""
-    return cast("Endpoint", connection.endpoint).address.address.host
+    return connection.endpoint.address.address.host
 
 
 class Scene:
@@ -114,15 +113,13 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 def connect_to(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have connections come up without a network."""
 
-    async def connected(found: Address, *others: object) -> UpstreamConnection:
-        make = cast("Callable[[], UpstreamConnection]", others[-1])
+    async def connected(connection: UpstreamConnection, found: Address, *others: object) -> None:
+        del others
         scene.asked.append(found.host)
         await asyncio.sleep(0)
         if found.host in scene.down:
             raise ConnectionRefusedError(111, "Connection refused")
-        connection = make()
         FakeTransport(scene.loop).connect(cast("asyncio.BufferedProtocol", connection))
-        return connection
 
     monkeypatch.setattr("apfproxy.upstream.endpoint.connected", connected)
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from apfproxy.base.tls_files import Handshake, TlsFile
-from apfproxy.http.request_fields import RequestFields
-from apfproxy.http.request_head import RequestHead
 from apfproxy.proxy.tls import ServerTls, peer_certificates
 from apfproxy.settings import (
     Address,
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
     from apfproxy.http.read_buffer import Piece
     from apfproxy.http.response_head import ResponseHead
-    from apfproxy.upstream.connection import UpstreamConnection
+    from apfproxy.upstream.endpoint import UpstreamConnection
 
 NOW = dt.datetime.now(dt.UTC)
 SERVERS, PROXIES = Authority("servers"), Authority("proxies")
@@ -46,8 +44,6 @@ class Request(ResponseSink):
     """Borrows a connection, asks, and puts the connection back."""
 
     def __init__(self, pool: Pool) -> None:
-        fields = RequestFields(is_http_10=False)
-        super().__init__(RequestHead("GET", b"/", b"", b"", fields, 0, None))
         self._pool = pool
         self._connection: UpstreamConnection
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

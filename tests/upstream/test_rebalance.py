@@ -16,7 +16,7 @@ from apfproxy.settings import (
     UpstreamSettings,
 )
 from apfproxy.upstream.counters import PoolCounters
-from apfproxy.upstream.endpoint_state import FAILING, UP, EndpointState
+from apfproxy.upstream.endpoint import FAILING, UP, EndpointState
 from apfproxy.upstream.rebalance import OLD_S, PERIOD_S, Rebalancing, watches_of
 from tests.proxy.fakes import CHUNKED_OK, GET, LOG, OK, WATCH, Bench, S
 from tests.proxy.test_tunnel import AGREED, EXEC

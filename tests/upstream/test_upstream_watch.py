@@ -9,7 +9,7 @@ import pytest
 
 from apfproxy.base.faults import Part
 from apfproxy.settings import EjectionSettings
-from apfproxy.upstream.endpoint_state import DRAINING
+from apfproxy.upstream.endpoint import DRAINING
 from apfproxy.upstream.upstream_watch import STALE_LOOK_S
 from tests.proxy.watched import NEVER, OFTEN, REFUSED, S, Scene, Server, settle
 
