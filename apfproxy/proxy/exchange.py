@@ -32,6 +32,7 @@ from apfproxy.http.request_fields import SIZED
 from apfproxy.proxy import own_responses, reasons
 from apfproxy.proxy.abandoned import AbandonedResponse
 from apfproxy.proxy.body_pace import BodyFlow, BodyRate
+from apfproxy.proxy.client_limits import LARGE_HEAD_BYTES
 from apfproxy.proxy.debug_headers import debug_lines
 from apfproxy.proxy.exchange_state import (
     AUTHENTICATE,
@@ -52,7 +53,6 @@ from apfproxy.proxy.exchange_state import (
     SEND,
     TUNNELLING,
 )
-from apfproxy.proxy.holdings import LARGE_HEAD_BYTES
 from apfproxy.proxy.relay import Relay
 from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.proxy.traces import audit_line

@@ -1,17 +1,22 @@
 """A client's connection of HTTP/1.1: its requests, taken apart and begun one after the other.
 
-Pipelined requests are answered in their order: while one is under way, what follows it waits
-unparsed, up to a read's worth, and beyond that in the kernel.
+    NEW -> OPEN -> LINGERING -> CLOSED
+             `---> TUNNEL ------^
+
+While it is open it reads a head, then it has an exchange; what is left of a request's body when its
+response is through is discarded.  Pipelined requests get their responses in their order: while one
+is under way, what follows it waits unparsed, up to a read's worth, and beyond that in the kernel.
 """
 
 from __future__ import annotations
 
-import re
+import enum
 import select
 from typing import TYPE_CHECKING, Final, cast
 
 from apfproxy.base.faults import Part, contained, guarded, report
 from apfproxy.base.sockets import address_of, hold_reset, reset
+from apfproxy.base.transitions import Event
 from apfproxy.http.chunked import ChunkedError, chunk_frame, encode_chunk, last_chunk
 from apfproxy.http.head_error import HeadError, UnheldError, head_too_long
 from apfproxy.http.read_buffer import (
@@ -25,16 +30,16 @@ from apfproxy.http.read_buffer import (
 )
 from apfproxy.http.request_body import RequestBody, too_long
 from apfproxy.http.request_fields import SIZED, VIA
-from apfproxy.http.request_head import HeadProbe
 from apfproxy.http.response_head import CHUNKED
 from apfproxy.http.upgrade import switch_lines
 from apfproxy.proxy import own_responses
 from apfproxy.proxy.client import Client
+from apfproxy.proxy.client_limits import LARGE_PART_BYTES
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.head_reader import HeadReader
-from apfproxy.proxy.holdings import LARGE_PART_BYTES
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
+from apfproxy.proxy.pending_bytes import PendingBytes
 from apfproxy.proxy.reasons import UNHELD
 from apfproxy.proxy.refused import refused
 from apfproxy.proxy.tls import speaks_http2
@@ -48,55 +53,80 @@ if TYPE_CHECKING:
     from apfproxy.http.request_head import RequestHead
     from apfproxy.http.response_head import ResponseHead
     from apfproxy.proxy.client import Served
+    from apfproxy.proxy.client_limits import Holding
     from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.counters import Bound
-    from apfproxy.proxy.holdings import Holding
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.request import Request
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_EMPTY_LINES: Final = re.compile(rb"\A(?:\r\n)+")
 
 MIN_PREFACE_BYTES: Final = 3
 """Of the preface of HTTP/2: no method of HTTP/1.1 begins so."""
 
 
+class Http1State(enum.StrEnum):
+    """Where a connection stands."""
+
+    NEW = "new"
+    """Its handshake, if it has one, is under way."""
+    OPEN = "open"
+    TUNNEL = "tunnel"
+    """A tunnel has the transport, for good."""
+    LINGERING = "lingering"
+    """Our side has ended; what still comes is thrown away."""
+    CLOSED = "closed"
+    """It is closed, or will be once what was written is through; or it speaks HTTP/2."""
+
+
+NEW: Final = Http1State.NEW
+OPEN: Final = Http1State.OPEN
+TUNNEL: Final = Http1State.TUNNEL
+LINGERING: Final = Http1State.LINGERING
+CLOSED: Final = Http1State.CLOSED
+
+TRANSITIONS = {
+    NEW: {"open": OPEN, "close": CLOSED},
+    OPEN: {"hand over": TUNNEL, "linger": LINGERING, "close": CLOSED},
+    TUNNEL: {"close": CLOSED},
+    LINGERING: {"close": CLOSED},
+    CLOSED: {"close": CLOSED},
+}
+"""State to event to the next state."""
+
+_OPEN_UP: Final = Event("open", TRANSITIONS)
+_HAND_OVER: Final = Event("hand over", TRANSITIONS)
+_LINGER: Final = Event("linger", TRANSITIONS)
+_CLOSE: Final = Event("close", TRANSITIONS)
+"""From any state: by the client, the server, an exchange or its deadline, also several times."""
+
+
 class Http1Connection(Client):
-    """One client's connection.
+    """One client's connection, and the requests that come on it.
 
     Attributes:
-        address: The client's; "" until the connection has come about.
-        deadline_ns: When `on_deadline` is due, or 0; the server's sweep looks at it.
-        keep_alive: Whether another request may follow the one under way.
-        forwarded_suffix: Ends the head of every forwarded request: the client's address.
-        is_write_paused: Whether the client is slow to take an answer.
-        was_made: Whether the connection has come about; then it says itself when it is gone.
+        state: Where it stands.
+        write: The transport's.
     """
 
     __slots__ = (
         "_body",
         "_counted_as",
-        "_discards_body",
         "_exchange",
         "_held_pending",
         "_holding",
         "_is_chunked",
-        "_is_closed",
-        "_is_handed_over",
-        "_is_lingering",
         "_is_read_paused",
         "_is_unframed",
         "_linger_bytes",
         "_may_be_http2",
         "_pending",
         "_pipelined",
-        "_probe",
-        "_probed_bytes",
         "_reader",
         "_router",
         "_shared",
         "_transport",
-        "was_made",
+        "state",
         "write",
     )
 
@@ -127,38 +157,34 @@ class Http1Connection(Client):
         self._exchange: Exchange | None = None
         self._body: RequestBody | None = None
         """Of the last request, until it is through."""
-        self._discards_body = False
-        self._pending: bytes | bytearray = b""
-        """What has come and is not taken; once there is more of it than a read, in an array."""
+        self._pending = PendingBytes()
         self._holding: Holding | None = None
         """What is counted of it; made once anything is."""
         self._held_pending = 0
         """What is counted of `_pending`."""
         self._pipelined = 0
         """Requests begun, one after the other, from what had come before the one before ended."""
-        self._probe: HeadProbe | None = None
-        self._probed_bytes = 0
-        self._is_closed = False
-        self._is_handed_over = False
+        self.state: Http1State = NEW
         self._is_read_paused = False
-        self._is_lingering = False
         self._linger_bytes = 0
-        """Bytes thrown away since the last answer."""
+        """Bytes thrown away since the last response."""
         self._may_be_http2 = False
         """Whether its first bytes may be those of HTTP/2."""
         self._is_chunked = False
-        """Whether the answer under way is sent in chunks."""
+        """Whether the response under way is sent in chunks."""
         self._is_unframed = False
         """Whether only the connection's end is the end of what is under way."""
-        self.was_made = False
 
     def forget_peer(self) -> None:
-        """Find out anew what kind of client this is, when its next request comes."""
         self._reader.forget_peer()
 
     def forget_header_blocks(self) -> None:
-        """Forget by what the connection is known."""
         self._reader.forget_header_blocks()
+
+    @property
+    def was_made(self) -> bool:
+        """Whether the connection has come about; then it says itself when it is gone."""
+        return self.state is not NEW
 
     @property
     def peer(self) -> Peer:
@@ -168,17 +194,14 @@ class Http1Connection(Client):
         return self._reader.peer_at(context)
 
     def send_interim(self, head: ResponseHead) -> None:
-        """Send a 1xx answer on."""
         self.send(head.lines + b"\r\n")
 
     def send_continue(self) -> None:
-        """Ask for the body."""
         self.send(_CONTINUE)
 
     def send_response(
         self, asked: RequestHead, head: ResponseHead, lines: bytes, body: Piece, *, is_whole: bool
     ) -> None:
-        """Send the head of the server's answer on, and the first of its body."""
         keep_alive = self.may_keep_alive()
         framing = start = end = b""
         self._is_chunked = False
@@ -208,7 +231,6 @@ class Http1Connection(Client):
     def send_body(
         self, pieces: Sequence[Piece], size: int, *, is_last: bool, trailers: bytes = b""
     ) -> None:
-        """Send a further part of the body on, of `size` bytes; `trailers` are whole lines."""
         if self._is_chunked:
             pieces = framed = encode_chunk(pieces, size)
             if is_last:
@@ -218,7 +240,6 @@ class Http1Connection(Client):
             self.send_pieces(pieces, size)
 
     def send_own(self, asked: RequestHead, build: Callable[..., bytes], extra: bytes) -> int:
-        """Send a whole answer of the proxy's own; says how long its body is."""
         connection = b""
         if not self.may_keep_alive():
             connection = b"Connection: close\r\n"
@@ -229,33 +250,28 @@ class Http1Connection(Client):
         return own_responses.body_bytes(answer)
 
     def end_early(self) -> None:
-        """End the answer of a watch as if it were through, and the connection."""
         if self._is_chunked:
             self.send(last_chunk(b""))
         self.keep_alive = False
 
     def send(self, data: bytes) -> None:
-        """Send a part of an answer."""
-        if not self._is_closed:
+        if self.state is not CLOSED:
             self._shared.counters.bytes_to_clients += len(data)
             self.write(data)
 
     def send_pieces(self, pieces: Sequence[Piece], size: int) -> None:
-        """Send pieces of an answer, of `size` bytes together."""
-        if not self._is_closed:
+        if self.state is not CLOSED:
             self._shared.counters.bytes_to_clients += size
             write_pieces(self._transport, pieces, size)
 
     def _take_all_pending(self) -> bytes:
         """What has come and was not taken, which is not kept here any more."""
-        pending, self._pending = bytes(self._pending), b""
         if self._held_pending:
             self.change_held(-self._held_pending)
             self._held_pending = 0
-        return pending
+        return self._pending.take_all()
 
     def change_held(self, by: int) -> Bound | None:
-        """Have so many bytes more counted, or less."""
         if self._holding is None:
             if not by:
                 return None
@@ -263,52 +279,44 @@ class Http1Connection(Client):
         return self._holding.change(by)
 
     def pause_reading(self) -> None:
-        """Take no more of the request's body for now."""
-        if not self._is_read_paused and not self._is_closed:
+        if not self._is_read_paused and self.state is not CLOSED:
             self._is_read_paused = True
             self._transport.pause_reading()
-            if not self._is_handed_over:
+            if self.state is not TUNNEL:
                 self._shared.disconnects.watch(self)
 
     def resume_reading(self) -> None:
-        """Take more."""
-        if self._is_read_paused and not self._is_closed:
+        if self._is_read_paused and self.state is not CLOSED:
             self._is_read_paused = False
             self._shared.disconnects.forget(self)
             self._transport.resume_reading()
 
     @property
     def transport(self) -> asyncio.Transport:
-        """The client's."""
         return self._transport
 
     @property
     def can_half_close(self) -> bool:
-        """Whether the client can be told that no more comes: not by TLS."""
         return self._transport.can_write_eof()
 
     def hand_over(self, protocol: asyncio.BufferedProtocol) -> bytes:
-        """Let another protocol have the transport, for good: what has come and was not taken."""
         pending = self._take_all_pending()
-        self._is_handed_over = self._is_unframed = True
+        self.state = _HAND_OVER[self.state]
+        self._is_unframed = True
         self._transport.set_protocol(protocol)
         return pending
 
     def send_switch(self, head: ResponseHead, lines: bytes, protocol: bytes, data: bytes) -> None:
-        """Send the answer 101 on, and the first bytes behind it."""
         self.send(b"".join((switch_lines(head.lines + VIA + lines, protocol), b"\r\n", data)))
 
     def half_close(self) -> None:
-        """Tell the client that no more comes."""
         self._transport.write_eof()
 
     def end_tunnel(self) -> None:
-        """End the tunnel behind what is unsent."""
         self._is_unframed = False
         self.abort_after_write()
 
     def count_tunnelled(self, size: int) -> None:
-        """The tunnel has read of the transport."""
         self._shared.counters.bytes_from_clients += size
 
     def may_keep_alive(self) -> bool:
@@ -324,13 +332,12 @@ class Http1Connection(Client):
             self.reset()
             return
         self._exchange = None
-        self._is_closed = True
+        self.state = _CLOSE[self.state]
         self._transport.abort()
 
     def reset(self) -> None:
-        """Close at once, with a reset whatever is unsent."""
         self._exchange = None
-        self._is_closed = True
+        self.state = _CLOSE[self.state]
         reset(self._transport)
 
     def fail(self, error: Exception, exchange: Served | None = None) -> None:
@@ -346,13 +353,12 @@ class Http1Connection(Client):
             self.abort()
 
     def abort_after_write(self) -> None:
-        """Send what is buffered, then close without ending the answer."""
         if self._is_unframed:
             self.reset()
             return
         self._exchange = None
-        if not self._is_closed:
-            self._is_closed = True
+        if self.state is not CLOSED:
+            self.state = _CLOSE[self.state]
             # The transport itself would wait without end for a client that takes nothing.
             self.deadline_ns = self._shared.clock.now_ns() + self._shared.in_force.idle_timeout_ns
             self._transport.close()
@@ -360,25 +366,21 @@ class Http1Connection(Client):
     @property
     def is_idle(self) -> bool:
         """Whether it has no request, not even the start of one."""
-        return self._exchange is None and not self._pending and self._body is None
+        return self._exchange is None and not self._pending.data and self._body is None
 
     @property
     def exchange(self) -> Exchange | None:
-        """The exchange under way."""
         return self._exchange
 
     def is_serving(self, cluster: object) -> bool:
-        """Whether a request is under way on it of the cluster with this context."""
         return self._exchange is not None and self._reader.context is cluster
 
     @property
     def has_seats(self) -> bool:
-        """Whether the request under way has seats."""
         return self._exchange is not None and self._exchange.passage.has_seats
 
     @property
     def can_end_watch(self) -> bool:
-        """Whether a watch is under way that can be ended now."""
         return self._exchange is not None and self._exchange.can_end_watch
 
     def end_watch_early(self) -> None:
@@ -387,7 +389,6 @@ class Http1Connection(Client):
 
     @property
     def has_websocket(self) -> bool:
-        """Whether it is a WebSocket, which has not been told that the proxy goes away."""
         return self._exchange is not None and self._exchange.has_websocket
 
     def send_close_frame(self) -> None:
@@ -395,11 +396,9 @@ class Http1Connection(Client):
             self._exchange.close_websocket()
 
     def relieve(self, now_ns: int) -> None:
-        """Close, if it is idle: memory is short."""
         self.close_when_idle(now_ns)
 
     def close_when_idle(self, deadline_ns: int) -> None:
-        """Let the connection, if it is idle, close by then at the latest."""
         if self.is_idle and self.deadline_ns > deadline_ns:
             self.deadline_ns = deadline_ns
 
@@ -410,13 +409,12 @@ class Http1Connection(Client):
         self.abort_after_write()
 
     def leave(self) -> None:
-        """Close at once, as if the client had: the proxy stops."""
         self._leave()
         self.abort()
 
     def _wait_for_client(self) -> None:
         """Take no more requests from a client that does not take the answers to those it made."""
-        if self._body is None and not self._is_lingering:
+        if self._body is None and self.state is not LINGERING:
             self.pause_reading()
 
     def _linger(self) -> None:
@@ -424,21 +422,21 @@ class Http1Connection(Client):
 
         A connection closed with bytes unread is reset, and a reset overtakes the answer.
         """
-        if self._is_closed:
+        if self.state is CLOSED:
             return
         if self._is_unframed:
             self._is_unframed = False
             hold_reset(self._transport, is_held=False)
         # Without a half-close (TLS has none) all that can be done is to read on, which is of use
         # only where more is to come: else the client must see the end at once.
-        if not self._transport.can_write_eof() and self._body is None and not self._pending:
+        if not self._transport.can_write_eof() and self._body is None and not self._pending.data:
             self.resume_reading()
             self.abort_after_write()
             return
         self.keep_alive = False
         self._take_all_pending()
         self._body = None
-        self._is_lingering = True
+        self.state = _LINGER[self.state]
         self.deadline_ns = self._shared.clock.now_ns() + self._shared.linger_ns
         if self._transport.can_write_eof():
             self._transport.write_eof()
@@ -462,8 +460,8 @@ class Http1Connection(Client):
     @guarded
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         shared = self._shared
-        self.was_made = True
         self._transport = cast("asyncio.Transport", transport)
+        self.state = _OPEN_UP[self.state]
         if self._counted_as and speaks_http2(transport):
             self._speak_http2(b"")
             return
@@ -472,7 +470,7 @@ class Http1Connection(Client):
             address = self.address or address_of(transport)
             refusal = shared.limits.admit(address)
             if refusal is not None:
-                self._is_closed = True
+                self.state = _CLOSE[self.state]
                 shared.limits.refuse(self._transport, refusal)
                 return
             self._counted_as = address
@@ -494,7 +492,7 @@ class Http1Connection(Client):
                 self._receive(READS.view[:nbytes])
                 return
             data = READS.view[:nbytes].tobytes()
-            if self._exchange is None and not self._pending and self._body is None:
+            if self._exchange is None and not self._pending.data and self._body is None:
                 # Most requests are one read, and some clients repeat one: no parsing then.
                 reader = self._reader
                 request, context = reader.last_request, reader.context
@@ -502,7 +500,7 @@ class Http1Connection(Client):
                     request is not None
                     and context is not None
                     and data == reader.last_head
-                    and not self._is_lingering
+                    and self.state is OPEN
                 ):
                     # As `_begin`, where there is no body.
                     self.keep_alive = request.head.keep_alive
@@ -525,7 +523,7 @@ class Http1Connection(Client):
         self.abort_after_write()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  either way it is gone
-        self._is_closed = True
+        self.state = _CLOSE[self.state]
         self._leave()  # which raises nothing
         self._take_all_pending()
         self.deadline_ns = 0
@@ -552,16 +550,16 @@ class Http1Connection(Client):
         if self._exchange is not None:
             self._exchange.on_downstream_writable()
         else:
-            if len(self._pending) < self._shared.held_bytes:
+            if len(self._pending.data) < self._shared.held_bytes:
                 self.resume_reading()
             self._take_pending()
 
-    def _sees_preface(self) -> bool:
-        """Whether what has come is the begin of HTTP/2; once it is whole, HTTP/2 goes on."""
-        begin = bytes(self._pending[: len(PREFACE)])
+    def _take_preface(self) -> bool:
+        """Go on with HTTP/2 once its preface is whole; False if no preface begins so."""
+        begin = bytes(self._pending.data[: len(PREFACE)])
         self._may_be_http2 = PREFACE.startswith(begin)
         if self._may_be_http2 and len(begin) == len(PREFACE):
-            self._speak_http2(bytes(self._pending))
+            self._speak_http2(bytes(self._pending.data))
         return self._may_be_http2 and len(begin) >= MIN_PREFACE_BYTES
 
     def _speak_http2(self, data: bytes) -> None:
@@ -569,7 +567,7 @@ class Http1Connection(Client):
         counted_as, self._counted_as = self._counted_as, ""
         self._shared.connections.pop(self, None)
         self._reader.end()
-        self._is_closed = True
+        self.state = _CLOSE[self.state]
         connection = Http2Connection(self._shared, self._router, counted_as, self.address)
         self._transport.set_protocol(cast("asyncio.BufferedProtocol", connection))
         connection.connection_made(self._transport)
@@ -579,13 +577,11 @@ class Http1Connection(Client):
     # What the exchange does.
 
     def on_exchange_end(self, exchange: Served, now_ns: int) -> None:
-        """The answer is through: go on to the next request, or close."""
         if self._exchange is not exchange:
             return
         self._exchange = None
         if self._body is not None:
             self.keep_alive = self.keep_alive and self._body.is_worth_discarding
-            self._discards_body = True
         if not self.keep_alive:
             self._linger()
             return
@@ -593,9 +589,9 @@ class Http1Connection(Client):
         if self.is_write_paused:
             self._wait_for_client()
             return
-        if self._is_read_paused and len(self._pending) < self._shared.held_bytes:
+        if self._is_read_paused and len(self._pending.data) < self._shared.held_bytes:
             self.resume_reading()
-        if self._pending:
+        if self._pending.data:
             # Not from inside the event that ended the answer: many pipelined requests that are
             # answered at once would otherwise nest as deeply.
             self._shared.loop.call_soon(self._take_pending)
@@ -605,53 +601,49 @@ class Http1Connection(Client):
     def meet_deadline(self) -> None:
         if self._exchange is not None:
             self._exchange.on_deadline()
-        elif self._is_closed:
+        elif self.state is CLOSED:
             self.abort()
-        elif self._is_reading_idly and has_unread(self._transport):
-            # A request that came in this moment: closing would reset the connection instead.
-            self.deadline_ns = self._shared.clock.now_ns() + self._shared.linger_ns
-        elif self._is_lingering and self._is_read_paused:
-            self.abort()  # the client sends on and on
-        elif self._is_lingering or self.is_idle or self.is_write_paused:
+        elif self.state is LINGERING:
+            if self._is_read_paused:
+                self.abort()  # the client sends on and on
+            else:
+                self.abort_after_write()
+        elif self.is_idle and not self._is_read_paused and not self.is_write_paused:
+            if has_unread(self._transport):
+                # A request that came in this moment: closing would reset the connection instead.
+                self.deadline_ns = self._shared.clock.now_ns() + self._shared.linger_ns
+            else:
+                self.abort_after_write()
+        elif self.is_idle or self.is_write_paused:
             self.abort_after_write()
         else:
-            setting = "idleTimeout" if self._discards_body else "headTimeout"
+            setting = "headTimeout" if self._body is None else "idleTimeout"
             text = f"the request did not arrive in time (downstream.{setting})"
             self._refuse(HeadError(408, text))
-
-    @property
-    def _is_reading_idly(self) -> bool:
-        """Whether the next thing to come is a request, which will be read as soon as it is here."""
-        paused = self.is_write_paused or self._is_read_paused
-        return self.is_idle and not self._is_lingering and not paused
 
     # Requests.
 
     def _receive(self, data: Piece) -> None:
-        if self._is_lingering:
+        if self.state is LINGERING:
             self._linger_bytes += len(data)
             if self._linger_bytes > MAX_LINGER_BYTES:
-                # Unread bytes make closing a reset, so not before the client could read the answer.
+                # Unread bytes make closing a reset, so not before the client could read the
+                # response.
                 self.pause_reading()
             return
         try:
-            body = self._body
-            if body is not None and (self._exchange is not None or self._discards_body):
+            body, pending = self._body, self._pending
+            if body is not None:
                 self._take_body(body, data)
             else:
-                if not self._pending:
-                    self._pending = bytes(data)
-                else:
-                    if type(self._pending) is bytes:
-                        self._pending = bytearray(self._pending)
-                    self._pending += data
-                if self._may_be_http2 and self._sees_preface():
+                pending.append(data)
+                if self._may_be_http2 and self._take_preface():
                     return
                 if self._exchange is None:
                     self._parse_pending()
-                if len(self._pending) >= self._shared.held_bytes and self._probe is None:
+                if len(pending.data) >= self._shared.held_bytes and not pending.is_probing:
                     self.pause_reading()  # until there is less; but a head may need more
-            if self._held_pending or len(self._pending) > LARGE_PART_BYTES:
+            if self._held_pending or len(pending.data) > LARGE_PART_BYTES:
                 self._hold_pending()
         except (HeadError, ChunkedError) as error:
             self._fail(error)
@@ -659,22 +651,22 @@ class Http1Connection(Client):
     @guarded
     def _take_pending(self) -> None:
         """Go on with requests that came while another one was under way."""
-        if self._exchange is None and self._pending and not self._is_closed:
+        if self._exchange is None and self._pending.data and self.state is not CLOSED:
             try:
                 self._parse_pending(is_pipelined=True)
-                if self._held_pending or len(self._pending) > LARGE_PART_BYTES:
+                if self._held_pending or len(self._pending.data) > LARGE_PART_BYTES:
                     self._hold_pending()
             except (HeadError, ChunkedError) as error:
                 self._fail(error)
 
     def _hold_pending(self) -> None:
-        """Have what has come and is not taken counted, if it is much.
+        """Count what has come and is not taken, if it is much.
 
         Raises:
             UnheldError: There is no room for it.
         """
-        size = 0 if self._is_closed or self._is_lingering else len(self._pending)
-        if size <= LARGE_PART_BYTES:
+        size = len(self._pending.data)
+        if size <= LARGE_PART_BYTES or self.state is CLOSED or self.state is LINGERING:
             size = 0
         bound = self.change_held(size - self._held_pending)
         if bound is None:
@@ -694,26 +686,26 @@ class Http1Connection(Client):
         if self.is_write_paused:
             self._wait_for_client()
             return
-        in_force = self._shared.in_force
-        data = self._pending
+        in_force, pending = self._shared.in_force, self._pending
+        data = pending.data
         if data[:1] in (b"\r", b"\n"):
-            # RFC 9112, section 2.2: empty lines before the request line are ignored.
-            data = self._pending = _EMPTY_LINES.sub(b"", data)
+            pending.skip_empty_lines()
+            data = pending.data
             if data in (b"", b"\r"):
                 self.resume_reading()
                 return
-            if data[:1] in (b"\r", b"\n"):
-                raise HeadError(400, "malformed request: no request line")
         block, end, body_bytes = self._reader.match(data)
         if block is None:
-            end = data.find(b"\r\n\r\n", max(0, self._probed_bytes - 3)) + 4
+            end = pending.find_end_of_head()
         if (end if end > 3 else len(data)) > in_force.max_head_bytes:
             raise head_too_long(in_force.max_head_bytes)
         if end <= 3:
-            self._probe_head(data)
+            if not pending.is_probing:
+                # The deadline is for the whole head: more bytes do not put it off.
+                self.deadline_ns = self._shared.clock.now_ns() + in_force.head_timeout_ns
+            pending.probe()
+            self.resume_reading()
             return
-        self._probe = None
-        self._probed_bytes = 0
         if is_pipelined:
             self._pipelined += 1
             if self._pipelined >= in_force.max_pipelined_requests:
@@ -722,31 +714,13 @@ class Http1Connection(Client):
                     f"more than {in_force.max_pipelined_requests} requests were sent"
                     " without waiting for their answers (downstream.limits.maxPipelinedRequests)",
                 )
-        raw = bytes(data[:end])
-        if end == len(data):
-            self._pending = b""
-        elif is_pipelined:
-            # An array gives up its start at no cost, however many requests there are.
-            self._pending = data if isinstance(data, bytearray) else bytearray(data)
-            del self._pending[:end]
-        else:
-            self._pending = data[end:]
+        raw = pending.take_head(end, is_one_of_many=is_pipelined)
         request = self._reader.read(raw, block, body_bytes)
-        if not self._pending and not request.head.framing:
+        if not pending.data and not request.head.framing:
             self._reader.remember(raw, request)
         self._begin(request)
-        if not self._pending:
+        if not pending.data:
             self._pipelined = 0
-
-    def _probe_head(self, data: bytes | bytearray) -> None:
-        """Judge the start of a head, so that what is no HTTP is refused at once."""
-        if self._probe is None:
-            self._probe = HeadProbe()
-            # The deadline is for the whole head: more bytes do not put it off.
-            self.deadline_ns = self._shared.clock.now_ns() + self._shared.in_force.head_timeout_ns
-        self._probe.feed(bytes(data[self._probed_bytes :]))
-        self._probed_bytes = len(data)
-        self.resume_reading()
 
     def _begin(self, request: Request) -> None:
         """Start an exchange with as much of the body as has come.
@@ -760,11 +734,10 @@ class Http1Connection(Client):
         context, data, is_whole = self._reader.context, b"", True
         assert context is not None
         if head.framing:
-            data, self._pending = bytes(self._pending), b""
+            data = self._pending.take_all()
             max_bytes = context.in_force.max_body_bytes
             # Most bodies: all of it with the head, and nothing behind it.
             if head.framing != SIZED or not head.body_bytes == len(data) <= max_bytes:
-                self._discards_body = False
                 body = self._body = RequestBody(head, max_bytes, context.client_kinds.names_user)
                 if head.body_bytes > max_bytes:
                     raise too_long(max_bytes)
@@ -772,7 +745,7 @@ class Http1Connection(Client):
                 is_whole = body.is_whole
                 if is_whole:
                     self._body = None
-                    self._pending = body.rest
+                    self._pending.data = body.rest
                 elif len(data) >= context.held_bytes:
                     self.pause_reading()  # until there is a connection to pass it on to
                 else:
@@ -784,10 +757,10 @@ class Http1Connection(Client):
         framed = body.take(data)
         if body.is_whole:
             self._body = None
-            self._pending = body.rest
+            self._pending.data = body.rest
         if self._exchange is not None:
             self._exchange.on_request_body(framed, is_last=body.is_whole)
-        elif body.is_whole and self._pending:
+        elif body.is_whole and self._pending.data:
             self._parse_pending()
 
     # The end.

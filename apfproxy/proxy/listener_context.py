@@ -10,9 +10,8 @@ from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.base.rare_log import RareLog
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.http.read_buffer import READ_BYTES
-from apfproxy.proxy.client_limits import ClientLimits, LimitsInForce
+from apfproxy.proxy.client_limits import ClientLimits, Holdings, LimitsInForce
 from apfproxy.proxy.disconnects import Disconnects
-from apfproxy.proxy.holdings import Holdings
 from apfproxy.proxy.traces import made_audit_lines
 
 if TYPE_CHECKING:

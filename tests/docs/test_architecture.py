@@ -15,6 +15,7 @@ from apfproxy.app.worker_process import WorkerState
 from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.passage import PassageState
 from apfproxy.proxy.exchange_state import ExchangeState
+from apfproxy.proxy.http1_connection import Http1State
 from apfproxy.proxy.http2.connection import ConnectionState
 from apfproxy.proxy.http2.stream import StreamState
 from apfproxy.upstream.endpoint import EndpointState
@@ -89,7 +90,7 @@ def test_states() -> None:
     rows = table(page(PAGE), "| object | states | table |")
 
     states = (
-        *(ExchangeState, PassageState, ConnectionState, StreamState, EndpointState),
+        *(ExchangeState, PassageState, Http1State, ConnectionState, StreamState, EndpointState),
         *(Standing, WorkerState),
     )
     assert [list(each) for each in states] == [SPAN.findall(row[1]) for row in rows]

@@ -25,9 +25,9 @@ from apfproxy.base.transitions import Event
 from apfproxy.http.head_error import HeadError, head_too_long
 from apfproxy.http.read_buffer import NOBODY, READS, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.client import OpenConnection
+from apfproxy.proxy.client_limits import LARGE_PART_BYTES
 from apfproxy.proxy.counters import Bound, Flood, GoAway, ResetBy
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.holdings import LARGE_PART_BYTES
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.frame_budget import FrameBudget
 from apfproxy.proxy.http2.output import (
