@@ -7,8 +7,11 @@ would be imported in place of the sources beside them, however those change.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +59,37 @@ def _compile(modules: list[str], directory: Path) -> dict[str, str]:
     # What a wheel without extensions is built without.
     from mypyc.build import mypycify  # noqa: PLC0415
     from setuptools import Distribution  # noqa: PLC0415
+    from setuptools.command.build_ext import build_ext  # noqa: PLC0415
+
+    class ParallelBuild(build_ext):
+        """Compiles the files of an extension on all cores; setuptools takes one after the other."""
+
+        def build_extension(self, ext: Any) -> None:  # noqa: ANN401  setuptools has no types
+            def compiled(source: str) -> list[str]:
+                objects: list[str] = self.compiler.compile(
+                    [source],
+                    output_dir=self.build_temp,
+                    include_dirs=ext.include_dirs,
+                    extra_postargs=ext.extra_compile_args,
+                    depends=ext.depends,
+                )
+                return objects
+
+            largest_first = sorted(ext.sources, key=lambda path: -Path(path).stat().st_size)
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                ext.extra_objects += chain.from_iterable(pool.map(compiled, largest_first))
+            ext.sources = []
+            super().build_extension(ext)
 
     extensions = mypycify(
         [f"--cache-dir={directory / 'cache'}", *modules],
         target_dir=str(directory / "c"),
         group_name=GROUP,
+        multi_file=True,
         opt_level="3",
         debug_level="0",
     )
-    command: Any = Distribution({"ext_modules": extensions}).get_command_obj("build_ext")
+    command: Any = ParallelBuild(Distribution({"ext_modules": extensions}))
     command.build_lib = str(directory / "lib")
     command.build_temp = str(directory / "objects")
     command.ensure_finalized()

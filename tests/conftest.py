@@ -30,6 +30,7 @@ NETS = (
     "conformance/*",
     "fuzz/*",
     "proxy/test_exchange_machine.py",
+    "proxy/test_wrong_types.py",
     "flowcontrol/test_queue_set_machine.py",
     "flowcontrol/test_queue_set_plain.py",
     "fleet/test_ledger_machine.py",
