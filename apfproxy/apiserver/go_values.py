@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apfproxy.objects.go_text import quoted
+from apfproxy.objects.go_text import parse_integer, quoted, refusal
 
 LEAST_PLAIN_EXPONENT = -4
 MOST_PLAIN_EXPONENT = 6
@@ -72,3 +72,10 @@ def number(value: float) -> str:
         return mantissa.removesuffix(".0")
     rest = f".{digits[1:]}" if len(digits) > 1 else ""
     return f"{sign}{digits[0]}{rest}e{'-' if power < 0 else '+'}{abs(power):02}"
+
+
+def parse_uint64(text: str) -> int:
+    """Parse an integer without any sign as `strconv.ParseUint` does."""
+    if text[:1] in {"+", "-"}:
+        raise refusal("ParseUint", text, "invalid syntax")
+    return parse_integer("ParseUint", text, 0, (1 << 64) - 1)

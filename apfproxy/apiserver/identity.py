@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.errors import bad_request, conflict, invalid, unknown_error
+from apfproxy.apiserver.go_values import parse_uint64
 from apfproxy.objects.field_errors import invalid as invalid_field
-from apfproxy.objects.go_text import parse_uint64
 
 if TYPE_CHECKING:
     from apfproxy.apiserver.kind import Kind

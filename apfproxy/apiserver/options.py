@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.errors import bad_request, unknown_error
 from apfproxy.apiserver.errors import invalid as invalid_object
+from apfproxy.apiserver.go_values import parse_uint64
 from apfproxy.apiserver.metadata import LONGEST_MANAGER, validate_manager
 from apfproxy.apiserver.negotiation import META_GROUP
 from apfproxy.apiserver.registry import DeleteOptions
@@ -32,7 +33,7 @@ from apfproxy.objects.field_errors import (
     not_supported,
     required,
 )
-from apfproxy.objects.go_text import parse_int64, parse_uint64
+from apfproxy.objects.go_text import parse_int64
 from apfproxy.objects.selectors import SelectorError
 from apfproxy.request.list_options import first, parse_bool
 

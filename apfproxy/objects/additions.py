@@ -1,6 +1,6 @@
-"""What annotations under `apfproxy.io/` add to FlowSchemas and PriorityLevelConfigurations.
+"""Additions to FlowSchemas and PriorityLevelConfigurations: annotations under `apfproxy.io/`.
 
-Annotations, so that every object stays valid for kube-apiserver, which ignores them.
+They are annotations, so that every object stays valid for kube-apiserver, which ignores them.
 
 1. An annotation that is unknown, that is of the other kind, whose value cannot be read, or that
    its object gives no meaning to, is an error at `metadata.annotations[NAME]`.
@@ -75,11 +75,11 @@ OF_FLOW_SCHEMA = (
 MOST_WAIT_NS = 60_000_000_000
 """No request waits longer in any case."""
 MOST_REQUESTS = 1_000_000
-"""A second, at once, or long-running: more than one process has to do with."""
+"""Requests a second, at once, or long-running: more than one process has to do with."""
 MOST_PRIORITY = 1000
 LEAST_RATE = 0.001
 MOST_ERRORS = 20
-"""Of one object: further errors usually have the same cause."""
+"""Errors of one object: further ones usually have the same cause."""
 
 _NS_PER_UNIT = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
 _DURATION_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m)")
@@ -116,25 +116,21 @@ class DistinguisherKind(enum.Enum):
 
 
 class Distinguisher(msgspec.Struct, frozen=True):
-    """How flows are told apart.
-
-    Attributes:
-        kind: By what.
-        header: The header's name in lower case; "" for another kind.
-    """
+    """How flows are told apart."""
 
     kind: DistinguisherKind
     header: str = ""
+    """The header's name in lower case; "" for another kind."""
 
 
 class LevelAdditions(msgspec.Struct, frozen=True):
-    """Of a priority level.
+    """Additions to a priority level.
 
     Attributes:
         wait_limit_ns: The longest wait in a queue; None for the usual one.
         is_ban: Whether every request is rejected.
         priority: Among the levels that have one the greatest goes first; None for none.
-        errors: What is wrong with its annotations, the first few.
+        errors: The first errors of its annotations.
     """
 
     wait_limit_ns: int | None = None
@@ -144,7 +140,7 @@ class LevelAdditions(msgspec.Struct, frozen=True):
 
 
 class FlowSchemaAdditions(msgspec.Struct, frozen=True):
-    """Of a FlowSchema.
+    """Additions to a FlowSchema.
 
     Attributes:
         distinguisher: In place of the `distinguisherMethod`; None to leave it.
@@ -152,7 +148,7 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
         request_burst: Requests of a flow at once; 0 without a rate.
         long_running_limit: Long-running requests of each flow at once; None for any number.
         condition: What requests must have to be matched; None for nothing.
-        errors: What is wrong with its annotations, the first few.
+        errors: The first errors of its annotations.
     """
 
     distinguisher: Distinguisher | None = None
@@ -245,7 +241,7 @@ class _Reader:
         self.errors.append(forbidden(field_of(name), detail))
 
     def read(self, name: str, parse: Callable[[str], T], more: str = "") -> T | None:
-        """What `parse` makes of a value; None if there is none, or a wrong one."""
+        """The value as `parse` reads it; None if there is none, or a wrong one."""
         value = self.own.get(name)
         if value is None:
             return None
@@ -259,7 +255,7 @@ class _Reader:
 def read_level_additions(
     annotations: Mapping[str, str], *, has_queues: bool, is_closed: bool
 ) -> LevelAdditions:
-    """What annotations add to a priority level that has its defaults.
+    """Read the additions to a priority level that has its defaults.
 
     Args:
         annotations: All that the object has.
@@ -291,7 +287,7 @@ def read_level_additions(
 
 
 def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> FlowSchemaAdditions:
-    """What annotations add to the FlowSchema of a name."""
+    """Read the additions to the FlowSchema of a name."""
     reader = _Reader(annotations)
     if not reader.own:
         return NO_FLOW_SCHEMA_ADDITIONS

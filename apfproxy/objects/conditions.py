@@ -1,4 +1,4 @@
-"""What a request must have for a FlowSchema to match it, beside what its rules say.
+"""Conditions that a request must meet for a FlowSchema to match it, beside its rules.
 
 * `match-header`: `NAME: VALUE[, VALUE...]`: the request has this header, with one of these values;
   `NAME: *` for any value.  A value with `*` is a pattern of the whole value, in which `*` stands
@@ -56,11 +56,11 @@ class HeaderUse(enum.Enum):
     SECRET = "a secret"  # noqa: S105  no password
     CONNECTION = "about a connection"
     IDENTITY = "about the user"
-    """As those about a connection, it is not forwarded: all requests would be without it."""
+    """Such a header is not forwarded, as one about a connection is not."""
 
 
 def use_of(name: str) -> HeaderUse:
-    """What a header, by its name in lower case, can be used for."""
+    """Judge a header by its name in lower case."""
     if len(name) > LONGEST_HEADER_NAME or not _HEADER_NAME.fullmatch(name):
         return HeaderUse.MALFORMED
     if name in SECRET_HEADERS:
@@ -82,7 +82,7 @@ METHODS_HINT = "write HTTP methods in capital letters, such as GET, HEAD"
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """What a request must have.
+    """A condition on requests.
 
     Attributes:
         methods: One of these, in small letters, if it is for no resource; None for any.
@@ -183,7 +183,7 @@ def _is_value(text: str) -> bool:
 
 
 def describe_condition(condition: Condition) -> tuple[str, ...]:
-    """What a request must have, a sentence each."""
+    """A sentence for each part of a condition."""
     if condition.is_broken:
         return ("It matches no request, because a condition cannot be read.",)
     sentences = []

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MOST_PROBLEMS = 100
-"""Of one file: further problems usually have the same cause."""
+"""Problems of one file: further ones usually have the same cause."""
 
 MOST_MESSAGES = 20
-"""Of one problem, on one line."""
+"""Messages of one problem, on one line."""
 
 MOST_KINDS = 20
-"""Of those that are left out, the first are named."""
+"""Kinds of what is left out that are named."""
 
 LIST = "List"
 NO_KIND = "a document without a kind"
@@ -58,7 +58,7 @@ class Problem(msgspec.Struct, frozen=True):
     source: str
     """The file."""
     messages: tuple[str, ...]
-    """What is wrong, each with its field's path where it concerns a field; the first few."""
+    """The first errors, each with its field's path where it concerns a field."""
     line: int | None = None
     """Where the object begins, or where the text cannot be read; counted from 1."""
     kind: str = ""
@@ -76,7 +76,7 @@ class Problem(msgspec.Struct, frozen=True):
         return one_line(f"{place}: {what}: {text}" if what else f"{place}: {text}")
 
     def parts(self) -> list[str]:
-        """What is wrong, a line for each message, with the line of its field where it has one."""
+        """A line for each message, with the line of its field where it has one."""
         lines = dict(enumerate(self.lines))
         return [
             str(Problem(self.source, (message,), lines.get(index, self.line), self.kind, self.name))
@@ -85,7 +85,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def parts_of(problems: Iterable[Problem]) -> Iterator[str]:
-    """What is wrong, a line for each message of each problem."""
+    """A line for each message of each problem."""
     return (line for problem in problems for line in problem.parts())
 
 
@@ -127,7 +127,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """What a file holds."""
+    """The content of a file."""
 
     objects: list[FlowControlObject]
     """In v1, with defaults, valid, in the file's order, no two of one kind and name."""
@@ -135,7 +135,7 @@ class Decoded(msgspec.Struct, frozen=True):
     written: dict[tuple[str, str], Candidate]
     """Kind and name of each object to how the file has it."""
     left_out: tuple[LeftOut, ...] = ()
-    """What is there of other kinds: one at most."""
+    """The note about objects of other kinds: one at most."""
 
 
 def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Decoded:

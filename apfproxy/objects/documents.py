@@ -24,10 +24,10 @@ LARGEST_INPUT_BYTES = 3 * 1024 * 1024
 """kube-apiserver accepts no larger body; the built-in objects together have 10 kB."""
 
 MOST_DOCUMENTS = 10_000
-"""In one input; Kubernetes objects take some 200 bytes each at the least."""
+"""Documents in one input; Kubernetes objects take some 200 bytes each at the least."""
 
 LARGEST_LINED_BYTES = 256 * 1024
-"""Of JSON that is also read as YAML, for the lines of its fields: that takes ten times as long."""
+"""Bytes of JSON that is also read as YAML, for its lines: it takes ten times as long."""
 
 DEEPEST = 100
 """Nested mappings and lists.  A List of FlowSchemas has 9, CustomResourceDefinitions beside them

@@ -1,4 +1,4 @@
-"""What is wrong with one field of an object, worded and classified as Kubernetes does."""
+"""Errors of fields, worded and classified as Kubernetes does."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def validate_metadata(
     is_namespaced: bool,
     check_name: Callable[[str], list[str]] = check_dns_subdomain,
 ) -> list[FieldError]:
-    """What is wrong with the metadata of an object to be created that has its name.
+    """Find the errors in metadata of an object to be created that has its name.
 
     Managed fields apart, which only a server keeps, and bare finalizers; `check_name` is from
     `names`.
@@ -83,7 +83,7 @@ def validate_metadata(
 
 
 def validate_collections(metadata: Object) -> list[FieldError]:
-    """What is wrong with labels, annotations and owner references."""
+    """Find the errors in labels, annotations and owner references."""
     errors = validate_labels(metadata.get("labels", {}), f"{FIELD}.labels")
     errors += _validate_annotations(metadata.get("annotations", {}), f"{FIELD}.annotations")
     owners = metadata.get("ownerReferences", ())
@@ -91,7 +91,7 @@ def validate_collections(metadata: Object) -> list[FieldError]:
 
 
 def validate_labels(labels: dict[str, str], field: str) -> list[FieldError]:
-    """What is wrong with the keys and values of labels."""
+    """Find the errors in keys and values of labels."""
     errors = []
     for key, value in labels.items():
         errors += checked(field, key, check_qualified_name)
@@ -154,7 +154,7 @@ def _validate_finalizers(finalizers: Sequence[str], field: str) -> list[FieldErr
 
 
 def validate_bare_finalizers(metadata: Object) -> list[FieldError]:
-    """What is wrong with finalizers without a domain: most kinds have only Kubernetes' own."""
+    """Find finalizers without a domain that are not Kubernetes' own."""
     return [
         invalid(
             f"{FIELD}.finalizers[{index}]",

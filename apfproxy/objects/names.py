@@ -67,7 +67,7 @@ def _is_dns_subdomain(value: str) -> bool:
 
 
 def check_dns_subdomain(value: str) -> list[str]:
-    """What keeps the value from being a DNS subdomain, the form of most object names."""
+    """Find what keeps the value from being a DNS subdomain, the form of most object names."""
     return _subdomain_errors(value, "characters")
 
 
@@ -79,7 +79,7 @@ def _subdomain_errors(value: str, unit: str) -> list[str]:
 
 
 def check_dns_label(value: str) -> list[str]:
-    """What keeps the value from being a DNS label, the form of a namespace's name."""
+    """Find what keeps the value from being a DNS label, the form of a namespace's name."""
     wrong = _too_long(value, LONGEST_LABEL)
     if not DNS_LABEL_PATTERN.fullmatch(value):
         wrong.append("must not contain dots" if _is_dns_subdomain(value) else DNS_LABEL_RULE)
@@ -89,7 +89,7 @@ def check_dns_label(value: str) -> list[str]:
 def check_name_prefix(
     value: str, check: Callable[[str], list[str]] = check_dns_subdomain
 ) -> list[str]:
-    """What keeps the value from being the beginning of a generated name.
+    """Find what keeps the value from being the beginning of a generated name.
 
     The reference judges a prefix that ends in a dash as if its last two characters were one `a`: so
     does this.  The generated name is checked as well, so nothing slips through.
@@ -100,7 +100,7 @@ def check_name_prefix(
 
 
 def check_qualified_name(value: str) -> list[str]:
-    """What keeps the value from being a label key: a name, perhaps after a domain and a slash."""
+    """Find what keeps the value from being a label key, perhaps with a domain before a slash."""
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
         return [LABEL_KEY_RULE]
@@ -118,7 +118,7 @@ def check_qualified_name(value: str) -> list[str]:
 
 
 def check_label_value(value: str) -> list[str]:
-    """What keeps the value from being a label's value."""
+    """Find what keeps the value from being a label's value."""
     wrong = _too_long(value, LONGEST_LABEL, "bytes")
     if not LABEL_VALUE_PATTERN.fullmatch(value):
         wrong.append(LABEL_VALUE_RULE)

@@ -66,7 +66,7 @@ WANTED = {
     int: "an integer",
 }
 NAMES = {**WANTED, bool: "a truth value", int: "a number", float: "a number"}
-"""What values of a type are called; the first that fits counts, since True is an int, too."""
+"""Names for values of a type; the first that fits counts, since True is an int, too."""
 LONGEST_SHOWN = 60
 LONGEST_NUMBER = 40
 
@@ -214,7 +214,7 @@ class Taker:
 
 
 def type_name(value: object) -> str:
-    """What a value's type is called outside Python."""
+    """The name that the value's type has outside Python."""
     return next((name for kind, name in NAMES.items() if isinstance(value, kind)), "nothing")
 
 
@@ -225,7 +225,7 @@ def _sample(value: object) -> str:
 
 
 def _old_errors(raw: Any, api_version: str, *, strict: bool) -> list[FieldError]:  # noqa: ANN401  a JSON object
-    """What to write instead of a version that is no more, and what else is wrong with the object.
+    """Say what to write instead of a version that is no more, and what else is wrong.
 
     Source: Kubernetes documentation, "Deprecated API Migration Guide".
     """

@@ -1,4 +1,4 @@
-r"""What a proxy has to know of selectors: whether Kubernetes can parse them, and their names.
+r"""Selectors as a proxy sees them: whether Kubernetes can parse them, and which name they demand.
 
 The embedded API server parses them; this tells in a tenth of the time what it would take.
 

@@ -35,7 +35,7 @@ UID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://flowcontrol.apiserver.k8
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """What Kubernetes says of a field beside its name and its type.
+    """The description of a field, beside its name and its type.
 
     Attributes:
         number: In protobuf.
@@ -82,7 +82,7 @@ class OwnerReference(Model, frozen=True):
 
 
 class ObjectMeta(Model, frozen=True):
-    """What of an object's metadata makes a difference to requests."""
+    """The metadata that make a difference to requests."""
 
     name: Annotated[str, Wire(1, "Unique within the namespace. Cannot be changed.")] = ""
     uid: Annotated[str, Wire(5, "Unique in time and space. Set by the server.")] = ""
@@ -309,7 +309,7 @@ class FlowSchema(Model, frozen=True, dict=True):
 
     @cached_property
     def additions(self) -> FlowSchemaAdditions:
-        """What its annotations add; they are read once."""
+        """The additions that its annotations make; they are read once."""
         return read_flow_schema_additions(self.metadata.name, self.metadata.annotations)
 
 
@@ -321,7 +321,7 @@ class PriorityLevelConfiguration(Model, frozen=True, dict=True):
 
     @cached_property
     def additions(self) -> LevelAdditions:
-        """What its annotations add; they are read once."""
+        """The additions that its annotations make; they are read once."""
         limited = self.spec.limited
         response = None if limited is None else limited.limit_response.type
         return read_level_additions(

@@ -47,7 +47,7 @@ MOST_ENTROPY_BITS = 60
 """Bits of a flow's hash that dealing may consume; four of the 64 keep the hands nearly unbiased."""
 
 GO_NAMES = {"apiGroups": "APIGroups"}
-"""Those that are not the field's name with a capital."""
+"""Fields whose name in Go is not theirs with a capital."""
 DISTINGUISHERS = ("ByNamespace", "ByUser")
 SUBJECT_KINDS = ("Group", "ServiceAccount", "User")
 LEVEL_TYPES = ("Exempt", "Limited")
@@ -293,7 +293,7 @@ def _check_url(url: str) -> str:
 def validate_priority_level_spec(
     name: str, spec: PriorityLevelConfigurationSpec
 ) -> list[FieldError]:
-    """What is wrong with the specification of the level of that name, which may be fixed."""
+    """Find the errors in the specification of the level of that name, which may be fixed."""
     errors = []
     if (name == EXEMPT) != (spec.type == "Exempt"):
         detail = "must be 'Exempt' if and only if `name` is 'exempt'"
@@ -347,7 +347,7 @@ def _validate_limits(limited: LimitedPriorityLevelConfiguration, field: str) -> 
 
 
 def _validate_response(response: LimitResponse, field: str) -> list[FieldError]:
-    """What is wrong with the response to a request that does not fit.
+    """Find the errors in the response to a request that does not fit.
 
     The messages say Limited where they mean Queue, as kube-apiserver's do.
     """

@@ -25,7 +25,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where PyYAML is built with it: ten times faster than the parser in Python."""
 
 MOST_NODES = 1_000_000
-"""Of a text, each as often as aliases repeat it; 3 MB of objects have 300 000."""
+"""Nodes of a text, each as often as aliases repeat it; 3 MB of objects have 300 000."""
 
 MERGE = "<<"
 """The key whose value is a mapping, or a list of them, that gives what the mapping has not."""
@@ -175,7 +175,7 @@ def compose(data: bytes, most_nodes: int, deepest: int) -> yaml.Node | None:
 
 
 def unreadable(error: yaml.YAMLError | ValueError) -> UnreadableError:
-    """What PyYAML raises, with its line."""
+    """The error that PyYAML raises, with its line."""
     mark = getattr(error, "problem_mark", None)
     reason = getattr(error, "problem", None) or getattr(error, "context", None)
     message = f"not YAML: {reason or str(error).splitlines()[0]}"

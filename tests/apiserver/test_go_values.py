@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from apfproxy.apiserver.go_values import printed, source, type_name
+from apfproxy.apiserver.go_values import parse_uint64, printed, source, type_name
 
 LARGE = 2**63
 """The first number that is no int64."""
@@ -68,3 +70,26 @@ def test_source(value: object, expected: str) -> None:
 def test_type_name(value: object, expected: str) -> None:
     """Types of decoded JSON."""
     assert expected == type_name(value)
+
+
+@pytest.mark.parametrize(("text", "value"), [("0", 0), ("18446744073709551615", (1 << 64) - 1)])
+def test_parse_uint64(text: str, value: int) -> None:
+    """Decimal integers of 64 bits without a sign are parsed."""
+    assert value == parse_uint64(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("abc", "invalid syntax"),
+        ("-1", "invalid syntax"),
+        ("+1", "invalid syntax"),
+        ("18446744073709551616", "value out of range"),
+    ],
+)
+def test_parse_uint64_refuses(text: str, wrong: str) -> None:
+    """All else is refused, with the message of Go."""
+    with pytest.raises(
+        ValueError, match=re.escape(f'strconv.ParseUint: parsing "{text}": {wrong}')
+    ):
+        parse_uint64(text)

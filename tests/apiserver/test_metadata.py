@@ -11,6 +11,7 @@ from apfproxy.apiserver.metadata import (
     carry_over,
     check_path_segment,
     count_generation,
+    generated_name,
     keep_metadata,
     validate_any_update,
     validate_core_update,
@@ -353,3 +354,23 @@ def test_every_character_that_cannot_be_printed_is_told() -> None:
         "invalid character U+0007 (at position 2)",
         "invalid character U+000A (at position 5)",
     ] == [error.detail for error in errors]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("A b", []),
+        (".", ["may not be '.'"]),
+        ("..", ["may not be '..'"]),
+        ("a/b%", ["may not contain '/'", "may not contain '%'"]),
+    ],
+)
+def test_path_segment(value: str, expected: list[str]) -> None:
+    """Any name, as long as a URL can hold it."""
+    assert expected == check_path_segment(value)
+
+
+def test_generated_name() -> None:
+    """The prefix gives way so that the suffix fits."""
+    assert generated_name("ab-", "12345") == "ab-12345"
+    assert generated_name("a" * 63, "12345") == "a" * 58 + "12345"

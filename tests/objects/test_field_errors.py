@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.apiserver.field_errors import duplicate, too_many
 from apfproxy.objects.field_errors import (
     LONGEST_VALUE,
     FieldError,
@@ -33,9 +32,7 @@ from apfproxy.objects.field_errors import (
         ),
         (FieldError("a", Reason.TOO_LONG, "may be 3", "xyzzy"), "a: Too long: may be 3"),
         (FieldError("a", Reason.DUPLICATE, value="x"), 'a: Duplicate value: "x"'),
-        (duplicate("a", "x"), 'a: Duplicate value: "x"'),
         (too_long("a", 1), "a: Too long: may not be more than 1 byte"),
-        (too_many("a", 3, 2), "a: Too many: 3: must have at most 2 items"),
         (FieldError("", Reason.INVALID, "no", "x\ny"), 'Invalid value: "x\\ny": no'),
     ],
 )

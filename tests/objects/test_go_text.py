@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from apfproxy.objects.go_text import as_json, parse_int64, parse_uint64, quoted
+from apfproxy.objects.go_text import as_json, parse_int64, quoted
 
 
 @pytest.mark.parametrize(
@@ -64,26 +64,3 @@ def test_parse_int64_refuses(text: str, message: str) -> None:
     """All else is refused, with the message of Go."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         parse_int64(text)
-
-
-@pytest.mark.parametrize(("text", "value"), [("0", 0), ("18446744073709551615", (1 << 64) - 1)])
-def test_parse_uint64(text: str, value: int) -> None:
-    """Decimal integers of 64 bits without a sign are parsed."""
-    assert value == parse_uint64(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
-        ("abc", "invalid syntax"),
-        ("-1", "invalid syntax"),
-        ("+1", "invalid syntax"),
-        ("18446744073709551616", "value out of range"),
-    ],
-)
-def test_parse_uint64_refuses(text: str, wrong: str) -> None:
-    """All else is refused, with the message of Go."""
-    with pytest.raises(
-        ValueError, match=re.escape(f'strconv.ParseUint: parsing "{text}": {wrong}')
-    ):
-        parse_uint64(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.apiserver.metadata import check_path_segment, generated_name
 from apfproxy.objects.names import (
     check_dns_label,
     check_dns_subdomain,
@@ -92,26 +91,6 @@ def test_qualified_name(value: str, mistakes: int) -> None:
 def test_label_value(value: str, mistakes: int) -> None:
     """Empty, or as a label's name."""
     assert mistakes == len(check_label_value(value))
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("A b", []),
-        (".", ["may not be '.'"]),
-        ("..", ["may not be '..'"]),
-        ("a/b%", ["may not contain '/'", "may not contain '%'"]),
-    ],
-)
-def test_path_segment(value: str, expected: list[str]) -> None:
-    """Any name, as long as a URL can hold it."""
-    assert expected == check_path_segment(value)
-
-
-def test_generated_name() -> None:
-    """The prefix gives way so that the suffix fits."""
-    assert generated_name("ab-", "12345") == "ab-12345"
-    assert generated_name("a" * 63, "12345") == "a" * 58 + "12345"
 
 
 def test_well_formed() -> None:
