@@ -15,12 +15,10 @@ import time
 from typing import TYPE_CHECKING
 
 from apfproxy.app.settings_checks import check_identities, warnings
-from apfproxy.authn.api_keys import ApiKeys, BasicKeys
-from apfproxy.authn.assertion import front_proxy_lines
-from apfproxy.authn.authenticator import Authenticator, Rules
+from apfproxy.authn.authenticator import Authenticator, Rules, front_proxy_lines
 from apfproxy.authn.credentials import BEARER_CHALLENGE
 from apfproxy.authn.impersonation import Impersonations
-from apfproxy.authn.static_tokens import StaticTokens
+from apfproxy.authn.secret_files import ApiKeys, BasicKeys, StaticTokens
 from apfproxy.authn.unverified_names import NamesOfAddresses
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import MAX_PEM_BYTES, FileChanges, read_file
@@ -35,11 +33,10 @@ from apfproxy.upstream.tls import ClientTls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from apfproxy.authn.access_review import AccessReviews
+    from apfproxy.authn.credentials import TokenAuthenticator
     from apfproxy.authn.json_web_tokens import JsonWebTokens
-    from apfproxy.authn.token_review import TokenReviews
+    from apfproxy.authn.reviews import AccessReviews, TokenReviews
     from apfproxy.authn.upstream_api import UpstreamApi
-    from apfproxy.authn.verdict import TokenAuthenticator
     from apfproxy.base.clock import Clock
     from apfproxy.base.tls_files import Expiries, Lifetime
     from apfproxy.settings import (
@@ -226,7 +223,7 @@ class Identities:
             if issuer is not None:
                 tokens.append(issuer)
         if authentication.token_review.is_enabled:
-            from apfproxy.authn.token_review import TokenReviews  # noqa: PLC0415
+            from apfproxy.authn.reviews import TokenReviews  # noqa: PLC0415
 
             api = self._api(TOKEN, authentication.token_review)
             reviews = TokenReviews(api, authentication.token_review, self._now_s)
@@ -288,7 +285,7 @@ class Identities:
         settings = self._settings.authentication.impersonation
         reviews = None
         if settings.access_review.is_enabled:
-            from apfproxy.authn.access_review import AccessReviews  # noqa: PLC0415
+            from apfproxy.authn.reviews import AccessReviews  # noqa: PLC0415
 
             api = self._api(ACCESS, settings.access_review)
             reviews = AccessReviews(api, settings.access_review, self._now_s)

@@ -8,39 +8,52 @@ refused, never taken for an anonymous request.
 `authenticate` decides what needs no other server, and says None otherwise; `authenticate_later`
 does the same again and awaits the answers of other servers.
 
-Source: kubernetes/kubernetes, `pkg/kubeapiserver/authenticator/config.go`.
+The user is named to the upstream in header lines: a front proxy uses X-Remote-* fields; a proxy
+with rights of its own impersonates.  Values that a header field cannot carry as they are, or would
+trim, are refused.  Keys of extra values are part of a field's name, so what a name cannot carry,
+capital letters included, is percent-encoded.  An empty group is a field without a value, as
+client-go sends it.
+
+Sources: kubernetes/kubernetes, `pkg/kubeapiserver/authenticator/config.go`; kubernetes/client-go,
+`transport/round_trippers.go`.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
-from apfproxy.authn.assertion import (
-    AssertionRefusedError,
-    front_proxy_lines,
-    impersonation_lines,
+from apfproxy.authn.credentials import BEARER_CHALLENGE, UNKNOWN_PEER, Verdict
+from apfproxy.authn.impersonation import (
+    ACCOUNT_PREFIX,
+    accesses,
+    effective,
+    forbidden_message,
 )
-from apfproxy.authn.credentials import BEARER_CHALLENGE, UNKNOWN_PEER
-from apfproxy.authn.impersonation import accesses, effective, forbidden_message
 from apfproxy.authn.unverified_names import RENEWAL_NS
-from apfproxy.authn.verdict import Verdict
-from apfproxy.request.user import ANONYMOUS, User, authenticated
+from apfproxy.request.user import (
+    ANONYMOUS,
+    AUTHENTICATED_GROUP,
+    UNAUTHENTICATED_GROUP,
+    User,
+    authenticated,
+)
 from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from apfproxy.authn.api_keys import ApiKeys, BasicKeys
     from apfproxy.authn.certificates import ClientCertificates
-    from apfproxy.authn.credentials import Credentials, Peer
+    from apfproxy.authn.credentials import Credentials, Peer, TokenAuthenticator
     from apfproxy.authn.impersonation import Impersonations
+    from apfproxy.authn.secret_files import ApiKeys, BasicKeys
     from apfproxy.authn.unverified_names import NamesOfAddresses
-    from apfproxy.authn.verdict import TokenAuthenticator
     from apfproxy.base.clock import Clock
+    from apfproxy.request.user import User
 
 FOREVER_NS: Final = 1 << 62
 """Later than any clock of nanoseconds gets."""
@@ -330,3 +343,68 @@ def _nobodys(others: list[Verdict]) -> Verdict:
     """The verdict if no authenticator knows the token: open if it is open to any of them."""
     problem = "; ".join(each.problem for each in others if each.problem)
     return Verdict(None, 0.0, problem, is_open=any(each.is_open for each in others))
+
+
+_VALUE = re.compile(r"[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?")
+_NOT_IN_NAMES = re.compile(rb"[^!#$&'*+\-.^_`|~0-9a-z]")
+
+
+class AssertionRefusedError(ValueError):
+    """No header field can carry the user."""
+
+
+def front_proxy_lines(user: User) -> bytes:
+    """X-Remote-* lines, each with its CRLF, or AssertionRefusedError."""
+    return _lines(b"X-Remote-", user, user.groups)
+
+
+def impersonation_lines(user: User) -> bytes:
+    """Impersonate-* lines, each with its CRLF, or AssertionRefusedError."""
+    return _lines(b"Impersonate-", user, _named_groups(user))
+
+
+def _named_groups(user: User) -> tuple[str, ...]:
+    """The groups without the virtual one that the server adds: naming it takes a permission."""
+    added = UNAUTHENTICATED_GROUP if user.is_anonymous else AUTHENTICATED_GROUP
+    named = tuple(group for group in user.groups if group != added)
+    if not user.is_anonymous and UNAUTHENTICATED_GROUP in named:
+        return user.groups  # with that one it adds none
+    if not named and user.name.startswith(ACCOUNT_PREFIX):
+        return user.groups  # without any it adds those of service accounts
+    return named
+
+
+def _lines(prefix: bytes, user: User, groups: tuple[str, ...]) -> bytes:
+    lines = [b"%bUser: %b\r\n" % (prefix, _value(user.name))]
+    if user.uid:
+        lines.append(b"%bUid: %b\r\n" % (prefix, _value(user.uid)))
+    lines += [b"%bGroup: %b\r\n" % (prefix, _value(group) if group else b"") for group in groups]
+    for key, values in user.extra:
+        name = b"%bExtra-%b" % (prefix, _NOT_IN_NAMES.sub(_escaped, _key(key)))
+        lines += [b"%b: %b\r\n" % (name, _value(value) if value else b"") for value in values]
+    return b"".join(lines)
+
+
+def _value(text: str) -> bytes:
+    if text.isascii() and text.isprintable() and text.strip(" ") is text and text:
+        return text.encode()  # most; a third of the time
+    if _VALUE.fullmatch(text) is None:
+        raise AssertionRefusedError("a name or value of the user cannot be in a header field")
+    return _encoded(text)
+
+
+def _key(text: str) -> bytes:
+    if not text:
+        raise AssertionRefusedError("a key of the user's extra values is empty")
+    return _encoded(text)
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise AssertionRefusedError("a name or value of the user is not Unicode") from error
+
+
+def _escaped(match: re.Match[bytes]) -> bytes:
+    return b"%%%02X" % match[0][0]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import binascii
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from apfproxy.request.user import User
+
+UNFIT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+"""Control characters, and surrogates, which JSON can have but UTF-8 cannot."""
 
 BEARER_CHALLENGE = b'WWW-Authenticate: Bearer realm="apfproxy"\r\n'
 """The header line of an answer 401 where no other scheme is known."""
@@ -61,3 +66,49 @@ class Peer:
 UNKNOWN_PEER = Peer()
 TRUSTED_PEER = Peer(is_front_proxy=True)
 """One at an address from which identity fields are trusted."""
+
+
+class BasicError(ValueError):
+    """There is no user name and password; the client's fault."""
+
+
+def user_and_password(encoded: str) -> tuple[str, bytes]:
+    """Both of what stands behind the scheme, or BasicError; the password's bytes as they are."""
+    try:
+        pair = binascii.a2b_base64(encoded, strict_mode=True)
+        name, colon, password = pair.partition(b":")
+        user = name.decode()
+    except (binascii.Error, ValueError):  # its text may have a part of it
+        raise BasicError("Basic is not a user name and a password in Base64") from None
+    if not colon:
+        raise BasicError("Basic has no password")
+    return user, password
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The user of a token.
+
+    Attributes:
+        user: None if this authenticator does not know the token.  Virtual groups are only those
+            that the token's issuer or reviewer names.
+        lifetime_s: How long this holds, in seconds from now.
+        problem: Why there is no user, for the log, without any part of the token; one of few texts,
+            as each is a line of it.
+        is_open: Whether another server did not answer, so that the token may be somebody's.
+    """
+
+    user: User | None
+    lifetime_s: float
+    problem: str = ""
+    is_open: bool = False
+
+
+class TokenAuthenticator(Protocol):
+    """Authenticates some bearer tokens."""
+
+    def check(self, token: str) -> Verdict | None:
+        """The verdict; None if another server has to be asked: `await review`."""
+
+    async def review(self, token: str, address: str) -> Verdict:
+        """The verdict; other servers are shared fairly among the clients' addresses."""

@@ -20,17 +20,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from apfproxy.authn.token_users import ACCOUNT_PREFIX, ACCOUNTS_GROUP
 from apfproxy.objects.go_text import quoted
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain
 from apfproxy.request.user import UNAUTHENTICATED_GROUP, User, authenticated
 
 if TYPE_CHECKING:
-    from apfproxy.authn.access_review import Access, AccessReviews
+    from apfproxy.authn.reviews import AccessReviews
     from apfproxy.settings import ImpersonationSettings
 
+ACCOUNT_PREFIX = "system:serviceaccount:"
+ACCOUNTS_GROUP = "system:serviceaccounts"
 VERB = "impersonate"
 AUTHENTICATION_GROUP = "authentication.k8s.io"
 
@@ -39,6 +40,18 @@ MAX_THINGS = 256
 
 HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 """kube-apiserver's errors never look like HTML."""
+
+
+class Access(NamedTuple):
+    """Something that a user may or may not do to a resource; "" is any, or none."""
+
+    verb: str
+    resource: str
+    name: str
+    group: str = ""
+    version: str = ""
+    subresource: str = ""
+    namespace: str = ""
 
 
 class Impersonations:
@@ -109,8 +122,6 @@ class Impersonations:
 
 def accesses(wanted: User) -> tuple[Access, ...]:
     """What somebody needs leave for to be the wanted user, in kube-apiserver's order."""
-    from apfproxy.authn.access_review import Access  # noqa: PLC0415 - for those who ask reviews
-
     account = service_account(wanted.name)
     if account is None:
         things = [Access(VERB, "users", wanted.name)]

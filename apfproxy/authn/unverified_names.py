@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from apfproxy.authn.basic_password import BasicError, user_and_password
+from apfproxy.authn.credentials import BasicError, user_and_password
 from apfproxy.authn.fair_line import V6_NETWORK_BITS, share_of
 from apfproxy.base.rare_log import RareLog
 from apfproxy.request.user import BY_ADDRESS, BY_BASIC, BY_HEADER, BY_KEY, unverified

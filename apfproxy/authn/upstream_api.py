@@ -8,6 +8,10 @@ A question is asked again after a temporary failure, with the delays of Kubernet
 (kubernetes/apiserver, pkg/util/webhook/webhook.go), within its time limit.  The server that failed
 is not asked next, if there is another one, which is asked at once the first time.  Where there is
 one, no attempt but the last may take all of the time.
+
+Answers are not trusted: they are not decompressed, which could make a small one large, redirects
+are not followed and cookies not kept.  Errors of the client library may hold the head of the
+request, and so a token; they are neither shown nor chained.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import asyncio
 import enum
 import json
 import logging
+import os
 import random
 import time
 from typing import TYPE_CHECKING, Any
@@ -23,21 +28,15 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import yarl
 
-from apfproxy.authn.api_exchange import (
-    EXCHANGE_ERRORS,
-    JSON_HEAD,
-    bounded_body,
-    explained,
-    new_session,
-)
+from apfproxy import __version__
 from apfproxy.authn.fair_line import FairLine, LineFullError, Place
-from apfproxy.authn.verdict import UpstreamApiError
 from apfproxy.base.rare_log import RareLog
 from apfproxy.base.strict_json import StrictJsonError, read_object
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
+    from ssl import SSLContext
 
     from apfproxy.settings import Address, EndpointAddress
 
@@ -67,6 +66,14 @@ class Unasked(enum.StrEnum):
     """Too many were waiting."""
     TIME_OUT = "time-out"
     """Its turn did not come in time."""
+
+
+class UpstreamApiError(Exception):
+    """The upstream's API gave no usable answer; if that `may_pass`, it may help to ask again."""
+
+    def __init__(self, what: str, *, may_pass: bool = False) -> None:
+        super().__init__(what)
+        self.may_pass = may_pass
 
 
 class UpstreamApi:
@@ -278,3 +285,70 @@ def refusal(path: str, status: int) -> UpstreamApiError:
         f"{path}: the upstream answered {status}{hint if is_forbidden else ''}",
         may_pass=status in PASSING_STATUSES,
     )
+
+
+EXCHANGE_ERRORS = (aiohttp.ClientError, OSError, ValueError, RuntimeError)
+"""What an exchange may raise."""
+
+
+JSON_HEAD = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": f"apfproxy/{__version__}",
+}
+
+
+def new_session(
+    *,
+    ssl: SSLContext | bool = True,
+    headers: Mapping[str, str] | None = None,
+    socket_path: str = "",
+) -> aiohttp.ClientSession:
+    """A session that uses nothing of the environment or of earlier answers.
+
+    With a path it connects to that Unix socket, whatever the URLs say.
+    """
+    connector: aiohttp.BaseConnector
+    if socket_path:
+        connector = aiohttp.UnixConnector(socket_path, limit=0)
+    else:
+        connector = aiohttp.TCPConnector(limit=0, ssl=ssl)
+    return aiohttp.ClientSession(
+        connector=connector,
+        headers=headers,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=False,
+    )
+
+
+async def bounded_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
+    """The body of an answer; None if it is longer than that."""
+    data = bytearray()
+    async for piece in response.content.iter_any():
+        data += piece
+        if len(data) > max_bytes:
+            return None
+    return bytes(data)
+
+
+def connect_failure(error: aiohttp.ClientConnectorError) -> str:
+    """Why no connection came about, in a few words."""
+    number = error.errno or 0
+    # asyncio's text for an errno of the system has the address in it.  Numbers of name resolution,
+    # below zero, and of OpenSSL are none of the system, and have useful texts.
+    if number > 0 and not isinstance(error, aiohttp.ClientSSLError):
+        return os.strerror(number)
+    # An end during the handshake has neither number nor text.
+    return error.strerror or str(error.os_error) or "the other side closed the connection"
+
+
+def explained(error: Exception, server: str) -> tuple[str, bool]:
+    """Why an exchange with `server` failed, and whether it may help to try again."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"{server}'s certificate is no good: {error.certificate_error}", False
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect: {connect_failure(error)}", True
+    if isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError)):
+        return "the connection broke", True
+    return f"the exchange went wrong: {type(error).__name__}", False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import aiohttp
 import msgspec
 
-from apfproxy.authn.api_exchange import connect_failure
+from apfproxy.authn.upstream_api import connect_failure
 from apfproxy.cli.admin_client import (
     LARGEST_ANSWER_BYTES,
     Shape,

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 import yarl
 
-from apfproxy.authn.api_exchange import (
+from apfproxy.authn.upstream_api import (
     EXCHANGE_ERRORS,
     JSON_HEAD,
     bounded_body,

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from apfproxy.authn.access_review import (
-    Access,
+from apfproxy.authn.impersonation import Access
+from apfproxy.authn.reviews import (
     AccessReviews,
+    ReviewError,
     is_allowed,
     question,
 )
-from apfproxy.authn.token_review import ReviewError
 from apfproxy.request.user import User
 from apfproxy.settings import ReviewSettings
 from tests.authn.scripted_api import ADDRESS, OWN_TOKEN, Answer, Clock, scripted

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from apfproxy.authn.api_exchange import explained, new_session
+from apfproxy.authn.upstream_api import explained, new_session
 
 KEY = Mock(ssl=True, host="h", port=1)
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.authn.api_keys import ApiKeys, BasicKeys
-from apfproxy.authn.static_tokens import StaticTokensError
+from apfproxy.authn.secret_files import ApiKeys, BasicKeys, SecretFileError
 from apfproxy.request.user import ANONYMOUS, User
 from tests.authn.scripted_api import ADDRESS
 
@@ -117,7 +116,7 @@ def test_basic_with_a_key_that_only_the_server_knows() -> None:
 def test_refuses_a_file(text: str, message: str) -> None:
     """A broken file leaves the keys as they were, and no problem shows a key."""
     keys = keys_of(FILE)
-    with pytest.raises(StaticTokensError, match=message) as raised:
+    with pytest.raises(SecretFileError, match=message) as raised:
         keys.take(text.encode())
 
     assert "s3cret" not in str(raised.value)
@@ -136,6 +135,6 @@ def test_reads_its_file_again(tmp_path: Path) -> None:
     keys.load()
     assert keys.check("k1").user is None
     file.unlink()
-    with pytest.raises(StaticTokensError, match="cannot be read"):
+    with pytest.raises(SecretFileError, match="cannot be read"):
         keys.load()
     assert User("carol", ()) == keys.check("k9").user

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.authn.assertion import (
+from apfproxy.authn.authenticator import (
     AssertionRefusedError,
     front_proxy_lines,
     impersonation_lines,

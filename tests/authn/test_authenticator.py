@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from apfproxy.authn.api_keys import ApiKeys, BasicKeys
 from apfproxy.authn.authenticator import (
     FOREVER_NS,
     Authentication,
@@ -14,10 +13,10 @@ from apfproxy.authn.authenticator import (
     Refusal,
     Rules,
 )
-from apfproxy.authn.credentials import NO_CREDENTIALS, UNKNOWN_PEER, Credentials, Peer
+from apfproxy.authn.credentials import NO_CREDENTIALS, UNKNOWN_PEER, Credentials, Peer, Verdict
 from apfproxy.authn.impersonation import Impersonations, effective
+from apfproxy.authn.secret_files import ApiKeys, BasicKeys
 from apfproxy.authn.unverified_names import RENEWAL_NS, NamesOfAddresses
-from apfproxy.authn.verdict import Verdict
 from apfproxy.request.user import ANONYMOUS, User, unverified
 from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH, ImpersonationSettings
 from tests.authn.scripted_api import ADDRESS

@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import pytest
 
-from apfproxy.authn.basic_password import BasicError, user_and_password
+from apfproxy.authn.credentials import BasicError, user_and_password
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from apfproxy.authn.access_review import Access, AccessReviews
 from apfproxy.authn.impersonation import (
     MAX_THINGS,
+    Access,
     Impersonations,
     accesses,
     effective,
     forbidden_message,
     service_account,
 )
+from apfproxy.authn.reviews import AccessReviews
 from apfproxy.request.user import User
 from apfproxy.settings import ImpersonationSettings, ReviewSettings
 from tests.authn.scripted_api import ADDRESS, Answer, Clock, scripted

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.authn.credentials import Verdict
 from apfproxy.authn.json_web_tokens import (
+    LEGACY_ISSUER,
     MAX_LIFETIME_S,
     MAX_OBJECTS,
     MAX_TOKEN_BYTES,
@@ -22,10 +24,14 @@ from apfproxy.authn.json_web_tokens import (
     check_settings,
     keys_of,
 )
-from apfproxy.authn.remote_keys import RemoteKeys
-from apfproxy.authn.token_users import LEGACY_ISSUER
-from apfproxy.authn.verdict import Verdict
-from apfproxy.authn.web_keys import FileKeys, KeySet, KeySource, WebKeysError, parse_keys
+from apfproxy.authn.web_keys import (
+    FileKeys,
+    KeySet,
+    KeySource,
+    RemoteKeys,
+    WebKeysError,
+    parse_keys,
+)
 from apfproxy.request.user import User
 from apfproxy.settings import JwtSettings
 from tests.authn.signing import (

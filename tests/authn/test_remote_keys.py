@@ -11,17 +11,18 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from apfproxy.authn import remote_keys
+from apfproxy.authn import web_keys as remote_keys
 from apfproxy.authn.json_web_tokens import JsonWebTokens
-from apfproxy.authn.remote_keys import (
+from apfproxy.authn.web_keys import (
     FIRST_REFETCH_S,
     MAX_REDIRECTS,
+    MAX_SET_BYTES,
     REFETCH_S,
     REFRESH_S,
     RemoteKeys,
+    WebKeysError,
     url_problem,
 )
-from apfproxy.authn.web_keys import MAX_SET_BYTES, WebKeysError
 from apfproxy.settings import JwtSettings
 from loadtest.certificates import Authority
 from tests.authn.scripted_api import Clock

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.authn import static_tokens
-from apfproxy.authn.static_tokens import StaticTokens, StaticTokensError
-from apfproxy.authn.verdict import Verdict
+from apfproxy.authn import secret_files as static_tokens
+from apfproxy.authn.credentials import Verdict
+from apfproxy.authn.secret_files import SecretFileError, StaticTokens
 from apfproxy.request.user import User
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ async def test_unknown_token(token: str) -> None:
 def test_bad_file(data: bytes, problem: str) -> None:
     """A broken file is refused with file and line, without a token, and the old one stays."""
     tokens = taken(b"old,j,7\n")
-    with pytest.raises(StaticTokensError) as error:
+    with pytest.raises(SecretFileError) as error:
         tokens.take(data)
 
     assert str(error.value).startswith("tokens.csv:")
@@ -120,7 +120,7 @@ def test_load(tmp_path: Path) -> None:
 def test_load_without_file(tmp_path: Path) -> None:
     """A file that is not there is an error that names it."""
     tokens = StaticTokens(tmp_path / "none.csv")
-    with pytest.raises(StaticTokensError, match=r"none\.csv: cannot be read: No such file"):
+    with pytest.raises(SecretFileError, match=r"none\.csv: cannot be read: No such file"):
         tokens.load()
 
 
@@ -129,7 +129,7 @@ def test_load_of_a_huge_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(static_tokens, "MAX_FILE_BYTES", 10)
     path = tmp_path / "tokens.csv"
     path.write_bytes(b"t,j,7\n" * 2)
-    with pytest.raises(StaticTokensError, match="larger than 10 bytes"):
+    with pytest.raises(SecretFileError, match="larger than 10 bytes"):
         StaticTokens(path).load()
 
 
@@ -145,7 +145,7 @@ def test_any_file(data: bytes) -> None:
     """Any bytes are tokens or an error of ours."""
     try:
         taken(data)
-    except StaticTokensError as error:
+    except SecretFileError as error:
         assert str(error).startswith("tokens.csv:")  # noqa: PT017 - most data raise nothing
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from apfproxy.authn.token_review import (
+from apfproxy.authn.credentials import Verdict
+from apfproxy.authn.reviews import (
     MAX_TOKEN_BYTES,
     MAX_USER_CHARACTERS,
-    PATH,
+    TOKEN_REVIEW,
     ReviewError,
     TokenReviews,
     verdict_of,
 )
-from apfproxy.authn.verdict import Verdict
 from apfproxy.request.user import User
 from apfproxy.settings import ReviewSettings
 from tests.authn.scripted_api import ADDRESS, OWN_TOKEN, TOKEN, Answer, Clock, scripted
@@ -168,7 +168,7 @@ async def test_slow_answers() -> None:
         reviews = TokenReviews(api, SETTINGS, Clock())
         verdict = await reviews.review(TOKEN, ADDRESS)
 
-    problem = f"no answer to a TokenReview: {PATH}: no answer within 0.05 s"
+    problem = f"no answer to a TokenReview: {TOKEN_REVIEW.path}: no answer within 0.05 s"
     assert Verdict(None, 0.0, problem, is_open=True) == verdict
     assert (1, 1) == (api.asked_total, api.failures_total)
 
@@ -383,7 +383,9 @@ async def test_full_queue() -> None:
         verdicts = await asyncio.gather(*flood)
 
         assert ALICE == (await known).user
-    problem = f"no answer to a TokenReview: {PATH}: too many questions are waiting already"
+    problem = (
+        f"no answer to a TokenReview: {TOKEN_REVIEW.path}: too many questions are waiting already"
+    )
     # One is under way and 32 wait, of which one has to give way to the known one.
     assert [Verdict(None, 0.0, problem, is_open=True)] * 8 == [
         each for each in verdicts if each.user is None

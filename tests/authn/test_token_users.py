@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.authn.token_users import (
+from apfproxy.authn.json_web_tokens import (
     LEGACY_ISSUER,
     ClaimsError,
     user_of_account,

@@ -14,8 +14,7 @@ from aiohttp import web
 
 from apfproxy.authn import upstream_api
 from apfproxy.authn.fair_line import Place
-from apfproxy.authn.upstream_api import MAX_ANSWER_BYTES, UpstreamApi
-from apfproxy.authn.verdict import UpstreamApiError
+from apfproxy.authn.upstream_api import MAX_ANSWER_BYTES, UpstreamApi, UpstreamApiError
 from apfproxy.settings import Address, EndpointAddress
 from loadtest.certificates import Authority
 from tests.authn.scripted_api import OWN_TOKEN, TOKEN, Answer, ScriptedApi, scripted

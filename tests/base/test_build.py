@@ -33,7 +33,6 @@ HOT_PACKAGES = tuple(
 INTERPRETED = {
     "authn/impersonation.py": "what it finds out is kept",
     "authn/unverified_names.py": "names are kept",
-    "authn/verdict.py": "fields only",
     "flowcontrol/limits.py": "every 10 s, or for another configuration",
     "flowcontrol/preset.py": "fields only",
     "flowcontrol/prompt_limits.py": "at most ten looks a second",

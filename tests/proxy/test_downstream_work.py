@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.authn.json_web_tokens import JsonWebTokens
-from apfproxy.authn.static_tokens import StaticTokens
+from apfproxy.authn.secret_files import StaticTokens
 from apfproxy.authn.web_keys import FileKeys
 from apfproxy.http.chunked import ChunkedDecoder, ChunkedError
 from apfproxy.http.head_error import HeadError

@@ -11,8 +11,7 @@ import pytest
 
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.certificates import ClientCertificates
-from apfproxy.authn.credentials import Peer
-from apfproxy.authn.verdict import Verdict
+from apfproxy.authn.credentials import Peer, Verdict
 from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.request.user import User

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.authn.api_keys import ApiKeys, BasicKeys
 from apfproxy.authn.authenticator import Authenticator, Rules
+from apfproxy.authn.secret_files import ApiKeys, BasicKeys
 from apfproxy.authn.unverified_names import LEASE_NS, NamesOfAddresses
 from apfproxy.proxy import client_kinds as client_kinds_module
 from apfproxy.settings import (

@@ -12,8 +12,7 @@ from unittest.mock import Mock, patch
 
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.certificates import ClientCertificates
-from apfproxy.authn.credentials import Peer
-from apfproxy.authn.verdict import Verdict
+from apfproxy.authn.credentials import Peer, Verdict
 from apfproxy.base import build
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts

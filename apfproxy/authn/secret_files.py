@@ -1,0 +1,238 @@
+"""Files of bearer tokens and of API keys: CSV of secret,user,uid,"group1,group2".
+
+Tokens are kube-apiserver's static ones.  API keys are known by their SHA-256: who reads the file
+learns no key, as long as keys are random: it takes no time to try guesses, so a password that
+somebody has chosen is no key.  For the same reason a check takes a microsecond, and nobody can keep
+the proxy busy with wrong keys.
+
+A file is read as by Go's `encoding/csv`: no comments; empty lines do not count; a field is quoted
+as a whole or not at all; a quote in a quoted field is doubled.  Stricter than kube-apiserver: an
+empty secret or user, a secret that is there twice, and columns after the fourth are errors.
+
+Source: kubernetes/apiserver, pkg/authentication/token/tokenfile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from apfproxy.authn.credentials import BasicError, Verdict, user_and_password
+from apfproxy.base.files import read_named
+from apfproxy.request.user import ANONYMOUS, User
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_FILE_BYTES = 1 << 24
+"""A hundred thousand tokens; a larger file is no token file."""
+
+FIELD = re.compile(r'"((?:[^"]|"")*+)"|([^",\n]*+)')
+"""A field; possessive, so that each character is looked at once."""
+
+
+class SecretFileError(ValueError):
+    """The file cannot be used; the operator's fault.  Says file and line, and no token."""
+
+
+class StaticTokens:
+    """Authenticates the tokens of a file, of which only HMACs are kept; empty before `load`."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._key = secrets.token_bytes(32)
+        self._verdicts: dict[bytes, Verdict] = {}
+        self._unknown = Verdict(None, float("inf"), "the token is not in authentication.tokenFile")
+
+    def load(self) -> None:
+        """Read the file, or raise SecretFileError and keep the tokens as they were."""
+        self.take(read_named(self._path, MAX_FILE_BYTES, SecretFileError))
+
+    def take(self, data: bytes) -> None:
+        """Replace the tokens by those of a content, or raise SecretFileError and keep them."""
+        verdicts: dict[bytes, Verdict] = {}
+        lines: dict[bytes, int] = {}
+        for line, fields in records(data, str(self._path)):
+            token, user = user_of(fields, f"{self._path}:{line}")
+            digest = self._digest(token)
+            if digest in lines:
+                raise SecretFileError(
+                    f"{self._path}:{line}: the token of line {lines[digest]} again"
+                )
+            lines[digest] = line
+            verdicts[digest] = Verdict(user, float("inf"))
+        self._verdicts = verdicts
+
+    def check(self, token: str) -> Verdict:
+        """The verdict, until another content is taken."""
+        return self._verdicts.get(self._digest(token), self._unknown)
+
+    async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  the protocol's
+        """As `check`."""
+        return self.check(token)
+
+    def _digest(self, token: str) -> bytes:
+        return hmac.digest(self._key, token.encode("utf-8", "surrogatepass"), "sha256")
+
+
+def user_of(fields: list[str], where: str, kind: str = "token") -> tuple[str, User]:
+    """The secret of a record, and its user; SecretFileError if it has no such fields.
+
+    Args:
+        fields: Of the record.
+        where: File and line.
+        kind: What the first column is.
+    """
+    if len(fields) not in {3, 4}:
+        hint = "; comments are not possible" if fields[0].startswith("#") else ""
+        raise SecretFileError(
+            f"{where}: {len(fields)} columns instead of 3 or 4, which are "
+            f'{kind},user,uid,"group1,group2"{hint}'
+        )
+    token, name, uid, *rest = fields
+    if not token:
+        raise SecretFileError(f"{where}: the {kind} is empty")
+    if not name:
+        raise SecretFileError(f"{where}: the user is empty")
+    # An empty column is one empty group, as in kube-apiserver.
+    groups = tuple(rest[0].split(",")) if rest else ()
+    return token, User(name, groups, uid)
+
+
+def records(data: bytes, path: str) -> Iterator[tuple[int, list[str]]]:
+    """The records, each with the number of its first line, or SecretFileError."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        # The cause has the data in it.
+        raise SecretFileError(f"{path}:{line}: not UTF-8") from None
+    if text.startswith("\ufeff"):
+        raise SecretFileError(f"{path}:1: begins with a byte order mark; save it without")
+    text = text.replace("\r\n", "\n").removesuffix("\r")
+    position, line = 0, 1
+    while position < len(text):
+        if text[position] == "\n":
+            position, line = position + 1, line + 1
+            continue
+        fields, end = read_record(text, position, f"{path}:{line}")
+        yield line, fields
+        line += text.count("\n", position, end)
+        position = end
+
+
+def read_record(text: str, position: int, where: str) -> tuple[list[str], int]:
+    """The fields of the record at a position, and where the next begins."""
+    fields: list[str] = []
+    while True:
+        # Matches always: at least nothing.
+        match = FIELD.match(text, position)
+        assert match is not None
+        fields.append(match[2] if match[1] is None else match[1].replace('""', '"'))
+        position = match.end()
+        ending = text[position : position + 1]
+        if ending in {"\n", ""}:
+            return fields, position + 1
+        if ending != ",":
+            raise SecretFileError(
+                f"{where}: a quote inside a field, or none at the end of one; quote whole fields"
+            )
+        position += 1
+
+
+DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+OF_NOTHING = hashlib.sha256().digest()
+FOREVER_S = float("inf")
+WITH_LINE_END = Verdict(
+    None,
+    FOREVER_S,
+    "authentication.apiKeys.file has the SHA-256 of the key with the end of a line, as echo writes"
+    " it; make it with: printf %s KEY | sha256sum",
+)
+"""The one mistake that most make; who has the key may as well be told of it, in the log."""
+
+
+class ApiKeys:
+    """Authenticates the keys of a file; empty before `load`.
+
+    Args:
+        path: The file.
+        is_unknown_anonymous: Whether a key that is not in the file counts as none at all.
+    """
+
+    def __init__(self, path: str | Path, *, is_unknown_anonymous: bool = False) -> None:
+        self._path = Path(path)
+        self._verdicts: dict[bytes, Verdict] = {}
+        self._unknown = Verdict(None, FOREVER_S, "the key is not in authentication.apiKeys.file")
+        if is_unknown_anonymous:
+            self._unknown = Verdict(ANONYMOUS, FOREVER_S)
+
+    def load(self) -> None:
+        """Read the file, or raise SecretFileError and keep the keys as they were."""
+        self.take(read_named(self._path, MAX_FILE_BYTES, SecretFileError))
+
+    def take(self, data: bytes) -> None:
+        """Replace the keys by those of a content, or raise SecretFileError and keep them."""
+        verdicts: dict[bytes, Verdict] = {}
+        lines: dict[bytes, int] = {}
+        for line, fields in records(data, str(self._path)):
+            where = f"{self._path}:{line}"
+            text, user = user_of(fields, where, "sha256")
+            if DIGEST.fullmatch(text) is None:
+                raise SecretFileError(
+                    f"{where}: the first column is not the SHA-256 of a key in 64 hexadecimal"
+                    " digits; make one with: printf %s KEY | sha256sum"
+                )
+            digest = bytes.fromhex(text)
+            if digest == OF_NOTHING:
+                raise SecretFileError(
+                    f"{where}: this is the SHA-256 of nothing, perhaps of a variable that was not"
+                    " set"
+                )
+            if digest in lines:
+                raise SecretFileError(f"{where}: the key of line {lines[digest]} again")
+            lines[digest] = line
+            verdicts[digest] = Verdict(user, FOREVER_S)
+        self._verdicts = verdicts
+
+    def find(self, key: bytes) -> Verdict:
+        """The verdict on a key, until another content is taken."""
+        found = self._verdicts.get(hashlib.sha256(key).digest())
+        if found is not None:
+            return found
+        with_end = hashlib.sha256(key + b"\n").digest()
+        return WITH_LINE_END if with_end in self._verdicts else self._unknown
+
+    def check(self, token: str) -> Verdict:
+        """As `find`."""
+        return self.find(token.encode("utf-8", "surrogatepass"))
+
+    async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  the protocol's
+        """As `check`."""
+        return self.check(token)
+
+
+class BasicKeys:
+    """Authenticates users who send their API keys as passwords of Basic."""
+
+    def __init__(self, keys: ApiKeys) -> None:
+        self._keys = keys
+
+    def check(self, token: str) -> Verdict:
+        """The verdict on user name and key in Base64, until the file changes."""
+        try:
+            name, password = user_and_password(token)
+        except BasicError as error:
+            return Verdict(None, FOREVER_S, str(error))
+        found = self._keys.find(password)
+        if found.user is None or found.user is ANONYMOUS or found.user.name == name:
+            return found
+        return Verdict(None, FOREVER_S, "the key is another user's than Basic names")
+
+    async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  the protocol's
+        """As `check`."""
+        return self.check(token)
