@@ -18,26 +18,17 @@ from typing import TYPE_CHECKING, Any
 import requests
 from opentelemetry.exporter.otlp.proto.http import trace_exporter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags, TraceState
-from opentelemetry.trace.status import Status, StatusCode
 from opentelemetry.util import re as env_headers
 
 from apfproxy import __version__
-from apfproxy.proxy.spans import CLIENT, INTERNAL, SERVER, spans_of, trace_state
+from apfproxy.app.spans import spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from apfproxy.proxy.spans import Span
     from apfproxy.proxy.tracing import RequestTrace
 
-KINDS = {SERVER: SpanKind.SERVER, CLIENT: SpanKind.CLIENT, INTERNAL: SpanKind.INTERNAL}
-SCOPE = InstrumentationScope("apfproxy", __version__)
-SAMPLED = TraceFlags(TraceFlags.SAMPLED)
-NO_PROBLEM = Status(StatusCode.UNSET)
 MAX_PROBLEM = 400
 FIRST_REDIRECTION = 300
 UNKNOWN = "no reason is known"
@@ -92,7 +83,9 @@ class OtlpExporter:
         # The wall clock may have been set since the last time.
         offset_ns = time.time_ns() - self._now_ns()
         spans = [
-            span for trace, cluster in traces for span in self._spans(trace, cluster, offset_ns)
+            span
+            for trace, cluster in traces
+            for span in spans_of(trace, cluster, self._resource, offset_ns)
         ]
         words = Words()
         self._attempts.begin(on_retry)
@@ -105,32 +98,6 @@ class OtlpExporter:
         if result is SpanExportResult.SUCCESS and not self._attempts.problem:
             return ""
         return (self._attempts.problem or words.first or UNKNOWN)[:MAX_PROBLEM]
-
-    def _spans(self, trace: RequestTrace, cluster: str, offset_ns: int) -> list[ReadableSpan]:
-        state = TraceState.from_header(trace_state(trace))
-
-        def context(span_id: int, *, is_remote: bool = False) -> SpanContext:
-            return SpanContext(trace.trace_id, span_id, is_remote, SAMPLED, state)
-
-        def made(span: Span) -> ReadableSpan:
-            is_own = span.span_id == trace.span_id
-            parent = context(span.parent_id, is_remote=is_own) if span.parent_id else None
-            return ReadableSpan(
-                span.name,
-                context(span.span_id),
-                parent,
-                self._resource,
-                span.attributes,
-                [Event(name, timestamp=at_ns + offset_ns) for name, at_ns in span.events],
-                links_of(trace) if is_own else (),
-                KINDS[span.kind],
-                status=status_of(span.problem),
-                start_time=span.begun_ns + offset_ns,
-                end_time=span.ended_ns + offset_ns,
-                instrumentation_scope=SCOPE,
-            )
-
-        return [made(span) for span in spans_of(trace, cluster)]
 
     def shutdown(self) -> None:
         """Give up what is under way."""
@@ -196,19 +163,3 @@ def cause(error: BaseException) -> str:
     reason = isinstance(error, OSError) and error.strerror
     text = reason or str(error) or type(error).__name__
     return text[:1].lower() + text[1:]
-
-
-def links_of(trace: RequestTrace) -> tuple[Link, ...]:
-    """The client's own trace, where it is not believed."""
-    if not trace.link:
-        return ()
-    _, trace_id, span_id, flags = trace.link.split("-")
-    context = SpanContext(
-        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
-    )
-    return (Link(context),)
-
-
-def status_of(problem: str | None) -> Status:
-    """The status of a span; an error has what went wrong in words, if anything is known."""
-    return NO_PROBLEM if problem is None else Status(StatusCode.ERROR, problem or None)

@@ -20,8 +20,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from apfproxy import __version__
 from apfproxy.app.otlp_exporter import NO_HTTP, UNKNOWN, OtlpExporter, cause
+from tests.app.test_spans import ALL, PARENT
 from tests.proxy.fakes import GET, OK, Bench, S
-from tests.proxy.test_spans import ALL, PARENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ def answered(bench: Bench, request: bytes = GET, answer: bytes = OK) -> list[Tra
 
 def test_spans(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are of one trace, of this program, and of the cluster."""
-    request = GET.replace(b"\r\n\r\n", PARENT + b"tracestate: a=b\r\n\r\n")
+    request = GET.replace(b"\r\n\r\n", PARENT + b"tracestate: a=b\r\nTraceState: c=d\r\n\r\n")
     own, upstream = exported(answered(bench, request), monkeypatch)
     assert own.parent is not None
     assert upstream.parent is not None
@@ -72,7 +72,7 @@ def test_spans(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (0x00F067AA0BA902B7, True) == (own.parent.span_id, own.parent.is_remote)
     assert (own.context.span_id, False) == (upstream.parent.span_id, upstream.parent.is_remote)
     assert own.context.trace_flags.sampled
-    assert {"a": "b"} == dict(own.context.trace_state)
+    assert {"a": "b", "c": "d"} == dict(own.context.trace_state)
     assert ("gate", __version__) == tuple(
         own.resource.attributes[name] for name in ("service.name", "service.version")
     )
@@ -94,13 +94,14 @@ def test_times(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_link(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trace that is not believed is linked from the request's own span."""
-    traces = answered(bench)
+    """A trace that is not believed is linked from the request's own span, without its state."""
+    traces = answered(bench, GET.replace(b"\r\n\r\n", b"\r\ntracestate: a=b\r\n\r\n"))
     traces[0][0].link = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     own, upstream = exported(traces, monkeypatch)
 
     assert [0x00F067AA0BA902B7] == [each.context.span_id for each in own.links]
     assert () == upstream.links
+    assert {} == dict(own.context.trace_state)
 
 
 def test_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +122,9 @@ def test_text_that_is_no_unicode(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
     record.why = "\ud800"
     spans = exported(traces, monkeypatch)
 
-    assert "\N{REPLACEMENT CHARACTER}" in str(spans[0].attributes)
+    attributes = spans[0].attributes or {}
+    assert "\N{REPLACEMENT CHARACTER}" * 3 == attributes["apf.why"]
+    assert "\N{REPLACEMENT CHARACTER}" * 2 == attributes["user_agent.original"]
     assert all(each.to_json().encode() for each in spans)
 
 

@@ -59,6 +59,7 @@ def test_tracer() -> None:
 def test_without_the_extra(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to install."""
     monkeypatch.delitem(sys.modules, "apfproxy.app.otlp_exporter", raising=False)
+    monkeypatch.delitem(sys.modules, "apfproxy.app.spans", raising=False)
     monkeypatch.setitem(sys.modules, module, None)
 
     with pytest.raises(OperatorError, match=r"tracing\.endpoint: .*pip install 'apfproxy\[otel\]'"):

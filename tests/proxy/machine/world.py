@@ -10,6 +10,9 @@ from socket import AF_INET
 from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import Mock, patch
 
+from opentelemetry.sdk.resources import Resource
+
+from apfproxy.app.spans import spans_of
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.authn.credentials import Peer, Verdict
@@ -28,7 +31,6 @@ from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.served_cluster import ServedCluster
 from apfproxy.proxy.server import ProxyServer
-from apfproxy.proxy.spans import spans_of
 from apfproxy.proxy.tracing import Tracer
 from apfproxy.request.user import User
 from apfproxy.settings import ENFORCE, AccessLogSettings, Address, Settings
@@ -42,11 +44,13 @@ from tests.proxy.machine.wires import Disconnects, Tls, Wire
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from opentelemetry.sdk.trace import ReadableSpan
+
     from apfproxy.authn.credentials import Credentials
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.spans import Span
 
 S = 1_000_000_000
+SELF = Resource({})
 SLOTS = 5
 """Clients at once."""
 LATE_NS = S // 2
@@ -226,10 +230,10 @@ class World:
         self._watch_exchanges()
         self.lines = Lines(loop) if choices.has_access_log else None
         flows = TopFlows(16, loop.clock) if choices.has_top_flows else None
-        self.traces: list[list[Span]] = []
+        self.traces: list[list[ReadableSpan]] = []
         tracer = None
         if choices.has_traces:
-            tracer = Tracer(TRACING, lambda trace: self.traces.append(spans_of(trace)))
+            tracer = Tracer(TRACING, lambda trace: self.traces.append(spans_of(trace, "", SELF, 0)))
         self.served.observe(None if self.lines is None else self.lines.log, flows, tracer)
 
     def _authenticator(self) -> Authenticator | None:
@@ -507,7 +511,7 @@ class World:
             counts = len(self.exchanges), len(self.traces)
             assert counts[0] == counts[1], ("requests, traces", counts)
         for spans in self.traces:
-            assert all(0 < span.begun_ns <= span.ended_ns for span in spans), spans
+            assert all(0 < (span.start_time or 0) <= (span.end_time or 0) for span in spans), spans
 
     def close(self) -> None:
         """End it all."""
