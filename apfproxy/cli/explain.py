@@ -16,6 +16,12 @@ from apfproxy.cli.admin_client import fetch_as, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.explain_uid import explain_uids
 from apfproxy.cli.explanation_text import explanation_lines
+from apfproxy.cli.kubectl_phrases import (
+    PhraseError,
+    doubts_about,
+    parse_path_request,
+    parse_phrase,
+)
 from apfproxy.cli.offline import is_offline, objects_options, offline_controller
 from apfproxy.cli.parameters import (
     Parsed,
@@ -37,12 +43,6 @@ from apfproxy.observe.explain_page import (
     parse_header,
 )
 from apfproxy.proxy.client_kinds import preset_of
-from apfproxy.request.kubectl_phrases import (
-    PhraseError,
-    doubts_about,
-    parse_path_request,
-    parse_phrase,
-)
 from apfproxy.request.user import ANONYMOUS, User, supposed_groups
 from apfproxy.settings import HTTP_API, KUBERNETES_API, RequestSettings, Settings
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from apfproxy.cli.kubectl_phrases import IS_NAMESPACED
 from apfproxy.cli.terminal_text import aligned, shown
 from apfproxy.objects.field_errors import counted
-from apfproxy.request.kubectl_phrases import IS_NAMESPACED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

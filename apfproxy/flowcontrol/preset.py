@@ -15,8 +15,7 @@ from apfproxy.objects.bootstrap import (
     mandatory_objects,
 )
 from apfproxy.request import rules
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.plain_attributes import plain_attributes
+from apfproxy.request.attributes import parse_attributes, plain_attributes
 from apfproxy.request.rules import RequestRules
 
 if TYPE_CHECKING:

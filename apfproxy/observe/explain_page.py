@@ -19,7 +19,7 @@ from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.observe.responses import page_response
 from apfproxy.request.attributes import AttributesError
-from apfproxy.request.kubectl_phrases import TOKEN
+from apfproxy.request.target import TOKEN
 from apfproxy.request.user import ANONYMOUS, User, supposed_groups
 
 if TYPE_CHECKING:

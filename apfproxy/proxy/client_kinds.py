@@ -15,9 +15,14 @@ from apfproxy.http.request_head import parse_head
 from apfproxy.http.upgrade import UpgradeRules, honoured
 from apfproxy.proxy.header_blocks import ClientKind
 from apfproxy.proxy.request import Request
-from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
-from apfproxy.request.deadline import DeadlineError, request_timeout_ns
-from apfproxy.request.plain_attributes import plain_attributes
+from apfproxy.request.attributes import (
+    AttributesError,
+    DeadlineError,
+    RequestAttributes,
+    parse_attributes,
+    plain_attributes,
+    request_timeout_ns,
+)
 from apfproxy.settings import IMPERSONATE, PASS_THROUGH, AuthenticationSettings
 
 if TYPE_CHECKING:

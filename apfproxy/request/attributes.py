@@ -10,6 +10,9 @@ Paths of resources (`api` has no groups, `apis` has):
 
 Everything else is a request for a non-resource URL, whose verb is its method in small letters.
 
+An API that is not Kubernetes' has nothing but its method and its path: every request is one for a
+non-resource URL, and a parameter such as `watch` or `timeout` is the server's own business.
+
 Below one of `PathPrefixes` what follows the prefix counts, as if the path began there.  But a path
 that is no resource's is matched as a whole by rules: `/clusters/a/healthz` is another one than
 `/healthz`, which anybody may ask for without a limit.
@@ -20,10 +23,12 @@ them.
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.request.list_options import ListOptions, list_options, watch_and_name
-from apfproxy.request.rules import KUBERNETES, RequestRules
+from apfproxy.request.rules import KUBERNETES, NONE, RequestRules
 from apfproxy.request.target import (
     NO_PARAMETERS,
     TargetError,
@@ -43,6 +48,16 @@ VERB_OF_METHOD: Final = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
+METHOD_OF_VERB: Final = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+    "deletecollection": "DELETE",
+}
 LISTING_VERBS: Final = frozenset({"list", "watch"})
 READ_ONLY_VERBS: Final = LISTING_VERBS | {"get"}
 NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
@@ -50,6 +65,10 @@ PATH_VERBS: Final = frozenset({"watch", "proxy"})
 """Those with which the deprecated paths begin."""
 OWN_PATHS: Final = ("/api/", "/apis/")
 """What is below these is below no other prefix."""
+_PLAIN_READ_ONLY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+MAX_COLLECTIONS: Final = 1024
+MAX_COLLECTION_CHARACTERS: Final = 128
 
 
 class AttributesError(ValueError):
@@ -74,7 +93,7 @@ class RequestAttributes:
         is_mutating: Whether it may change anything.
         query: Of the decoded query the parameters that are known, each with its first value.
         list_options: Of a LIST or WATCH only.
-        is_plain: Whether the API is not Kubernetes', see `plain_attributes`.
+        is_plain: Whether the API is not Kubernetes'.
     """
 
     __slots__ = (
@@ -169,6 +188,25 @@ class RequestAttributes:
         return f"<RequestAttributes {self.verb} {self.path}>"
 
 
+class _Collection:
+    """The collection of a resource, by its path: what all requests below it have in common."""
+
+    __slots__ = ("api_group", "api_prefix", "api_version", "namespace", "resource")
+
+    def __init__(
+        self, api_prefix: str, api_group: str, api_version: str, namespace: str, resource: str
+    ) -> None:
+        self.api_prefix = api_prefix
+        self.api_group = api_group
+        self.api_version = api_version
+        self.namespace = namespace
+        self.resource = resource
+
+
+_collections: Final[dict[str, _Collection]] = {}
+"""Those of late, by their paths, so that most paths are not divided; their texts are shared."""
+
+
 def parse_attributes(
     method: str, target: bytes, rules: RequestRules = KUBERNETES
 ) -> RequestAttributes:
@@ -192,32 +230,61 @@ def parse_attributes(
     return _attributes(method, path, query, rules)
 
 
+def plain_attributes(method: str, target: bytes, rules: RequestRules = NONE) -> RequestAttributes:
+    """The attributes of a request to an API that is not Kubernetes'.
+
+    Raises:
+        AttributesError: The target makes no sense.
+    """
+    try:
+        raw_path, _ = split_target(method, target)
+        path = decode_path(raw_path)
+    except TargetError as error:
+        raise AttributesError(str(error)) from None
+    verb = method.lower()
+    found = RequestAttributes(
+        is_resource_request=False,
+        path=path,
+        verb=verb,
+        long_running_by=rules.verbs.get(verb, "") or rules.by_path(path),
+        is_mutating=method not in _PLAIN_READ_ONLY,
+        is_plain=True,
+    )
+    if rules.api_prefixes is not None:
+        found.put_below(path, *rules.api_prefixes.find(raw_path, path))
+    return found
+
+
 def _attributes(
     method: str, path: str, query: Mapping[str, tuple[str, ...]], rules: RequestRules
 ) -> RequestAttributes:
+    # Of a known collection: an object of it, the collection itself, or a subresource.
+    end = path.rfind("/")
+    last = path[end + 1 :]
+    if last:
+        verb = VERB_OF_METHOD.get(method, "")
+        known = _collections.get(path[:end])
+        if known is not None:
+            return _of_resource(path, verb, known, last, "", query, rules)
+        known = _collections.get(path)
+        if known is not None:
+            return _of_resource(path, verb, known, "", "", query, rules)
+        start = path.rfind("/", 0, max(end, 0))
+        known = _collections.get(path[: max(start, 0)])
+        if known is not None and start + 1 < end:
+            return _of_resource(path, verb, known, path[start + 1 : end], last, query, rules)
     parts = path.strip("/").split("/")
     prefix, count = parts[0], len(parts)
     if prefix == "api" and count > 2:
-        return _resource(method, path, "api", "", parts[1], parts[2:], query, rules)
+        return _of_parts(method, path, "api", "", 2, parts, query, rules)
     if prefix == "apis" and count > 3:
-        return _resource(method, path, "apis", parts[1], parts[2], parts[3:], query, rules)
-    prefix = "apis" if prefix == "apis" and count == 3 else ""
-    return _non_resource(method, path, prefix, query, rules)
-
-
-def _non_resource(
-    method: str,
-    path: str,
-    prefix: str,
-    query: Mapping[str, tuple[str, ...]],
-    rules: RequestRules,
-) -> RequestAttributes:
+        return _of_parts(method, path, "apis", parts[1], 3, parts, query, rules)
     verb = method.lower()
     return RequestAttributes(
         is_resource_request=False,
         path=path,
         verb=verb,
-        api_prefix=prefix,
+        api_prefix="apis" if prefix == "apis" and count == 3 else "",
         long_running_by=rules.verbs.get(verb, "") or rules.by_path(path),
         is_mutating=verb not in READ_ONLY_VERBS,
         query=query,
@@ -225,42 +292,69 @@ def _non_resource(
     )
 
 
-def _resource(
+def _of_parts(
     method: str,
     path: str,
     prefix: str,
     group: str,
-    version: str,
-    parts: list[str],
+    start: int,
+    all_parts: list[str],
     query: Mapping[str, tuple[str, ...]],
     rules: RequestRules,
 ) -> RequestAttributes:
-    """The attributes of a resource request; `parts` are of the path, behind the version."""
-    if parts[0] in PATH_VERBS:  # the deprecated paths that begin with a verb
+    """The attributes of a resource request, whose path has the resource from `start` on."""
+    version, parts = all_parts[start - 1], all_parts[start:]
+    verb = VERB_OF_METHOD.get(method, "")
+    has_path_verb = parts[0] in PATH_VERBS  # a deprecated path
+    if has_path_verb:
         verb = parts.pop(0)
         if not parts:
             raise AttributesError(f"request target ends after the verb {verb}")
-    else:
-        verb = VERB_OF_METHOD.get(method, "")
     namespace = parts[1] if parts[0] == "namespaces" and len(parts) > 1 else ""
-    parts = _from_resource(parts)
-    count = len(parts)
-    name = parts[1] if count > 1 else ""
-    subresource = parts[2] if count > 2 and verb != "proxy" else ""
+    own = _from_resource(parts)
+    resource, count = own[0], len(own)
+    collection = _Collection(prefix, group, version, namespace, resource)
+    # Of namespaces themselves each has its own name for a namespace.
+    if not has_path_verb and resource and (own is not parts or resource != "namespaces"):
+        _remember("/" + "/".join(all_parts[: len(all_parts) - count + 1]), path, collection)
+    name = own[1] if count > 1 else ""
+    subresource = own[2] if count > 2 and verb != "proxy" else ""
+    return _of_resource(path, verb, collection, name, subresource, query, rules)
+
+
+def _remember(collection_path: str, path: str, collection: _Collection) -> None:
+    """Know the collection again whose path is the begin of this one."""
+    if len(collection_path) <= MAX_COLLECTION_CHARACTERS and path.startswith(collection_path):
+        if len(_collections) >= MAX_COLLECTIONS:
+            _collections.clear()
+        _collections[collection_path] = collection
+
+
+def _of_resource(
+    path: str,
+    verb: str,
+    collection: _Collection,
+    name: str,
+    subresource: str,
+    query: Mapping[str, tuple[str, ...]],
+    rules: RequestRules,
+) -> RequestAttributes:
     if not name:
         verb, name = _of_collection(verb, query)
-    long_running_by = rules.verbs.get(verb, "") or rules.subresources.get(subresource, "")
+    long_running_by = rules.verbs.get(verb, "")
+    if subresource and not long_running_by:
+        long_running_by = rules.subresources.get(subresource, "")
     if rules.has_resource_paths and not long_running_by:
         long_running_by = rules.by_path(path)
     return RequestAttributes(
         is_resource_request=True,
         path=path,
         verb=verb,
-        api_prefix=prefix,
-        api_group=group,
-        api_version=version,
-        namespace=namespace,
-        resource=parts[0],
+        api_prefix=collection.api_prefix,
+        api_group=collection.api_group,
+        api_version=collection.api_version,
+        namespace=collection.namespace,
+        resource=collection.resource,
         subresource=subresource,
         name=name,
         long_running_by=long_running_by,
@@ -283,3 +377,58 @@ def _of_collection(verb: str, query: Mapping[str, tuple[str, ...]]) -> tuple[str
         is_watch, name = watch_and_name(query) if query else (False, "")
         return "watch" if is_watch else "list", name
     return "deletecollection" if verb == "delete" else verb, ""
+
+
+# How long a request may take.
+
+_UNIT_NS: Final = {
+    "ns": 1,
+    **dict.fromkeys(("us", "\u00b5s", "\u03bcs"), 1_000),
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_TERM: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
+_MAX_DURATION_TEXT: Final = 64
+_MAX_NS: Final = (1 << 63) - 1
+
+
+class DeadlineError(ValueError):
+    """The `timeout` parameter is not a duration."""
+
+
+@lru_cache(maxsize=256)  # clients have a few; long ones raise
+def parse_duration_ns(text: str) -> int:
+    """Nanoseconds of a duration in the notation of Go's `time.ParseDuration`, such as `1m30s`."""
+    sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
+    if rest == "0":
+        return 0
+    total = position = 0
+    while position < len(rest) and len(rest) <= _MAX_DURATION_TEXT:
+        term = _TERM.match(rest, position)
+        if term is None or not (term[1] or term[2]):
+            break
+        unit, fraction = _UNIT_NS[term[3]], term[2] or ""
+        total += int(term[1] or 0) * unit + int(fraction or 0) * unit // 10 ** len(fraction)
+        position = term.end()
+    if not rest or position < len(rest) or total > _MAX_NS:
+        shown = text[:_MAX_DURATION_TEXT]
+        raise DeadlineError(f"{shown!r} is not a duration such as 30s or 1m30s")
+    return sign * total
+
+
+def request_timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
+    """How long a request may take; of a long-running one, how long until it has its seats.
+
+    The first `timeout` parameter counts, unless the request is long-running, where it may mean
+    anything.  It can only shorten the server's own limit, `default_ns`; 0 and negative durations
+    are ignored.
+
+    Source: kubernetes/apiserver pkg/endpoints/filters/request_deadline.go.
+    """
+    values = attributes.query.get("timeout")
+    if not values or not values[0] or attributes.long_running:
+        return default_ns
+    asked = parse_duration_ns(values[0])
+    return min(asked, default_ns) if asked > 0 else default_ns

@@ -73,7 +73,7 @@ KNOWN_PAIR: Final = re.compile(
 
 NO_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
-CONTROL_BYTE: Final = re.compile(rb"[\x00-\x1f\x7f]")
+CONTROLS: Final = bytes((*range(0x20), 0x7F))
 INVALID_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*):")
 PORT = re.compile(rb"(?::[0-9]*)?")
@@ -84,6 +84,10 @@ ZONE_TEXT = re.compile(rb"[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\" %\x80-\xff-]*")
 
 
 LONE_BYTES = dict.fromkeys(range(0xDC80, 0xDD00), "\N{REPLACEMENT CHARACTER}")
+
+
+TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}")
+"""A method, or the name of a field."""
 
 
 class TargetError(ValueError):
@@ -99,7 +103,8 @@ def split_target(method: str, target: bytes) -> tuple[bytes, bytes]:
     Raises:
         TargetError: No server of Go's would take it.
     """
-    if CONTROL_BYTE.search(target):
+    # A regular expression takes twice as long.
+    if len(target.translate(None, CONTROLS)) != len(target):
         raise TargetError("control character in request target")
     if target[:1] == b"/":
         path, _, query = target.partition(b"?")

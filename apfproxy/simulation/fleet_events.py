@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from apfproxy.fleet.pace import MOST_STORE_TIME_S, STORE_TIME
-from apfproxy.request.deadline import DeadlineError, parse_duration_ns
+from apfproxy.request.attributes import DeadlineError, parse_duration_ns
 
 MOST_REPLICAS: Final = 100
 MOST_WEIGHT: Final = 1000

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.request.deadline import request_timeout_ns
+from apfproxy.request.attributes import request_timeout_ns
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

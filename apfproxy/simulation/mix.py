@@ -41,9 +41,12 @@ from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.conditions import HeaderUse, use_of
 from apfproxy.objects.documents import split_documents
 from apfproxy.objects.yaml_text import Mapping
-from apfproxy.request.attributes import AttributesError
-from apfproxy.request.deadline import DeadlineError, parse_duration_ns
-from apfproxy.request.kubectl_phrases import METHOD_OF_VERB
+from apfproxy.request.attributes import (
+    METHOD_OF_VERB,
+    AttributesError,
+    DeadlineError,
+    parse_duration_ns,
+)
 from apfproxy.request.user import ANONYMOUS, User, authenticated
 from apfproxy.simulation.fleet_events import (
     LEAST_LEASE,

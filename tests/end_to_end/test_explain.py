@@ -16,8 +16,7 @@ from apfproxy.flowcontrol.controller import Checked
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.objects.types import FlowSchema
 from apfproxy.observe.explain_page import PATH
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.kubectl_phrases import METHOD_OF_VERB
+from apfproxy.request.attributes import METHOD_OF_VERB, parse_attributes
 from loadtest.objects import priority_level
 from tests.app.test_process import settings_for
 from tests.conformance import vectors

@@ -10,8 +10,7 @@ from apfproxy.flowcontrol.explanation import estimate_source
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.passage import takes_seats
 from apfproxy.flowcontrol.work_estimate import ObjectStats
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.plain_attributes import plain_attributes
+from apfproxy.request.attributes import parse_attributes, plain_attributes
 
 if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes

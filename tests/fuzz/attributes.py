@@ -12,8 +12,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
-from apfproxy.request.deadline import DeadlineError, parse_duration_ns, request_timeout_ns
+from apfproxy.request.attributes import (
+    AttributesError,
+    DeadlineError,
+    RequestAttributes,
+    parse_attributes,
+    parse_duration_ns,
+    request_timeout_ns,
+)
 from tests.fuzz.hostile import raw_messages
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from apfproxy.http.upgrade import (
     switched,
     without_bearer,
 )
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.plain_attributes import plain_attributes
+from apfproxy.request.attributes import parse_attributes, plain_attributes
 from apfproxy.request.rules import RequestRules
 
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="

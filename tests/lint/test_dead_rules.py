@@ -18,6 +18,7 @@ from apfproxy.lint.dead_rules import (
     why_nobody,
 )
 from apfproxy.lint.findings import NO_SUCH_RESOURCE, NO_SUCH_SCOPE
+from apfproxy.lint.known_resources import KNOWN_GROUPS
 from apfproxy.objects.types import (
     FlowSchema,
     FlowSchemaSpec,
@@ -28,7 +29,6 @@ from apfproxy.objects.types import (
     Subject,
 )
 from apfproxy.request.attributes import AttributesError, parse_attributes
-from apfproxy.request.known_resources import KNOWN_GROUPS
 from loadtest.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject
 from tests.flowcontrol.plain_walk import resource_rule_matches
 from tests.lint.configurations import some

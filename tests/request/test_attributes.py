@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
+from apfproxy.request.attributes import (
+    MAX_COLLECTION_CHARACTERS,
+    MAX_COLLECTIONS,
+    AttributesError,
+    DeadlineError,
+    RequestAttributes,
+    _collections,
+    parse_attributes,
+    parse_duration_ns,
+    plain_attributes,
+    request_timeout_ns,
+)
 from apfproxy.request.list_options import ListOptions
 from apfproxy.request.rules import RequestRules
 from apfproxy.request.target import decode_path, split_target
@@ -18,6 +30,7 @@ from apfproxy.request.target import decode_path, split_target
 if TYPE_CHECKING:
     from types import FrameType
 
+VERBS = ("GET", "PUT", "DELETE", "OPTIONS")
 PIECES = st.sampled_from([
     b"/", b"//", b"api", b"apis", b"v1", b"watch", b"proxy", b"namespaces", b"pods", b"status",
     b"?", b"&", b"=", b";", b"%", b"%2F", b"%ff", b"watch=true", b"fieldSelector=metadata.name%3Da",
@@ -224,6 +237,45 @@ def test_errors_below_prefixes() -> None:
         parse_attributes("GET", b"/clusters/x/api/v1/watch", BELOW)
 
 
+SEGMENTS = st.sampled_from(
+    ["", "api", "apis", "v1", "apps", "watch", "proxy", "namespaces", "a", "pods", "status", "log"]
+)
+
+
+@given(segments=st.lists(SEGMENTS, min_size=1, max_size=9), method=st.sampled_from(VERBS))
+@example(segments=["api", "v1", "namespaces", "a", "pods"], method="GET")
+@example(segments=["api", "v1", "namespaces", "a", "status"], method="PUT")
+@example(segments=["api", "v1", "", "pods"], method="GET")
+@example(segments=["api", "v1", "pods", "", "log"], method="GET")
+def test_known_collections_make_no_difference(segments: list[str], method: str) -> None:
+    """A path means the same whatever paths were read before."""
+
+    def read(path: str) -> object:
+        try:
+            return members(parse_attributes(method, path.encode(), BELOW))
+        except AttributesError as error:
+            return str(error)
+
+    for start in ("/", "//", "/clusters/x/"):
+        path = start + "/".join(segments)
+        _collections.clear()
+        cold = read(path)
+        for other in (*itertools.accumulate(path.split("/"), "{}/{}".format), path):
+            read(other)
+            read(other + "/pods")
+            assert cold == read(path)
+
+
+def test_known_collections_are_few() -> None:
+    """Ever new namespaces, or long ones, do not fill the memory."""
+    for number in range(MAX_COLLECTIONS + 1):
+        for name in (str(number), str(number) * MAX_COLLECTION_CHARACTERS):
+            parse_attributes("GET", f"/api/v1/namespaces/{name}/pods".encode())
+
+    assert len(_collections) <= MAX_COLLECTIONS
+    assert max(map(len, _collections)) <= MAX_COLLECTION_CHARACTERS
+
+
 PODS = b"/api/v1/pods?"
 LONG = 16_384
 """Bytes of a target that are taken by default."""
@@ -268,3 +320,104 @@ def test_long_targets_take_few_steps(start: bytes, part: bytes, end: bytes) -> N
     target = start + part * ((LONG - len(start) - len(end)) // len(part)) + end
 
     assert calls_for(target) < 100
+
+
+# APIs that are not Kubernetes'.
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "path", "is_mutating"),
+    [
+        (
+            "GET",
+            b"/api/v1/namespaces/x/pods?watch=1&timeout=soon",
+            "/api/v1/namespaces/x/pods",
+            False,
+        ),
+        ("HEAD", b"/", "/", False),
+        ("OPTIONS", b"*", "*", False),
+        ("POST", b"/apis/apps/v1/deployments", "/apis/apps/v1/deployments", True),
+        ("LIST", b"/a%20b", "/a b", True),
+        ("WATCH", b"http://host/debug/pprof/profile", "/debug/pprof/profile", True),
+    ],
+)
+def test_plain_method_and_path(method: str, target: bytes, path: str, *, is_mutating: bool) -> None:
+    """Nothing else has a meaning."""
+    found = plain_attributes(method, target)
+
+    assert (method.lower(), path, is_mutating) == (found.verb, found.path, found.is_mutating)
+    assert (True, False, False) == (
+        found.is_plain,
+        found.is_resource_request,
+        found.long_running,
+    )
+    assert ("", {}, None) == (found.resource, dict(found.query), found.list_options)
+
+
+def test_no_plain_target() -> None:
+    """What is no target is none here either."""
+    with pytest.raises(AttributesError, match="target"):
+        plain_attributes("GET", b"/%zz")
+
+
+def test_plain_prefixes() -> None:
+    """Of a path below a prefix only its variable part is told."""
+    rules = RequestRules(api_prefixes=["/tenants/{tenant}"])
+    found = plain_attributes("GET", b"/tenants/a/api/v1/pods", rules)
+
+    assert ("/tenants/a/api/v1/pods", False) == (found.path, found.is_resource_request)
+    assert ("/tenants/a", "a") == (found.path_prefix, found.prefix_value)
+    assert "" == plain_attributes("GET", b"/x/a", rules).prefix_value
+
+
+# Time-outs.
+
+MINUTE_NS = 60_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ns"),
+    [
+        ("0", 0),
+        ("30s", 30_000_000_000),
+        ("1m30s", 90_000_000_000),
+        ("1.5h", 5_400_000_000_000),
+        (".5ms1.us", 501_000),
+        ("2\u00b5s3\u03bcs4ns", 5004),
+        ("+1s", 1_000_000_000),
+        ("-1s", -1_000_000_000),
+    ],
+)
+def test_durations(text: str, duration_ns: int) -> None:
+    """Durations are read in Go's notation."""
+    assert duration_ns == parse_duration_ns(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-", "1", "s", ".s", "1m30", "1 s", "1d", "--1s", "9999999h", 65 * "0" + "s"]
+)
+def test_no_durations(text: str) -> None:
+    """All else is refused."""
+    with pytest.raises(DeadlineError, match="is not a duration"):
+        parse_duration_ns(text)
+
+
+@pytest.mark.parametrize(
+    ("query", "timeout_ns"),
+    [
+        (b"", MINUTE_NS),
+        (b"?timeout=", MINUTE_NS),
+        (b"?timeout=0s", MINUTE_NS),
+        (b"?timeout=-1s", MINUTE_NS),
+        (b"?timeout=-9000h", MINUTE_NS),
+        (b"?timeout=10s&timeout=x", MINUTE_NS // 6),
+        (b"?timeout=1h", MINUTE_NS),
+        (b"?watch=1&timeout=10s", MINUTE_NS),
+        (b"?watch=1&timeout=30", MINUTE_NS),
+    ],
+)
+def test_request_timeout(query: bytes, timeout_ns: int) -> None:
+    """The first parameter shortens the server's own limit, unless the request is long-running."""
+    attributes = parse_attributes("GET", b"/api/v1/pods" + query)
+
+    assert timeout_ns == request_timeout_ns(attributes, MINUTE_NS)

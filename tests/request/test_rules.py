@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.plain_attributes import plain_attributes
+from apfproxy.request.attributes import parse_attributes, plain_attributes
 from apfproxy.request.rules import KUBERNETES, NONE, RequestRules
 
 RULES = RequestRules(

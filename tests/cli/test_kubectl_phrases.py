@@ -1,4 +1,4 @@
-"""Tests of apfproxy.request.kubectl_phrases."""
+"""Tests of apfproxy.cli.kubectl_phrases."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.kubectl_phrases import (
-    METHOD_OF_VERB,
+from apfproxy.cli.kubectl_phrases import (
     PLURAL_OF,
     PhraseError,
     doubts_about,
     parse_path_request,
     parse_phrase,
 )
+from apfproxy.request.attributes import METHOD_OF_VERB, parse_attributes
 
 
 @pytest.mark.parametrize(

@@ -14,24 +14,13 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from apfproxy.lint.known_resources import KNOWN_GROUPS
 from apfproxy.objects.field_errors import closest
-from apfproxy.request.attributes import AttributesError, parse_attributes
-from apfproxy.request.known_resources import KNOWN_GROUPS
+from apfproxy.request.attributes import METHOD_OF_VERB, AttributesError, parse_attributes
+from apfproxy.request.target import TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-METHOD_OF_VERB = {
-    "get": "GET",
-    "list": "GET",
-    "watch": "GET",
-    "create": "POST",
-    "update": "PUT",
-    "patch": "PATCH",
-    "delete": "DELETE",
-    "deletecollection": "DELETE",
-}
-"""The verbs of Kubernetes, and the method of each."""
 
 COLLECTION_VERBS = frozenset({"list", "watch", "create", "deletecollection"})
 """Those that need no name."""
@@ -40,7 +29,6 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 DEFAULT_NAMESPACE = "default"
 DEFAULT_VERSION = "v1"
 VERSION = re.compile(r"v[1-9][0-9]*(?:(?:alpha|beta)[1-9][0-9]*)?")
-TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}")
 KEPT = "/?&=%:@!$'()*+,;~-._[]|\"<>^`{}\\"
 """Characters of a path that are as they are on a request line."""
 RESOURCE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,251}[a-z0-9])?")

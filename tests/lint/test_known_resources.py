@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.request.known_resources import KNOWN_GROUPS, KnownResource, groups_of
+from apfproxy.lint.known_resources import KNOWN_GROUPS, KnownResource, groups_of
 
 
 @pytest.mark.parametrize(
