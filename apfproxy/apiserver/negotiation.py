@@ -16,10 +16,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.request.accept import elements, weight_of
+from apfproxy.http.grammar import accepted, weight_of
 
 if TYPE_CHECKING:
-    from apfproxy.request.accept import Element
+    from apfproxy.http.grammar import Accepted
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -109,7 +109,7 @@ def check_route(accept: str, available: tuple[str, ...] = AVAILABLE) -> None:
 @lru_cache(maxsize=256)
 def choices(accept: str) -> tuple[Choice, ...]:
     """The choices of a client, best first."""
-    found = [choice for each in elements(accept) if (choice := choice_of(each)) is not None]
+    found = [choice for each in accepted(accept) if (choice := choice_of(each)) is not None]
     if len(found) > MOST_SORTED_BY_INSERTION:
         found.sort(key=lambda choice: (-choice.quality, choice.type == "*", choice.subtype == "*"))
         return tuple(found)
@@ -123,7 +123,7 @@ def choices(accept: str) -> tuple[Choice, ...]:
     return tuple(found)
 
 
-def choice_of(element: Element) -> Choice | None:
+def choice_of(element: Accepted) -> Choice | None:
     """One choice; None for one that is no media type."""
     type_, slash, subtype = (each.strip() for each in element.name.partition("/"))
     if not slash or not subtype:

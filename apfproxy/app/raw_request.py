@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.objects.conditions import SECRET_HEADERS
 from apfproxy.proxy.client_kinds import judged

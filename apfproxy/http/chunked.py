@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.http.request_fields import hyphenated
+from apfproxy.http.grammar import hyphenated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

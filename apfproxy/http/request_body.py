@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.http.chunked import ChunkedDecoder, encode_chunk, last_chunk
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import SIZED
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Final
 from apfproxy.authn.credential_fields import CredentialsError, is_impersonation, read_credentials
 from apfproxy.authn.credentials import NO_CREDENTIALS
 from apfproxy.http.client_address import forwarded_client
-from apfproxy.http.head_error import GrpcError, HeadError
+from apfproxy.http.grammar import HOST, TOKEN, GrpcError, HeadError, elements, hyphenated
 from apfproxy.http.upgrade import (
     bearer_token,
-    elements,
     offered,
     without_bearer,
 )
@@ -49,12 +48,9 @@ _VIAS_FOR: Final = {
 _PROTOS: Final = (b"X-Forwarded-Proto: http\r\n", b"X-Forwarded-Proto: https\r\n")
 _VERBATIM_ENDS: Final = tuple(proto + via for proto in _PROTOS for via in _VIAS_FOR.values())
 
-HOST: Final = re.compile(rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
-_HYPHENATED: Final = re.sub(rb"[^0-9a-z]", b"-", bytes(range(256)))
 _GRPC: Final = re.compile(rb"application/grpc(?![0-9A-Za-z-])", re.IGNORECASE)
 """Not gRPC-Web, which any HTTP carries."""
-_TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 _HOP_BY_HOP = frozenset(
     (
@@ -349,7 +345,7 @@ class _Reader:
             self._count_elements(value)
             for raw in value.split(b","):
                 option = raw.strip(b" \t").lower()
-                if option and not _TOKEN.fullmatch(option):
+                if option and not TOKEN.fullmatch(option):
                     raise HeadError(400, "malformed request: Connection lists no tokens")
                 nominated.add(option)
         if (
@@ -477,11 +473,6 @@ class _Reader:
             )
         except CredentialsError as error:
             raise HeadError(400, str(error)) from error
-
-
-def hyphenated(lower: bytes) -> bytes:
-    """A name, in lower case, as servers read it that take any other character for the hyphen."""
-    return lower.translate(_HYPHENATED)
 
 
 def _kind_of(lower: bytes, rules: FieldRules) -> int:

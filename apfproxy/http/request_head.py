@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import httptools
 
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import SIZED, read_fields
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.credentials import BEARER_CHALLENGE
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError, elements
 from apfproxy.http.response_head import ResponseError
 from apfproxy.request.path_prefixes import is_plain_path
 
@@ -135,12 +135,6 @@ def offered(
         tuple(values.get(b"sec-websocket-version", ())),
         tuple(elements(values.get(b"sec-websocket-protocol", ()))),
     )
-
-
-def elements(values: Iterable[bytes]) -> list[bytes]:
-    """The elements of a field that is a list, of all its lines; empty ones count for nothing."""
-    stripped = (item.strip(b" \t") for value in values for item in value.split(b","))
-    return [item for item in stripped if item]
 
 
 class UpgradeRules:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.request.accept import elements, weight_of
+from apfproxy.http.grammar import accepted, weight_of
 
 JSON = "application/json"
 TEXT = "text/plain"
@@ -12,7 +12,7 @@ def qualities(header: str) -> dict[str, float]:
     """Each choice of an Accept or Accept-Encoding header, in lower case, with its weight."""
     return {
         name: weight_of(dict(parameters).get("q", "1"))
-        for name, parameters in elements(header.lower())
+        for name, parameters in accepted(header.lower())
         if name
     }
 

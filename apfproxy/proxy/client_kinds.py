@@ -9,7 +9,7 @@ from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.unverified_names import alias_of_address
 from apfproxy.flowcontrol.preset import PRESETS, Preset
 from apfproxy.http.client_address import address_from, is_among
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.http.request_head import parse_head
 from apfproxy.http.upgrade import UpgradeRules, honoured

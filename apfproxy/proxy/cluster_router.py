@@ -17,8 +17,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.http.head_error import HeadError
-from apfproxy.http.request_fields import HOST
+from apfproxy.http.grammar import HOST, HeadError
 from apfproxy.http.request_head import parse_head
 
 if TYPE_CHECKING:

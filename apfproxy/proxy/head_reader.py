@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.base.sockets import written
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.http.read_buffer import NOWHERE
 from apfproxy.http.request_head import RequestHead, parse_fields, parse_head, target_too_long
 from apfproxy.proxy.header_blocks import HeaderBlock, is_of_any_length, key_of

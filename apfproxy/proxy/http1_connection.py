@@ -18,7 +18,7 @@ from apfproxy.base.faults import Part, contained, guarded, report
 from apfproxy.base.sockets import address_of, hold_reset, reset
 from apfproxy.base.transitions import Event
 from apfproxy.http.chunked import ChunkedError, chunk_frame, encode_chunk, last_chunk
-from apfproxy.http.head_error import HeadError, UnheldError, head_too_long
+from apfproxy.http.grammar import HeadError, UnheldError, head_too_long
 from apfproxy.http.read_buffer import (
     LARGE_BYTES,
     MAX_LINGER_BYTES,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.http.head_error import GrpcError, UnheldError
+from apfproxy.http.grammar import GrpcError, UnheldError
 from apfproxy.proxy import own_responses
 from apfproxy.proxy.request_record import Failure, RequestRecord
 
 if TYPE_CHECKING:
-    from apfproxy.http.head_error import HeadError
+    from apfproxy.http.grammar import HeadError
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.listener_context import ListenerContext
 

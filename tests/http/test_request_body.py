@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_body import MAX_DISCARDED_BODY_BYTES, RequestBody, too_long
 from tests.http.test_request_head import parse
 

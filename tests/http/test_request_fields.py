@@ -6,7 +6,7 @@ import pytest
 
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import Credentials
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import (
     CHUNKED,
     NO_BODY,

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.authn.credential_fields import CredentialRules
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import VIA, FieldRules, UpstreamHosts
 from apfproxy.http.request_head import HeadProbe, RequestHead, parse_head
 from apfproxy.http.upgrade import Offer

@@ -8,7 +8,7 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError, elements
 from apfproxy.http.response_head import ResponseError
 from apfproxy.http.upgrade import (
     BEARER_PREFIX,
@@ -17,7 +17,6 @@ from apfproxy.http.upgrade import (
     bearer_token,
     check_accept,
     check_declined,
-    elements,
     honoured,
     offered,
     switch_lines,

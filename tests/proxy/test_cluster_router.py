@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.authn.credential_fields import CredentialRules
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.http.request_head import parse_head
 from apfproxy.proxy.cluster_router import ClusterRouter, Route, normal_host

@@ -20,7 +20,7 @@ from apfproxy.authn.json_web_tokens import JsonWebTokens
 from apfproxy.authn.secret_files import StaticTokens
 from apfproxy.authn.web_keys import FileKeys
 from apfproxy.http.chunked import ChunkedDecoder, ChunkedError
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.http.response_head import ResponseError, parse_response_head
 from apfproxy.settings import (
     ApiKeySettings,

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.authn.authenticator import Authentication
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import NO_BODY, SIZED, RequestFields
 from apfproxy.http.request_head import parse_head
 from apfproxy.proxy import client_kinds as client_kinds_module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.proxy.refused import refused
 from apfproxy.settings import HTTP_API, KUBERNETES_API, AccessLogSettings
 from tests.proxy.fakes import Bench

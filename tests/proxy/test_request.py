@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.authn.authenticator import Authentication
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.request.user import User
 from apfproxy.settings import ApiKeySettings, AuthenticationSettings, UnverifiedSettings
 from tests.proxy.fakes import GET, Bench

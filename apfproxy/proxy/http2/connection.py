@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from apfproxy.base.faults import Part, contained, guarded, report
 from apfproxy.base.transitions import Event
-from apfproxy.http.head_error import HeadError, head_too_long
+from apfproxy.http.grammar import HeadError, head_too_long
 from apfproxy.http.read_buffer import NOBODY, READS, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.client import OpenConnection
 from apfproxy.proxy.client_limits import LARGE_PART_BYTES

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.flowcontrol.observed_passage import Caller
-    from apfproxy.http.head_error import HeadError
+    from apfproxy.http.grammar import HeadError
     from apfproxy.proxy.client_limits import Holding
     from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.context import Context

@@ -16,7 +16,7 @@ import re
 from base64 import b64encode
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.http.upgrade import WEBSOCKET
 
 if TYPE_CHECKING:

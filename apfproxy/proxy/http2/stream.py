@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from apfproxy.base.faults import Part, guarded, report
 from apfproxy.base.transitions import Event
 from apfproxy.http.chunked import ChunkedError, encode_chunk, last_chunk, passable_trailers
-from apfproxy.http.head_error import HeadError, UnheldError
+from apfproxy.http.grammar import HeadError, UnheldError
 from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READS, WRITE_HIGH_WATER_BYTES
 from apfproxy.http.request_body import too_long
 from apfproxy.http.request_fields import CHUNKED, SIZED, VIA

@@ -6,7 +6,7 @@ from base64 import b64decode
 
 import pytest
 
-from apfproxy.http.head_error import HeadError
+from apfproxy.http.grammar import HeadError
 from apfproxy.proxy.http2 import nghttp2
 from apfproxy.proxy.http2.request_head import (
     HAS_COOKIES,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.request.accept import elements, weight_of
+from apfproxy.http.grammar import accepted, weight_of
 
 
 def test_elements() -> None:
     """Each has its name and its parameters, without the space around them."""
-    found = elements("text/html ;level=1; q = 0.4 ,, gzip;q")
+    found = accepted("text/html ;level=1; q = 0.4 ,, gzip;q")
 
     assert [
         ("text/html", [("level", "1"), ("q", "0.4")]),
