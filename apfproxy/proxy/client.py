@@ -190,7 +190,7 @@ class Client(OpenConnection):
 
         Args:
             asked: The request's head.
-            build: One of `answers`, which the rest of the arguments is for.
+            build: One of `own_responses`, which the rest of the arguments is for.
             extra: More header lines.
 
         Returns:

@@ -57,7 +57,7 @@ class LimitsInForce:
     """What the settings let a client take, in the hot path's units; a reload replaces all at once.
 
     Attributes:
-        abandoned_wait_ns: How long seats are kept for an answer that nobody waits for any more; 0
+        abandoned_wait_ns: How long seats are kept for a response that nobody waits for any more; 0
             if they go back at once.
         goaway_chance: Of a request, that its connection of HTTP/2 is ended.
         probe_idle_ns: How long a client of HTTP/2 is silent before it is probed.
@@ -224,7 +224,7 @@ class ClientLimits:
     def left(self, descriptors: int, questions: int = 0) -> int:
         """Connections to the upstream for which descriptors are left, if all clients' are there.
 
-        Clients that are there have no more; but answers that nobody waits for any more may.
+        Clients that are there have no more; but responses that nobody waits for any more may.
         """
         return max(descriptors - spared(questions) - self._max_connections, MIN_CONNECTIONS)
 

@@ -9,7 +9,7 @@
 5. The prefix is taken off before anything else reads the path.
 
 A request whose Host field is malformed, or whose method, target and fields cannot be told apart,
-gets the answer that it would get without clusters.
+gets the response that it would get without clusters.
 """
 
 from __future__ import annotations

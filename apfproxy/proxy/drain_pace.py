@@ -1,7 +1,7 @@
 """How fast watches and WebSockets are ended at a drain, where many have to.
 
 A client that loses its watch comes back and lists: all at once would be a storm.  A WebSocket goes
-on as long as any other answer may, and is told in the end that the proxy goes away.
+on as long as any other response may, and is told in the end that the proxy goes away.
 """
 
 from __future__ import annotations

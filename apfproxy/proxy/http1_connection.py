@@ -188,7 +188,6 @@ class Http1Connection(Client):
 
     @property
     def peer(self) -> Peer:
-        """What is known of the client, by the cluster of its last request."""
         context = self._reader.context
         assert context is not None
         return self._reader.peer_at(context)
@@ -245,9 +244,9 @@ class Http1Connection(Client):
             connection = b"Connection: close\r\n"
         elif asked.is_http_10:
             connection = b"Connection: keep-alive\r\n"
-        answer = build(is_head=asked.is_head, extra=extra, connection=connection)
-        self.send(answer)
-        return own_responses.body_bytes(answer)
+        response = build(is_head=asked.is_head, extra=extra, connection=connection)
+        self.send(response)
+        return own_responses.body_bytes(response)
 
     def end_early(self) -> None:
         if self._is_chunked:
@@ -320,14 +319,14 @@ class Http1Connection(Client):
         self._shared.counters.bytes_from_clients += size
 
     def may_keep_alive(self) -> bool:
-        """Whether the connection goes on after the answer that is about to start; decides it."""
+        """Whether the connection goes on after the response that is about to start; decides it."""
         body = self._body
         if self._shared.is_draining or (body is not None and not body.is_worth_discarding):
             self.keep_alive = False
         return self.keep_alive
 
     def abort(self) -> None:
-        """Close at once, with a reset where an end could be taken for that of an answer."""
+        """Close at once, with a reset where an end could be taken for that of a response."""
         if self._is_unframed or self._transport.get_write_buffer_size():
             self.reset()
             return
@@ -341,7 +340,6 @@ class Http1Connection(Client):
         reset(self._transport)
 
     def fail(self, error: Exception, exchange: Served | None = None) -> None:
-        """Close after an error of the program, wherever it came up; never raises."""
         loop = self._shared.loop
         report(Part.CONNECTION, error, "an error of the proxy itself: closed", loop=loop)
         current, self._exchange = self._exchange, None
@@ -413,14 +411,14 @@ class Http1Connection(Client):
         self.abort()
 
     def _wait_for_client(self) -> None:
-        """Take no more requests from a client that does not take the answers to those it made."""
+        """Take no more requests from a client that does not take the responses to those it made."""
         if self._body is None and self.state is not LINGERING:
             self.pause_reading()
 
     def _linger(self) -> None:
-        """Close so that the client gets the last answer: end our side, read on for a while.
+        """Close so that the client gets the last response: end our side, read on for a while.
 
-        A connection closed with bytes unread is reset, and a reset overtakes the answer.
+        A connection closed with bytes unread is reset, and a reset overtakes the response.
         """
         if self.state is CLOSED:
             return
@@ -592,7 +590,7 @@ class Http1Connection(Client):
         if self._is_read_paused and len(self._pending.data) < self._shared.held_bytes:
             self.resume_reading()
         if self._pending.data:
-            # Not from inside the event that ended the answer: many pipelined requests that are
+            # Not from inside the event that ended the response: many pipelined requests that are
             # answered at once would otherwise nest as deeply.
             self._shared.loop.call_soon(self._take_pending)
 

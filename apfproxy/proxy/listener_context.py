@@ -47,10 +47,10 @@ class ListenerContext:
         held_bytes: Of a connection at most, before it is read no more.
         holdings: Counts what clients have wait, and bounds it.
         in_force: Limits and time-outs.
-        is_draining: Whether answers say that their connection closes.
-        is_plain: Whether own answers to what is no cluster's request are not Kubernetes'.
+        is_draining: Whether responses say that their connection closes.
+        is_plain: Whether own responses to what is no cluster's request are not Kubernetes'.
         limits: Counts what clients take.
-        linger_ns: Until a connection closes whose last answer is through.
+        linger_ns: Until a connection closes whose last response is through.
         on_connection_closed: Called after each client's connection that closes.
         room: For what is kept of heads.
     """

@@ -100,14 +100,12 @@ class ProxyServer:
 
     @property
     def sockets(self) -> tuple[socket.socket, ...]:
-        """The listening sockets."""
         if self._own_listener is not None:
             return tuple(self._own_listener.sockets)
         return tuple(listener for server in self._servers for listener in server.sockets)
 
     @property
     def port(self) -> int | None:
-        """The port that is listened on; None if there is none."""
         return port_of(self.sockets)
 
     @property
@@ -210,7 +208,7 @@ class ProxyServer:
     async def drain(self, *, is_succeeded: bool = False) -> None:
         """Stop without losing a request.
 
-        Closes the listener, says `Connection: close` in every further answer, closes idle
+        Closes the listener, says `Connection: close` in every further response, closes idle
         connections after a grace in which a request may still come, ends watches bit by bit, and
         after the settings' limit breaks what is left; WebSockets are told so by a close frame.
 

@@ -25,7 +25,7 @@ from apfproxy.request.user import ANONYMOUS
 from apfproxy.settings import DownstreamSettings
 from tests.http.test_request_head import HEADS_OF_ALL_KINDS, heads
 from tests.proxy.fakes import GET, OK, POST, Bench, FakeTransport, connection_of, status
-from tests.proxy.test_downstream_work import NAMING, TRUSTED, read
+from tests.proxy.test_http1_work import NAMING, TRUSTED, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import socket
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +16,13 @@ import pytest
 from apfproxy.app.process import ProxyProcess
 from apfproxy.base.faults import Part
 from apfproxy.proxy import drain_pace
+from apfproxy.proxy import listener_context as context_module
 from apfproxy.proxy import overload as overload_module
 from apfproxy.proxy import server as server_module
 from apfproxy.proxy.counters import Refusal
+from apfproxy.proxy.drain_pace import ended_at_once
 from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.server import take_backlog
 from apfproxy.settings import (
     DrainSettings,
     LimitSettings,
@@ -40,6 +46,7 @@ from tests.end_to_end.scene import (
 
 if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
+    from tests.proxy.fakes import Bench
 
 CHUNKED_OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
@@ -347,3 +354,89 @@ async def test_an_error_at_the_end(monkeypatch: pytest.MonkeyPatch, is_drain: bo
         assert 2 == scene.process.faults.totals[Part.CONNECTION]
         for hold in holds:
             await hold.client.read_to_end()
+
+
+PROC = Path("/proc/net/tcp")
+LISTENING = " 0A "
+"""The state of a socket there."""
+
+
+def test_takes_all_that_wait() -> None:
+    """It ends when there are no more, and can be asked again."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        address = listener.getsockname()
+        for _ in range(3):
+            stack.enter_context(socket.create_connection(address))
+        accepted = [stack.enter_context(each) for each in take_backlog(listener)]
+
+        assert 3 == len(accepted)
+        assert [] == take_backlog(listener)
+
+
+def accept_backlog(port: int) -> int:
+    """How many connections to a port of the loopback address wait to be accepted."""
+    address = f"0100007F:{port:04X} "
+    rows = [row for row in PROC.read_text().splitlines() if address in row and LISTENING in row]
+    return int(rows[0].split()[4].split(":")[1], 16)
+
+
+@on_uvloop
+async def test_drain_answers_those_that_wait_to_be_accepted() -> None:
+    """Whose connection the kernel has accepted gets an answer."""
+    with ExitStack() as stack:
+        async with running() as scene:
+            address = ("127.0.0.1", scene.process.port)
+            clients = [stack.enter_context(socket.create_connection(address)) for _ in range(3)]
+            for client in clients:
+                client.sendall(GET)
+                client.setblocking(False)
+            # The loop has had no turn so far: all of them wait in the kernel, or soon will.
+            while accept_backlog(scene.process.port) < len(clients):
+                pass
+            draining = asyncio.ensure_future(scene.process.server.drain())
+            for _ in clients:
+                await (await scene.upstream.next_request()).peer.send(OK)
+            loop = asyncio.get_running_loop()
+            answers = [await loop.sock_recv(client, 1000) for client in clients]
+            await draining
+
+    assert [b"HTTP/1.1 200 OK"] * 3 == [answer.partition(b"\r\n")[0] for answer in answers]
+
+
+@pytest.mark.parametrize(
+    ("watches", "rounds", "expected"),
+    [
+        pytest.param(1, 100, 10, id="at-least-as-kubernetes"),
+        pytest.param(100_000, 100, 1000, id="all-within-the-rounds"),
+        pytest.param(1001, 100, 11, id="rounded-up"),
+        pytest.param(50, 0, 50, id="no-time"),
+    ],
+)
+def test_pace(watches: int, rounds: float, expected: int) -> None:
+    """All are ended in time, without a storm."""
+    assert expected == ended_at_once(watches, rounds)
+
+
+def test_suffixes_are_shared_and_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections of one address have one object; many addresses do not fill the memory."""
+    monkeypatch.setattr(context_module, "MAX_KEPT_SUFFIXES", 2)
+    intern = bench.listener.intern
+    first = intern(b"a" * 2)
+    assert first is intern(b"aa"[:1] * 2)
+    intern(b"b")
+
+    assert b"c" == intern(b"c")
+    assert first == intern(b"a" * 2)
+
+
+def test_tells_of_closed_connections(bench: Bench) -> None:
+    """Who waits for the last one looks after each."""
+    counts: list[int] = []
+    clients = [bench.client() for _ in range(3)]
+    bench.end(clients[0])
+    bench.listener.on_connection_closed = lambda: counts.append(len(bench.listener.connections))
+    for client in clients[1:]:
+        bench.end(client)
+
+    assert [1, 0] == counts

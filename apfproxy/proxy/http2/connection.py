@@ -347,7 +347,7 @@ class Http2Connection(OpenConnection):
         reader, shared, output = self._reader, self._shared, self._output
         self._counts.requests += 1
         if self._session.unsent_bytes > shared.holdings.most_of_connection:
-            # Who does not take the answers that there are gets no more of them.
+            # Who does not take the responses that there are gets no more of them.
             shared.counters.held_refusals[Bound.CONNECTION] += 1
             output.reset(stream_id, REFUSED_STREAM)
             return
@@ -511,7 +511,7 @@ class Http2Connection(OpenConnection):
         self._end_for(GoAway.FLOOD, f"a flood of {flood}")
 
     def _linger(self) -> None:
-        """Close so that the client gets the last answer, whatever it sends meanwhile."""
+        """Close so that the client gets the last response, whatever it sends meanwhile."""
         if self._state is LINGERING or not self._transport.can_write_eof():
             self._close()  # TLS waits for the client's end by itself
             return
@@ -529,7 +529,6 @@ class Http2Connection(OpenConnection):
             self._transport.close()
 
     def fail(self, error: Exception) -> None:
-        """Close after an error of the program, wherever it came up; never raises."""
         loop = self._shared.loop
         report(Part.CONNECTION, error, "an error of the proxy itself: closed", loop=loop)
         with contained(Part.CONNECTION, loop):
@@ -561,7 +560,6 @@ class Http2Connection(OpenConnection):
             self._transport.abort()  # it does not take the rest
 
     def relieve(self, now_ns: int) -> None:
-        """Close, if it is idle: memory is short."""
         self.close_when_idle(now_ns)
 
     def close_when_idle(self, deadline_ns: int) -> None:  # noqa: ARG002  it takes a round trip

@@ -1,41 +1,44 @@
 """What a client's frames may cost that bring nothing.
 
 Each kind of frame that a client may send without end has a bucket of its own.  It fills by time,
-and by what the client does that is of use: requests that are answered, and parts of answers, for
+and by what the client does that is of use: requests that are answered, and parts of responses, for
 which a client has to say that it has room again.  Who empties one has its connection closed.
 
-1. A stream that is reset before its answer begins costs a request and brings nothing (rapid
+1. A stream that is reset before its response begins costs a request and brings nothing (rapid
    reset, CVE-2023-44487), whoever resets it: a client can have the proxy do so by breaking a rule
-   (MadeYouReset, CVE-2025-8671).  Who breaks a watch or a long answer off later has had its use;
+   (MadeYouReset, CVE-2025-8671).  Who breaks a watch or a long response off later has had its use;
    and who gives up after a second, while a server hangs, has had a stream for as long: to close the
    connection would end the watches beside it, and make the outage worse.
 2. Frames about the connection, and of streams that are gone (SETTINGS, PING, PRIORITY, GOAWAY,
    RST_STREAM, unknown ones; CVE-2019-9512, 9513, 9515).
-3. WINDOW_UPDATE frames, of which an answer needs some for each of its parts, unless they have it
+3. WINDOW_UPDATE frames, of which a response needs some for each of its parts, unless they have it
    sent byte by byte (CVE-2019-9511, 9517).
 4. Frames of no length: DATA, and CONTINUATION of any length (CVE-2019-9518, CVE-2024-27316).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.proxy.counters import Flood
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from apfproxy.proxy.http2.nghttp2 import Session
+
 _NS_PER_S: Final = 1_000_000_000
 
 # Of each kind: how many at once, and how many a second from then on; a client that works is far
-# below.  The library itself allows 1000 resets, then 33 a second, and 1000 unsent answers to PING.
+# below.  The library itself allows 1000 resets, then 33 a second, and 1000 unsent responses to
+# PING.
 _RESETS: Final = (500, 50)
 _CONTROL: Final = (1000, 100)
 _PATIENT_NS: Final = 1_000_000_000
 _WINDOWS: Final = (2000, 200)
 _EMPTY: Final = (200, 20)
 
-# How many more each answer earns, and each part of one.
+# How many more each response earns, and each part of one.
 _CONTROL_PER_ANSWER: Final = 4
 _WINDOWS_PER_ANSWER: Final = 2
 _WINDOWS_PER_PART: Final = 8
@@ -44,19 +47,6 @@ _MAX_WINDOWS_KEPT: Final = _WINDOWS_PER_PART * (1 << 31) // (1 << 14)
 """A client that was busy reads what came meanwhile, and says so at once: of the largest window that
 there is, in parts of 16 KiB.  So many frames at once take the library a sixteenth of a second."""
 _EMPTY_PER_ANSWER: Final = 4
-
-
-class FrameCounts(Protocol):
-    """Frames of a connection so far, by kind, as `nghttp2.Session` counts them."""
-
-    requests: int
-    resets: int
-    own_resets: int
-    window_updates: int
-    empty_data: int
-    continuations: int
-    data_sent: int
-    nuisances: int
 
 
 class _Bucket:
@@ -125,10 +115,10 @@ class FrameBudget:
         """Resets after a wait."""
 
     def reset_after(self, waited_ns: int) -> None:
-        """A stream was reset whose client had waited so long for its answer."""
+        """A stream was reset whose client had waited so long for its response."""
         self._patient += waited_ns >= _PATIENT_NS
 
-    def take(self, counts: FrameCounts, now_ns: int) -> Flood | None:
+    def take(self, counts: Session, now_ns: int) -> Flood | None:
         """Pay for what came since the last call; the kind that is a flood, if one is."""
         resets = counts.resets + counts.own_resets
         requests, data_sent = counts.requests - resets, counts.data_sent

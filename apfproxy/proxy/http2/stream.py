@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _CONTINUE_STATUS: Final = 100
 _OK: Final = 200
 _PATIENCE_NS: Final = 1_000_000_000
-"""Until a client that takes none of an answer is not waited for, where memory is short."""
+"""Until a client that takes none of a response is not waited for, where memory is short."""
 
 
 class StreamState(enum.StrEnum):
@@ -59,9 +59,9 @@ class StreamState(enum.StrEnum):
     OPEN = "open"
     """Its exchange is under way."""
     FINISHING = "finishing"
-    """The exchange is over; what is left of the answer, or a reset, is on its way."""
+    """The exchange is over; what is left of the response, or a reset, is on its way."""
     LINGERING = "lingering"
-    """The answer has gone out; what still comes of the request is thrown away."""
+    """The response has gone out; what still comes of the request is thrown away."""
     CLOSED = "closed"
 
 
@@ -81,7 +81,7 @@ TRANSITIONS = {
 FINISH: Final = Event("finish", TRANSITIONS)
 """The exchange is over, or the stream is given up."""
 LINGER: Final = Event("linger", TRANSITIONS)
-"""The answer has gone out, before all of its request came."""
+"""The response has gone out, before all of its request came."""
 CLOSE: Final = Event("close", TRANSITIONS)
 """Both sides are through, or one has reset it."""
 
@@ -142,12 +142,11 @@ class Http2Stream(Client):
         self._unconsumed = 0
         """Bytes of the body for which the client has not been given room again."""
         self._discarded = 0
-        """Bytes of the body that came when there was an answer already."""
+        """Bytes of the body that came when there was a response already."""
         self._is_sized_answer = False
 
     @property
     def peer(self) -> Peer:
-        """What is known of the client, by the rules of the request's cluster."""
         return self._output.reader.peer_at(self._context)
 
     # The request.
@@ -244,7 +243,6 @@ class Http2Stream(Client):
             )
 
     def change_held(self, by: int) -> Bound | None:
-        """Have so many bytes more counted for the connection, or less."""
         return self._output.change_held(by)
 
     @property
@@ -262,21 +260,18 @@ class Http2Stream(Client):
         self._is_read_paused = True
 
     def resume_reading(self) -> None:
-        """Take more."""
         self._is_read_paused = False
         if self._unconsumed:
             size, self._unconsumed = self._unconsumed, 0
             self.credit(size)
 
-    # The answer.
+    # The response.
 
     def send_continue(self) -> None:
-        """Ask for the body."""
         self._session.interim(self.stream_id, _CONTINUE_STATUS, b"")
         self._output.flush_soon()
 
     def send_interim(self, head: ResponseHead) -> None:
-        """Send a 1xx answer on."""
         self._session.interim(self.stream_id, head.status, fields_of(head.lines))
         self._output.flush_soon()
 
@@ -289,7 +284,6 @@ class Http2Stream(Client):
         *,
         is_whole: bool,
     ) -> None:
-        """Send the head of the server's answer on, and the first of its body."""
         self._is_sized_answer = head.framing == SIZED_ANSWER
         fields = b"".join((fields_of(head.lines), VIA, lines))
         self._session.answer(self.stream_id, head.status, fields, bytes(body), is_whole)
@@ -300,7 +294,6 @@ class Http2Stream(Client):
     def send_body(
         self, pieces: Sequence[Piece], size: int, *, is_last: bool, trailers: bytes = b""
     ) -> None:
-        """Send a further part of the body on, of `size` bytes; `trailers` are whole lines."""
         if trailers:
             if size:
                 self._session.send(self.stream_id, b"".join(pieces), False)
@@ -312,12 +305,10 @@ class Http2Stream(Client):
             self._see_room()
 
     def send_own(self, asked: RequestHead, build: Callable[..., bytes], extra: bytes) -> int:
-        """Send a whole answer of the proxy's own; says how long its body is."""
-        answer = build(is_head=asked.is_head, extra=extra, connection=b"")
-        return self._output.send_whole(self.stream_id, answer)
+        response = build(is_head=asked.is_head, extra=extra, connection=b"")
+        return self._output.send_whole(self.stream_id, response)
 
     def end_early(self) -> None:
-        """End the answer of a watch as if it were through."""
         if self._is_sized_answer:  # which the client must not take for whole
             self._session.break_off(self.stream_id, INTERNAL_ERROR)
         else:
@@ -335,7 +326,6 @@ class Http2Stream(Client):
 
     @guarded
     def on_room(self) -> None:
-        """The client has taken what was sent."""
         self.is_write_paused = False
         if self.exchange is not None:
             self.exchange.on_downstream_writable()
@@ -344,12 +334,11 @@ class Http2Stream(Client):
 
     @property
     def unanswered_since_ns(self) -> int:
-        """When the request under way asked for its seats; 0 if it has not, or has its answer."""
+        """When the request under way asked for its seats; 0 if it has not, or has its response."""
         exchange = self.exchange
         return 0 if exchange is None or exchange.has_responded else exchange.asked_ns
 
     def on_exchange_end(self, exchange: Served, now_ns: int) -> None:
-        """The answer is through; what is left of it is on its way."""
         if self.exchange is exchange:
             self._finish(now_ns)
 
@@ -362,7 +351,7 @@ class Http2Stream(Client):
             self._discard(size)
 
     def linger(self) -> None:
-        """The answer has gone out, before all of its request came: take the rest for a while."""
+        """The response has gone out, before all of its request came: take the rest for a while."""
         self.state = LINGER[self.state]
         self.deadline_ns = self._now_ns() + self._output.shared.linger_ns
 
@@ -382,20 +371,17 @@ class Http2Stream(Client):
                 self.fail(error, exchange)
 
     def abort_after_write(self) -> None:
-        """Send what is buffered, then reset the stream."""
         if self.state is OPEN:
             self._finish(self._now_ns())
             self._session.break_off(self.stream_id, INTERNAL_ERROR)
             self._output.flush_soon()
 
     def abort(self) -> None:
-        """Reset the stream at once."""
         if self.state is OPEN:
             self._finish(self._now_ns())
             self._output.reset(self.stream_id, INTERNAL_ERROR)
 
     def reset(self) -> None:
-        """Reset the stream at once."""
         self.abort()
 
     def fail(self, error: Exception, exchange: Served | None = None) -> None:
@@ -424,11 +410,10 @@ class Http2Stream(Client):
             self._output.give_up(self.stream_id, code)
 
     def is_serving(self, cluster: object) -> bool:
-        """Whether its request is under way, of the cluster with this context."""
         return self.exchange is not None and self._context is cluster
 
     def relieve(self, now_ns: int) -> None:
-        """Give up an answer that is through, and that its client does not take."""
+        """Give up a response that is through, and that its client does not take."""
         since_ns = self.deadline_ns - self._output.shared.in_force.idle_timeout_ns
         is_late = self.state is FINISHING and now_ns - since_ns >= _PATIENCE_NS
         if is_late and self._session.unsent(self.stream_id) > WRITE_HIGH_WATER_BYTES:
@@ -436,12 +421,10 @@ class Http2Stream(Client):
 
     @property
     def has_seats(self) -> bool:
-        """Whether the request under way has seats."""
         return self.exchange is not None and self.exchange.passage.has_seats
 
     @property
     def can_end_watch(self) -> bool:
-        """Whether a watch is under way that can be ended now."""
         return self.exchange is not None and self.exchange.can_end_watch
 
     def end_watch_early(self) -> None:
@@ -450,7 +433,6 @@ class Http2Stream(Client):
 
     @property
     def has_websocket(self) -> bool:
-        """Whether it is a WebSocket, which has not been told that the proxy goes away."""
         return self.exchange is not None and self.exchange.has_websocket
 
     def send_close_frame(self) -> None:
@@ -516,7 +498,7 @@ class TunnelStream(Http2Stream):
 
     @property
     def makes_handshakes(self) -> bool:
-        """The proxy does: HTTP/2 has no answer 101."""
+        """The proxy does: HTTP/2 has no response 101."""
         return True
 
     @property
@@ -550,7 +532,6 @@ class TunnelStream(Http2Stream):
                 end.eof_received()
 
     def hand_over(self, protocol: asyncio.BufferedProtocol) -> bytes:
-        """Have another protocol take what comes, for good: what has come and was not taken."""
         self._end = protocol
         early, self._early = bytes(self._early), bytearray()
         self._uncount_early()
@@ -561,7 +542,6 @@ class TunnelStream(Http2Stream):
         self._held_early = 0
 
     def resume_reading(self) -> None:
-        """Take more, unless there is no tunnel yet."""
         end = self._end
         if end is None:
             return
@@ -576,14 +556,12 @@ class TunnelStream(Http2Stream):
     # The server's bytes.
 
     def send_switch(self, head: ResponseHead, lines: bytes, protocol: bytes, data: bytes) -> None:  # noqa: ARG002  the base's signature
-        """Send the answer that begins the tunnel, and the first bytes of that."""
         fields = b"".join((connect_lines(fields_of(head.lines)), VIA, lines))
         self._session.answer(self.stream_id, _OK, fields, data, False)
         self._output.flush_soon()
         self._see_room()
 
     def send_pieces(self, pieces: Sequence[Piece], size: int) -> None:
-        """Send bytes of the tunnel."""
         self.send_body(pieces, size, is_last=False)
 
     def _see_room(self) -> None:
@@ -592,14 +570,12 @@ class TunnelStream(Http2Stream):
             self._end.pause_writing()
 
     def on_room(self) -> None:
-        """The client has taken what was sent."""
         if self._end is None:
             super().on_room()
         else:
             self._end.resume_writing()
 
     def half_close(self) -> None:
-        """Tell the client that no more comes."""
         self._is_half_closed = True
         self._session.half_close(self.stream_id)
         self._output.flush_soon()
@@ -611,7 +587,6 @@ class TunnelStream(Http2Stream):
         self._output.reset(self.stream_id, NO_ERROR)
 
     def end_tunnel(self) -> None:
-        """End the tunnel behind what is unsent."""
         if self.state is OPEN:
             self._finish(self._now_ns())
             if self._is_half_closed:
@@ -621,7 +596,6 @@ class TunnelStream(Http2Stream):
             self._output.flush_soon()
 
     def abort(self) -> None:
-        """Reset the stream at once."""
         if self._end is None:
             super().abort()
         elif self.state is OPEN:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from apfproxy.proxy.counters import Flood
 from apfproxy.proxy.http2.frame_budget import FrameBudget
+
+if TYPE_CHECKING:
+    from apfproxy.proxy.http2.nghttp2 import Session
 
 S = 1_000_000_000
 
@@ -49,7 +53,7 @@ def frames_until_flood(kind: str, per_s: int, most: int = 100_000) -> tuple[int,
         counts.add(kind)
         if kind.endswith("resets"):
             counts.requests = number + 1
-        flood = budget.take(counts, number * S // per_s)
+        flood = budget.take(cast("Session", counts), number * S // per_s)
         if flood is not None:
             return number, flood
     return most, None
@@ -77,7 +81,7 @@ def test_window_updates_for_what_was_sent() -> None:
         counts.data_sent += 1
         counts.add("window_updates", 2)
 
-        assert budget.take(counts, 0) is None
+        assert budget.take(cast("Session", counts), 0) is None
 
 
 def test_window_updates_that_come_late() -> None:
@@ -87,23 +91,23 @@ def test_window_updates_that_come_late() -> None:
         counts.requests += 1
         counts.data_sent += 256
         counts.add("others")
-        assert budget.take(counts, 0) is None
+        assert budget.take(cast("Session", counts), 0) is None
     counts.add("window_updates", 30 * 256 * 8)
 
-    assert budget.take(counts, 0) is None
+    assert budget.take(cast("Session", counts), 0) is None
     counts.add("window_updates", 2 * 30 + 2001)
-    assert Flood.WINDOW_UPDATES is budget.take(counts, 0)
+    assert Flood.WINDOW_UPDATES is budget.take(cast("Session", counts), 0)
 
 
 def test_window_updates_that_are_kept_are_bounded() -> None:
     """As many as a client needs that has read nothing for as long as its window lets it."""
     budget, counts = FrameBudget(0), Counts(data_sent=1_000_000_000)
-    assert budget.take(counts, 0) is None
+    assert budget.take(cast("Session", counts), 0) is None
     counts.add("window_updates", (1 << 20) + 2000)
 
-    assert budget.take(counts, 0) is None
+    assert budget.take(cast("Session", counts), 0) is None
     counts.add("window_updates")
-    assert Flood.WINDOW_UPDATES is budget.take(counts, 0)
+    assert Flood.WINDOW_UPDATES is budget.take(cast("Session", counts), 0)
 
 
 def test_resets_by_clients_that_have_waited() -> None:
@@ -113,7 +117,7 @@ def test_resets_by_clients_that_have_waited() -> None:
         for _ in range(1000):
             counts.add("resets")
             budget.reset_after(S)
-        assert budget.take(counts, second * S) is None
+        assert budget.take(cast("Session", counts), second * S) is None
 
 
 def test_resets_by_clients_that_have_hardly_waited() -> None:
@@ -123,7 +127,7 @@ def test_resets_by_clients_that_have_hardly_waited() -> None:
         counts.add("resets")
         budget.reset_after(S - 1)
 
-    assert Flood.RESETS is budget.take(counts, 0)
+    assert Flood.RESETS is budget.take(cast("Session", counts), 0)
 
 
 def test_resets_beside_answers() -> None:
@@ -133,13 +137,13 @@ def test_resets_beside_answers() -> None:
         counts.requests += 2
         counts.add("resets")
 
-        assert budget.take(counts, 0) is None
+        assert budget.take(cast("Session", counts), 0) is None
 
 
 def test_what_was_saved_is_bounded() -> None:
     """A day of good behaviour buys no flood."""
     budget, counts = FrameBudget(0), Counts(requests=1_000_000)
-    assert budget.take(counts, 86_400 * S) is None
+    assert budget.take(cast("Session", counts), 86_400 * S) is None
     counts.add("others", 1001)
 
-    assert Flood.CONTROL is budget.take(counts, 86_400 * S)
+    assert Flood.CONTROL is budget.take(cast("Session", counts), 86_400 * S)

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READ_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.http.request_body import MAX_DISCARDED_BODY_BYTES
-from apfproxy.settings import DownstreamSettings
-from tests.proxy.fakes import CHUNKED_POST, GET, OK, POST, Bench, body, connection_of, status
+from apfproxy.settings import DownstreamSettings, LimitSettings
+from tests.proxy.fakes import (
+    CHUNKED_POST,
+    GET,
+    OK,
+    POST,
+    Bench,
+    FakeTransport,
+    body,
+    connection_of,
+    status,
+)
 
 if TYPE_CHECKING:
     from apfproxy.settings import Network
@@ -34,20 +45,6 @@ def test_begins_with_a_limit_on_what_it_buffers(bench: Bench) -> None:
 
 
 # Pipelining.
-
-
-@pytest.mark.parametrize("size", [1, 7, 1000], ids=["byte-by-byte", "in-pieces", "in-one-read"])
-def test_pipelined_requests_are_answered_in_order(bench: Bench, size: int) -> None:
-    """However they are cut, one is under way at a time."""
-    client = bench.client()
-    stream = b"".join(b"\r\nGET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % i for i in range(4))
-    for start in range(0, len(stream), size):
-        bench.send(client, stream[start : start + size])
-
-    assert (1, 0, 0) == bench.use()
-    assert [b"/0", b"/1", b"/2", b"/3"] == in_order(bench, 4)
-    assert [b"0", b"1", b"2", b"3"] == [part[:1] for part in client.take().split(b"\r\n\r\n")[1:]]
-    bench.assert_at_rest()
 
 
 def test_many_refused_requests_do_not_nest(bench: Bench) -> None:
@@ -297,18 +294,6 @@ def test_refuses(bench: Bench, data: bytes, code: bytes) -> None:
     bench.assert_at_rest()
 
 
-def test_head_in_pieces_is_judged_once_it_is_whole(bench: Bench) -> None:
-    """The end may be cut at any place."""
-    client = bench.client()
-    for i in range(len(GET)):
-        assert b"" == bench.upstreams[0].take()
-        bench.send(client, GET[i : i + 1])
-
-    assert bench.upstreams[0].take().startswith(b"GET ")
-    bench.end(client)
-    bench.assert_at_rest()
-
-
 # Bodies that nobody wants.
 
 
@@ -524,17 +509,6 @@ def test_trust(
         bench.assert_at_rest()
 
 
-def test_body_and_answer_of_every_byte(bench: Bench) -> None:
-    """Bodies are bytes, whatever they are."""
-    every = bytes(range(256))
-    client = bench.ask(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 256\r\n\r\n" + every)
-    assert every == body(bench.upstreams[0].take())
-    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 256\r\n\r\n" + every)
-
-    assert every == body(client.take())
-    bench.assert_at_rest()
-
-
 @pytest.mark.parametrize("has_come", [True, False])
 def test_request_that_comes_while_an_idle_connection_is_closed(has_come: bool) -> None:
     """What the kernel has already is read and answered; without it the connection ends."""
@@ -553,3 +527,130 @@ def test_request_that_comes_while_an_idle_connection_is_closed(has_come: bool) -
         assert ("" if has_come else "close") == ended_by
         assert has_come == client.take().startswith(b"HTTP/1.1 200 ")
         bench.end(client)
+
+
+CHUNKED = CHUNKED_POST + b"\r\n"
+SIZED = POST + b"\r\n"
+
+
+def limited(**limits: Any) -> Bench:  # noqa: ANN401  settings by their names
+    """A data plane with limits."""
+    return Bench(downstream=DownstreamSettings(limits=LimitSettings(**limits)))
+
+
+def answers(data: bytes) -> list[bytes]:
+    """The status codes of answers."""
+    return [part[:3] for part in data.split(b"HTTP/1.1 ")[1:]]
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_refused"),
+    [
+        pytest.param(SIZED + b"body", False, id="sized-fits"),
+        pytest.param(SIZED.replace(b"4", b"5") + b"bodyy", True, id="sized"),
+        pytest.param(SIZED.replace(b"4", b"5"), True, id="sized-before-it-comes"),
+        pytest.param(CHUNKED + b"4\r\nbody\r\n0\r\n\r\n", False, id="chunked-fits"),
+        pytest.param(CHUNKED + b"2\r\nbo\r\n3\r\ndyy\r\n0\r\n\r\n", True, id="chunked"),
+    ],
+)
+def test_length_of_a_body(request_: bytes, *, is_refused: bool) -> None:
+    """One that is too long gets a 413 with the limit, and nothing of it is forwarded."""
+    with limited(max_body_bytes=4) as bench:
+        client = bench.ask(request_)
+        answer = client.take()
+
+        assert is_refused is (b"413" == status(answer))
+        assert is_refused is (b"" == bench.upstreams[0].take())
+        if is_refused:
+            assert "longer than 4 bytes" in json.loads(body(answer))["message"]
+            assert client.has_eof
+            bench.assert_at_rest()
+        else:
+            bench.send(bench.upstreams[0], OK)
+            assert b"200" == status(client.take())
+
+
+def test_chunked_body_that_grows_too_long() -> None:
+    """What was forwarded is cut, so that the upstream takes it for nothing whole."""
+    with limited(max_body_bytes=4) as bench:
+        client = bench.ask(CHUNKED + b"4\r\nbody\r\n")
+        assert b"" == client.take()
+        bench.send(client, b"1\r\ny\r\n")
+
+        assert b"413" == status(client.take())
+        assert "abort" == bench.upstreams[0].ended_by
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("reads", [1, 2, 3], ids=["at-once", "in-two-reads", "in-three-reads"])
+@pytest.mark.parametrize(("number", "is_refused"), [(3, False), (4, True)])
+def test_pipelined_requests(number: int, reads: int, *, is_refused: bool) -> None:
+    """One request more than the limit gets a 400 that names it, behind all other answers."""
+    with limited(max_pipelined_requests=3) as bench:
+        sent = GET * number
+        client = bench.client()
+        size = -(-len(sent) // reads)
+        for start in range(0, len(sent), size):
+            bench.send(client, sent[start : start + size])
+        for _ in range(3):
+            bench.send(bench.upstreams[0], OK)
+        received = client.take()
+
+        assert [b"200"] * 3 + [b"400"] * is_refused == answers(received)
+        assert is_refused is (b"maxPipelinedRequests" in received)
+        assert is_refused is client.has_eof
+        bench.assert_at_rest()
+
+
+def ask_and_answer(bench: Bench, client: FakeTransport, sent: bytes) -> bytes:
+    """Send something, and have the upstream answer one request."""
+    bench.send(client, sent)
+    bench.send(bench.upstreams[0], OK)
+    return client.take()
+
+
+def test_one_request_ahead_for_ever() -> None:
+    """What has been waited for does not count; the limit is one of requests at a time."""
+    with limited(max_pipelined_requests=2) as bench:
+        client = bench.ask(GET)
+
+        assert [b"200"] * 9 == answers(
+            b"".join(ask_and_answer(bench, client, GET) for _ in "a" * 9)
+        )
+        bench.end(client)
+
+
+def test_idle_connections_can_be_hastened(bench: Bench) -> None:
+    """What has begun, if only with a byte, goes on; nothing is put off."""
+    clients = [bench.client(), bench.ask(b"G"), bench.ask(GET)]
+    for client in clients:
+        connection_of(client).close_when_idle(bench.clock.now_ns() + 1_000_000_000)
+        connection_of(client).close_when_idle(bench.clock.now_ns() + 9_000_000_000)
+    bench.wait(2)
+
+    assert ["close", "", ""] == [client.ended_by for client in clients]
+    assert 2 == bench.counters.listener.connections_open
+    assert 3 == bench.counters.listener.connections_accepted
+    bench.end(clients[2])
+    bench.assert_at_rest()
+
+
+def test_nothing_is_sent_after_the_end(bench: Bench) -> None:
+    """Once it is closed, all that may still be asked of it does nothing."""
+    client = bench.ask(GET)
+    connection = connection_of(client)
+    exchange = connection.exchange
+    assert exchange is not None
+    connection.abort()
+    connection.send(b"x")
+    connection.pause_reading()
+    connection.resume_reading()
+    connection.abort_after_write()
+    connection.close_when_idle(0)
+
+    assert b"" == client.take()
+    assert "abort" == client.ended_by
+    connection.on_exchange_end(exchange, bench.clock.now_ns())
+    exchange.on_client_left()
+    bench.loop.run_ready()
+    bench.assert_at_rest()
