@@ -39,7 +39,7 @@ from apfproxy.settings import (
 from loadtest.certificates import Authority, Issued
 from tests.app.test_process import ANY_PORT, upstream
 from tests.authn.signing import private_key, public_pem, signed, unsigned
-from tests.authn.test_api_keys import sha256
+from tests.authn.test_secret_files import sha256
 from tests.authn.test_unverified_names import basic
 from tests.end_to_end.scene import on_uvloop
 from tests.proxy.fakes import OK, Bench, FakeTransport, status

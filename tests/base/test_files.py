@@ -1,18 +1,41 @@
-"""Reading of the files that an operator names."""
+"""Files that an operator names: read, and watched for changes."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import socket
+import tomllib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import watchfiles
 
-from apfproxy.base.files import open_regular, read_file, read_named
+from apfproxy.base import files
+from apfproxy.base.files import (
+    CHECKOUT,
+    INSTALLED,
+    MAX_SETTLING_READS,
+    FileChanges,
+    fingerprint,
+    notifications,
+    open_regular,
+    read_file,
+    read_named,
+    shipped,
+    watch_roots,
+)
+from apfproxy.cli.config_command import FILES
+from apfproxy.objects import bootstrap
+from tests.sources.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
+
+    from apfproxy.base.files import Roots
 
 
 class WrongError(ValueError):
@@ -81,3 +104,301 @@ def test_streams() -> None:
     with pytest.raises(OSError, match="larger than 4 bytes"):
         read_file("/dev/zero", 4, streams=True)
     os.close(reading)
+
+
+class Reader:
+    """Loads files, and keeps what was in them.
+
+    Args:
+        paths: Whose contents, joined, are what is loaded; "bad" in them is an error.
+    """
+
+    def __init__(self, *paths: Path) -> None:
+        self._paths = paths
+        self.loaded: list[str] = []
+
+    def __call__(self) -> None:
+        """Load them."""
+        text = "+".join(path.read_text() for path in self._paths)
+        if "bad" in text:
+            raise ValueError("no good")
+        self.loaded.append(text)
+
+
+async def test_loads_at_once_and_after_changes(tmp_path: Path) -> None:
+    """Only new contents count, whatever else happens to a file."""
+    path = tmp_path / "a"
+    path.write_text("1")
+    reader = Reader(path)
+    changes = FileChanges(Writer())
+    changes.add((str(path),), reader)
+    found = []
+    for text in ("1", "2", "2", "1"):
+        path.write_text(text)
+        found.append(await changes.check())
+
+    assert [0, 1, 0, 1] == found
+    assert ["1", "2", "1"] == reader.loaded
+
+
+async def test_first_load_that_fails(tmp_path: Path) -> None:
+    """What is wrong at the start is the caller's to say."""
+    path = tmp_path / "a"
+    path.write_text("bad")
+    with pytest.raises(ValueError, match="no good"):
+        FileChanges().add((str(path),), Reader(path))
+
+
+async def test_other_call_for_changes(tmp_path: Path) -> None:
+    """What has to follow a change need not follow the first load."""
+    path = tmp_path / "a"
+    path.write_text("1")
+    first, later = Reader(path), Reader(path)
+    changes = FileChanges(Writer())
+    changes.add((str(path),), first, later)
+    path.write_text("2")
+    await changes.check()
+
+    assert (["1"], ["2"]) == (first.loaded, later.loaded)
+
+
+async def test_change_that_is_no_good(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The old contents stay, the log says so once, and the other groups go on."""
+    paths = [tmp_path / name for name in "ab"]
+    for path in paths:
+        path.write_text("1")
+    readers = [Reader(path) for path in paths]
+    changes = FileChanges(Writer())
+    for path, reader in zip(paths, readers, strict=True):
+        changes.add((str(path),), reader)
+    paths[0].write_text("bad secret")
+    paths[1].write_text("2")
+    with caplog.at_level(logging.WARNING):
+        found = [await changes.check() for _ in range(2)]
+    problems = changes.problems
+    paths[0].write_text("3")
+    found.append(await changes.check())
+
+    assert [1, 0, 1] == found
+    assert [["1", "3"], ["1", "2"]] == [reader.loaded for reader in readers]
+    assert [
+        f"changed, but not taken, the old contents stay in force: {paths[0]}: no good"
+    ] == caplog.messages
+    assert caplog.messages == problems
+    assert [] == changes.problems
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+async def test_what_is_no_regular_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """It is refused, at once: a pipe could keep its reader waiting for ever."""
+    path = tmp_path / "a"
+    path.write_text("1")
+    reader = Reader(path)
+    changes = FileChanges(Writer())
+    changes.add((str(path),), reader)
+    path.unlink()
+    make(path)
+    with pytest.raises(OSError, match="not a regular file"):
+        changes.add((str(path),), reader)
+    found = await changes.check()
+
+    assert (0, ["1"]) == (found, reader.loaded)
+    assert changes.problems[0].endswith(f"not a regular file: '{path}'")
+
+
+def test_fingerprint_of_a_huge_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first part is read; of the rest the size and the time of the change count."""
+    monkeypatch.setattr(files, "DIGESTED_BYTES", 4)
+    path = tmp_path / "a"
+    path.write_bytes(b"12345")
+    os.utime(path, ns=(1, 1))
+    before = fingerprint((str(path),))
+    path.write_bytes(b"1234!")
+    os.utime(path, ns=(1, 1))
+    assert before == fingerprint((str(path),))
+    os.utime(path, ns=(2, 2))
+
+    assert before != fingerprint((str(path),))
+
+
+async def test_file_that_is_gone_and_comes_back(tmp_path: Path) -> None:
+    """As with an editor that writes another file and puts it in place."""
+    path = tmp_path / "a"
+    path.write_text("1")
+    reader = Reader(path)
+    changes = FileChanges(Writer())
+    changes.add((str(path),), reader)
+    path.unlink()
+    found = [await changes.check()]
+    path.write_text("1")
+    found.append(await changes.check())
+
+    assert [0, 1] == found
+    assert ["1", "1"] == reader.loaded
+
+
+async def test_pair_comes_to_rest_together(tmp_path: Path) -> None:
+    """A key that follows its certificate is waited for."""
+    certificate, key = tmp_path / "crt", tmp_path / "key"
+    certificate.write_text("c1")
+    key.write_text("k1")
+    reader = Reader(certificate, key)
+    changes = FileChanges(Writer(partial(key.write_text, ""), partial(key.write_text, "k2")))
+    changes.add((str(certificate), str(key)), reader)
+    certificate.write_text("c2")
+    await changes.check()
+
+    assert ["c1+k1", "c2+k2"] == reader.loaded
+
+
+async def test_written_as_it_was(tmp_path: Path) -> None:
+    """What is the same again after a moment is no change."""
+    path = tmp_path / "a"
+    path.write_text("1")
+    reader = Reader(path)
+    changes = FileChanges(Writer(partial(path.write_text, "1")))
+    changes.add((str(path),), reader)
+    path.write_text("")
+
+    assert 0 == await changes.check()
+    assert ["1"] == reader.loaded
+
+
+async def test_file_that_never_rests(tmp_path: Path) -> None:
+    """It is taken as it is in the end."""
+    path = tmp_path / "a"
+    path.write_text("1")
+    reader = Reader(path)
+    changes = FileChanges(Writer(*(partial(path.write_text, f"w{i}") for i in range(100))))
+    changes.add((str(path),), reader)
+    path.write_text("")
+    await changes.check()
+
+    assert ["1", f"w{MAX_SETTLING_READS - 1}"] == reader.loaded
+
+
+async def test_nothing_to_watch() -> None:
+    """No files are no group."""
+    changes = FileChanges()
+    changes.add((), lambda: None)
+
+    assert 0 == await changes.check()
+    assert not changes.has_groups
+
+
+async def test_watch_follows_links(tmp_path: Path) -> None:
+    """A swapped link, as of a mounted Secret, takes effect, and its target is then watched."""
+    for version in ("1", "2"):
+        (tmp_path / f"..{version}").mkdir()
+        (tmp_path / f"..{version}" / "tls.crt").write_text(version)
+    (tmp_path / "..data").symlink_to("..1")
+    path = tmp_path / "tls.crt"
+    path.symlink_to("..data/tls.crt")
+    reader = Reader(path)
+    changes = FileChanges(Writer())
+    changes.add((str(path),), reader)
+    watched: list[Roots] = []
+
+    async def events(roots: Roots) -> AsyncGenerator[object, None]:
+        watched.append(roots)
+        if len(watched) == 2:
+            raise asyncio.CancelledError
+        yield None
+        (tmp_path / "..new").symlink_to("..2")
+        (tmp_path / "..new").rename(tmp_path / "..data")
+        yield None
+
+    with pytest.raises(asyncio.CancelledError):
+        await changes.watch(lambda: None, events)
+
+    assert ["1", "2"] == reader.loaded
+    assert str(tmp_path / "..2") in {each for each, _, _ in watched[1]}
+
+
+def test_watch_roots_of_a_file(tmp_path: Path) -> None:
+    """Of a file its directory is watched, and the directory of what it links to."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.yaml").touch()
+    (tmp_path / "a.yaml").symlink_to("real/a.yaml")
+
+    roots = {path for path, _, _ in watch_roots((str(tmp_path / "a.yaml"),))}
+
+    assert roots == {str(tmp_path), str(tmp_path / "real")}
+
+
+def test_watch_roots_of_a_relative_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without a directory in its name lies in the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+    roots = {path for path, _, _ in watch_roots(("a.yaml",))}
+
+    assert roots == {".", str(tmp_path.resolve())}
+
+
+def test_watch_roots_of_what_is_gone(tmp_path: Path) -> None:
+    """Of a directory that is gone its parent is watched for its return."""
+    assert {path for path, _, _ in watch_roots((str(tmp_path / "gone"),))} == {str(tmp_path)}
+
+
+async def test_notifications_of_a_change(tmp_path: Path) -> None:
+    """The system tells of a file that takes the place of another."""
+    events = notifications(watch_roots((str(tmp_path),)))
+    await anext(events)
+    pending = asyncio.ensure_future(anext(events))
+    # Until the watch is there a change is not told: change until one is.
+    for attempt in range(1000):
+        (tmp_path / "new").write_text(str(attempt))
+        (tmp_path / "new").rename(tmp_path / "a.yaml")
+        done, _ = await asyncio.wait([pending], timeout=0.02)
+        if done:
+            break
+    await events.aclose()
+
+    assert pending.done()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(28, "no space left for watches"), UnicodeEncodeError("utf-8", "\udcff", 0, 1, "no")],
+)
+async def test_notifications_that_cannot_be_had(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Where nothing can be watched the files are still read now and then."""
+
+    def no_watch(*_paths: str, **_options: object) -> AsyncGenerator[object, None]:
+        raise error
+
+    monkeypatch.setattr(files, "REREAD_PERIOD_S", 0.0)
+    monkeypatch.setattr(watchfiles, "awatch", no_watch)
+
+    seen = [event async for event in notifications(frozenset({("/nowhere", 1, 1)}))]
+
+    assert seen == [None]
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "kubernetes/gateway/deployment.yaml",
+        "starters",
+        *(path for files in FILES.values() for path in files),
+    ],
+)
+def test_checkout(path: str) -> None:
+    """In a checkout they are those of `config/`."""
+    assert ROOT / "config" / path == shipped(path)
+    assert shipped(path).exists()
+
+
+def test_wheel() -> None:
+    """A wheel carries all of `config/` where the package looks for it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    where = {(ROOT / given).resolve(): ROOT / target for given, target in included.items()}
+
+    assert {CHECKOUT: INSTALLED} == where
+    assert INSTALLED / "bootstrap" == bootstrap.INSTALLED

@@ -8,12 +8,18 @@ import errno
 import os
 import socket
 import stat
+import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.app.metrics_page import descriptor_families
+from apfproxy.base import sockets
+from apfproxy.base.rare_log import PERIOD_S
 from apfproxy.base.sockets import (
     PORT_TRIES,
+    DescriptorWatch,
     SocketFiles,
     described,
     is_unix,
@@ -22,10 +28,11 @@ from apfproxy.base.sockets import (
     probe_clients,
     serve_on,
 )
+from apfproxy.base.tasks import spawn
 from apfproxy.settings import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -292,3 +299,49 @@ async def test_unusable_paths(tmp_path: Path, name: str, problem: str) -> None:
         await listening_sockets(Address.unix(str(tmp_path / name)), 5)
 
     assert "kept" == (tmp_path / "file").read_text()
+
+
+def opening(monkeypatch: pytest.MonkeyPatch, open_one: Callable[[], socket.socket]) -> None:
+    """Have the watch open sockets so."""
+    monkeypatch.setattr(sockets, "socket", SimpleNamespace(socket=open_one))
+
+
+def test_shortage(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Each look without one counts, and once a minute it is said."""
+    now_ns = [5]
+
+    def full() -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    opening(monkeypatch, full)
+    watch = DescriptorWatch(lambda: now_ns[0])
+    for now_ns[0] in (5, 6, 5 + round(PERIOD_S * 1e9)):
+        watch.look()
+    (family,) = descriptor_families(watch)
+
+    assert 3 == watch.shortages
+    assert [3] == [sample.value for sample in family.samples]
+    assert 2 == len(caplog.messages)
+    assert "no connection can be accepted or made: Too many open files" in caplog.messages[0]
+
+
+async def test_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """It looks again and again, whatever goes wrong with a look."""
+    monkeypatch.setattr(sockets, "LOOK_S", 0)
+    looks = asyncio.Event()
+    errors = [OSError(errno.EACCES, "not allowed")]
+
+    def open_one() -> socket.socket:
+        if errors:
+            raise errors.pop()
+        looks.set()
+        return socket.socket()
+
+    opening(monkeypatch, open_one)
+    watch = DescriptorWatch(time.monotonic_ns)
+    task = spawn(watch.run(), name="looking")
+    await looks.wait()
+    task.cancel()
+
+    assert 0 == watch.shortages
+    assert ["whether there are descriptors left cannot be told"] == caplog.messages

@@ -1,4 +1,4 @@
-"""Files of TLS: what is refused, and when certificates expire."""
+"""Files of TLS, lifetimes of tokens, and JSON from strangers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ import ssl
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apfproxy.base import tls_files
-from apfproxy.base.tls_files import Expiries, TlsError, TlsFile, certificates_in, load_own
+from apfproxy.base.strict_json import StrictJsonError, read_object
+from apfproxy.base.tls_files import (
+    Expiries,
+    Lifetime,
+    TlsError,
+    TlsFile,
+    certificates_in,
+    lifetime,
+    load_own,
+)
 from loadtest.certificates import DAY, Authority, new_rsa_key, to_pem
+from tests.authn.signing import unsigned
 from tests.proxy.test_tls import SERVER, SERVERS, USERS, folder, server_tls
 
 if TYPE_CHECKING:
@@ -152,3 +164,82 @@ def test_certificate_that_changes_while_it_is_read(tmp_path: Path) -> None:
     certificate, key = SERVER.write(tmp_path, "server")
     with pytest.raises(TlsError, match=r"^a: .*: cannot be used: KEY_VALUES_MISMATCH$"):
         load_own(Context(ssl.PROTOCOL_TLS_SERVER), TlsFile("a", certificate), TlsFile("b", key))
+
+
+@pytest.mark.parametrize(
+    ("claims", "expected"),
+    [
+        pytest.param({"iat": 100, "exp": 3700}, Lifetime(100, 3700), id="issued"),
+        pytest.param({"nbf": 90, "exp": 3700}, Lifetime(90, 3700), id="not-before"),
+        pytest.param({"exp": 3700.5}, Lifetime(0, 3700.5), id="expires-only"),
+        pytest.param({"iat": 5000, "exp": 3700}, Lifetime(3700, 3700), id="issued-too-late"),
+        pytest.param({"iat": "100", "exp": 3700}, Lifetime(0, 3700), id="issued-as-text"),
+        pytest.param({"iat": 100}, None, id="no-end"),
+        pytest.param({"exp": True}, None, id="bool"),
+        pytest.param({"exp": "3700"}, None, id="text"),
+        pytest.param({"exp": 1e300}, None, id="far"),
+        pytest.param({"exp": -1}, None, id="before-1970"),
+        pytest.param([3700], None, id="no-object"),
+    ],
+)
+def test_claims(claims: object, expected: Lifetime | None) -> None:
+    """From its issue to its end; None without an end that is a time."""
+    assert expected == lifetime(unsigned(claims))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"opaque",
+        b"a.b",
+        b"a.b.c",
+        b"e30.e30.",
+        b"e30.!!.",
+        b"e30.eyJleHAiOiAzNzAwLCAiZXhwIjogMX0.",
+        b"e30.e30.a.b",
+    ],
+)
+def test_other_tokens(text: bytes) -> None:
+    """What is no such token has no lifetime that is known."""
+    assert lifetime(text) is None
+
+
+def test_object() -> None:
+    """An object is read as it is."""
+    assert {"a": [1, 2.5, None, {"b": "ä"}]} == read_object('{"a":[1,2.5,null,{"b":"ä"}]}'.encode())
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        pytest.param(b"", "not JSON", id="nothing"),
+        pytest.param(b"[]", "not an object", id="list"),
+        pytest.param(b'{"secret":1,"secret":2}', "a name twice", id="twice"),
+        pytest.param(b'{"a":{"b":1,"\\u0062":2}}', "a name twice", id="twice-inside-escaped"),
+        pytest.param(b'{"a":NaN}', "a number that JSON", id="nan"),
+        pytest.param(b'{"a":-Infinity}', "a number that JSON", id="infinity"),
+        pytest.param(b'{"a":"secret\xff"}', "not UTF-8", id="not-utf-8"),
+        pytest.param(b'{"a":"secret"', "not JSON", id="cut"),
+        pytest.param(b'{"a":"secret"} x', "not JSON", id="trailing"),
+        pytest.param(b'{"a":' + b"9" * 5000 + b"}", "not JSON", id="huge-number"),
+        pytest.param(b'{"a":' + b"[" * 200_000, "nested too deep", id="deep"),
+    ],
+)
+def test_bad(data: bytes, problem: str) -> None:
+    """What has no meaning, or two, is refused without a word of it."""
+    with pytest.raises(StrictJsonError, match=problem) as error:
+        read_object(data)
+
+    assert "secret" not in str(error.value)
+    assert error.value.__cause__ is None
+
+
+@given(data=st.binary(max_size=100) | st.text('{}[]",:a1\\u', max_size=40).map(str.encode))
+def test_any_bytes(data: bytes) -> None:
+    """Any bytes are an object or an error of ours."""
+    try:
+        value = read_object(data)
+    except StrictJsonError:
+        return
+    assert isinstance(value, dict)

@@ -15,7 +15,7 @@ from apfproxy.settings import (
     AuthenticationSettings,
     UnverifiedSettings,
 )
-from tests.authn.test_api_keys import sha256
+from tests.authn.test_secret_files import sha256
 from tests.authn.test_unverified_names import basic
 from tests.end_to_end.programs import nginx
 from tests.end_to_end.scene import NARROW, OK, Setup, on_uvloop, running, until

@@ -26,7 +26,7 @@ from apfproxy.settings import (
     UnverifiedSettings,
     UpstreamSettings,
 )
-from tests.authn.test_api_keys import sha256
+from tests.authn.test_secret_files import sha256
 from tests.authn.test_unverified_names import basic, digest
 from tests.proxy.fakes import OK, Bench, body, connection_of, request_log, status
 
