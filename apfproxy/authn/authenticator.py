@@ -253,7 +253,6 @@ class Authenticator:
         return _nobodys(others)
 
     def _resolved(self, peer: Peer, verdict: Verdict) -> User | Refusal:
-        """The real user, or why there is none."""
         user = verdict.user
         if verdict.is_open:
             return Refusal(503, NOT_KNOWN_WHO, verdict.problem)

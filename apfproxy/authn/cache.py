@@ -142,7 +142,6 @@ class AnswerCache(Generic[V]):
     def _asked(
         self, key: bytes, ask: Callable[[bool], Awaitable[tuple[V, float]]], *, has_last: bool
     ) -> asyncio.Future[CachedAnswer[V]]:
-        """The answer that is under way, or a new one."""
         future = self._in_flight.get(key)
         if future is None:
             future = self._in_flight[key] = asyncio.get_running_loop().create_future()

@@ -70,7 +70,6 @@ class CredentialRules:
 
     @classmethod
     def of(cls, settings: AuthenticationSettings) -> CredentialRules:
-        """The rules by the settings."""
 
         def lower(names: tuple[str, ...]) -> tuple[bytes, ...]:
             return tuple(name.lower().encode() for name in names)
@@ -208,7 +207,6 @@ def _impersonated(lines: Lines) -> User | None:
 
 
 def _by_name(lines: Sequence[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]:
-    """The values of each name, in order."""
     named: dict[bytes, list[bytes]] = {}
     for field, value in lines:
         named.setdefault(field, []).append(value)
@@ -216,7 +214,6 @@ def _by_name(lines: Sequence[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]:
 
 
 def _first(named: dict[bytes, list[bytes]], names: tuple[bytes, ...]) -> str:
-    """The one value of the first field that has any."""
     for name in names:
         found = ""
         for value in named.get(name, ()):

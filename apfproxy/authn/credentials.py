@@ -64,8 +64,6 @@ class Peer:
 
 
 UNKNOWN_PEER = Peer()
-TRUSTED_PEER = Peer(is_front_proxy=True)
-"""One at an address from which identity fields are trusted."""
 
 
 class BasicError(ValueError):

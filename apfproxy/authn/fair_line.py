@@ -117,7 +117,6 @@ class FairLine:
             del self._lines[line.address]
 
     def _serve(self) -> None:
-        """Give turns while there are any."""
         while self._ready and self.under_way < self._slots:
             line, _ = self._ready.popitem(last=False)
             place = next(iter(line.waiting))

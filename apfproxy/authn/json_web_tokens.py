@@ -126,7 +126,6 @@ class JsonWebTokens:
         return verdict
 
     async def close(self) -> None:
-        """Fetch no more keys."""
         await self._keys.close()
 
     def _verdict(self, token: str, *, can_wait: bool) -> Verdict | None:

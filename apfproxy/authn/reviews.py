@@ -95,11 +95,9 @@ class TokenReviews:
         return self._aged(kept.value, kept.until_s)
 
     def clear(self) -> None:
-        """Forget what the upstream said."""
         self._answers.clear()
 
     def _aged(self, verdict: Verdict, until_s: float) -> Verdict:
-        """The verdict with what is left of its time."""
         return Verdict(verdict.user, max(0.0, until_s - self._now_s()), verdict.problem)
 
     async def _ask(self, token: str, address: str, *, comes_first: bool) -> tuple[Verdict, float]:
@@ -136,7 +134,6 @@ class AccessReviews:
         return self._settings.timeout_s
 
     def check(self, user: User, access: Access) -> bool | None:
-        """What the upstream said a short time ago; None if it has to be asked."""
         kept = self._answers.get(self._key(user, access))
         return None if kept is None else kept.value
 
@@ -162,7 +159,6 @@ class AccessReviews:
         return kept.value
 
     def clear(self) -> None:
-        """Forget what the upstream said."""
         self._answers.clear()
 
     def _key(self, user: User, access: Access) -> bytes:

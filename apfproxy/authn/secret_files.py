@@ -72,7 +72,6 @@ class StaticTokens:
         return self._verdicts.get(self._digest(token), self._unknown)
 
     async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  the protocol's
-        """As `check`."""
         return self.check(token)
 
     def _digest(self, token: str) -> bytes:
@@ -208,11 +207,9 @@ class ApiKeys:
         return WITH_LINE_END if with_end in self._verdicts else self._unknown
 
     def check(self, token: str) -> Verdict:
-        """As `find`."""
         return self.find(token.encode("utf-8", "surrogatepass"))
 
     async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  the protocol's
-        """As `check`."""
         return self.check(token)
 
 
@@ -234,5 +231,4 @@ class BasicKeys:
         return Verdict(None, FOREVER_S, "the key is another user's than Basic names")
 
     async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  the protocol's
-        """As `check`."""
         return self.check(token)

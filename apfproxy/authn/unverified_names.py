@@ -72,7 +72,6 @@ class UnverifiedRules:
 
     @classmethod
     def of(cls, settings: UnverifiedSettings) -> UnverifiedRules:
-        """The rules by the settings."""
         return cls(
             settings.is_by_basic,
             tuple(name.lower().encode() for name in settings.secret_headers or ()),

@@ -198,7 +198,6 @@ class UpstreamApi:
         return await self._post_in_turn(path, body, place)
 
     def _has_others(self) -> bool:
-        """Whether there are several servers to ask."""
         one = self._choose(None)
         return one is not None and self._choose(one) != one
 

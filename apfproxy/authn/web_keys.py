@@ -99,7 +99,6 @@ class KeySet:
     keys: tuple[WebKey, ...] = ()
 
     def has_kid(self, kid: str | None) -> bool:
-        """Whether a key has this name."""
         return kid is not None and any(key.kid == kid for key in self.keys)
 
     def candidates(self, kid: str | None, algorithm: str) -> tuple[WebKey, ...]:
@@ -129,7 +128,6 @@ class KeySource:
         self.problem = ""
 
     def current(self) -> KeySet:
-        """The keys known now."""
         return self._keys
 
     def age_s(self) -> float:
@@ -359,16 +357,13 @@ class RemoteKeys(KeySource):
         return self._keys
 
     def age_s(self) -> float:
-        """Seconds since the last fetch; infinite without one."""
         return self._now_s() - self._fetched_s
 
     def can_refresh(self) -> bool:
-        """Whether a fetch is under way, or the last one is long enough ago."""
         pause_s = REFETCH_S if self._keys.keys else FIRST_REFETCH_S
         return self._fetching is not None or self._now_s() - self._attempted_s >= pause_s
 
     async def refresh(self) -> None:
-        """Wait for the fetch that is under way, or for a new one if it is time for one."""
         if self._fetching is None:
             if not self.can_refresh():
                 return
@@ -378,7 +373,6 @@ class RemoteKeys(KeySource):
         await asyncio.wait((self._fetching,))
 
     async def close(self) -> None:
-        """Give up the fetch that is under way."""
         if (fetching := self._fetching) is not None:
             fetching.cancel()
             await asyncio.wait((fetching,))

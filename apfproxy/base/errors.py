@@ -28,7 +28,6 @@ class ListenError(OperatorError):
 
 
 def _of_port(address: Address, code: int, choose: str) -> str:
-    """What to do where a port cannot be listened on."""
     return {
         errno.EADDRINUSE: f"stop what listens there, or {choose}",
         errno.EACCES: f"{choose}: ports below 1024 take a privilege",
@@ -36,7 +35,6 @@ def _of_port(address: Address, code: int, choose: str) -> str:
 
 
 def _of_path(_address: Address, code: int, choose: str) -> str:
-    """What to do where a Unix socket cannot be listened on."""
     return {
         errno.EADDRINUSE: f"stop that one, or {choose}",
         errno.ENOENT: f"make the folder first, or {choose}",

@@ -84,6 +84,5 @@ def shortfall(problems: Sequence[str], dangling: Sequence[str], *, is_whole: boo
 
 
 def _listed(lines: Sequence[str]) -> str:
-    """The first lines, and how many more there are."""
     more = len(lines) - MAX_NAMED
     return "; ".join(lines[:MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")

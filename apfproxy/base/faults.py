@@ -78,7 +78,6 @@ class Faults:
         loop.set_exception_handler(self.on_error)
 
     def on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Take an error, as the loop's exception handler."""
         error = context.get("exception")
         if not isinstance(error, BaseException):
             loop.default_exception_handler(context)  # no error, such as a client left open

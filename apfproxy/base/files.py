@@ -158,7 +158,6 @@ class FileChanges:
 
     @property
     def has_groups(self) -> bool:
-        """Whether there is anything to watch."""
         return bool(self._groups)
 
     @property

@@ -55,10 +55,14 @@ class HealthChecks:
 
     Args:
         checks: By their names; other parts may have theirs there, too.
+        prefix: Of the names of one of several clusters.  Its checks are on `/readyz` and never fail
+            it: requests to the others are to come.
     """
 
-    def __init__(self, checks: dict[str, HealthCheck]) -> None:
+    def __init__(self, checks: dict[str, HealthCheck], prefix: str = "") -> None:
         self._checks = checks
+        self._prefix = prefix
+        self._is_closed = False
 
     def add(
         self,
@@ -74,70 +78,43 @@ class HealthChecks:
         One that is not blocking is what an operator must see but no traffic should leave for, such
         as a broken change of the configuration while the last good one serves.
         """
+        if self._is_closed:
+            return
+        if self._prefix:
+            name, pages, is_blocking = self._prefix + name, (READYZ,), False
         assert name not in self._checks, f"two health checks are named {name}"
         self._checks[name] = HealthCheck(name, pages, is_blocking, problem, look)
 
     def discard(self, name: str) -> None:
         """Take a check away, if there is one of this name."""
-        self._checks.pop(name, None)
+        if not self._is_closed:
+            self._checks.pop(self._prefix + name, None)
 
     def report(self, name: str, problem: str | None) -> None:
         """Report that a check passes (None), or its problem."""
-        self._checks[name].reported = problem
+        if not self._is_closed:
+            self._checks[self._prefix + name].reported = problem
 
     def problem(self, name: str) -> str | None:
-        """The problem of a check; None while it passes."""
-        return self._checks[name].problem
+        return self._checks[self._prefix + name].problem
 
 
 class ClusterHealth(HealthChecks):
     """The checks of one of several clusters, under its name.
 
-    They are on `/readyz` and never fail it: requests to the others are to come.  They are there
-    from `publish` on, since one that is to take the place of another has the same names.
+    They are there from `publish` on, since a cluster that is to take the place of another has the
+    same names.
     """
 
     def __init__(self, published: dict[str, HealthCheck], cluster: str) -> None:
-        super().__init__({})
+        super().__init__({}, f"cluster/{cluster}/")
         self._published = published
-        self._prefix = f"cluster/{cluster}/"
-        self._is_closed = False
 
     def publish(self) -> None:
         """Have the checks on the pages; harmless once that is done, or they are closed."""
         if not self._is_closed and self._checks is not self._published:
             self._published |= self._checks
             self._checks = self._published
-
-    def add(
-        self,
-        name: str,
-        *,
-        pages: tuple[str, ...] = PAGES,
-        is_blocking: bool = True,
-        problem: str | None = None,
-        look: Callable[[], str | None] | None = None,
-    ) -> None:
-        """Add a check, as one of the cluster."""
-        del pages, is_blocking
-        if not self._is_closed:
-            super().add(
-                self._prefix + name, pages=(READYZ,), is_blocking=False, problem=problem, look=look
-            )
-
-    def discard(self, name: str) -> None:
-        """Take a check away, if there is one of this name."""
-        if not self._is_closed:
-            super().discard(self._prefix + name)
-
-    def report(self, name: str, problem: str | None) -> None:
-        """Report that a check passes (None), or its problem."""
-        if not self._is_closed:
-            super().report(self._prefix + name, problem)
-
-    def problem(self, name: str) -> str | None:
-        """The problem of a check; None while it passes."""
-        return super().problem(self._prefix + name)
 
     def close(self) -> None:
         """Take all of them away, for good: another cluster may have the name by now."""
@@ -158,7 +135,6 @@ class HealthRegistry(HealthChecks):
         self.add("ping")
 
     def of_cluster(self, name: str) -> ClusterHealth:
-        """The checks of one of several clusters."""
         return ClusterHealth(self._checks, name)
 
     def page(self, page: str, *, verbose: bool, excluded: Collection[str] = ()) -> HealthReport:

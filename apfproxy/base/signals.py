@@ -80,7 +80,6 @@ class Signals:
         self.first.set()
 
     def end_at_once(self) -> None:
-        """End without order, as a second SIGTERM does."""
         self.first.set()
         self.second.set()
 

@@ -434,7 +434,6 @@ class DescriptorWatch:
             )
 
     async def run(self) -> None:
-        """Look for ever."""
         while True:
             await asyncio.sleep(LOOK_S)
             try:

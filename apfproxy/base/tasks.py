@@ -207,7 +207,6 @@ class Backoff:
         self._bound_s = first_s
 
     def reset(self) -> None:
-        """Begin with the first bound again."""
         self._bound_s = self._first_s
 
     def next_s(self, least_s: float = 0.0) -> float:

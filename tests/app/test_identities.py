@@ -18,7 +18,7 @@ from apfproxy.app import identities as identities_module
 from apfproxy.app.identities import Identities, challenges
 from apfproxy.app.process import ProxyProcess
 from apfproxy.authn.authenticator import Authentication, Authenticator
-from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Credentials
+from apfproxy.authn.credentials import UNKNOWN_PEER, Credentials, Peer
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import FileChanges
 from apfproxy.request.user import User
@@ -104,7 +104,7 @@ async def test_impersonation(impersonation: ImpersonationSettings, expected: str
         )
     )
     credentials = Credentials(claimed=User("jane", ("dev",)), impersonated=User("bob", ()))
-    found = subject.authenticator.authenticate(TRUSTED_PEER, credentials)
+    found = subject.authenticator.authenticate(Peer(is_front_proxy=True), credentials)
     await subject.close()
 
     assert expected == (found.user.name if isinstance(found, Authentication) else found)

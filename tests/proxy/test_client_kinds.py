@@ -9,7 +9,7 @@ import pytest
 
 from apfproxy.authn.authenticator import Authenticator
 from apfproxy.authn.certificates import ClientCertificates
-from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Peer
+from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
 from apfproxy.proxy import client_kinds as client_kinds_module
 from apfproxy.proxy.client_kinds import ClientKinds
 from apfproxy.request.user import User
@@ -75,8 +75,8 @@ def authenticating() -> Bench:
     ("address", "certificate", "expected"),
     [
         pytest.param("10.0.0.1", None, UNKNOWN_PEER, id="nobody"),
-        pytest.param("10.1.0.1", None, TRUSTED_PEER, id="trusted-address"),
-        pytest.param("::ffff:10.1.0.1", None, TRUSTED_PEER, id="mapped"),
+        pytest.param("10.1.0.1", None, Peer(is_front_proxy=True), id="trusted-address"),
+        pytest.param("::ffff:10.1.0.1", None, Peer(is_front_proxy=True), id="mapped"),
         pytest.param("unknown", None, UNKNOWN_PEER, id="no-address"),
         pytest.param("10.0.0.1", b"a", Peer(User("a", ()), has_certificate=True), id="certificate"),
         pytest.param(

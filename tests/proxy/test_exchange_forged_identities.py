@@ -13,7 +13,7 @@ from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
 from tests.end_to_end.http2_peer import HTTP2, PROTOCOLS
 from tests.proxy.fakes import status
 from tests.proxy.spoken import BOTH_SPOKEN, client_of
-from tests.proxy.test_exchange_identification import Known, Tls, get
+from tests.proxy.test_exchange_authentication import Known, Tls, get
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -186,16 +186,7 @@ def bench() -> Iterator[Known]:
         yield result
 
 
-def test_known_at_once(bench: Known) -> None:
-    """Then nothing waits, and no task is made."""
-    client = bench.ask(get("quick"))
-
-    assert (["quick"], b"200") == bench.answer(client)
-    assert [] == bench.authenticating
-    bench.assert_at_rest()
-
-
-def test_waits_for_who_asks(bench: Known) -> None:
+def test_waits_for_authentication(bench: Known) -> None:
     """It holds no seat meanwhile, and goes on as the user that is found."""
     client = bench.ask_slowly(get("slow"))
     assert (0, 0, 0) == bench.use()
@@ -247,7 +238,7 @@ def test_refused_after_it_was_known(bench: Known) -> None:
     bench.assert_at_rest()
 
 
-def test_cannot_be_found_out(bench: Known) -> None:
+def test_authenticator_cannot_be_reached(bench: Known) -> None:
     """The client is told to come again; its credentials may well be good."""
     client = bench.ask(get("open"))
     answer = client.take()
@@ -471,7 +462,7 @@ def test_next_request_waits(bench: Known) -> None:
 
 
 def test_drain_waits(bench: Known) -> None:
-    """A request whose user is being found out is one that is under way."""
+    """A request whose client is being authenticated is one that is under way."""
     client = bench.ask_slowly(get("slow"))
     bench.context.listener.is_draining = True
     connection = connection_of(client)
@@ -503,12 +494,13 @@ def test_many_wait_for_the_same(bench: Known) -> None:
 
 
 def test_known_for_a_time(bench: Known) -> None:
-    """A head that is kept is forwarded as its user until that has to be found out again."""
+    """A head that is kept is forwarded as its user until that one is authenticated again."""
     bench.tokens.users["t"] = "alice"
     client = bench.client()
     for _ in range(3):
         bench.send(client, get("t"))
         assert (["alice"], b"200") == bench.answer(client)
+    assert [] == bench.authenticating  # nothing waits, and no task is made
     bench.tokens.users["t"] = "bob"
     bench.send(client, get("t"))
     assert (["alice"], b"200") == bench.answer(client)
