@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from apfproxy.observe.live_history import LiveHistory
     from apfproxy.observe.metrics import MetricsPage
     from apfproxy.request.user import User
-    from apfproxy.upstream.upstream_watch import UpstreamWatch
+    from apfproxy.upstream.health import UpstreamHealth
 
 SHUTDOWN_S = 1.0
 """For a scrape that is under way; the listener closes last, when there is nothing more to see."""
@@ -161,7 +161,7 @@ class Served:
         return self.cluster.controller
 
     @property
-    def upstream(self) -> UpstreamWatch:
+    def upstream(self) -> UpstreamHealth:
         """What is known of its servers."""
         return self.cluster.upstream
 

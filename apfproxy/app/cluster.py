@@ -30,8 +30,8 @@ from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.served_cluster import ServedCluster
 from apfproxy.settings import OBSERVE, PROMPT, UNSAID
 from apfproxy.sources.servers_behind import ServersBehind
+from apfproxy.upstream.health import UpstreamHealth
 from apfproxy.upstream.rebalance import Rebalancing
-from apfproxy.upstream.upstream_watch import UpstreamWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,7 +121,7 @@ class Cluster:
         self.membership = open_membership(
             settings, name, self.controller, self._seats, events, self._note_limits, behind
         )
-        self.upstream = UpstreamWatch(
+        self.upstream = UpstreamHealth(
             settings,
             self.served.pool,
             self.counters.pool,

@@ -73,6 +73,10 @@ _MAX_INTERIM_RESPONSES = 32
 class EndpointState(enum.StrEnum):
     """How an endpoint is, and so whether it gets requests."""
 
+    UNKNOWN = "unknown"
+    """It gets requests, but where there are checks, only until another one is known to be well."""
+    JOINING = "joining"
+    """It has joined others, and gets no requests before its first good check."""
     UP = "up"
     EJECTED = "ejected"
     """Requests failed: it gets none for a while."""
@@ -82,19 +86,26 @@ class EndpointState(enum.StrEnum):
     """It is an endpoint no more: the requests that it has end."""
 
 
+UNKNOWN: Final = EndpointState.UNKNOWN
+JOINING: Final = EndpointState.JOINING
 UP: Final = EndpointState.UP
 EJECTED: Final = EndpointState.EJECTED
 FAILING: Final = EndpointState.FAILING
 DRAINING: Final = EndpointState.DRAINING
 
 TRANSITIONS = {
-    UP: {"eject": EJECTED, "fail": FAILING, "drain": DRAINING},
+    UNKNOWN: {"learn": UP, "join": JOINING, "eject": EJECTED, "fail": FAILING, "drain": DRAINING},
+    JOINING: {"recover": UP, "fail": FAILING, "forget": UNKNOWN, "drain": DRAINING},
+    UP: {"eject": EJECTED, "fail": FAILING, "forget": UNKNOWN, "drain": DRAINING},
     EJECTED: {"try-again": UP, "fail": FAILING, "drain": DRAINING},
-    FAILING: {"recover": UP, "drain": DRAINING},
+    FAILING: {"recover": UP, "forget": UNKNOWN, "drain": DRAINING},
     DRAINING: {},
 }
 """State to event to the next state."""
 
+LEARN: Final = Event("learn", TRANSITIONS)
+"""Requests, or the first check, say that it is well."""
+JOIN: Final = Event("join", TRANSITIONS)
 EJECT: Final = Event("eject", TRANSITIONS)
 """Requests failed, one after the other."""
 TRY_AGAIN: Final = Event("try-again", TRANSITIONS)
@@ -103,6 +114,8 @@ FAIL: Final = Event("fail", TRANSITIONS)
 """As many checks failed as may."""
 RECOVER: Final = Event("recover", TRANSITIONS)
 """As many checks succeeded as must."""
+FORGET: Final = Event("forget", TRANSITIONS)
+"""The way to it is another one: what was known of it tells nothing."""
 DRAIN: Final = Event("drain", TRANSITIONS)
 """It is named no more."""
 
@@ -130,7 +143,6 @@ class Endpoint:
         idle: Connections that wait for a request, in the order of use: the next one is last.
         idle_line: The value of its Keep-Alive field.
         is_drawn: Whether it gets requests.
-        is_known: Whether it has been asked how it is, or need not be.
         is_one_of_several: Whether a request that it failed may be sent to another one.
         log_name: Its address for the access log; "" where it is the only one.
         max_failures_in_row: So many are enough to take it out; 0 for never.
@@ -160,7 +172,6 @@ class Endpoint:
         "idle",
         "idle_line",
         "is_drawn",
-        "is_known",
         "is_one_of_several",
         "log_name",
         "max_failures_in_row",
@@ -198,9 +209,8 @@ class Endpoint:
         self.stale: set[UpstreamConnection] = set()
         self.connecting = 0
         self.generation = 0
-        self.state = UP
+        self.state = UNKNOWN
         self.is_drawn = False
-        self.is_known = True
         self.is_one_of_several = False
         self.log_name = ""
         self.failures_in_row = 0
@@ -212,6 +222,11 @@ class Endpoint:
     @property
     def url(self) -> str:
         return self.address.address.url
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing says that it should get no requests."""
+        return self.state is UP or self.state is UNKNOWN
 
     @property
     def busy_count(self) -> int:

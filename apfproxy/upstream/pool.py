@@ -86,6 +86,7 @@ class Pool:
 
     Attributes:
         endpoints: Those in force, in the order in which they are named.
+        is_checked: Whether endpoints are checked, so that those known to be well come first.
         draining: Those that are named no more, but have connections in use.
         on_change: Called after the endpoints, or the state of one, have changed.
         on_endpoint_failing: Called when requests failed at one as often in a row as they may, or
@@ -116,6 +117,7 @@ class Pool:
         self._new_line: OrderedDict[PoolWaiter, Place] = OrderedDict()
         self._arrivals = 0
         self.endpoints: tuple[Endpoint, ...] = ()
+        self.is_checked = False
         self.draining: dict[Endpoint, None] = {}
         # What `take` looks at: the endpoint if it is the only one, and else from where to draw.
         self._only: Endpoint | None = None
@@ -193,8 +195,9 @@ class Pool:
         """Have requests drawn by the shares and states that endpoints have now."""
         endpoints = self.endpoints
         self._cap = self._settings.max_requests_per_endpoint or 0
-        up = [each for each in endpoints if each.state is UP]
-        usable = [each for each in up if each.is_known] or up or list(endpoints)
+        well = [each for each in endpoints if each.is_well]
+        known = [each for each in well if each.state is UP] if self.is_checked else well
+        usable = known or well or list(endpoints)
         for endpoint in endpoints:
             endpoint.is_one_of_several = len(endpoints) > 1
             endpoint.log_name = str(endpoint.address.address) if len(endpoints) > 1 else ""
@@ -211,7 +214,7 @@ class Pool:
     @property
     def healthy_count(self) -> int:
         """Endpoints that get requests because they are well."""
-        return sum(each.state is UP for each in self.endpoints)
+        return sum(each.is_well for each in self.endpoints)
 
     def _choose(self, *, is_long: bool) -> Endpoint | None:
         """The endpoint for a request; None if none has room, or there is none."""

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Recurring
-from apfproxy.upstream.endpoint import UP
 
 if TYPE_CHECKING:
     import asyncio
@@ -138,7 +137,7 @@ def watches_of(endpoint: Endpoint) -> list[ResponseSink]:
 
 def excesses(endpoints: tuple[Endpoint, ...]) -> dict[Endpoint, int]:
     """How many watches are over the part of each endpoint that has too many."""
-    counts = {each: len(watches_of(each)) for each in endpoints if each.state is UP}
+    counts = {each: len(watches_of(each)) for each in endpoints if each.is_well}
     weight = sum(each.address.weight for each in counts)
     total = sum(counts.values())
     found: dict[Endpoint, int] = {}

@@ -11,7 +11,6 @@ import pytest
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings import UNSAID, Address, EndpointSettings, FlowControlSettings
 from apfproxy.upstream.counters import UpstreamFailure
-from apfproxy.upstream.endpoint import FAIL
 from tests.end_to_end.scene import Setup, on_uvloop, running, until
 
 if TYPE_CHECKING:
@@ -72,8 +71,7 @@ async def test_seats_of_the_servers_that_are_well(caplog: pytest.LogCaptureFixtu
                 endpoint.fail(UpstreamFailure.BROKEN_ANSWER, "reset")
         await until(lambda: cluster.controller.server_concurrency_limit == 200)
         for watch in cluster.upstream.watches.values():
-            watch.endpoint.state = FAIL[watch.endpoint.state]
-            cluster.upstream.on_state(watch)
+            watch.fail((None, "a test"), 0)
         await until(lambda: cluster.controller.server_concurrency_limit == 100)
         events = [each.message for each in scene.process.configuration_events]
 

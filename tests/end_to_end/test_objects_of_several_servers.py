@@ -24,7 +24,7 @@ from apfproxy.settings import (
     UpstreamSettings,
 )
 from apfproxy.sources import kubernetes_api
-from apfproxy.upstream import upstream_watch
+from apfproxy.upstream import health
 from loadtest.faulty_link import Ending, Fault, FaultyLink
 from tests.end_to_end.api_servers import ANY_PORT, api_server, url_of
 from tests.end_to_end.scene import on_uvloop, until
@@ -42,7 +42,7 @@ FOREVER_S = 3600.0
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have servers looked at often, and no long wait for one that hangs."""
     monkeypatch.setattr(kubernetes_api, "PATIENCE_S", 0.2)
-    monkeypatch.setattr(upstream_watch, "LOOK_S", 0.05)
+    monkeypatch.setattr(health, "LOOK_S", 0.05)
 
 
 def refuse(link: FaultyLink) -> None:

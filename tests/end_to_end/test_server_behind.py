@@ -20,7 +20,7 @@ from apfproxy.settings import (
     UpstreamSettings,
     UpstreamTlsSettings,
 )
-from apfproxy.upstream import upstream_watch
+from apfproxy.upstream import health
 from loadtest.certificates import Authority
 from tests.end_to_end.scene import on_uvloop, over_both_protocols, until
 
@@ -35,7 +35,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 @pytest.fixture(autouse=True)
 def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the server looked at often, so that nobody waits."""
-    monkeypatch.setattr(upstream_watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(health, "LOOK_S", 0.01)
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

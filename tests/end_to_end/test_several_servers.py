@@ -22,7 +22,7 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
-from apfproxy.upstream import endpoint_log, rebalance, upstream_watch
+from apfproxy.upstream import health, rebalance
 from loadtest.gateway_servers import Servers
 from tests.end_to_end.scene import on_uvloop, until
 
@@ -38,8 +38,8 @@ SEATS = 200
 @pytest.fixture(autouse=True)
 def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have servers looked at often, so that nobody waits."""
-    monkeypatch.setattr(upstream_watch, "LOOK_S", 0.05)
-    monkeypatch.setattr(endpoint_log, "LINE_S", 0.0)
+    monkeypatch.setattr(health, "LOOK_S", 0.05)
+    monkeypatch.setattr(health, "LINE_S", 0.0)
 
 
 class Gateway:

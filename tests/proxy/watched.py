@@ -16,13 +16,13 @@ from apfproxy.settings import (
     UpstreamSettings,
 )
 from apfproxy.upstream.counters import PoolCounters, UpstreamFailure
-from apfproxy.upstream.endpoint import DRAIN, UP, Endpoint
-from apfproxy.upstream.upstream_watch import UpstreamWatch
+from apfproxy.upstream.endpoint import DRAIN, Endpoint
+from apfproxy.upstream.health import UpstreamHealth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.upstream.endpoint_watch import EndpointWatch
+    from apfproxy.upstream.health import EndpointHealth
     from apfproxy.upstream.pool import Pool
 
 S = 1_000_000_000
@@ -130,7 +130,7 @@ class Servers:
     @property
     def healthy_count(self) -> int:
         """Those that are well."""
-        return sum(each.state is UP for each in self.endpoints)
+        return sum(each.is_well for each in self.endpoints)
 
     def change(self, *endpoints: Server) -> None:
         """Have others."""
@@ -155,7 +155,7 @@ class Scene:
         self.counters = ProxyCounters()
         for server in self.pool.endpoints:
             self.counters.pool.endpoints[server] = server.counters
-        self.watch = UpstreamWatch(
+        self.watch = UpstreamHealth(
             self.settings,
             cast("Pool", self.pool),
             self.counters.pool,
@@ -176,7 +176,7 @@ class Scene:
         """The servers."""
         return self.pool.endpoints
 
-    def of(self, server: Server) -> EndpointWatch:
+    def of(self, server: Server) -> EndpointHealth:
         """The watch of one of them."""
         return self.watch.watches[cast("Endpoint", server)]
 

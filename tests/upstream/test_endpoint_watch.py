@@ -10,15 +10,15 @@ import pytest
 
 from apfproxy.base.faults import Part
 from apfproxy.settings import EjectionSettings, HealthCheckSettings
-from apfproxy.upstream import endpoint_log
+from apfproxy.upstream import health
 from apfproxy.upstream.counters import UpstreamFailure
-from apfproxy.upstream.endpoint_log import LINE_S
+from apfproxy.upstream.health import LINE_S
 from tests.proxy import watched
 from tests.proxy.watched import NEVER, OFTEN, REFUSED, S, settle
 
 if TYPE_CHECKING:
     from apfproxy.settings import UpstreamSettings
-    from apfproxy.upstream.endpoint_watch import EndpointWatch
+    from apfproxy.upstream.health import EndpointHealth
 
 UNKNOWN, UP, FAILING, EJECTED = "unknown", "up", "failing", "ejected"
 
@@ -31,7 +31,7 @@ class Scene(watched.Scene):
         [self.server] = self.servers
 
     @property
-    def one(self) -> EndpointWatch:
+    def one(self) -> EndpointHealth:
         """Of the server."""
         return self.of(self.server)
 
@@ -59,7 +59,7 @@ async def test_answers_and_failures() -> None:
     assert FAILING == await scene.see()
     assert 1104.0 == scene.watch.since_unix_s
     assert (UP, None) == (await scene.see(1), scene.watch.problem)
-    assert "<EndpointWatch http://h:1: up>" == repr(scene.one)
+    assert "<EndpointHealth http://h:1: up>" == repr(scene.one)
 
 
 async def test_impatient_clients() -> None:
@@ -233,7 +233,7 @@ async def test_error_of_the_program() -> None:
 
 async def test_log(caplog: pytest.LogCaptureFixture) -> None:
     """A line when the state changes; those of failures not too soon after each other."""
-    caplog.set_level(logging.INFO, endpoint_log.__name__)
+    caplog.set_level(logging.INFO, health.__name__)
     scene = Scene()
     await scene.see(1)
     await scene.see(0, 1)
@@ -257,7 +257,7 @@ async def test_log(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_log_of_one_of_several_clusters(caplog: pytest.LogCaptureFixture) -> None:
     """Its lines begin with the cluster's name: clusters may have the same server."""
-    caplog.set_level(logging.INFO, endpoint_log.__name__)
+    caplog.set_level(logging.INFO, health.__name__)
     scene = Scene(cluster="blue")
     await scene.see(1)
     await scene.see(0, 1)
@@ -274,7 +274,7 @@ async def test_log_of_a_server_that_never_was_up(caplog: pytest.LogCaptureFixtur
     """It says at the start that the server fails."""
     scene = Scene(OFTEN)
     scene.server.error = REFUSED
-    with caplog.at_level(logging.INFO, endpoint_log.__name__):
+    with caplog.at_level(logging.INFO, health.__name__):
         scene.watch.start()
         await settle()
     scene.watch.stop()
@@ -494,7 +494,7 @@ async def test_server_that_joins() -> None:
     new.may_end.clear()
     scene.watch.start()
     scene.pool.change(a, b, c, new)
-    assert (FAILING, "not checked yet") == (str(new.state), scene.of(new).problem)
+    assert ("joining", "not checked yet") == (str(new.state), scene.of(new).problem)
     assert UNKNOWN == scene.of(new).state
     new.may_end.set()
     await settle()
@@ -649,7 +649,7 @@ async def test_no_checks() -> None:
 
 async def test_ejection(caplog: pytest.LogCaptureFixture) -> None:
     """So many failures in a row take an endpoint out, for longer each time."""
-    caplog.set_level(logging.INFO, endpoint_log.__name__)
+    caplog.set_level(logging.INFO, health.__name__)
     scene = three()
     a, *_ = scene.servers
     await scene.look()
@@ -695,7 +695,7 @@ async def test_answers_that_eject(status: int) -> None:
     a.serve(4, status=status)
     a.serve(1, status=500)
     a.serve(4, status=status)
-    assert UP == str(a.state)
+    assert a.is_well
     a.serve(1, status=status)
 
     assert "5 failures in a row: answers 502, 503 or 504" == scene.of(a).problem

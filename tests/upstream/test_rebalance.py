@@ -16,7 +16,6 @@ from apfproxy.settings import (
     UpstreamSettings,
 )
 from apfproxy.upstream.counters import PoolCounters
-from apfproxy.upstream.endpoint import FAILING, UP, EndpointState
 from apfproxy.upstream.rebalance import OLD_S, PERIOD_S, Rebalancing, watches_of
 from tests.proxy.fakes import CHUNKED_OK, GET, LOG, OK, WATCH, Bench, S
 from tests.proxy.test_tunnel import AGREED, EXEC
@@ -69,7 +68,7 @@ class Server:
 
     def __init__(self, watches: int, weight: int = 1, tunnels: int = 0) -> None:
         self.address = EndpointAddress(address=Address(host="h", port=1), weight=weight)
-        self.state: EndpointState = UP
+        self.is_well = True
         self.answers = [Answer(self) for _ in range(watches)]
         self.answers += [Answer(self, is_watch=False) for _ in range(tunnels)]
 
@@ -169,7 +168,7 @@ async def test_when_nothing_is_ended(case: str) -> None:
         off = RebalanceSettings(percent_per_minute=0)
         servers.rebalancing.configure(replace(servers.settings, rebalance=off))
     if case == "failing":
-        other.state = FAILING
+        other.is_well = False
     servers.minutes(5)
 
     assert 100 == len(one.answers)

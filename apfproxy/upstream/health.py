@@ -1,0 +1,899 @@
+"""How the servers behind are: which of them get requests, and how they are as a whole.
+
+Where there is one server, and no path to ask for, requests tell (`PassiveHealth`):
+
+1. Requests only count; once a second the counters are looked at.  A second with more failures than
+   responses makes the server `failing`, any other one with responses makes it `up`.
+2. A check is a connection, with TLS where the server has it, that is closed at once.  There is one
+   at the start, and one each `upstream.healthCheck.interval` while requests tell nothing, or that
+   the server fails; one at a time.
+3. A check that fails makes the server `failing`.  One that does not makes it `up`, unless the
+   server accepts connections but does not respond, as a stopped process does: then the check asks
+   and has to be answered, and no request may have failed since the check before.
+4. A server that hangs fails once requests are given up, after `upstream.answerTimeout`.  Until then
+   `silent_s` tells for how long nobody had a response.  Long-running requests tell nothing of that.
+
+Where there are several, or a path, checks tell (`ActiveHealth`), since what an endpoint gets no
+requests for has to be known as well:
+
+5. There is a check each interval, with jitter.  It asks for the path; without one it is as above,
+   and left out while an endpoint that is up gives responses.  As many as the thresholds say have to
+   agree before the state changes; the first one decides alone.
+6. 401, 403 and 404 say that the proxy may not ask for the path, until any endpoint has answered 2xx
+   to it: then they say that this one is not ready, as kube-apiserver's 403 before its roles are
+   loaded.  One that was taken for well before by such a response is not any more.
+7. A request that finds no server, or whose connection breaks, has the endpoint checked at once, and
+   one failed check is enough: a server that is gone may be back before the next one is due, but not
+   ready.
+8. An endpoint that fails requests one after the other is `ejected` at once: it gets none for a
+   pause, which grows with each time, and shrinks again while it is well.  A check that fails
+   meanwhile makes it `failing`; otherwise it comes back by the first good check after the pause.
+   Its next failure ejects it again.  At most half of the endpoints are out then: where more fail,
+   the reason is likely none of theirs, so it stays, but is checked as of 7.
+9. An endpoint that joins others gets requests from its first good check on.  It starts slowly, as
+   one that returns does: its part grows with the time.
+
+Whoever has to know is told at once when the endpoints that are well are others.  An error in the
+look at one endpoint leaves the others.  The log has a line when a state changes, but no two of
+failures within `LINE_S`; the last line is true, soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.base.faults import Part, contained, report
+from apfproxy.base.rare_log import RareLog
+from apfproxy.base.tasks import Recurring, spawn
+from apfproxy.settings import KUBERNETES_API
+from apfproxy.upstream.connecting import CONNECT_ERRORS, ConnectTimeoutError, connect_failure
+from apfproxy.upstream.counters import UpstreamFailure
+from apfproxy.upstream.endpoint import (
+    DRAINING,
+    EJECT,
+    EJECTED,
+    FAIL,
+    FAILING,
+    FORGET,
+    JOIN,
+    JOINING,
+    LEARN,
+    RECOVER,
+    TRY_AGAIN,
+    UNKNOWN,
+    UP,
+)
+from apfproxy.upstream.health_check import (
+    REFUSALS,
+    NoAnswerError,
+    is_success,
+    is_well,
+    question,
+    status_text,
+)
+from apfproxy.upstream.recent_responses import RecentOfAll, RecentResponses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from apfproxy.base.transitions import Event
+    from apfproxy.settings import Settings, UpstreamSettings
+    from apfproxy.upstream.counters import PoolCounters, UpstreamCounters
+    from apfproxy.upstream.endpoint import Endpoint, EndpointState
+    from apfproxy.upstream.pool import Pool
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+STALE_LOOK_S = 10.0
+LINE_S = 10.0
+"""A server that comes and goes fills no log."""
+READYZ = "/readyz"
+"""What API servers of Kubernetes are asked for."""
+JITTER = 0.1
+"""The part by which an interval between checks is longer or shorter, so that those of many
+endpoints, and of many proxies, do not come at once."""
+FIRST_RAMP = 0.1
+"""Of its weight an endpoint that joins or returns gets at once."""
+MOST_NAMED = 3
+"""Endpoints that one text names; it counts the others."""
+ANSWER_FAILURES = frozenset({UpstreamFailure.ANSWER_TIMEOUT, UpstreamFailure.BROKEN_ANSWER})
+"""Those of a server that accepts connections."""
+NS_PER_S = 1_000_000_000
+
+Problem = tuple[UpstreamFailure | None, str]
+"""How a server fails, None if by what it responds; and the same in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How endpoints are judged.
+
+    Attributes:
+        settings: Of the servers behind.
+        path: What checks ask for; None for a connection alone.
+        is_alone: Whether there is no other endpoint.
+        look_s: How often they are looked at.
+    """
+
+    settings: UpstreamSettings
+    path: str | None
+    is_alone: bool
+    look_s: float
+
+    @property
+    def interval_s(self) -> float | None:
+        """From check to check; None for no checks."""
+        return self.settings.health_check.interval_s
+
+
+class Judge(ABC):
+    """Decides by requests and checks whether an endpoint is up."""
+
+    def __init__(self, health: EndpointHealth) -> None:
+        self._health = health
+
+    @abstractmethod
+    def look(self, responded: int, failed: int, now_ns: int) -> None:
+        """Take into account how many requests had a response, or failed, since the last look."""
+
+    @abstractmethod
+    async def check(self) -> None:
+        """Check the endpoint once."""
+
+    @abstractmethod
+    def reconsider(self) -> None:
+        """Take a refusal for what it is: by another endpoint's response the path is right."""
+
+    async def _reach(self) -> None:
+        """Connect; and ask, if the endpoint accepts connections but does not respond."""
+        health = self._health
+        if health.failure in ANSWER_FAILURES:
+            await health.ask("HEAD", "/")
+        else:
+            await health.endpoint.probe()
+
+
+class PassiveHealth(Judge):
+    """Judges the only server, of which requests tell most."""
+
+    def reconsider(self) -> None:
+        """There is no other endpoint."""
+
+    def look(self, responded: int, failed: int, now_ns: int) -> None:
+        health = self._health
+        if failed > responded:
+            counters = health.endpoint.counters
+            health.fail((counters.last_failure, counters.last_problem), now_ns)
+        elif responded:
+            health.heard_ns = now_ns
+            health.recover(now_ns)
+
+    async def check(self) -> None:
+        health = self._health
+        asks, before_ns = health.failure in ANSWER_FAILURES, health.heard_ns or 0
+        error: Exception | None = None
+        try:
+            await self._reach()
+        except Exception as problem:  # noqa: BLE001  whatever it is, the next check may do better
+            error = problem
+        now_ns = health.end_check()
+        if isinstance(error, NoAnswerError):
+            pass  # it fails still
+        elif isinstance(error, CONNECT_ERRORS):
+            found = connect_failure(error)
+            health.fail((found.kind, found.problem), now_ns)
+        elif error is not None:
+            report(Part.UPSTREAM, error)
+        elif health.failed_ns <= before_ns if asks else health.failure not in ANSWER_FAILURES:
+            health.recover(now_ns)
+        health.say(now_ns)
+
+
+class ActiveHealth(Judge):
+    """Judges one of several, or one that is asked for a path."""
+
+    def __init__(self, health: EndpointHealth) -> None:
+        super().__init__(health)
+        # Of checks in a row.
+        self._good = 0
+        self._bad = 0
+        self._refusal = ""
+        """What is wrong with the last check's response, if that was taken for well all the same."""
+        self._rare_log = RareLog(log, health.owner.now_ns, period_s=3600.0)
+
+    def look(self, responded: int, failed: int, now_ns: int) -> None:  # noqa: ARG002  checks tell
+        health = self._health
+        if responded and health.endpoint.state in {UNKNOWN, UP}:
+            health.recover(now_ns)
+            if health.owner.rules.path is None and health.heard_ns is not None:
+                health.heard_ns = now_ns
+        elif health.endpoint.state in {FAILING, JOINING} and health.owner.rules.interval_s is None:
+            health.recover(now_ns)  # nothing would ever say that it is well again
+
+    async def check(self) -> None:
+        health = self._health
+        rules = health.owner.rules
+        started_ns = health.owner.now_ns()
+        problem: Problem | None = None
+        try:
+            async with asyncio.timeout(health.limit_s):
+                problem = await self._asked(rules.path)
+        except NoAnswerError as error:
+            problem = error.kind, str(error)
+        except CONNECT_ERRORS as error:
+            if isinstance(error, TimeoutError) and not isinstance(error, ConnectTimeoutError):
+                kind = UpstreamFailure.ANSWER_TIMEOUT
+                problem = kind, f"no answer to a check within {health.limit_s:g} s"
+            else:
+                failure = connect_failure(error)
+                problem = failure.kind, failure.problem
+        except Exception as bug:  # noqa: BLE001  as in `PassiveHealth.check`
+            report(Part.UPSTREAM, bug)
+            health.end_check(started_ns)
+            return
+        # Of a path there is a check each interval, however long the response takes.
+        now_ns = health.end_check(None if rules.path is None else started_ns)
+        if problem is None:
+            self._on_good_check(now_ns)
+        else:
+            self._on_bad_check(problem, now_ns)
+        health.say(now_ns)
+
+    async def _asked(self, path: str | None) -> Problem | None:
+        """Ask the endpoint: what is wrong with its response, if anything is."""
+        health = self._health
+        if path is None:
+            await self._reach()
+            return None
+        status = await health.ask("GET", path)
+        answer = f"{path} is answered by {status_text(status)}"
+        before, self._refusal = self._refusal, ""
+        if is_success(status) and not health.has_passed:
+            is_news, health.has_passed = not health.owner.is_path_right, True
+            if is_news:
+                health.owner.on_path_right()
+        if is_well(status):
+            return None
+        if status not in REFUSALS:
+            return None, answer
+        if health.owner.is_path_right:
+            return None, f"{answer}, though the proxy may ask for it"
+        self._refusal = f"{answer}, though the proxy may ask for it"
+        if before:  # else another endpoint may be about to say that the proxy may ask
+            cluster = health.owner.cluster
+            self._rare_log.log(
+                logging.WARNING,
+                f"answered by {status}",
+                "%s%s answers %s to %s, which tells nothing of its health: set"
+                " upstream.healthCheck.path to what the proxy may ask for",
+                cluster and f"{cluster}: ",
+                health.endpoint.url,
+                status_text(status),
+                path,
+            )
+        return None
+
+    def reconsider(self) -> None:
+        if self._refusal:
+            health = self._health
+            now_ns = health.owner.now_ns()
+            health.is_doubted = True  # this one is enough
+            self._on_bad_check((None, self._refusal), now_ns)
+            self._refusal = ""
+            health.say(now_ns)
+
+    def _on_good_check(self, now_ns: int) -> None:
+        self._good += 1
+        self._bad = 0
+        health = self._health
+        health.is_doubted = False
+        needed = health.owner.rules.settings.health_check.healthy_threshold
+        if health.endpoint.state is EJECTED:
+            health.try_again_if_due(now_ns)
+        elif health.endpoint.state is not FAILING or self._good >= needed:
+            health.recover(now_ns)
+
+    def _on_bad_check(self, problem: Problem, now_ns: int) -> None:
+        self._bad += 1
+        self._good = 0
+        health = self._health
+        needed = health.owner.rules.settings.health_check.unhealthy_threshold
+        # Where requests failed, or it is out, the check only says so again.
+        if health.is_doubted or self._bad >= needed or health.endpoint.state is not UP:
+            health.fail(problem, now_ns)
+
+
+class EndpointHealth:
+    """How one endpoint is, and since when; what it did, and when it is checked next.
+
+    Attributes:
+        endpoint: The endpoint, whose state this decides.
+        recent: What it did in the last seconds.
+        failure: How it fails; None unless it does, or it fails by what it responds.
+        since_unix_s: When its state began, in seconds since 1970; None while it is unknown.
+        awaiting: Requests that wait for a response while it gives none to anybody; else 0.
+        silent_s: For how long it has given none, while some waited for one.
+        ejections: Recent ejections; each lengthens the next pause.
+        ejections_total: All ejections.
+        has_passed: Whether it has ever answered 2xx to the path of the checks.
+        heard_ns: When a check ended, or a response was noticed, last; None if it is to be checked
+            at once.
+        failed_ns: When it failed last.
+        judge: Decides by requests or by checks.
+        is_doubted: Whether one failed check is enough, as requests say that it may be gone and no
+            good check has said otherwise since.
+    """
+
+    def __init__(self, endpoint: Endpoint, owner: UpstreamHealth) -> None:
+        self.endpoint = endpoint
+        self.owner = owner
+        now_ns = owner.now_ns()
+        self.recent = RecentResponses(endpoint.counters, now_ns)
+        self.failure: UpstreamFailure | None = None
+        self.since_unix_s: float | None = None
+        self.awaiting = 0
+        self.silent_s = 0.0
+        self.ejections = 0
+        self.ejections_total = 0
+        self.has_passed = False
+        self.heard_ns: int | None = None
+        self.failed_ns = 0
+        self.is_doubted = False
+        self.judge: Judge = PassiveHealth(self)
+        self.follow(owner.rules)
+        self._problem = ""
+        self._sampled_ns = now_ns
+        self._checking: asyncio.Task[None] | None = None
+        self._server = f"the server behind, {endpoint.url},"
+        if owner.cluster:
+            self._server = f"{owner.cluster}: {self._server}"
+        # What the log's last line says, and since when the endpoint is out if it says so.
+        self._said: tuple[str, UpstreamFailure | None] = (UNKNOWN, None)
+        self._out_since_ns = 0
+        self._next_line_ns = 0
+        self._since_ns = 0
+        self._asked_ns = 0
+        """When the last check began."""
+        self._spoke_ns = now_ns
+        """When it was last seen to respond, or to have nothing to respond to."""
+        self._factor = 1.0
+        """By which the next interval is longer."""
+        self._try_again_ns = 0
+        """When its pause is over, while it is ejected."""
+        self._well_ns = 0
+        """Time from which one earlier ejection is forgiven per pause."""
+        self._ramp_ns: int | None = None
+        """When it began to get requests, if it does not get all of its part yet."""
+        # Counted at the last look; of the failures those that tell of the server.
+        self._responses, self._failures = self._counted()
+
+    @property
+    def state(self) -> str:
+        """`unknown`, `up`, `ejected`, `failing` or `draining`."""
+        state = self.endpoint.state
+        return str(UNKNOWN if state is JOINING else state)
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the server, in some words; None unless it is out."""
+        return None if self.endpoint.is_well else self._problem
+
+    @property
+    def limit_s(self) -> float:
+        return self.owner.rules.settings.health_check.timeout_s
+
+    # Its life.
+
+    def follow(self, rules: Rules) -> None:
+        """Judge it by requests or by checks, as the rules say."""
+        kind = PassiveHealth if rules.is_alone and rules.path is None else ActiveHealth
+        if not isinstance(self.judge, kind):
+            self.judge = kind(self)
+
+    def begin(self) -> None:
+        """Check at once."""
+        self.heard_ns = None
+        self._check_if_due(self.owner.now_ns())
+
+    def join(self) -> None:
+        """Let it get no requests before its first check: it may only be starting."""
+        self._problem = "not checked yet"
+        self.endpoint.state = JOIN[self.endpoint.state]
+
+    def stop(self) -> None:
+        """Check no more; harmless if it never began."""
+        if self._checking is not None:
+            self._checking.cancel()
+            self._checking = None
+
+    def forget(self) -> None:
+        """Judge it anew, since the way to it is another one.
+
+        What was done on the way before, since the last look, tells nothing of it.
+        """
+        self.stop()
+        self._responses, self._failures = self._counted()
+        self.failure, self.heard_ns = None, None
+        self.has_passed = False
+        self.judge = type(self.judge)(self)
+        self._said, self._next_line_ns = (UNKNOWN, None), 0
+        now_ns = self._spoke_ns = self.owner.now_ns()
+        if self.endpoint.state in {UP, FAILING, JOINING}:
+            self._become(FORGET, now_ns)
+
+    def look(self, now_ns: int) -> int:
+        """Judge it by what it did since the last look; returns how many responses it gave."""
+        if now_ns - self._sampled_ns >= 0.9 * LOOK_S * NS_PER_S:
+            self._sampled_ns = now_ns
+            self.recent.sample(now_ns)
+        (responses, failures), before = self._counted(), (self._responses, self._failures)
+        self._responses, self._failures = responses, failures
+        responded = responses - before[0]
+        self.judge.look(responded, failures - before[1], now_ns)
+        self._count_pauses(now_ns)
+        # To look at all connections is for the second in which none of them had a response.
+        self.awaiting = 0 if responded else self.endpoint.count_awaiting()
+        if not self.awaiting:
+            self._spoke_ns = now_ns
+        self.silent_s = (now_ns - self._spoke_ns) / NS_PER_S
+        self.say(now_ns)
+        self._check_if_due(now_ns)
+        return responded
+
+    def _counted(self) -> tuple[int, int]:
+        counters = self.endpoint.counters
+        return sum(counters.answers.values()), counters.telling
+
+    # Ejection and slow start.
+
+    def eject(self) -> None:
+        """Let it get no requests for a pause: it failed them one after the other."""
+        now_ns, endpoint = self.owner.now_ns(), self.endpoint
+        self.ejections += 1
+        self.ejections_total += 1
+        self._try_again_ns = now_ns + self._pause_ns()
+        self.heard_ns = None  # check at the next look
+        has_failed = endpoint.counters.telling > self._failures
+        self.failure = endpoint.counters.last_failure if has_failed else None
+        last = endpoint.counters.last_problem if has_failed else "answers 502, 503 or 504"
+        self._problem = f"{endpoint.failures_in_row} failures in a row: {last}"
+        self._become(EJECT, now_ns)
+        self.say(now_ns)
+
+    def doubt(self) -> None:
+        """Check at once, and take one failed check for enough: by its requests it may be gone.
+
+        Or at the next look, if it was checked since the last one.
+        """
+        now_ns = self.owner.now_ns()
+        self.is_doubted, self.heard_ns = True, None
+        if now_ns - self._asked_ns >= self.owner.rules.look_s * NS_PER_S:
+            self._check_if_due(now_ns)
+
+    def _pause_ns(self) -> int:
+        """How long the last ejection lasts."""
+        ejection = self.owner.rules.settings.ejection
+        return round(min(ejection.pause_s * self.ejections, ejection.max_pause_s) * NS_PER_S)
+
+    def _count_pauses(self, now_ns: int) -> None:
+        """End a pause that is over, and forget one after as much time in which it was well."""
+        if self.endpoint.state is EJECTED:
+            if self.owner.rules.interval_s is None:
+                self.try_again_if_due(now_ns)
+            elif self._asked_ns < self._try_again_ns <= now_ns:
+                self.heard_ns = None  # it returns by a good check
+        elif (
+            self.ejections and self.endpoint.is_well and now_ns - self._well_ns >= self._pause_ns()
+        ):
+            self.ejections -= 1
+            self._well_ns = now_ns
+
+    def try_again_if_due(self, now_ns: int) -> None:
+        """Let it have requests after its pause, on trial: one failure is enough."""
+        if now_ns >= self._try_again_ns:
+            endpoint = self.endpoint
+            endpoint.failures_in_row = max(0, endpoint.max_failures_in_row - 1)
+            self.failure = None
+            self._become(TRY_AGAIN, now_ns)
+
+    def start_slowly(self) -> None:
+        """Have it get more and more of its part from now on."""
+        self._ramp_ns = self.owner.now_ns()
+        self.endpoint.ramp = FIRST_RAMP
+
+    def ramp(self, now_ns: int) -> None:
+        """Let it have the part that is due."""
+        if self._ramp_ns is not None:
+            rules = self.owner.rules
+            whole_ns = 0 if rules.is_alone else rules.settings.slow_start_s * NS_PER_S
+            past_ns = now_ns - self._ramp_ns
+            if past_ns >= whole_ns:
+                self._ramp_ns = None
+                self.endpoint.ramp = 1.0
+            else:
+                self.endpoint.ramp = max(FIRST_RAMP, past_ns / whole_ns)
+
+    @property
+    def is_starting(self) -> bool:
+        return self._ramp_ns is not None
+
+    # The state.
+
+    def recover(self, now_ns: int) -> None:
+        """Take it for well, unless it is ejected."""
+        state = self.endpoint.state
+        self.failure = None
+        if state is UNKNOWN:
+            self._become(LEARN, now_ns)
+        elif state in {FAILING, JOINING}:
+            self._become(RECOVER, now_ns)
+
+    def fail(self, problem: Problem, now_ns: int) -> None:
+        """Take it for failing."""
+        self.failure, self._problem = problem
+        self.failed_ns = now_ns
+        if self.endpoint.state not in {FAILING, DRAINING}:
+            self._become(FAIL, now_ns)
+
+    def _become(self, event: Event[EndpointState], now_ns: int) -> None:
+        before = self.endpoint.state
+        state = self.endpoint.state = event[before]
+        self._since_ns = self._well_ns = now_ns
+        self.since_unix_s = None if state is UNKNOWN else self.owner.unix_s()
+        self.owner.on_state(self, before)
+
+    def say(self, now_ns: int) -> None:
+        """Have the log say what it does not say yet; of a failure of another kind, too."""
+        state, failure = self.state, self.failure
+        is_out = state in {FAILING, EJECTED}
+        if (state, failure) == self._said or (is_out and now_ns < self._next_line_ns):
+            return
+        (before, _), self._said = self._said, (state, failure)
+        was_out = before in {FAILING, EJECTED}
+        if is_out:
+            self._next_line_ns = now_ns + round(LINE_S * NS_PER_S)
+            if not was_out:
+                self._out_since_ns = self._since_ns
+            text = f"fails: {self._problem}"
+            if state == EJECTED:
+                pause_s = self._pause_ns() / NS_PER_S
+                text = f"gets no requests (for {pause_s:g} s): {self._problem}"
+            log.warning("%s %s%s", self._server, "still " if was_out else "", text)
+        elif was_out:
+            lasted_s = (self._since_ns - self._out_since_ns) / NS_PER_S
+            log.info("%s is up again after %.0f s", self._server, lasted_s)
+        elif before == UNKNOWN and state == UP:
+            log.info("%s can be reached", self._server)
+
+    # Checks.
+
+    def _check_if_due(self, now_ns: int) -> None:
+        rules, heard_ns = self.owner.rules, self.heard_ns
+        interval_s = rules.interval_s
+        if interval_s is None or self._checking is not None or self.endpoint.state is DRAINING:
+            return
+        # The next look would be late by as much as this one is early.
+        after_s = interval_s * self._factor - rules.look_s / 2
+        if heard_ns is not None and now_ns - heard_ns < after_s * NS_PER_S:
+            return
+        self._asked_ns = now_ns
+        if isinstance(self.judge, ActiveHealth):
+            self._factor = 1.0 + JITTER * (2.0 * self.owner.draw() - 1.0)
+        self._checking = spawn(self.judge.check(), name="checking a server's health")
+
+    def end_check(self, heard_ns: int | None = None) -> int:
+        """End a check, which counts from `heard_ns` on, or from now; returns the time."""
+        now_ns = self.owner.now_ns()
+        self.heard_ns = now_ns if heard_ns is None else heard_ns
+        self._checking = None
+        return now_ns
+
+    async def ask(self, method: str, path: str) -> int:
+        """Send a request on a connection of its own: the status code, as of `Endpoint.ask`."""
+        settings = self.owner.rules.settings
+        host = settings.host_header or settings.address.authority
+        lines = self.owner.own_lines() if method == "GET" else b""
+        return await self.endpoint.ask(question(method, path, host, lines), self.limit_s)
+
+    def __repr__(self) -> str:
+        return f"<EndpointHealth {self.endpoint.url}: {self.state}>"
+
+
+class UpstreamHealth:
+    """Looks at the endpoints of a pool, and decides which of them get requests.
+
+    Args:
+        settings: Of the cluster.
+        pool: Which has the endpoints.
+        counters: Of the cluster.
+        loop: On which it looks.
+        now_ns: The clock.
+        own_lines: Header lines that say who the proxy is; b"" for none.
+        on_change: Called soon after the endpoints, or the state of one, have changed.
+        unix_s: The time since 1970.
+
+    Attributes:
+        cluster: Whose servers they are, for the log; "" where there is one cluster.
+        draw: A random number of [0, 1).
+        watches: Of the endpoints, in their order.
+        recent: What the servers did in the last seconds, together.
+        state: `unknown`, `up` while any endpoint is, or `failing`.
+        since_unix_s: When that began, in seconds since 1970; None while it is unknown.
+        awaiting: Requests that wait for an answer while there is none for anybody; else 0.
+        silent_s: For how long there was none, while some waited for one.
+    """
+
+    def __init__(  # noqa: PLR0913  what it looks at, and what it is told by
+        self,
+        settings: Settings,
+        pool: Pool,
+        counters: PoolCounters,
+        loop: asyncio.AbstractEventLoop,
+        now_ns: Callable[[], int],
+        *,
+        cluster: str = "",
+        own_lines: Callable[[], bytes] = bytes,
+        on_change: Callable[[], None] = lambda: None,
+        unix_s: Callable[[], float] = time.time,
+    ) -> None:
+        self.cluster = cluster
+        self._settings = settings
+        self._pool = pool
+        self._counters = counters
+        self._loop = loop
+        self.now_ns = now_ns
+        self.unix_s = unix_s
+        self.draw: Callable[[], float] = random.random
+        self.own_lines = own_lines
+        self._on_change = on_change
+        self._tells_soon = False
+        self._looking = Recurring(
+            Part.UPSTREAM, loop, LOOK_S, STALE_LOOK_S, self.look, self._pauses_s()
+        )
+        self._is_started = False
+        self.watches: dict[Endpoint, EndpointHealth] = {}
+        self.rules = self._rules()
+        self.recent = RecentOfAll(lambda: [each.recent for each in self.watches.values()])
+        self.state: str = UNKNOWN
+        self.since_unix_s: float | None = None
+        self._since_ns = 0
+        self.awaiting = 0
+        self.silent_s = 0.0
+        self._spoke_ns = now_ns()
+        pool.on_change = self._on_endpoints
+        pool.on_endpoint_failing = self._on_failing
+        self._on_endpoints()
+
+    # What the pages and the metrics say.
+
+    @property
+    def address(self) -> str:
+        return self._settings.upstream.address.url
+
+    @property
+    def counters(self) -> UpstreamCounters:
+        return self._counters.total()
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the servers, in some words; None unless they fail."""
+        if self.state != FAILING:
+            return None
+        watches = list(self.watches.values())
+        if not watches:
+            return "no address of a server is known"
+        if len(watches) == 1:
+            return watches[0].problem
+        return f"all {len(watches)} fail: {_named(watches)}"
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether no endpoint gets but a part of its weight, as it started lately."""
+        return not any(each.is_starting for each in self.watches.values())
+
+    def health(self) -> str | None:
+        """As the health pages say it: that all endpoints fail, or that nobody looks at them."""
+        if self.state != FAILING:
+            return self._looking.problem()
+        lasts_s = (self.now_ns() - self._since_ns) // NS_PER_S
+        where = f"{self.address}: " if self.rules.is_alone else ""
+        return f"{where}{self.problem} (for {lasts_s} s)"
+
+    def out(self) -> str | None:
+        """As the health pages say it: which of several endpoints are out, and why."""
+        found = [each for each in self.watches.values() if not each.endpoint.is_well]
+        if not found or self.rules.is_alone:
+            return None
+        verb = "is" if len(found) == 1 else "are"
+        return f"{len(found)} of {len(self.watches)} {verb} out: {_named(found)}"
+
+    # Its life.
+
+    def configure(self, settings: Settings) -> None:
+        """Put other settings in force; servers are asked anew where the way to them is another."""
+        before = asked_of(self._settings, self.rules)
+        self._settings = settings
+        self._take_rules()
+        self._prefer_known()
+        if asked_of(settings, self.rules) != before:
+            for watch in list(self.watches.values()):
+                watch.forget()
+        self.judge()
+
+    def start(self) -> None:
+        """Look from now on, and check at once."""
+        self._is_started = True
+        self._looking.start()
+        self._prefer_known()
+        for watch in self.watches.values():
+            watch.begin()
+
+    def _prefer_known(self) -> None:
+        """Where endpoints are checked, those known to be well come before unknown ones."""
+        self._pool.is_checked = self._is_started and self.rules.interval_s is not None
+        self._pool.weigh()
+
+    def stop(self) -> None:
+        """Look no more; harmless if it never started."""
+        self._is_started = False
+        self._looking.stop()
+        for watch in self.watches.values():
+            watch.stop()
+
+    def look(self) -> None:
+        now_ns, answered, awaiting = self.now_ns(), 0, 0
+        for watch in list(self.watches.values()):
+            with contained(Part.UPSTREAM, self._loop):
+                answered += watch.look(now_ns)
+                awaiting += watch.awaiting
+        self._ramp(now_ns)
+        self.awaiting = 0 if answered else awaiting
+        if not self.awaiting:
+            self._spoke_ns = now_ns
+        self.silent_s = (now_ns - self._spoke_ns) / NS_PER_S
+        self.judge()
+
+    # What happens to endpoints.
+
+    def _rules(self) -> Rules:
+        settings, is_alone = self._settings, len(self._pool.endpoints) <= 1
+        path = settings.upstream.health_check.path
+        if path is None and not is_alone and settings.preset == KUBERNETES_API:
+            path = READYZ
+        interval_s = settings.upstream.health_check.interval_s or LOOK_S
+        return Rules(settings.upstream, path, is_alone, min(LOOK_S, interval_s))
+
+    def _pauses_s(self) -> Iterator[float]:
+        while True:
+            yield self.rules.look_s
+
+    def _take_rules(self) -> None:
+        self.rules = rules = self._rules()
+        failures = self._settings.upstream.ejection.failures
+        for endpoint, watch in self.watches.items():
+            endpoint.max_failures_in_row = 0 if rules.is_alone else failures
+            watch.follow(rules)
+
+    def _on_endpoints(self) -> None:
+        before = self.watches
+        self.watches = {
+            endpoint: before.get(endpoint) or EndpointHealth(endpoint, self)
+            for endpoint in self._pool.endpoints
+        }
+        for endpoint, watch in before.items():
+            if endpoint not in self.watches:
+                watch.stop()
+        path = self.rules.path
+        self._take_rules()
+        new = [watch for endpoint, watch in self.watches.items() if endpoint not in before]
+        # Where all are new there is nobody else to do their part.
+        if len(new) < len(self.watches):
+            self._let_join(new)
+        if self._is_started:
+            # An endpoint that joins the only one is judged by what that one answers, too.
+            for watch in new if self.rules.path == path else list(self.watches.values()):
+                watch.begin()
+        self.judge()
+        self._tell_soon()
+
+    def _let_join(self, watches: list[EndpointHealth]) -> None:
+        if watches and self.rules.interval_s is not None:
+            for watch in watches:
+                watch.join()
+            self._pool.weigh()
+        else:
+            self._start_slowly(watches)
+
+    def _start_slowly(self, watches: list[EndpointHealth]) -> None:
+        if watches and self._settings.upstream.slow_start_s and not self.rules.is_alone:
+            for watch in watches:
+                watch.start_slowly()
+            self._pool.weigh()
+
+    def _ramp(self, now_ns: int) -> None:
+        starting = [each for each in self.watches.values() if each.is_starting]
+        for watch in starting:
+            watch.ramp(now_ns)
+        if starting:
+            self._pool.weigh()
+
+    def _on_failing(self, endpoint: Endpoint) -> None:
+        watch = self.watches.get(endpoint)
+        if watch is None or not endpoint.is_well:
+            return
+        endpoints = self._pool.endpoints
+        out = len(endpoints) - self._pool.healthy_count
+        if endpoint.has_failed_enough and out + 1 <= len(endpoints) // 2:
+            watch.eject()
+        else:
+            watch.doubt()
+
+    def on_state(self, watch: EndpointHealth, before: EndpointState) -> None:
+        self._pool.weigh()
+        endpoint, was_well = watch.endpoint, before in {UNKNOWN, UP}
+        if endpoint.is_well and not was_well:
+            self._start_slowly([watch])
+        elif endpoint.state is FAILING and not self.rules.is_alone:
+            # Perhaps its machine is gone: once it is back, connections of before are dead.
+            endpoint.close_idle(self.now_ns())
+        self.judge()
+        if endpoint.is_well != was_well or before is EJECTED:
+            self._tell_soon()
+
+    @property
+    def is_path_right(self) -> bool:
+        return any(each.has_passed for each in self.watches.values())
+
+    def on_path_right(self) -> None:
+        for watch in list(self.watches.values()):
+            watch.judge.reconsider()
+
+    def _tell_soon(self) -> None:
+        # Once this event is through: it may be a request's.
+        if not self._tells_soon:
+            self._tells_soon = True
+            self._loop.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._tells_soon = False
+        self._on_change()
+
+    def judge(self) -> None:
+        """Find out how the servers are as a whole."""
+        watches = self.watches.values()
+        if any(each.endpoint.state is UP for each in watches):
+            state = str(UP)
+        elif any(each.state == UNKNOWN for each in watches) or not (watches or self._is_started):
+            state = str(UNKNOWN)
+        else:
+            state = str(FAILING)
+        if state != self.state:
+            self.state = state
+            self._since_ns = self.now_ns()
+            self.since_unix_s = None if state == UNKNOWN else self.unix_s()
+
+    def __repr__(self) -> str:
+        return f"<UpstreamHealth {self.address}: {self.state}>"
+
+
+def asked_of(settings: Settings, rules: Rules) -> tuple[object, ...]:
+    """All settings on which the answer to a check depends, beside the server."""
+    upstream = settings.upstream
+    return (
+        *(upstream.tls, upstream.host_header, upstream.identity, upstream.token_file),
+        rules.path,
+    )
+
+
+def _named(watches: list[EndpointHealth]) -> str:
+    """The first endpoints with what is wrong with them, and how many more there are."""
+    texts = [f"{each.endpoint.url}: {each.problem}" for each in watches[:MOST_NAMED]]
+    more = len(watches) - MOST_NAMED
+    return "; ".join(texts) + (f"; and {more} more" if more > 0 else "")
