@@ -2,8 +2,10 @@
 
 An upstream says most lines again and again, so a line that was judged once is known by its bytes.
 Those that differ in every answer, its length and its Audit-ID, are judged by their names, and no
-regular expression looks at them.  The grammar is as strict as llhttp's (a test compares them):
-lines end in CRLF, names are tokens, values hold no control characters, and none is continued.
+regular expression looks at them.  A head that differs from two before in these values alone is not
+even divided into lines: it is made by their pattern.  The grammar is as strict as llhttp's (a test
+compares them): lines end in CRLF, names are tokens, values hold no control characters, and none is
+continued.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ MAX_KNOWN_LINES = 1024
 MAX_KNOWN_LINE_BYTES: Final = 128
 """Longer lines are judged each time, so that the bound above is one in bytes too."""
 MAX_KNOWN_NAME_BYTES: Final = 64
+MAX_PATTERNS = 256
+"""A Date makes another one each second."""
+MAX_PATTERN_BYTES: Final = 1024
 
 # How an answer's body is framed.
 NO_BODY: Final = 0
@@ -147,6 +152,32 @@ class ResponseHead:
         return f"<ResponseHead {self.status}>"
 
 
+class _Pattern:
+    """A head that frames its body by a length, without that and without the value of Audit-Id.
+
+    Attributes:
+        first, second, third: The lines to pass on, divided where those values stand; `third` is b""
+            if there is only a length.
+        head: One like it.
+    """
+
+    __slots__ = ("first", "head", "second", "third")
+
+    def __init__(self, first: bytes, second: bytes, third: bytes, head: ResponseHead) -> None:
+        self.first = first
+        self.second = second
+        self.third = third
+        self.head = head
+
+
+_Divided = tuple[bytes, bytes, bytes]
+_patterns: Final[dict[_Divided, _Pattern]] = {}
+_seen: Final[set[int]] = set()
+"""Hashes of heads without those values: a pattern is kept of what comes twice."""
+_LENGTH_LINE: Final = b"\r\nContent-Length: "
+_AUDIT_LINE: Final = b"\r\nAudit-Id: "
+
+
 def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
     """Parse and check one head, the empty line at its end included.
 
@@ -154,10 +185,86 @@ def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
         ResponseError: It is malformed, or frames its body in more than one way.
     """
     try:
-        return _parsed(head, answers_head=answers_head)
+        return _parsed(head, answers_head=True) if answers_head else _parsed_by_pattern(head)
     except ResponseError:
         check_start(head, 0)  # first, as where the head comes bit by bit
         raise
+
+
+def _parsed_by_pattern(head: bytes) -> ResponseHead:
+    """The same by its pattern, if that is known."""
+    start = head.find(_LENGTH_LINE) + len(_LENGTH_LINE)
+    if start < len(_LENGTH_LINE) or len(head) > MAX_PATTERN_BYTES:
+        return _parsed(head, answers_head=False)
+    end = head.find(b"\r\n", start)
+    digits = head[start:end]
+    audit_start = head.find(_AUDIT_LINE) + len(_AUDIT_LINE)
+    has_audit = audit_start >= len(_AUDIT_LINE)
+    is_plain = digits.isdigit() and len(digits) <= MAX_LENGTH_DIGITS
+    audit = b""
+    if has_audit:
+        audit_end = head.find(b"\r\n", audit_start)
+        audit = head[audit_start:audit_end]
+        is_plain = is_plain and audit.replace(b"-", b"").isalnum()
+        if start < audit_start:
+            divided = (head[:start], head[end:audit_start], head[audit_end:])
+        else:
+            divided = (head[:audit_start], head[audit_end:start], head[end:])
+    else:
+        divided = (head[:start], head[end:], b"")
+    if not is_plain:
+        return _parsed(head, answers_head=False)
+    pattern = _patterns.get(divided)
+    if pattern is None:
+        found = _parsed(head, answers_head=False)
+        _remember_pattern(divided, found, has_audit=has_audit)
+        return found
+    length, like = int(digits), pattern.head
+    if not has_audit:
+        lines = b"".join((pattern.first, digits, pattern.second))
+    elif start < audit_start:
+        lines = b"".join((pattern.first, digits, pattern.second, audit, pattern.third))
+    else:
+        lines = b"".join((pattern.first, audit, pattern.second, digits, pattern.third))
+    return ResponseHead(
+        like.status,
+        lines,
+        length,
+        keep_alive=like.keep_alive,
+        framing=SIZED if length else NO_BODY,
+        has_audit_id=like.has_audit_id,
+        has_date=like.has_date,
+        idle_line=like.idle_line,
+    )
+
+
+def _remember_pattern(divided: _Divided, found: ResponseHead, *, has_audit: bool) -> None:
+    """Keep the pattern of a head, if it came before."""
+    mark = hash(divided)
+    if mark not in _seen:
+        if len(_seen) >= 4 * MAX_PATTERNS:
+            _seen.clear()
+        _seen.add(mark)
+        return
+    status, lines = found.status, found.lines
+    has_body = status >= _FIRST_FINAL and status not in (_NO_CONTENT, _NOT_MODIFIED)
+    if not has_body or (has_audit and not found.has_audit_id):
+        return  # its length is not passed on, or its Audit-Id
+    _seen.discard(mark)
+    if len(_patterns) >= MAX_PATTERNS:
+        _patterns.clear()
+    start = lines.find(_LENGTH_LINE) + len(_LENGTH_LINE)
+    end = lines.find(b"\r\n", start)
+    if not has_audit:
+        _patterns[divided] = _Pattern(lines[:start], lines[end:], b"", found)
+        return
+    audit_start = lines.find(_AUDIT_LINE) + len(_AUDIT_LINE)
+    audit_end = lines.find(b"\r\n", audit_start)
+    if start < audit_start:
+        parts = (lines[:start], lines[end:audit_start], lines[audit_end:])
+    else:
+        parts = (lines[:audit_start], lines[audit_end:start], lines[end:])
+    _patterns[divided] = _Pattern(parts[0], parts[1], parts[2], found)
 
 
 def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import httptools
@@ -33,6 +34,8 @@ def forget() -> None:
     response_head._known_lines.clear()  # noqa: SLF001  as above
     response_head._known_names.clear()  # noqa: SLF001  as above
     response_head._known_status_lines.clear()  # noqa: SLF001  as above
+    response_head._patterns.clear()  # noqa: SLF001  as above
+    response_head._seen.clear()  # noqa: SLF001  as above
 
 
 @pytest.fixture(autouse=True)
@@ -491,3 +494,56 @@ def test_what_came_before_makes_no_difference(before: list[bytes], lines: list[b
         outcome(other)
 
     assert cold == outcome(head)
+
+
+LENGTHS = ("0", "7", "07", "9" * 18, "9" * 19, "", "-1", " 1", "1 ", "x")
+AUDITS = ("a-1", "B2", "", " ", "a b", "a\t", "\x00", "\x80", "a,b", "\r")
+ODD = (*((length, "f") for length in LENGTHS), *(("8", audit) for audit in AUDITS))
+LENGTH, AUDIT = "Content-Length: {length}", "Audit-Id: {audit}"
+
+
+@pytest.mark.parametrize("status", ["1.1 200 OK", "1.0 200 OK", "1.1 100", "1.1 204", "1.1 304"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param([LENGTH], id="length"),
+        pytest.param([AUDIT], id="audit"),
+        pytest.param(["A: b", LENGTH, "Date: a", AUDIT, "C: d"], id="both"),
+        pytest.param([AUDIT, "Keep-Alive: timeout=5", LENGTH], id="audit-first"),
+        pytest.param(["Connection: close", AUDIT, LENGTH], id="close"),
+        pytest.param(["Connection: audit-id", LENGTH, AUDIT], id="nominated"),
+        pytest.param([LENGTH, "Transfer-Encoding: chunked"], id="chunked"),
+        pytest.param([LENGTH, "content-length: 7"], id="two-lengths"),
+        pytest.param([AUDIT, "audit-id: x", LENGTH], id="two-audits"),
+        pytest.param(["A: Content-Length: 1", LENGTH, "TE: a"], id="within-a-value"),
+    ],
+)
+def test_patterns_make_no_difference(status: str, lines: list[str]) -> None:
+    """A head that is made by the pattern of others says what it says alone."""
+    text = "\r\n".join((f"HTTP/{status}", *lines, "", ""))
+    heads = [
+        text.format(length=length, audit=audit).encode("latin-1")
+        for length, audit in [*itertools.product(("5", "6"), ("c", "d-e")), *ODD]
+    ]
+    alone = []
+    for head in heads:
+        forget()
+        alone.append(outcome(head))
+    forget()
+
+    for _ in range(3):
+        assert alone == [outcome(head) for head in heads]
+
+
+def test_known_patterns_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither ever new heads nor long ones fill the memory; what comes once is not kept."""
+    monkeypatch.setattr(response_head, "MAX_PATTERNS", 4)
+    kept = response_head._patterns  # noqa: SLF001  what is bounded
+    forget()
+    for i in range(20):
+        for _ in range(1 + i % 2):
+            parse(b"HTTP/1.1 200 OK\r\nA: %d\r\nContent-Length: 1\r\n\r\n" % i)
+            parse(b"HTTP/1.1 200 OK\r\nA: %b\r\nContent-Length: 1\r\n\r\n" % (b"a" * 1024))
+        assert 4 >= len(kept)
+        assert 16 >= len(response_head._seen)  # noqa: SLF001  as above
+    assert 0 < len(kept)
