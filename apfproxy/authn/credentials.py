@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from apfproxy.request.user import User
 
-UNFIT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 """Control characters, and surrogates, which JSON can have but UTF-8 cannot."""
 
 BEARER_CHALLENGE = b'WWW-Authenticate: Bearer realm="apfproxy"\r\n'
