@@ -55,64 +55,6 @@ def test_allocate_deviates_from_the_proportion_at_bounds_only(
 
 
 @pytest.mark.parametrize(
-    ("required_sum", "items", "amounts", "proportion"),
-    [
-        pytest.param(0, [], (), 0, id="nothing-among-nobody"),
-        pytest.param(0, [Item(5, 0, 9)], (0,), 0, id="nothing-among-one"),
-        pytest.param(12, [Item(2, 0, 99), Item(4, 0, 99)], (4, 8), 2, id="no-bound-matters"),
-        pytest.param(6, [Item(4, 2, 9), Item(4, 4, 9)], (2, 4), 0.5, id="all-at-lower-bounds"),
-        pytest.param(8, [Item(4, 1, 6), Item(4, 0, 2)], (6, 2), 1.5, id="all-at-upper-bounds"),
-        pytest.param(9, [Item(2, 0, 99), Item(4, 0, 3)], (6, 3), 3, id="one-at-its-upper-bound"),
-        pytest.param(6, [Item(4, 4, 9), Item(8, 0, 9)], (4, 2), 0.25, id="one-at-its-lower-bound"),
-        pytest.param(3, [Item(0, 0, 9), Item(0, 0, 9)], (1.5, 1.5), 1500, id="no-targets"),
-        pytest.param(
-            11, [Item(1, 0, 1), Item(10, 10, 99)], (1, 10), 1, id="a-stretch-where-all-are-bound"
-        ),
-    ],
-)
-def test_allocate(
-    required_sum: int, items: list[Item], amounts: tuple[float, ...], proportion: float
-) -> None:
-    """Cases that can be worked out by hand."""
-    allocation = allocate(required_sum, items)
-
-    assert pytest.approx(amounts) == allocation.amounts
-    assert pytest.approx(proportion) == allocation.fair_proportion
-
-
-@pytest.mark.parametrize(
-    ("required_sum", "items", "amounts", "proportion"),
-    [
-        # Half a seat, but for the steps to it: the reference rounds it to none.
-        pytest.param(
-            12,
-            [Item(0, 0, 20), Item(0, 0, 1), Item(1, 1, 11)],
-            (0.49999999999999944, 0.49999999999999944, 11),
-            499.99999999999943,
-            id="a-step-to-the-last-bend-but-one",
-        ),
-        pytest.param(
-            1318032986,
-            [
-                Item(527988254, 201722169, 445941021),
-                Item(1028122406, 872091965, 1385661022),
-            ],
-            (445941021, 872091965),
-            0.8446040562864491,
-            id="a-step-just-short-of-a-bend",
-        ),
-    ],
-)
-def test_allocate_rounds_as_the_reference(
-    required_sum: int, items: list[Item], amounts: tuple[float, ...], proportion: float
-) -> None:
-    """Rounding errors are those of kubernetes/apiserver pkg/util/flowcontrol/conc_alloc.go."""
-    allocation = allocate(required_sum, items)
-
-    assert (amounts, proportion) == (allocation.amounts, allocation.fair_proportion)
-
-
-@pytest.mark.parametrize(
     ("required_sum", "items", "why"),
     [
         pytest.param(-1, [], "required sum is -1", id="negative-sum"),

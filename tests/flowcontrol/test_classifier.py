@@ -1,10 +1,17 @@
-"""Tests of `apfproxy.flowcontrol.classifier`."""
+"""Tests of the choice of a FlowSchema, and of what tells flows apart."""
 
 from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.classifier import Classifier, flow_hash
+from apfproxy.flowcontrol.classifier import (
+    LONGEST_VALUE,
+    Classifier,
+    added_distinguisher,
+    flow_hash,
+    no_header,
+)
+from apfproxy.objects.additions import Distinguisher, DistinguisherKind
 from apfproxy.objects.bootstrap import bootstrap_objects
 from apfproxy.objects.types import (
     FlowSchema,
@@ -14,12 +21,12 @@ from apfproxy.objects.types import (
     Subject,
 )
 from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.rules import RequestRules
 from apfproxy.request.user import User
 from loadtest import objects
 from loadtest.objects import EVERY_RESOURCE, EVERY_URL, group_subject
 
 ALICE = User("alice", ("ops", "system:authenticated"))
-ROBOT = User("system:serviceaccount:team-a:robot", ("system:serviceaccounts",))
 EVERYBODY = group_subject("*")
 GET_PODS = parse_attributes("GET", b"/api/v1/namespaces/n/pods")
 
@@ -53,15 +60,6 @@ def schema(
     )
 
 
-def is_chosen(flow_schema: FlowSchema, user: User, method: str, target: bytes) -> bool:
-    """Whether a classifier with this FlowSchema alone chooses it; `matches` says the same."""
-    attributes = parse_attributes(method, target)
-    chosen = Classifier([flow_schema]).classify(user, attributes) is flow_schema
-
-    assert chosen == (Classifier([flow_schema]).classify(user, attributes) is not None)
-    return chosen
-
-
 def test_order() -> None:
     """The lowest matching precedence wins, then the name, however they were given."""
     schemas = [schema("b"), schema("a"), schema("z", precedence=1), schema("y", precedence=10_000)]
@@ -73,65 +71,6 @@ def test_order() -> None:
         schemas.remove(chosen)
 
     assert Classifier(schemas).classify(ALICE, GET_PODS) is None
-
-
-@pytest.mark.parametrize(
-    ("target", "is_match"),
-    [
-        pytest.param(b"/apis/apps/v1/namespaces/n/deployments", True, id="match"),
-        pytest.param(b"/apis/apps/v1/namespaces/n/deployments/d", False, id="verb"),
-        pytest.param(b"/apis/apps/v1/namespaces/m/deployments", False, id="namespace"),
-        pytest.param(b"/apis/apps/v1/deployments", False, id="cluster-scope"),
-        pytest.param(b"/apis/batch/v1/namespaces/n/deployments", False, id="group"),
-        pytest.param(b"/apis/apps/v1/namespaces/n/pods", False, id="resource"),
-        pytest.param(b"/apis/apps/v1/namespaces/n/deployments//scale", True, id="subresource"),
-        pytest.param(b"/apis/apps/v1/namespaces/n/deployments//status", False, id="another"),
-        pytest.param(b"/healthz", False, id="non-resource"),
-    ],
-)
-def test_resource_rule(target: bytes, is_match: bool) -> None:
-    """A resource rule matches when every part of it does."""
-    flow_schema = schema(
-        resource_rule=ResourcePolicyRule(
-            verbs=("list",),
-            api_groups=("apps",),
-            resources=("deployments", "deployments/scale"),
-            namespaces=("n",),
-        ),
-        non_resource_rule=NonResourcePolicyRule(),
-    )
-
-    assert is_match == is_chosen(flow_schema, ALICE, "GET", target)
-
-
-def test_cluster_scope() -> None:
-    """Requests without namespace match by cluster scope, not by namespaces."""
-    everywhere = schema(
-        resource_rule=ResourcePolicyRule(
-            verbs=("*",), api_groups=("*",), resources=("*",), cluster_scope=True
-        )
-    )
-
-    assert is_chosen(everywhere, ALICE, "GET", b"/api/v1/pods")
-    assert not is_chosen(everywhere, ALICE, "GET", b"/api/v1/namespaces/n/pods")
-
-
-def test_wildcard_means_all_only_when_alone() -> None:
-    """Beside other values a wildcard is a value like any other."""
-    flow_schema = schema(
-        resource_rule=ResourcePolicyRule(
-            verbs=("*", "get"), api_groups=("*",), resources=("*",), namespaces=("*",)
-        )
-    )
-
-    assert not is_chosen(flow_schema, ALICE, "GET", b"/api/v1/namespaces/n/pods")
-
-
-def test_non_resource_verb() -> None:
-    """A non-resource rule matches by verb too."""
-    rule = NonResourcePolicyRule(verbs=("get",), non_resource_urls=("*",))
-
-    assert not is_chosen(schema(non_resource_rule=rule), ALICE, "POST", b"/a")
 
 
 def test_flow_hash() -> None:
@@ -167,3 +106,82 @@ def test_no_probe_leads_elsewhere(target: bytes, name: str) -> None:
 
     assert found is not None
     assert name == found.metadata.name
+
+
+BELOW_CLUSTERS = RequestRules(api_prefixes=["/clusters/{workspace}"])
+PODS = parse_attributes("GET", b"/api/v1/pods")
+GROUP = Distinguisher(DistinguisherKind.GROUP)
+TENANT = Distinguisher(DistinguisherKind.HEADER, "x-tenant")
+PATH_PREFIX = Distinguisher(DistinguisherKind.PATH_PREFIX)
+USER_AGENT = Distinguisher(DistinguisherKind.USER_AGENT)
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        pytest.param(("system:authenticated", "team-b", "team-a"), "team-b", id="first"),
+        pytest.param(("system:unauthenticated",), "", id="nobody"),
+        pytest.param((), "", id="none"),
+        pytest.param(
+            ("system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated"),
+            "system:serviceaccounts:ci",
+            id="service-account",
+        ),
+        pytest.param(("system:masters", "system:authenticated"), "system:masters", id="system"),
+    ],
+)
+def test_group(groups: tuple[str, ...], expected: str) -> None:
+    """The first group that not everybody has."""
+    assert expected == added_distinguisher(GROUP, User("u", groups), PODS, no_header)
+
+
+@pytest.mark.parametrize(
+    ("distinguisher", "headers", "expected"),
+    [
+        pytest.param(TENANT, {"x-tenant": "blue"}, "blue", id="header"),
+        pytest.param(TENANT, {}, "", id="no-header"),
+        pytest.param(TENANT, {"x-tenant": "b" * 1000}, "b" * LONGEST_VALUE, id="long-header"),
+        pytest.param(TENANT, {"x-tenant": "10.0.0.1, "}, "10.0.0.1", id="unfinished-list"),
+        pytest.param(TENANT, {"x-tenant": "\udcff\u00e9"}, "\ufffd\u00e9", id="no-unicode"),
+        pytest.param(USER_AGENT, {"user-agent": "\udcff/1"}, "\ufffd", id="no-unicode-either"),
+        pytest.param(
+            USER_AGENT,
+            {"user-agent": "kubectl/v1.36.0 (linux/amd64) kubernetes/abc"},
+            "kubectl",
+            id="program",
+        ),
+        pytest.param(USER_AGENT, {"user-agent": "Go-http-client"}, "Go-http-client", id="bare"),
+        pytest.param(USER_AGENT, {"user-agent": "/"}, "", id="no-program"),
+        pytest.param(USER_AGENT, {}, "", id="no-user-agent"),
+        pytest.param(USER_AGENT, {"user-agent": "a" * 200}, "a" * LONGEST_VALUE, id="long-name"),
+    ],
+)
+def test_headers(distinguisher: Distinguisher, headers: dict[str, str], expected: str) -> None:
+    """The value of a header, or the program that User-Agent names; both bounded."""
+    user = User("u", ())
+
+    assert expected == added_distinguisher(
+        distinguisher, user, PODS, lambda name: headers.get(name, "")
+    )
+
+
+def test_whoever_knows_no_headers() -> None:
+    """All requests are of one flow then."""
+    assert "" == added_distinguisher(TENANT, User("u", ()), PODS, no_header)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param(b"/clusters/root:a/api/v1/pods", "root:a", id="below"),
+        pytest.param(b"/clusters/root:a/version", "root:a", id="no-resource"),
+        pytest.param(b"/clusters/a/api/v1/namespaces/../../b/x", "", id="may-lead-elsewhere"),
+        pytest.param(b"/api/v1/pods", "", id="elsewhere"),
+        pytest.param(b"/clusters/" + b"a" * 1000 + b"/api", "a" * LONGEST_VALUE, id="long"),
+    ],
+)
+def test_path_prefix(path: bytes, expected: str) -> None:
+    """The variable part of the prefix that a path has, bounded."""
+    attributes = parse_attributes("GET", path, BELOW_CLUSTERS)
+
+    assert expected == added_distinguisher(PATH_PREFIX, User("u", ()), attributes, no_header)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -12,8 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from apfproxy.flowcontrol import controller as controller_module
 from apfproxy.flowcontrol.controller import (
     ADJUSTMENT_PERIOD_S,
+    Checked,
     Classification,
     Controller,
+    Route,
 )
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.objects.types import (
@@ -26,17 +28,16 @@ from apfproxy.objects.types import (
     stable_uid,
 )
 from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import ANONYMOUS, AUTHENTICATED_GROUP, User
+from apfproxy.request.user import AUTHENTICATED_GROUP, User
 from loadtest.objects import flow_schema, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.meters import FlowSchemaCounters
-    from apfproxy.objects.types import FlowControlObject
+    from apfproxy.objects.types import FlowControlObject, FlowSchema
 
 PERIOD_NS = ADJUSTMENT_PERIOD_S * 1_000_000_000
 GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
-GET_OTHER_POD = parse_attributes("GET", b"/api/v1/namespaces/other/pods/a")
 
 
 def user(name: str) -> User:
@@ -82,18 +83,6 @@ def admit(
     ticket = found.level.queue_set.admit(found.flow, ONE_SEAT, told.append)
     assert isinstance(ticket, Ticket), controller
     return ticket
-
-
-def test_starts_with_the_mandatory_objects() -> None:
-    """Without any object there are the two mandatory levels, and their schemas classify."""
-    controller = Controller(VirtualClock(), 600, 0)
-
-    assert {"exempt", "catch-all"} == controller.levels.keys()
-    assert 1 == controller.generation
-    assert 600 == controller.levels["catch-all"].current_limit
-    assert "catch-all" == controller.classify(ANONYMOUS, GET_POD).flow_schema.metadata.name
-    admin = User("root", ("system:masters", AUTHENTICATED_GROUP))
-    assert controller.levels["exempt"] is controller.classify(admin, GET_POD).level
 
 
 def test_digest_touches_nothing() -> None:
@@ -210,20 +199,6 @@ def test_a_level_that_goes_drains_first() -> None:
     assert 30 == controller.levels["catch-all"].nominal_limit
 
 
-def test_a_busy_level_outlives_adjustments() -> None:
-    """As long as something executes a quiescing level stays."""
-    controller = controller_of(level_object("a"), schema_object("s", "a"))
-    ticket = admit(controller, controller.classify(user("u"), GET_POD))
-    controller.commit(controller.digest(()))
-
-    controller.adjust_limits()
-
-    assert controller.levels["a"].is_quiescing
-    controller.levels["a"].queue_set.finish(ticket)
-    controller.commit(controller.digest(()))
-    assert "a" not in controller.levels
-
-
 def test_a_level_that_comes_back_revives() -> None:
     """Its object back before it has drained, it is the same level with the same requests."""
     objects = level_object("a"), schema_object("s", "a")
@@ -292,29 +267,6 @@ def controller_clock(controller: Controller) -> VirtualClock:
 
 
 @pytest.mark.parametrize(
-    ("method", "other_user_differs", "other_namespace_differs"),
-    [
-        pytest.param("ByUser", True, False, id="by-user"),
-        pytest.param("ByNamespace", False, True, id="by-namespace"),
-        pytest.param(None, False, False, id="one-flow"),
-    ],
-)
-def test_classify_tells_flows_apart(
-    method: str | None, other_user_differs: bool, other_namespace_differs: bool
-) -> None:
-    """Requests with one distinguisher share one flow, and so one hand."""
-    controller = controller_of(level_object("a"), schema_object("s", "a", method))
-
-    flow = controller.classify(user("u"), GET_POD).flow
-
-    assert flow is controller.classify(user("u"), GET_POD).flow
-    assert other_user_differs == (controller.classify(user("v"), GET_POD).flow is not flow)
-    other = controller.classify(user("u"), GET_OTHER_POD).flow
-    assert other_namespace_differs == (other is not flow)
-    assert other_namespace_differs == (other.hash != flow.hash)
-
-
-@pytest.mark.parametrize(
     ("method", "target", "expected"),
     [
         (None, b"/api/v1/namespaces/n/pods", ""),
@@ -347,15 +299,6 @@ def test_classification_names_uids() -> None:
         == found.priority_level_uid
     )
     assert schema == found.flow_schema
-
-
-def test_who_matches_nothing_goes_to_catch_all() -> None:
-    """A user in no group at all is matched by no mandatory schema; catch-all takes it anyway."""
-    controller = Controller(VirtualClock(), 30, 0)
-
-    found = controller.classify(User("stray", ()), GET_POD)
-
-    assert "catch-all" == found.flow_schema.metadata.name
 
 
 @pytest.mark.parametrize(
@@ -432,14 +375,6 @@ def test_counters_stay_when_objects_go() -> None:
 def counters_of(controller: Controller) -> list[FlowSchemaCounters]:
     """All counters of a controller."""
     return list(controller.flow_schema_counters())
-
-
-def test_limits_of_all_levels_together() -> None:
-    """What all queues can hold, and the seats that all nominal limits add up to."""
-    controller = controller_of(level_object("a"), level_object("b", queues=0), server_limit=26)
-
-    assert 4 * 3 == controller.waiting_limit
-    assert 6 + 11 + 11 == controller.executing_limit
 
 
 def test_work_estimates_are_bounded_where_there_are_queues() -> None:
@@ -576,3 +511,64 @@ def test_utilisation_is_a_part_of_the_current_limit() -> None:
     }
 
     assert {"exempt": 60, "catch-all": controller.levels["catch-all"].current_limit} == denominators
+
+
+def test_what_no_request_used_has_no_counters() -> None:
+    """Counters begin with the first request of a FlowSchema, at the level where it is then."""
+    controller = controller_of(level_object("a"), schema_object("s", "a"), schema_object("t", "a"))
+    assert [] == counters_of(controller)
+
+    found = controller.classify(user("u"), GET_POD)
+
+    assert [found.flow.counters] == counters_of(controller)
+    assert ("a", "s") == (found.flow.counters.priority_level, found.flow.counters.flow_schema)
+    assert found.flow.counters is controller.classify(user("v"), GET_POD).flow.counters
+
+
+@pytest.mark.interpreted
+def test_only_what_changed_is_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand objects that come again, equal or the very same, one that changed is checked.
+
+    The same goes for what a commit makes of them.
+    """
+    objects = [schema_object(f"s-{number}", "a", user_name=f"u-{number}") for number in range(1000)]
+    controller = controller_of(level_object("a"), *objects)
+    checked: list[str] = []
+    routed: list[str] = []
+
+    def check(given: FlowControlObject) -> Checked:
+        checked.append(given.metadata.name)
+        return Checked(given)
+
+    def route(flow_schema: FlowSchema, *others: Any) -> Route:  # noqa: ANN401 - as Route has them
+        routed.append(flow_schema.metadata.name)
+        return Route(flow_schema, *others)
+
+    monkeypatch.setattr(controller_module, "Checked", check)
+    monkeypatch.setattr(controller_module, "Route", route)
+    objects[:500] = [
+        schema_object(f"s-{number}", "a", user_name=f"u-{number}") for number in range(500)
+    ]
+    objects[7] = schema_object("s-7", "a", user_name="other")
+    controller.commit(controller.digest([level_object("a"), *objects]))
+
+    assert ["s-7"] == checked == routed
+    assert "s-7" == controller.classify(user("other"), GET_POD).flow_schema.metadata.name
+    assert "s-8" == controller.classify(user("u-8"), GET_POD).flow_schema.metadata.name
+
+
+def test_a_digest_makes_new_levels_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit makes no queues; only one that comes twice, of levels that went since, has to."""
+    controller = controller_of()
+    digest = controller.digest([level_object("a"), schema_object("s", "a")])
+    made = digest.new_levels["a"]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(controller_module, "QueueSet", None)
+        controller.commit(digest)
+    assert made is controller.levels["a"]
+    controller.commit(controller.digest(()))
+    controller.commit(digest)
+
+    assert made is not controller.levels["a"]
+    assert "a" == controller.classify(user("u"), GET_POD).level.name

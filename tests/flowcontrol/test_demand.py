@@ -16,43 +16,12 @@ def as_tuple(stats: DemandStats) -> tuple[float, float, int]:
     return stats.average, stats.stddev, stats.high_watermark
 
 
-def test_reset_weighs_by_time() -> None:
-    """Two seats for half of the time and none else are an average of one."""
-    demand = SeatDemand(1000)
-    demand.update(1010, 2)
-    demand.update(1030, 0)
-
-    stats = demand.reset(1040)
-
-    assert (1.0, 1.0, 2) == as_tuple(stats)
-    assert stats is demand.stats
-
-
-def test_constant_demand_has_no_deviation() -> None:
-    """Over whole seconds a constant demand deviates by exactly nothing."""
-    demand = SeatDemand(0)
-    demand.update(0, 12_345)
-
-    assert (12_345.0, 0.0, 12_345) == as_tuple(demand.reset(10 * NS_PER_S))
-
-
 def test_variance_is_never_negative() -> None:
     """What rounding leaves below zero is no deviation."""
     demand = SeatDemand(0)
     demand.update(0, 7)
 
     assert [0.0] * 50 == [demand.reset(i * 1_234_567).stddev // 1e-6 for i in range(1, 51)]
-
-
-def test_a_period_begins_with_the_demand_of_the_one_before() -> None:
-    """What is still executing counts for the next high watermark, what ended does not."""
-    demand = SeatDemand(0)
-    demand.update(0, 9)
-    demand.update(5 * NS_PER_S, 2)
-    demand.reset(10 * NS_PER_S)
-    demand.update(15 * NS_PER_S, 1)
-
-    assert (1.5, 0.5, 2) == as_tuple(demand.reset(20 * NS_PER_S))
 
 
 def test_a_period_without_length_tells_its_high_watermark_only() -> None:

@@ -1,4 +1,4 @@
-"""Tests of apfproxy.flowcontrol.explanation."""
+"""Tests of explanations: what becomes of a request, and why."""
 
 from __future__ import annotations
 
@@ -7,14 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from apfproxy.flowcontrol import explanation
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.controller import Checked, Controller, Digest
-from apfproxy.flowcontrol.explanation import Explanation, explain
+from apfproxy.flowcontrol.dealer import Dealer
+from apfproxy.flowcontrol.demand import SeatDemand
+from apfproxy.flowcontrol.explanation import (
+    Decision,
+    Explanation,
+    Foresight,
+    estimate_source,
+    explain,
+    foresee,
+)
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
+from apfproxy.flowcontrol.meters import FlowSchemaCounters
+from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
+from apfproxy.flowcontrol.ticket import Flow, Ticket, WorkEstimate
+from apfproxy.flowcontrol.work_estimate import ObjectStats
 from apfproxy.objects.types import FlowSchema, QueuingConfiguration
-from apfproxy.request.attributes import RequestAttributes, parse_attributes
+from apfproxy.request.attributes import RequestAttributes, parse_attributes, plain_attributes
 from apfproxy.request.user import User
 from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
 from tests.conformance import vectors
@@ -22,6 +37,8 @@ from tests.conformance.test_classification import without_nulls
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from apfproxy.objects.types import FlowControlObject
 
 CASES = vectors.load("classification")
@@ -257,13 +274,6 @@ def test_nothing_matches() -> None:
     ] == list(found.notes)
 
 
-def test_one_flow() -> None:
-    """Without a distinguisher the FlowSchema is one flow."""
-    found = explain(controller_of(NARROW, everybody(distinguish_by=None)), COSTS, ALICE, PODS)
-
-    assert ("", "") == (found.flow.distinguished_by, found.flow.distinguisher)
-
-
 def annotated(object_: Any, **annotations: str) -> Any:  # noqa: ANN401 - either kind
     """An object with additions."""
     named = {f"apfproxy.io/{key.replace('_', '-')}": text for key, text in annotations.items()}
@@ -341,3 +351,245 @@ def test_long_running_limit() -> None:
         limits.refusal("alice", 0, is_long_running=True)
 
     assert ["", "", "long-running", ""] == reasons
+
+
+MS = 1_000_000
+EXEMPT = QueueSetConfig(QueueSetKind.EXEMPT)
+REJECT = QueueSetConfig(QueueSetKind.REJECT)
+ONE_QUEUE = QueueSetConfig(QueueSetKind.QUEUE, 1, 1, 2)
+
+
+class Level:
+    """A queue set to which requests come, each foreseen first."""
+
+    def __init__(self, config: QueueSetConfig, seats: int) -> None:
+        self.clock = VirtualClock()
+        demand = SeatDemand(0)
+        self.queue_set = QueueSet("level", self.clock, config, seats, demand)
+        self.tickets: list[Ticket] = []
+        self._counters = FlowSchemaCounters("level", "schema")
+
+    def foresee(self, hash_: int, estimate: WorkEstimate) -> Foresight:
+        """What would become of a request of a flow."""
+        config = self.queue_set.config
+        hand: tuple[int, ...] = ()
+        if config.kind is QueueSetKind.QUEUE:
+            hand = Dealer(config.queues, config.hand_size).deal(hash_)
+        self.queue_set.sync()
+        return foresee(self.queue_set, hand, estimate, self.queue_set.seat_limit)
+
+    def admit(self, hash_: int, estimate: WorkEstimate) -> Foresight:
+        """What becomes of it, told as if it had been foreseen."""
+        flow = Flow(hash_, "", self._counters)
+        result = self.queue_set.admit(flow, estimate, lambda _: None)
+        if not isinstance(result, Ticket):
+            return Foresight(Decision.REJECT, reason=result)
+        self.tickets.append(result)
+        index = None if result.queue is None else result.queue.index
+        if result.is_executing:
+            return Foresight(Decision.EXECUTE, index)
+        assert result.queue is not None
+        ahead = list(result.queue.tickets()).index(result)
+        return Foresight(Decision.WAIT, index, ahead)
+
+    def both(self, hash_: int, estimate: WorkEstimate) -> tuple[Foresight, Foresight]:
+        """What was foreseen of a request, and what became of it."""
+        foreseen = self.foresee(hash_, estimate)
+        if foreseen.decision is Decision.REJECT:
+            foreseen = Foresight(Decision.REJECT, reason=foreseen.reason)
+        return foreseen, self.admit(hash_, estimate)
+
+
+SLOW = WorkEstimate(1, 1, 1000 * MS)
+SLOWER = WorkEstimate(1, 1, 200_000 * MS)
+WIDE_AND_SLOW = WorkEstimate(1, 9, 10_000 * MS)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "hash_", "estimate", "expected"),
+    [
+        pytest.param([2], 2, SLOW, Foresight(Decision.EXECUTE, 2), id="own-queue"),
+        pytest.param([2, 2, 2], 2, SLOW, Foresight(Decision.WAIT, 2, 1), id="own-queue-long"),
+        pytest.param([2, 2], 3, SLOWER, Foresight(Decision.WAIT, 3, 0), id="other-queue"),
+        pytest.param([2], 3, SLOWER, Foresight(Decision.EXECUTE, 3), id="other-queue-short"),
+    ],
+)
+def test_what_a_withdrawal_left_is_dispatched_first(
+    waiting: list[int], hash_: int, estimate: WorkEstimate, expected: Foresight
+) -> None:
+    """A withdrawal dispatches nothing by itself; the next arrival makes good for it."""
+    level = Level(QueueSetConfig(QueueSetKind.QUEUE, 4, 1, 5), 4)
+    level.admit(0, WorkEstimate(2))
+    level.admit(1, WorkEstimate(3))
+    for other in waiting:
+        level.admit(other, SLOW)
+    level.queue_set.withdraw(level.tickets[1], None)
+
+    assert (expected, expected) == level.both(hash_, estimate)
+
+
+def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only so many dispatches are gone through; beyond, a request is taken to wait."""
+    monkeypatch.setattr(explanation, "MAX_DISPATCHES", 1)
+    level = Level(QueueSetConfig(QueueSetKind.QUEUE, 4, 1, 5), 4)
+    level.admit(0, WorkEstimate(2))
+    level.admit(1, WorkEstimate(3))
+    level.admit(2, SLOW)
+    level.queue_set.withdraw(level.tickets[1], None)
+
+    assert Foresight(Decision.WAIT, 2, 0) == level.foresee(2, SLOW)
+
+
+def test_wider_than_the_limit() -> None:
+    """What is wider than the limit goes alone, cut to the limit, and then there is no seat left."""
+    level = Level(QueueSetConfig(QueueSetKind.QUEUE, 4, 1, 5), 4)
+    level.admit(0, WorkEstimate(2, 2, 1000 * MS))
+    level.admit(1, WorkEstimate(3))
+    level.admit(2, WIDE_AND_SLOW)
+    level.queue_set.finish(level.tickets[0])
+    level.queue_set.withdraw(level.tickets[1], None)
+    expected = Foresight(Decision.WAIT, 3, 0)
+
+    assert (expected, expected) == level.both(3, SLOWER)
+
+
+ESTIMATES = st.builds(
+    WorkEstimate,
+    st.integers(1, 6),
+    st.sampled_from([0, 0, 1, 3, 9]),
+    st.sampled_from([0, 5 * MS]),
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("admit"), st.integers(0, 6), ESTIMATES),
+        st.tuples(st.just("admit"), st.integers(0, 6), st.just(WorkEstimate(1))),
+        st.tuples(st.just("finish"), st.integers(0, 99), st.none()),
+        st.tuples(st.just("withdraw"), st.integers(0, 99), st.none()),
+        st.tuples(st.just("wait"), st.integers(1, 20), st.none()),
+        st.tuples(st.just("limit"), st.integers(0, 6), st.none()),
+        st.tuples(st.just("queues"), st.integers(1, 8), st.none()),
+    ),
+    max_size=50,
+)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        EXEMPT,
+        REJECT,
+        ONE_QUEUE,
+        QueueSetConfig(QueueSetKind.QUEUE, 4, 2, 3),
+        QueueSetConfig(QueueSetKind.QUEUE, 7, 3, 2),
+    ],
+    ids=["exempt", "reject", "one-queue", "four-queues", "seven-queues"],
+)
+@given(steps=STEPS, seats=st.integers(0, 8))
+def test_foresees_what_happens(
+    config: QueueSetConfig,
+    steps: Sequence[tuple[str, int, WorkEstimate | None]],
+    seats: int,
+) -> None:
+    """Whatever came before, a request gets what was foreseen for it."""
+    level = Level(config, seats)
+    for step, number, estimate in steps:
+        if step == "admit":
+            assert estimate is not None
+            foreseen, found = level.both(number * 2_654_435_761, estimate)
+            assert foreseen == found
+        elif step == "wait":
+            level.clock.run_until(level.clock.now_ns() + number * MS)
+        elif step == "limit":
+            level.queue_set.set_concurrency_limit(number)
+        elif step == "queues":
+            if config.kind is QueueSetKind.QUEUE:
+                changed = QueueSetConfig(config.kind, number, 1, number)
+                level.queue_set.reconfigure(changed, level.queue_set.concurrency_limit)
+        elif level.tickets:
+            ticket = level.tickets.pop(number % len(level.tickets))
+            if step == "finish" and ticket.is_executing:
+                level.queue_set.finish(ticket)
+            else:
+                level.queue_set.withdraw(ticket, None)
+
+
+OF_X = b"/api/v1/namespaces/x/pods"
+OF_X_P = OF_X + b"/p"
+
+
+class Known(LearnedCosts):
+    """What is known of costs."""
+
+    def __init__(self, stats: ObjectStats | None = None, watches: int = 0) -> None:
+        super().__init__(lambda: 0)
+        self.stats = stats
+        self.watches = watches
+
+    def object_stats(self, attributes: RequestAttributes) -> ObjectStats | None:
+        """The same for all."""
+        del attributes
+        return self.stats
+
+    def watch_count(self, attributes: RequestAttributes) -> int:
+        """The same for all."""
+        del attributes
+        return self.watches
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "known", "max_seats", "expected"),
+    [
+        pytest.param("GET", OF_X_P, Known(), 9, "'get'", id="get"),
+        pytest.param("GET", b"/healthz", Known(), 0, "'get'", id="no-resource"),
+        pytest.param(
+            "GET",
+            OF_X + b"?watch=1&resourceVersion=7",
+            Known(),
+            9,
+            "a watch that begins without the objects",
+            id="watch",
+        ),
+        pytest.param("GET", OF_X, Known(), 9, "nothing is known", id="unknown"),
+        pytest.param("GET", OF_X + b"?limit=x", Known(), 9, "cannot be decoded", id="undecodable"),
+        pytest.param(
+            "GET",
+            OF_X,
+            Known(ObjectStats(500, 1000)),
+            9,
+            "500 objects of 1000 bytes are known; a seat for each 100 kB of those that are read at"
+            " once, 9 at most here",
+            id="known",
+        ),
+        pytest.param(
+            "GET",
+            OF_X,
+            Known(ObjectStats(1, 1000)),
+            9,
+            "1 object of 1000 bytes is known;",
+            id="one",
+        ),
+        pytest.param(
+            "GET", OF_X, Known(ObjectStats(5, 10)), 0, "that are read at once", id="no-limit"
+        ),
+        pytest.param("DELETE", OF_X_P, Known(watches=9), 9, "here it is 9", id="few-watches"),
+        pytest.param("PUT", OF_X_P, Known(watches=40), 3, "40 watches are told", id="many-watches"),
+        pytest.param(
+            "POST",
+            b"/api/v1/namespaces/x/serviceaccounts/a/token",
+            Known(watches=40),
+            3,
+            "a write that no watch is told of",
+            id="no-event",
+        ),
+    ],
+)
+def test_source(method: str, target: bytes, known: Known, max_seats: int, expected: str) -> None:
+    """Each way to an estimate is told with the numbers that it took."""
+    assert expected in estimate_source(parse_attributes(method, target), known, max_seats)
+
+
+def test_plain_apis() -> None:
+    """Requests of an API that is not Kubernetes cost the same, each."""
+    said = estimate_source(plain_attributes("GET", OF_X), Known(ObjectStats(500, 1000)), 9)
+
+    assert "takes one seat (preset: http)" in said

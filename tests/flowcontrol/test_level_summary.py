@@ -1,4 +1,4 @@
-"""Tests of apfproxy.flowcontrol.level_summary."""
+"""Tests of the summary of levels, of those that can be reached, and of objects by UID."""
 
 from __future__ import annotations
 
@@ -6,16 +6,39 @@ import pytest
 
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.level_summary import (
+    FLOW_SCHEMA,
+    PRIORITY_LEVEL,
     LevelSummary,
     Sums,
     kept_for_nobody,
+    named_objects,
+    reachable_levels,
     shortfalls,
     summarize_levels,
+    with_uid,
 )
 from apfproxy.flowcontrol.preset import HTTP
-from apfproxy.objects.bootstrap import bootstrap_objects
-from apfproxy.objects.types import QueuingConfiguration
-from loadtest.objects import priority_level
+from apfproxy.objects.bootstrap import bootstrap_objects, suggested_objects
+from apfproxy.objects.types import (
+    FlowSchema,
+    FlowSchemaSpec,
+    ObjectMeta,
+    PolicyRulesWithSubjects,
+    PriorityLevelConfigurationReference,
+    QueuingConfiguration,
+    ServiceAccountSubject,
+    Subject,
+    stable_uid,
+)
+from loadtest.objects import (
+    EVERY_RESOURCE,
+    EVERY_URL,
+    flow_schema,
+    group_subject,
+    priority_level,
+    user_subject,
+)
+from tests.observe.scene import Scene
 from tests.virtual_clock import VirtualClock
 
 SMALL = "global-default, leader-election, system"
@@ -160,3 +183,154 @@ def test_one_level_keeps_seats_for_nobody() -> None:
 
     assert found is not None
     assert found.startswith("kept keeps 7 of the server's 20 seats, ")
+
+
+ACCOUNT = Subject(
+    kind="ServiceAccount", service_account=ServiceAccountSubject(namespace="a", name="b")
+)
+
+
+def reached(subject: Subject, *, knows_users: bool) -> bool:
+    """Whether a FlowSchema for a subject can match."""
+    rule = PolicyRulesWithSubjects(
+        subjects=(subject,), resource_rules=(), non_resource_rules=(EVERY_URL,)
+    )
+    level = PriorityLevelConfigurationReference(name="level")
+    schema = FlowSchema(spec=FlowSchemaSpec(priority_level_configuration=level, rules=(rule,)))
+    found = reachable_levels([schema], knows_users=knows_users, is_plain=True)
+    return found == {"level"}
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        (user_subject("*"), True),
+        (user_subject("system:anonymous"), True),
+        (user_subject("header:a"), True),
+        (user_subject("address:192.0.2.1"), True),
+        (user_subject("alice"), False),
+        (group_subject("*"), True),
+        (group_subject("system:unauthenticated"), True),
+        (group_subject("system:authenticated"), False),
+        (ACCOUNT, False),
+    ],
+)
+def test_clients_that_nobody_verifies(subject: Subject, *, expected: bool) -> None:
+    """They have few names, and one group; verified ones may have any."""
+    assert expected == reached(subject, knows_users=False)
+    assert reached(subject, knows_users=True)
+
+
+def test_built_in_objects() -> None:
+    """Of Kubernetes' levels a proxy that knows nobody uses two."""
+    schemas = [each for each in suggested_objects() if isinstance(each, FlowSchema)]
+
+    assert {"exempt", "global-default"} == reachable_levels(
+        schemas, knows_users=False, is_plain=False
+    )
+    plain = [each for each in HTTP.suggested_objects() if isinstance(each, FlowSchema)]
+    assert {"health", "default", "batch", "background"} == reachable_levels(
+        plain, knows_users=False, is_plain=True
+    )
+
+
+@pytest.mark.parametrize(("is_plain", "expected"), [(True, set()), (False, {"level"})])
+def test_resources_of_plain_apis(expected: set[str], *, is_plain: bool) -> None:
+    """There are none; and a rule without any rules matches nothing."""
+    subjects = (user_subject("*"),)
+    rules = (
+        PolicyRulesWithSubjects(subjects=subjects),
+        PolicyRulesWithSubjects(subjects=subjects, resource_rules=(EVERY_RESOURCE,)),
+    )
+    level = PriorityLevelConfigurationReference(name="level")
+    schema = FlowSchema(spec=FlowSchemaSpec(priority_level_configuration=level, rules=rules))
+
+    assert expected == reachable_levels([schema], knows_users=True, is_plain=is_plain)
+
+
+SHORT_QUEUES = QueuingConfiguration(queues=8, hand_size=2, queue_length_limit=50)
+SCHEMA = flow_schema("users", "queued", group_subject("users"))
+
+
+def scene_of(*schemas: FlowSchema) -> Scene:
+    """Two levels, `queued` and `strict`, and the mandatory ones."""
+    levels = (
+        priority_level("queued", shares=95, queuing=SHORT_QUEUES),
+        priority_level("strict", shares=5),
+    )
+    return Scene((*levels, *schemas), 40)
+
+
+def test_what_objects_are() -> None:
+    """Each object has its kind, its name and what it does, levels first."""
+    scene = scene_of(SCHEMA)
+    precedence = SCHEMA.spec.matching_precedence
+
+    assert [
+        (PRIORITY_LEVEL, "catch-all", "nominally 2 seats, rejects what does not fit"),
+        (PRIORITY_LEVEL, "exempt", "exempt: its requests are never limited"),
+        (PRIORITY_LEVEL, "queued", "nominally 37 seats, 8 queues"),
+        (PRIORITY_LEVEL, "strict", "nominally 2 seats, rejects what does not fit"),
+        (FLOW_SCHEMA, "catch-all", "matching precedence 10000, leads to priority level catch-all"),
+        (FLOW_SCHEMA, "exempt", "matching precedence 1, leads to priority level exempt"),
+        (FLOW_SCHEMA, "users", f"matching precedence {precedence}, leads to priority level queued"),
+    ] == [(each.kind, each.name, each.what) for each in named_objects(scene.controller)]
+
+
+def test_busy_level() -> None:
+    """A level that has something to do says how much."""
+    scene = scene_of(SCHEMA)
+    for _ in range(2):
+        scene.ticket("ann", group="users")
+    limit = scene.controller.levels["queued"].current_limit
+    found = {(each.kind, each.name): each.what for each in named_objects(scene.controller)}
+
+    assert (
+        f"nominally 37 seats, 8 queues; now 2 of {limit} seats are in use, requests that wait: 0"
+        == found[PRIORITY_LEVEL, "queued"]
+    )
+
+
+def test_dangling() -> None:
+    """A FlowSchema that is not used is known, too."""
+    scene = scene_of(flow_schema("lost", "nowhere", group_subject("users")))
+    found = {each.name: each.what for each in named_objects(scene.controller)}
+
+    assert "not used: its priority level nowhere does not exist" == found["lost"]
+
+
+def test_quiescing() -> None:
+    """A level whose object is gone has its UID until its last request has ended."""
+    scene = scene_of(SCHEMA)
+    uid = scene.controller.levels["queued"].uid
+    scene.ticket("ann", group="users")
+    scene.controller.commit(scene.controller.digest(()))
+
+    assert [("queued", "its object is gone; it ends its last requests")] == [
+        (each.name, each.what) for each in with_uid(named_objects(scene.controller), uid)
+    ]
+
+
+def test_uids_are_those_of_answers() -> None:
+    """An object that a server gave a UID has that; any other has one of its kind and name."""
+    given = FlowSchema(metadata=ObjectMeta(name="given", uid="u-1"), spec=SCHEMA.spec)
+    scene = scene_of(SCHEMA, given)
+    found = list(named_objects(scene.controller))
+    answered = scene.ticket("ann", group="users")
+
+    assert ["given"] == [each.name for each in with_uid(found, "u-1")]
+    assert ["users"] == [each.name for each in with_uid(found, stable_uid(SCHEMA))]
+    assert answered.flow.counters.flow_schema in {"users", "given"}
+    assert [] == with_uid(found, "nobody's")
+
+
+def test_uid_follows_the_object() -> None:
+    """An object that is created anew has another UID, and its level is the same one."""
+    scene = scene_of(SCHEMA)
+    level = scene.controller.levels["queued"]
+    again = priority_level("queued", shares=95, queuing=SHORT_QUEUES)
+    again = type(again)(metadata=ObjectMeta(name="queued", uid="u-2"), spec=again.spec)
+    scene.controller.commit(scene.controller.digest((again, SCHEMA)))
+
+    assert level is scene.controller.levels["queued"]
+    assert "u-2" == level.uid

@@ -9,16 +9,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.limits import (
-    Adjustment,
     LevelDemand,
     LevelLimits,
     adjust,
     by_priority,
-    level_limits,
     levelled,
-    max_seats,
     nominal_limits,
-    round_half_up,
     within,
 )
 
@@ -35,54 +31,6 @@ def test_nominal_limits_lose_no_seat(server_limit: int, shares: dict[str, int]) 
     assert server_limit <= total < server_limit + len(shares)
 
 
-def test_nominal_limits_without_shares_are_zero() -> None:
-    """Where nobody has a share nobody has a seat."""
-    assert {"a": 0, "b": 0} == nominal_limits(600, {"a": 0, "b": 0})
-
-
-@pytest.mark.parametrize(
-    ("lendable", "borrowing", "expected"),
-    [
-        pytest.param(0, None, LevelLimits(25, 25, 625), id="borrows-from-all"),
-        pytest.param(0, 0, LevelLimits(25, 25, 25), id="neither-lends-nor-borrows"),
-        pytest.param(50, 10, LevelLimits(25, 12, 28), id="halves-go-up"),
-        pytest.param(49, 9, LevelLimits(25, 13, 27), id="rounds-to-the-nearest"),
-        pytest.param(100, 400, LevelLimits(25, 0, 125), id="lends-all-and-borrows-much"),
-    ],
-)
-def test_level_limits(lendable: int, borrowing: int | None, expected: LevelLimits) -> None:
-    """Percentages of 25 seats of a server that has 600."""
-    assert expected == level_limits(25, 600, lendable, borrowing)
-
-
-@pytest.mark.parametrize(
-    ("nominal", "hand_size", "expected"),
-    [
-        pytest.param(0, 8, 1, id="at-least-one"),
-        pytest.param(100, 1, 15, id="a-part-of-the-level"),
-        pytest.param(101, 1, 16, id="rounded-up"),
-        pytest.param(100, 8, 12, id="no-more-than-fills-the-hand"),
-    ],
-)
-def test_max_seats(nominal: int, hand_size: int, expected: int) -> None:
-    """The bound on estimates is the smaller of the two."""
-    assert expected == max_seats(nominal, hand_size)
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        pytest.param(2.5, 3, id="half"),
-        pytest.param(0.49999999999999994, 0, id="just-below-half"),
-        pytest.param(4.0, 4, id="whole"),
-        pytest.param(4503599627370497.5, 4503599627370498, id="large"),
-    ],
-)
-def test_round_half_up(value: float, expected: int) -> None:
-    """Halves go up, and nothing else does that should not."""
-    assert expected == round_half_up(value)
-
-
 def limited(
     nominal: int, lower: int, upper: int, high_watermark: int = 0, smoothed: float = 0.0
 ) -> LevelDemand:
@@ -93,46 +41,6 @@ def limited(
 def exempt(nominal: int, lower: int, high_watermark: int = 0) -> LevelDemand:
     """The exempt level."""
     return LevelDemand(LevelLimits(nominal, lower, nominal + 100), True, high_watermark, 0.0, 0)
-
-
-@pytest.mark.parametrize(
-    ("levels", "expected"),
-    [
-        pytest.param([], Adjustment((), (), 0.0), id="nobody"),
-        pytest.param(
-            [exempt(0, 0, 5), limited(10, 4, 20, 3, 3.0), limited(20, 10, 40, 30, 26.0)],
-            Adjustment((5, 4, 26), (5.0, 4.0, 26.0), 1.0),
-            id="exempt-seats-come-from-nobody",
-        ),
-        pytest.param(
-            [exempt(5, 0, 2), limited(15, 5, 50, 15), limited(10, 5, 50, 15)],
-            Adjustment((2, 18, 12), (2.0, 15.0, 10.0), 1.2),
-            id="all-is-divided-by-targets",
-        ),
-        pytest.param(
-            [exempt(10, 0, 18), limited(10, 4, 20, 10), limited(10, 2, 20, 6)],
-            Adjustment((18, 8, 4), (18.0, 10.0, 6.0), 0.0),
-            id="guarantees-shrink",
-        ),
-        pytest.param(
-            [exempt(10, 0, 24), limited(10, 4, 20, 10), limited(10, 2, 20, 6)],
-            Adjustment((24, 4, 2), (24.0, 10.0, 6.0), 0.0),
-            id="lower-limits-hold",
-        ),
-        pytest.param(
-            [limited(10, 5, 12), exempt(10, 2)],
-            Adjustment((77, 2), (5.0, 2.0), 0.0),
-            id="what-cannot-be-divided-stays",
-        ),
-    ],
-)
-def test_adjust(levels: list[LevelDemand], expected: Adjustment) -> None:
-    """One case for each rule, worked out by hand."""
-    adjustment = adjust(levels)
-
-    assert expected.current == adjustment.current
-    assert expected.targets == adjustment.targets
-    assert pytest.approx(expected.fair_proportion) == adjustment.fair_proportion
 
 
 @st.composite
@@ -260,3 +168,8 @@ def test_within_leaves_no_room_unused(levels: list[tuple[int, int]], seats: int)
     wanted = sum(max(pair) for pair in zip(current, used, strict=True))
     assert all(0 <= own <= limit for own, limit in zip(cut, current, strict=True))
     assert most == min(wanted, max(seats, sum(used)))
+
+
+def test_nominal_limits_without_shares_are_zero() -> None:
+    """Where nobody has a share nobody has a seat."""
+    assert {"a": 0, "b": 0} == nominal_limits(600, {"a": 0, "b": 0})

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.dealer import MAX_HASH_BITS, required_entropy_bits
 from apfproxy.flowcontrol.odds import (
@@ -16,7 +11,6 @@ from apfproxy.flowcontrol.odds import (
     Suggestion,
     check_sizes,
     largest_hand,
-    most_queues,
     squished,
     suggest,
 )
@@ -46,53 +40,6 @@ def test_table_of_the_documentation(
     found = [squished(queues, hand_size, elephants) for elephants in (1, 4, 16)]
 
     assert pytest.approx(expected, rel=1e-14, abs=0) == found
-
-
-def by_covering(queues: int, hand_size: int, elephants: int) -> Fraction:
-    """The same by another way: how many queues the elephants cover, one after the other."""
-    hands = math.comb(queues, hand_size)
-    covered = {0: Fraction(1)}
-    for _ in range(elephants):
-        after: dict[int, Fraction] = {}
-        for count, chance in covered.items():
-            for new in range(hand_size + 1):
-                ways = math.comb(queues - count, new) * math.comb(count, hand_size - new)
-                if ways:
-                    more = chance * Fraction(ways, hands)
-                    after[count + new] = after.get(count + new, Fraction(0)) + more
-        covered = after
-    return sum(
-        (
-            chance * Fraction(math.comb(count, hand_size), hands)
-            for count, chance in covered.items()
-        ),
-        Fraction(0),
-    )
-
-
-SIZES = st.integers(1, 20).flatmap(
-    lambda queues: st.tuples(st.just(queues), st.integers(1, min(queues, 8)))
-)
-
-
-@given(sizes=SIZES, elephants=st.integers(0, 6))
-def test_agrees_with_the_recursion(sizes: tuple[int, int], elephants: int) -> None:
-    """The sum is what a recursion over the queues that are covered gives, to the last bit."""
-    queues, hand_size = sizes
-
-    assert float(by_covering(queues, hand_size, elephants)) == squished(
-        queues, hand_size, elephants
-    )
-
-
-@given(sizes=SIZES, elephants=st.integers(1, 20))
-def test_monotonous(sizes: tuple[int, int], elephants: int) -> None:
-    """One queue more is never worse, one elephant more never better."""
-    queues, hand_size = sizes
-    chance = squished(queues, hand_size, elephants)
-
-    assert squished(queues + 1, hand_size, elephants) <= chance
-    assert chance <= squished(queues, hand_size, elephants + 1)
 
 
 def test_extremes() -> None:
@@ -125,12 +72,6 @@ def test_refused_sizes(queues: int, hand_size: int, message: str) -> None:
     assert message == str(caught.value)
 
 
-def test_accepted_sizes() -> None:
-    """All sizes of the documentation's table are accepted."""
-    for hand_size, queues in TABLE:
-        check_sizes(queues, hand_size)
-
-
 def test_largest_hand() -> None:
     """It is the largest that a hash has bits for, and no larger than the deck."""
     for queues in (*range(1, 300), 1024, 4096, MAX_QUEUES):
@@ -140,15 +81,6 @@ def test_largest_hand() -> None:
             if required_entropy_bits(queues, hand_size) <= MAX_HASH_BITS
         ]
         assert fitting[-1] == largest_hand(queues)
-
-
-@pytest.mark.parametrize("hand_size", [1, 2, 3, 8, 15, 16, 60])
-def test_most_queues(hand_size: int) -> None:
-    """One queue more would take too many bits, or be more than there can be."""
-    most = most_queues(hand_size)
-
-    assert required_entropy_bits(most, hand_size) <= MAX_HASH_BITS
-    assert most == MAX_QUEUES or required_entropy_bits(most + 1, hand_size) > MAX_HASH_BITS
 
 
 @pytest.mark.parametrize("bound", [0.5, 0.1, 0.01, 1e-3, 1e-4])

@@ -1,81 +1,12 @@
-"""Tests of apfproxy.flowcontrol.queue_set: what becomes of requests, rule by rule."""
+"""Tests of a queue set, beside those against the plain one and its machine."""
 
 from __future__ import annotations
 
 import pytest
 
 from apfproxy.flowcontrol.meters import MAX_STATES
-from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, TicketState, WorkEstimate
+from apfproxy.flowcontrol.ticket import RejectReason, Ticket, TicketState, WorkEstimate
 from tests.flowcontrol.level import EXEMPT, MS, ONE_QUEUE, REJECT, Level, queues
-
-
-def test_what_fits_executes_at_once() -> None:
-    """A request that fits gets its seats inside `admit`, and nobody is called."""
-    level = Level(queues(8), limit=3)
-    level.wait(7)
-    ticket = level.admit(WorkEstimate(2), queue=5)
-
-    assert ticket.is_executing
-    assert (ticket.arrived_ns, ticket.dispatched_ns) == (7, 7)
-    assert ticket.queue is level.queue_set.queues[5]
-    assert list(level.queue_set.executing) == [ticket]
-    assert level.queue_set.seats_in_use == 2
-    assert level.queue_set.dispatched_total == 1
-    assert level.demand.seats == 2
-    assert level.dispatched == []
-
-
-def test_what_does_not_fit_is_dispatched_later() -> None:
-    """A waiting request is told once, when seats come back."""
-    level = Level(ONE_QUEUE, limit=1)
-    first = level.admit()
-    second = level.admit()
-    level.wait(4 * MS)
-
-    assert not second.is_executing
-    assert level.waiting == [second]
-    assert (level.queue_set.requests_waiting, level.queue_set.seats_waiting) == (1, 1)
-    assert level.demand.seats == 2
-
-    level.queue_set.finish(first)
-
-    assert level.dispatched == [second]
-    assert second.is_executing
-    assert second.dispatched_ns == 4 * MS
-    assert level.demand.seats == 1
-
-
-def test_a_full_queue_rejects_only_while_the_seats_are_taken() -> None:
-    """With a seat free, a queue that is at its limit takes one more."""
-    level = Level(queues(1, queue_length_limit=1), limit=4)
-    level.admit(WorkEstimate(3))
-    level.admit(WorkEstimate(2))
-
-    assert not level.admit(WorkEstimate(2)).is_executing
-
-    level.queue_set.set_concurrency_limit(3)
-
-    assert level.reject() is RejectReason.QUEUE_FULL
-    assert level.queue_set.rejected_total == 1
-    assert level.counters.rejected_queue_full == 1
-    assert level.queue_set.requests_waiting == 2
-
-
-def test_a_level_without_queues_rejects_what_does_not_fit() -> None:
-    """At such a level a request executes or is rejected at once."""
-    level = Level(REJECT, limit=2)
-    ticket = level.admit(WorkEstimate(2))
-
-    assert ticket.queue is None
-    assert level.reject() is RejectReason.CONCURRENCY_LIMIT
-    assert level.counters.rejected_concurrency_limit == 1
-    assert level.counters.wait_rejected_ns.counts[0] == 1
-
-    level.queue_set.finish(ticket)
-
-    assert level.queue_set.seats_in_use == 0
-    assert level.admit(WorkEstimate(9)).is_executing  # wider than the limit, but alone
-    assert level.reject(WorkEstimate(9)) is RejectReason.CONCURRENCY_LIMIT
 
 
 def test_an_exempt_level_only_counts() -> None:
@@ -93,56 +24,6 @@ def test_an_exempt_level_only_counts() -> None:
 
     assert level.queue_set.is_idle
     assert level.demand.seats == 0
-
-
-@pytest.mark.parametrize(
-    ("limit", "in_use", "asked", "fits"),
-    [
-        pytest.param(4, 3, 1, True, id="takes-the-last-seat"),
-        pytest.param(4, 3, 2, False, id="one-seat-short"),
-        pytest.param(4, 0, 9, True, id="wider-than-the-limit-but-idle"),
-        pytest.param(4, 1, 9, False, id="wider-than-the-limit-and-busy"),
-        pytest.param(0, 0, 1, False, id="no-seats-at-all"),
-    ],
-)
-def test_fits(limit: int, in_use: int, asked: int, fits: bool) -> None:
-    """A request wider than the limit runs alone; otherwise it would wait for ever."""
-    level = Level(ONE_QUEUE, limit)
-    if in_use:
-        level.admit(WorkEstimate(in_use))
-
-    assert fits == level.admit(WorkEstimate(asked)).is_executing
-
-
-def test_the_least_loaded_queue_of_the_hand_wins() -> None:
-    """Waiting work counts, and ties go to the card at which the visit begins."""
-    level = Level(queues(3, hand_size=3), limit=1)
-    flow = level.flow()
-    level.queue_set.admit(flow, ONE_SEAT, level.dispatched.append)
-    tickets = [level.queue_set.admit(flow, WorkEstimate(n), print) for n in (1, 5, 5, 1)]
-    indices = [t.queue.index for t in tickets if isinstance(t, Ticket) and t.queue is not None]
-
-    assert sorted(indices[:3]) == [0, 1, 2]
-    assert indices[3] == indices[0]
-
-
-def test_lingering_holds_seats() -> None:
-    """After its end a request keeps its seats for the additional latency, but is not executing."""
-    level = Level(ONE_QUEUE, limit=3)
-    ticket = level.admit(WorkEstimate(1, 3, 5 * MS))
-    waiting = level.admit()
-    level.queue_set.finish(ticket)
-
-    assert ticket.state == TicketState.LINGERING
-    assert (level.queue_set.requests_executing, level.queue_set.seats_in_use) == (0, 3)
-    assert (level.counters.executing_requests, level.counters.executing_seats) == (0, 3)
-    assert not level.queue_set.is_idle  # for what waits
-
-    level.wait(5 * MS)
-
-    assert ticket.state == TicketState.DONE
-    assert level.dispatched == [waiting]
-    assert level.queue_set.seats_in_use == 1
 
 
 def test_final_seats_are_cut_to_the_limit() -> None:
@@ -185,32 +66,6 @@ def test_withdraw(reason: RejectReason | None, timed_out: int, cancelled: int) -
     assert level.queue_set.rejected_total == 1
     assert level.counters.wait_rejected_ns.sum == 7 * MS
     assert level.dispatched == []
-
-
-def test_withdrawing_the_one_that_blocked_dispatches_nothing_by_itself() -> None:
-    """The next event does: as in Kubernetes, a time-out only removes."""
-    level = Level(ONE_QUEUE, limit=2)
-    running = level.admit()
-    wide = level.admit(WorkEstimate(2))
-    narrow = level.admit()
-    level.queue_set.withdraw(wide, RejectReason.TIME_OUT)
-
-    assert level.dispatched == []
-
-    level.queue_set.set_concurrency_limit(2)
-
-    assert level.dispatched == [narrow]
-    assert list(level.queue_set.executing) == [running, narrow]
-
-
-def test_withdrawing_what_executes_finishes_it() -> None:
-    """A seat granted to a caller that is gone passes to the next in line."""
-    level = Level(ONE_QUEUE, limit=1)
-    first, second = level.admit(), level.admit()
-    level.queue_set.withdraw(first, None)
-
-    assert level.dispatched == [second]
-    assert level.queue_set.cancelled_total == 0
 
 
 def test_seats_come_back_once() -> None:
@@ -270,85 +125,6 @@ def test_no_accommodation_counts_attempts_with_seats_free() -> None:
     level.admit()
 
     assert level.counters.no_accommodation == 2
-
-
-def test_progress_meter() -> None:
-    """R runs at the seats asked for, or the limit, divided by the active queues."""
-    level = Level(queues(4), limit=4)
-    level.wait(MS)
-    level.queue_set.sync()
-
-    assert level.queue_set.current_r == 0  # no queue is active
-
-    level.admit(WorkEstimate(3), queue=0)
-    level.wait(MS)
-    level.queue_set.sync()
-
-    assert level.queue_set.current_r == 300_000
-
-    level.admit(WorkEstimate(3), queue=1)
-    level.wait(MS)
-    level.queue_set.sync()
-
-    assert level.queue_set.current_r == 500_000
-
-
-def test_a_guess_is_made_good_at_the_end() -> None:
-    """A queue is charged 3 ms at dispatch and the true time at the end."""
-    level = Level(ONE_QUEUE, limit=4)
-    queue = level.queue_set.queues[0]
-    short, long = level.admit(WorkEstimate(2)), level.admit()
-
-    assert queue.next_dispatch_r == 900_000
-
-    level.wait(MS)
-    level.queue_set.finish(short)
-
-    assert queue.next_dispatch_r == 900_000 - 2 * 200_000
-
-    level.wait(4 * MS + 5)
-    level.queue_set.finish(long)
-
-    assert queue.next_dispatch_r == 500_000 + 200_001
-
-
-def test_a_queue_does_not_save_up_its_share() -> None:
-    """A busy queue starts again no earlier than the arrival of its next request."""
-    level = Level(ONE_QUEUE, limit=4)
-    level.admit()
-    level.wait(10 * MS)
-    level.admit()
-
-    assert level.queue_set.latest_s == level.queue_set.dispatch_r == 1_000_000
-    assert level.queue_set.queues[0].next_dispatch_r == 1_300_000
-
-
-@pytest.mark.parametrize("widths", [(1, 1), (1, 2), (1, 3)])
-def test_two_greedy_flows_get_equal_seat_time(widths: tuple[int, int]) -> None:
-    """Flows that always wait get the same seats in time as long as no seat stays idle."""
-    level = Level(queues(2), limit=6)
-    seat_ns = [0, 0]
-
-    def execute(ticket: Ticket) -> None:
-        level.clock.call_at(level.clock.now_ns() + 5 * MS, lambda: end(ticket))
-
-    def end(ticket: Ticket) -> None:
-        flow = int(ticket.flow.distinguisher[-1])
-        seat_ns[flow] += widths[flow] * 5 * MS
-        start(flow)
-        level.queue_set.finish(ticket)
-
-    def start(flow: int) -> None:
-        ticket = level.admit(WorkEstimate(widths[flow]), flow, execute)
-        if ticket.is_executing:
-            execute(ticket)
-
-    for _ in range(15):
-        start(0)
-        start(1)
-    level.wait(2_000 * MS)
-
-    assert seat_ns[0] == pytest.approx(seat_ns[1], rel=0.02)
 
 
 def test_nobody_is_told_inside_its_own_admission() -> None:
@@ -478,10 +254,54 @@ def test_level_meter_is_bounded() -> None:
     assert sum(level.queue_set.meter.seats_in_use.counts) == MAX_STATES + 100
 
 
-def test_repr() -> None:
-    """A log can tell how busy a level is."""
-    level = Level(ONE_QUEUE, limit=1)
+def test_an_impossible_configuration_changes_nothing() -> None:
+    """The dealer's objection comes before any change."""
+    level = Level(queues(4), limit=1)
     level.admit()
-    level.admit()
+    waiting = level.admit()
+    with pytest.raises(ValueError, match="hand size 9"):
+        level.queue_set.reconfigure(queues(8, hand_size=9), 5)
 
-    assert repr(level.queue_set) == "<QueueSet level: 1 waiting, 1 executing, 1 of 1 seats in use>"
+    assert level.queue_set.config == queues(4)
+    assert len(level.queue_set.queues) == 4
+    assert level.waiting == [waiting]
+    assert level.queue_set.concurrency_limit == 1
+
+
+def test_a_surplus_queue_goes_once_though_several_linger() -> None:
+    """Only the first of its lingering requests takes it away; its other seats stay counted."""
+    level = Level(queues(4), limit=9)
+    tickets = [level.admit(WorkEstimate(1, 2, n * MS), queue=3) for n in (1, 2, 3)]
+    others = list(level.queue_set.queues[:3])
+    level.queue_set.reconfigure(queues(1), 9)
+    for ticket in tickets:
+        level.queue_set.finish(ticket)
+    level.wait(MS)
+
+    assert level.queue_set.queues == others
+    assert level.queue_set.seats_in_use == 4
+
+    level.clock.run()
+
+    assert level.queue_set.queues == others
+    assert level.queue_set.seats_in_use == 0
+
+
+def test_turns_go_on_when_the_first_queue_goes() -> None:
+    """After queue 0 won and went, the next to be visited is the one that took its place."""
+    level = Level(queues(2), limit=2)
+    first = level.admit(queue=0)
+    blocker = level.admit(queue=1)
+    level.queue_set.finish(first)
+    last = level.admit(queue=0)
+    level.queue_set.reconfigure(REJECT, 2)
+    level.queue_set.finish(last)
+
+    assert len(level.queue_set.queues) == 1
+
+    level.queue_set.reconfigure(queues(1), 2)
+    wide = level.admit(WorkEstimate(2))
+    level.queue_set.reconfigure(queues(2), 2)
+    level.queue_set.finish(blocker)
+
+    assert level.dispatched == [wide]

@@ -16,43 +16,6 @@ def drop(retry_after: RetryAfter, unix_s: int, drops: int) -> None:
         retry_after.record_drop(unix_s)
 
 
-def test_starts_at_one_second() -> None:
-    """Whoever is rejected first is told to wait a second."""
-    retry_after = RetryAfter()
-    drop(retry_after, NOW_S, 1)
-
-    assert retry_after.get() == 1
-
-
-def test_doubles_up_to_the_bound_and_falls_by_one() -> None:
-    """Lasting overload doubles it to 32 s; when drops get rare it falls second by second."""
-    retry_after = RetryAfter()
-    seen = []
-    for second in range(100):
-        drop(retry_after, NOW_S + second, 10)
-        seen.append(retry_after.get())
-    assert sorted(set(seen)) == [1, 2, 4, 8, 16, 32]
-
-    for second in range(5):
-        drop(retry_after, NOW_S + 1000 + 100 * second, 1)
-
-    assert retry_after.get() == MAX_RETRY_AFTER_S - 5
-
-
-def test_doubles_once_for_one_spike() -> None:
-    """A second doubling waits for as long as the first one told clients to wait."""
-    retry_after = RetryAfter()
-    for second in range(2):
-        drop(retry_after, NOW_S + second, 100)
-    assert retry_after.get() == 2
-
-    drop(retry_after, NOW_S + 2, 1)
-    assert retry_after.get() == 2
-
-    drop(retry_after, NOW_S + 3, 1)
-    assert retry_after.get() == 4
-
-
 def test_time_may_run_backwards() -> None:
     """A clock that is set back loses no count and raises nothing."""
     retry_after = RetryAfter()

@@ -1,8 +1,6 @@
-"""An index finds what a plain walk finds."""
+"""Tests of the index of rules, and of the URLs that it matches."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -10,21 +8,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from apfproxy.flowcontrol.classifier import Classifier
-from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.flowcontrol.mismatch import match_url
 from apfproxy.objects.conditions import MATCH_HEADER, MATCH_METHODS
 from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule
-from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.user import ANONYMOUS, User
 from loadtest.objects import flow_schema, user_subject
 from tests.flowcontrol.plain_walk import first_match
 from tests.lint.configurations import REQUESTS, USERS, configurations
 
-if TYPE_CHECKING:
-    from apfproxy.request.attributes import RequestAttributes
-
 EVERYBODY = user_subject("*")
 ROOT = parse_attributes("GET", b"/")
-BUILT_IN = [each for each in bootstrap_objects() if isinstance(each, FlowSchema)]
 
 conditions = st.fixed_dictionaries(
     {},
@@ -70,15 +64,6 @@ def test_as_a_plain_walk(
         assert first_match(schemas, user, request, header_of) is classifier.classify(
             user, request, header_of
         )
-
-
-@pytest.mark.parametrize("user", USERS)
-def test_built_in_objects(user: User) -> None:
-    """Those that most users have."""
-    classifier = Classifier(BUILT_IN)
-
-    for request in REQUESTS:
-        assert first_match(BUILT_IN, user, request) is classifier.classify(user, request)
 
 
 def header_schema(number: int, text: str) -> FlowSchema:
@@ -141,3 +126,87 @@ def test_methods_narrow_verbs(verbs: tuple[str, ...], request_: RequestAttribute
     assert first_match(schemas, ANONYMOUS, request_) is Classifier(schemas).classify(
         ANONYMOUS, request_
     )
+
+
+def matches(urls: tuple[str, ...], path: str) -> bool:
+    """Whether any of the URLs matches a path; an index says the same."""
+    found = match_url(urls, path)
+    rule = NonResourcePolicyRule(verbs=("get",), non_resource_urls=urls)
+    schema = flow_schema("s", "level", user_subject("*"), non_resource_rule=rule)
+    request = RequestAttributes(is_resource_request=False, path=path, verb="get")
+    chosen = Classifier([schema]).classify(ANONYMOUS, request)
+
+    assert found == (chosen is not None)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("url", "path", "is_match"),
+    [
+        ("*", b"/a/../b", True),
+        ("/*", b"/a", True),
+        ("/*", b"/a/../b", True),
+        ("/a", b"/a", True),
+        ("/a", b"/ab", False),
+        ("/a", b"/a/b", True),
+        ("/a/", b"/a", False),
+        ("/a/*", b"/a/b", True),
+        ("/a/*", b"/a", False),
+        ("/a", b"/a/.well-known/b", True),
+        ("/a", b"/a/../b", False),
+        ("/a", b"/a/%2e%2e/b", False),
+        ("/a", b"/a/.", False),
+        ("/a", b"/a/...", False),
+        ("/a/..", b"/a/..", True),
+        ("/a", b"/a/..;/b", False),
+        ("/a", b"/a/..;x=y/b", False),
+        ("/a", b"/a/;/../b", False),
+        ("/a", b"/a/..%5cb", False),
+        ("/a", b"/a/..\\b", False),
+        ("/a", b"/a/%252e%252e/b", False),
+        ("/a", b"/a/%25252e./b", False),
+        ("/a", b"/a/..%252fb", False),
+        ("/a", b"/a/%2e%2e%2fb", False),
+        ("/a", b"/a%2f..%2fb", False),
+        ("/a", b"/a/%c0%ae%c0%ae/b", False),
+        ("/a", b"/a/%ef%bc%8e%ef%bc%8e/b", False),
+        ("/a", b"/a/..%20/b", False),
+        ("/a", b"/a/..%09/b", False),
+        ("/a", b"/a/..%00/b", False),
+        ("/a", b"/a/%3f/b", False),
+        ("/a", b"/a/%23/b", False),
+        ("/a/*", b"/a/..;/b", False),
+        ("*", b"/a/..;/b", True),
+        ("/*", b"/a/..;/b", True),
+        ("/a", b"/a//b", True),
+        ("/a", b"/a/b.c/..d/e..", True),
+        ("/a", b"/a/b-c_d~e!$&'()*+,=:@f", True),
+    ],
+)
+def test_a_url(url: str, path: bytes, is_match: bool) -> None:
+    """A URL matches itself and what is below it, unless a server might take that for another."""
+    assert is_match == matches((url,), parse_attributes("GET", path).path)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_match"),
+    [
+        ("*x", True),
+        ("*", False),
+        ("", False),
+        ("/a/b/c", True),
+        ("/a", False),
+        ("//b", True),
+        ("/bc/d", True),
+        ("/bc" + 9999 * "/", True),
+        ("/c" + 9999 * "/", False),
+    ],
+)
+def test_several(path: str, is_match: bool) -> None:
+    """One of them is enough; what is no path has to be named."""
+    assert is_match == matches(("/a/b/*", "/bc", "//b", "*x"), path)
+
+
+def test_all_beside_others() -> None:
+    """A wildcard counts in any place."""
+    assert matches(("/a", "*"), "*")

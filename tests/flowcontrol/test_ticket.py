@@ -1,27 +1,16 @@
-"""Tests of apfproxy.flowcontrol.ticket."""
+"""Tests of work, its estimates and how it is counted."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.dealer import Dealer
-from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.ticket import (
-    DONE,
-    EXECUTING,
-    LINGERING,
     ONE_SEAT,
-    WAITING,
-    Flow,
-    Queue,
-    Ticket,
-    TicketState,
     WorkEstimate,
+    format_seat_seconds,
+    ns_per_seat,
+    seat_ticks,
 )
-
-FLOW = Flow(255, "alice", FlowSchemaCounters("level", "schema"))
 
 
 @pytest.mark.parametrize(
@@ -47,75 +36,37 @@ def test_a_cut_estimate_keeps_its_final_work() -> None:
     assert cut.work == WorkEstimate(3, 8, 5_000_000).work
 
 
-def test_a_flow_keeps_the_hand_of_its_last_dealer() -> None:
-    """Dealing again is for another dealer only."""
-    flow = Flow(5, "alice", FlowSchemaCounters("level", "schema"))
-    dealer = Dealer(8, 2)
-    hand = flow.deal(dealer)
-
-    assert hand == flow.hand == dealer.deal(5)
-    assert flow.dealer is dealer
-
-
-@pytest.mark.parametrize("state", [WAITING, EXECUTING, LINGERING, DONE])
-def test_is_executing(state: int) -> None:
-    """Only one state says so."""
-    ticket = Ticket(FLOW, ONE_SEAT, None, 0, None, state, -1, 0)
-
-    assert (state == EXECUTING) == ticket.is_executing
-
-
-def test_states_are_those_of_the_enum() -> None:
-    """The plain integers and the names agree."""
-    assert list(TicketState) == [WAITING, EXECUTING, LINGERING, DONE]
+@pytest.mark.parametrize(
+    ("seats", "duration_ns", "ticks"),
+    [
+        pytest.param(1, 3_000_000, 300_000, id="the-guess"),
+        pytest.param(1, 4, 0, id="down"),
+        pytest.param(1, 5, 1, id="half-away-from-zero"),
+        pytest.param(1, -5, -1, id="negative-half-away-from-zero"),
+        pytest.param(1, -4, 0, id="negative-up"),
+        pytest.param(1 / 3, 100, 3, id="a-share"),
+        pytest.param(0.49999999999999994, 10, 0, id="just-below-a-half"),
+        pytest.param(1, 45_035_996_273_704_970, 4_503_599_627_370_497, id="beyond-2**52"),
+    ],
+)
+def test_seat_ticks(seats: float, duration_ns: int, ticks: int) -> None:
+    """Work is rounded once, half away from zero."""
+    assert ticks == seat_ticks(seats, duration_ns)
 
 
-def test_reprs() -> None:
-    """A log can tell flows, estimates and tickets apart."""
-    ticket = Ticket(FLOW, ONE_SEAT, None, 0, None, WAITING, -1, 0)
-
-    assert repr(FLOW) == "<Flow schema/alice 0xff>"
-    assert repr(WorkEstimate(1, 2, 3)) == "WorkEstimate(1, 2, 3)"
-    assert repr(ticket) == "<Ticket <Flow schema/alice 0xff> waiting>"
-
-
-def ticket_of(name: int) -> Ticket:
-    """A ticket to put into a queue, its initial seats as many as its name says."""
-    return Ticket(FLOW, WorkEstimate(name, 2, 10_000), name, 0, None, WAITING, -1, 0)
+@pytest.mark.parametrize(
+    ("work", "seats", "duration_ns"),
+    [(300_000, 1, 3_000_000), (100, 3, 333), (0, 5, 0)],
+)
+def test_ns_per_seat(work: int, seats: int, duration_ns: int) -> None:
+    """The time is rounded down."""
+    assert duration_ns == ns_per_seat(work, seats)
 
 
-@given(st.lists(st.integers(-5, 9).filter(bool)))
-def test_behaves_as_a_list(steps: list[int]) -> None:
-    """Whatever is appended (positive) and removed from anywhere (negative), a list agrees."""
-    queue = Queue(0)
-    model: list[Ticket] = []
-    for step in steps:
-        if step > 0:
-            model.append(ticket_of(step))
-            queue.append(model[-1])
-        elif model:
-            queue.remove(model.pop(step % len(model)))
-
-        assert model == list(queue.tickets())
-        assert (model[0] if model else None) is queue.oldest
-        assert (model[-1] if model else None) is queue.newest
-        assert len(model) == queue.requests_waiting
-        assert sum(ticket.details for ticket in model) == queue.initial_seats_waiting
-        assert sum(max(ticket.details, 2) for ticket in model) == queue.seats_waiting
-        assert sum(ticket.details * 300_000 + 2_000 for ticket in model) == queue.work_waiting
-        assert bool(model) == queue.is_active
-
-
-def test_executing_requests_make_it_active() -> None:
-    """A queue shares in the seats while something of it executes."""
-    queue = Queue(0)
-    queue.requests_executing = 1
-
-    assert queue.is_active
-
-
-def test_repr_of_a_queue() -> None:
-    """A log can tell queues apart."""
-    queue = Queue(3)
-
-    assert repr(queue) == "<Queue 3: 0 waiting, 0 executing, next_dispatch_r 0>"
+@pytest.mark.parametrize(
+    ("work", "text"),
+    [(0, "0.00000000ss"), (300_000, "0.00300000ss"), (-150_000_000, "-1.50000000ss")],
+)
+def test_format_seat_seconds(work: int, text: str) -> None:
+    """Seat-seconds have eight decimals and a unit."""
+    assert text == format_seat_seconds(work)

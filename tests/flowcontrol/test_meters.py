@@ -1,0 +1,253 @@
+"""Tests of what flow control counts for metrics."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apfproxy.flowcontrol.meters import (
+    DEMAND_RATIO_BOUNDS,
+    DURATION_BOUNDS_NS,
+    EXECUTING,
+    MUTATING,
+    NS_PER_S,
+    RATIO_BOUNDS,
+    READ_ONLY,
+    REQUEST_RATIO_BOUNDS,
+    SEAT_RATIO_BOUNDS,
+    SHORT_NS,
+    FlowSchemaCounters,
+    Histogram,
+    KindMeter,
+    LevelMeter,
+    RatioHistogram,
+    RequestCount,
+    pack,
+)
+from tests.conformance import vectors
+
+
+@pytest.mark.parametrize(
+    ("value", "counts"),
+    [
+        pytest.param(0, [1, 0, 0], id="at-the-first-bound"),
+        pytest.param(1, [0, 1, 0], id="between"),
+        pytest.param(10, [0, 1, 0], id="at-the-last-bound"),
+        pytest.param(11, [0, 0, 1], id="above"),
+    ],
+)
+def test_histogram_bounds_are_inclusive(value: int, counts: list[int]) -> None:
+    """A value falls into the first bucket whose bound it does not exceed."""
+    histogram = Histogram((0, 10))
+    histogram.observe(value)
+
+    assert counts == histogram.counts
+    assert value == histogram.sum
+
+
+def test_requests_dispatched_at_once_are_sorted_when_read() -> None:
+    """They waited for no time, in a queue that they had to themselves."""
+    counters = FlowSchemaCounters("level", "schema")
+    counters.dispatched_at_once = 3
+    counters.wait_executed_ns.observe(7_000_000)
+    counters.dispatched_at_once += 2
+    counters.queue_length_after_enqueue.observe(20)
+
+    assert counters.wait_executed_ns.counts[:3] == [5, 0, 1]
+    assert counters.wait_executed_ns.sum == 7_000_000
+    assert counters.queue_length_after_enqueue.counts[:3] == [0, 5, 1]
+    assert counters.queue_length_after_enqueue.sum == 25
+
+
+def test_short_durations() -> None:
+    """They are told by a comparison, as the search would find them."""
+    histogram = Histogram(DURATION_BOUNDS_NS)
+    for duration_ns in (1, SHORT_NS):
+        histogram.observe(duration_ns)
+
+    assert [0, 2] == histogram.counts[:2]
+    assert 0 == DURATION_BOUNDS_NS[0] < SHORT_NS == DURATION_BOUNDS_NS[1]
+
+
+BUCKETS = {metric["name"]: metric.get("buckets", []) for metric in vectors.load("metrics")}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "metric"),
+    [
+        (REQUEST_RATIO_BOUNDS, "priority_level_request_utilization"),
+        (SEAT_RATIO_BOUNDS, "priority_level_seat_utilization"),
+        (DEMAND_RATIO_BOUNDS, "demand_seats"),
+    ],
+)
+def test_bounds_are_those_of_kubernetes(bounds: tuple[float, ...], metric: str) -> None:
+    """The buckets are the reference's, but for the last, which has no bound."""
+    *expected, last = BUCKETS[f"apiserver_flowcontrol_{metric}"]
+
+    assert last == "+Inf"
+    assert [float(bound) for bound in expected] == list(bounds)
+
+
+@given(st.tuples(*[st.integers(0, 100_000)] * 4))
+def test_states_come_back(state: tuple[int, int, int, int]) -> None:
+    """Each part of a state is measured as it was packed."""
+    meter = LevelMeter()
+    meter.time_at[pack(*state)] = 10
+    meter.fold()
+
+    executing, seats, waiting, seats_waiting = state
+    assert executing * 10 == meter.requests_executing.sum
+    assert seats * 10 == meter.seats_in_use.sum
+    assert waiting * 10 == meter.requests_waiting.sum
+    assert (seats + seats_waiting) * 10 == meter.seat_demand.sum
+    assert meter.time_at == {}
+
+
+def test_ratios_fall_into_inclusive_buckets() -> None:
+    """Time is counted in the first bucket whose bound the ratio does not exceed."""
+    histogram = RatioHistogram((0, 0.5, 1))
+    histogram.denominator = 4
+    for value, duration_ns in ((0, 1), (1, 10), (2, 100), (4, 1000), (5, 10_000)):
+        histogram.add(value, duration_ns)
+
+    assert histogram.counts == [1, 110, 1000, 10_000]
+    assert histogram.sum == 2.5 + 50 + 1000 + 12_500
+
+
+def test_each_denominator_holds_from_its_change_on() -> None:
+    """What was measured before is divided by what held before."""
+    meter = LevelMeter()
+    state = pack(requests_executing=2, seats=4, requests_waiting=6, seats_waiting=8)
+    meter.time_at[state] = 100
+    meter.set_seats_denominator(4)
+    meter.set_waiting_capacity(60)
+    meter.time_at[state] = 100
+    meter.fold()
+
+    assert meter.requests_executing.sum == 200 + 50
+    assert meter.seats_in_use.sum == 400 + 100
+    assert meter.requests_waiting.sum == 600 + 10
+    assert meter.seat_demand.sum == 1200 + 300
+
+
+def test_a_denominator_is_never_zero() -> None:
+    """A level without queues is measured against one request."""
+    meter = LevelMeter()
+    meter.set_waiting_capacity(0)
+    histograms = (
+        meter.requests_executing,
+        meter.seats_in_use,
+        meter.requests_waiting,
+        meter.seat_demand,
+    )
+
+    assert [histogram.denominator for histogram in histograms] == [1, 1, 1, 1]
+
+
+def bucket_ns(by_bound: dict[float, int]) -> tuple[int, ...]:
+    """Nanoseconds by bucket from those by upper bound; infinity is the last."""
+    return tuple(by_bound.get(bound, 0) for bound in (*RATIO_BOUNDS, float("inf")))
+
+
+def test_set_limits_leaves_the_past_alone() -> None:
+    """What was counted under one limit stays in the buckets of that limit."""
+    meter = KindMeter(0)
+    meter.kinds[False].executing.begin(0)
+    meter.set_limits(10, waiting=5, executing=2)
+
+    usage = meter.usages(30)[2]
+
+    assert bucket_ns({1: 10, 0.5: 20}) == usage.bucket_ns
+    assert 10 * 1 + 20 / 2 == usage.ratio_ns
+
+
+@pytest.mark.parametrize(
+    ("now_s", "expected"),
+    [
+        pytest.param(0.9, 0, id="no-second-is-over"),
+        pytest.param(1.0, 3, id="the-first-second-saw-three"),
+        pytest.param(1.9, 3, id="still-the-first-second"),
+        pytest.param(2.0, 1, id="one-was-still-there-in-the-second"),
+        pytest.param(7.5, 1, id="and-goes-on"),
+    ],
+)
+def test_in_flight_is_the_maximum_of_the_last_full_second(now_s: float, expected: int) -> None:
+    """Three at once in the first second, one of which goes on."""
+    meter = KindMeter(0)
+    for _ in range(3):
+        meter.kinds[True].executing.begin(100)
+    for _ in range(2):
+        meter.kinds[True].executing.end(200)
+
+    assert {MUTATING: expected, READ_ONLY: 0} == meter.in_flight(round(now_s * NS_PER_S))
+
+
+def test_in_flight_rolls_with_events_too() -> None:
+    """Events in a later second close the one before, even when nobody reads in between."""
+    meter = KindMeter(0)
+    meter.kinds[True].executing.begin(0)
+    meter.kinds[True].executing.begin(NS_PER_S)
+    meter.kinds[True].executing.end(2 * NS_PER_S)
+    meter.kinds[True].executing.end(2 * NS_PER_S)
+
+    assert {MUTATING: 2, READ_ONLY: 0} == meter.in_flight(2 * NS_PER_S)
+    assert {MUTATING: 2, READ_ONLY: 0} == meter.in_flight(3 * NS_PER_S)
+    assert {MUTATING: 0, READ_ONLY: 0} == meter.in_flight(4 * NS_PER_S)
+
+
+def test_an_event_told_late_takes_nothing_away() -> None:
+    """A dispatch at 5 ns that is told after an end at 10 ns counts from 10 ns on."""
+    meter = KindMeter(0)
+    meter.kinds[True].executing.begin(0)
+    meter.kinds[True].executing.end(10)
+    meter.kinds[True].executing.begin(5)
+    meter.kinds[True].executing.end(8)
+
+    assert bucket_ns({0: 5, 1: 10}) == meter.usages(15)[3].bucket_ns
+
+
+@settings(deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(("begin", "end", "flush", "high")), st.integers(0, NS_PER_S * 2))
+    ),
+    denominator=st.integers(1, 5),
+)
+def test_no_nanosecond_is_lost(steps: list[tuple[str, int]], denominator: int) -> None:
+    """Whatever happens, the buckets hold all time and the sum all requests times time."""
+    now_ns = 0
+    request_ns = 0
+    count = RequestCount(EXECUTING, MUTATING, now_ns)
+    count.shares.denominator = denominator
+    for step, duration_ns in steps:
+        now_ns += duration_ns
+        request_ns += count.count * duration_ns
+        if step == "begin":
+            count.begin(now_ns)
+        elif step == "end" and count.count:
+            count.end(now_ns)
+        elif step == "flush":
+            count.flush(now_ns)
+        else:
+            assert 0 <= count.last_high(now_ns)
+            assert count.previous_high <= len(steps)
+
+    usage = count.usage(now_ns)
+
+    assert now_ns == sum(usage.bucket_ns)
+    assert pytest.approx(request_ns / denominator) == usage.ratio_ns
+
+
+def test_an_end_without_a_beginning() -> None:
+    """After errors of the program there are such; the count stays of use to all others."""
+    count = RequestCount(EXECUTING, READ_ONLY, 0)
+    for _ in range(3):
+        count.end(10)
+    count.flush(20)
+
+    count.begin(30)
+    count.begin(40)
+    count.end(50)
+    assert 1 == count.count
+    assert bucket_ns({0: 30, 1: 10, float("inf"): 10}) == count.usage(50).bucket_ns
