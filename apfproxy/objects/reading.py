@@ -1,6 +1,6 @@
 """Reads FlowSchemas and PriorityLevelConfigurations, as people and servers write them.
 
-JSON or YAML becomes an object in three steps: its values are taken by the description in `types`,
+JSON or YAML becomes an object in three steps: it is decoded by the description in `types`,
 it gets the defaults of its version, and it is validated.  What the description refuses, an API
 server refuses as well: names are case-sensitive, null stands for an absent field (in a list or map,
 for an empty element), integers have no fraction.  Where an API server stops at the first value of a
@@ -41,6 +41,7 @@ SPECS: dict[str, type[Model]] = {
     kind: msgspec.structs.fields(model)[1].type for kind, model in MODELS.items()
 }
 NOT_READ = frozenset({"apiVersion", "kind", "status"})
+OF_OBJECT = NOT_READ | {"metadata", "spec"}
 METADATA_NOT_READ = frozenset(
     {"deletionGracePeriodSeconds", "deletionTimestamp", "managedFields", "selfLink"}
 )
@@ -91,11 +92,11 @@ def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | lis
         errors.append(not_supported("apiVersion", api_version, tuple(API_VERSIONS)))
     if errors:
         return errors
-    taker = Taker()
-    obj = taker.take_object(raw, SPECS[kind])
-    unknown = taker.unknown if strict else []
-    if taker.mistakes:
-        return taker.mistakes + unknown
+    decoder = Decoder()
+    obj = decoder.decode_object(raw, SPECS[kind])
+    unknown = decoder.unknown_errors() if strict else []
+    if decoder.mistakes:
+        return decoder.mistakes + unknown
     obj = to_v1_with_defaults(obj, kind, API_VERSIONS[api_version])
     metadata = obj["metadata"]
     drop_repeated_owners(metadata)
@@ -108,35 +109,35 @@ def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | lis
     return unknown + errors + validate(found) or found
 
 
-class Taker:
-    """Takes the values that a description has, and keeps what is wrong with the others.
+class Decoder:
+    """Takes the values that a description has, and keeps the errors of the others.
 
     Attributes:
         mistakes: Values of wrong types, in the order of the document.
-        unknown: Fields that the description does not have.
+        unknown: Path, name and known names of fields that the description does not have.
     """
 
     def __init__(self) -> None:
         self.mistakes: list[FieldError] = []
-        self.unknown: list[FieldError] = []
+        self.unknown: list[tuple[str, str, frozenset[str]]] = []
 
-    def take_object(self, raw: Any, spec: type[Model]) -> Object:  # noqa: ANN401  a JSON object
+    def decode_object(self, raw: Any, spec: type[Model]) -> Object:  # noqa: ANN401  a JSON object
         """Metadata and specification of an object, both without nulls."""
         obj: Object = {"metadata": {}, "spec": {}}
         for name, value in raw.items():
             if name in NOT_READ or (value is None and name in obj):
                 continue
             if name == "metadata":
-                obj[name] = self.take_model(WrittenMeta, value, name, METADATA_NOT_READ)
+                obj[name] = self.decode_model(WrittenMeta, value, name, METADATA_NOT_READ)
             elif name == "spec":
-                obj[name] = self.take_model(spec, value, name)
+                obj[name] = self.decode_model(spec, value, name)
             else:
-                self.refuse_unknown(name, name, NOT_READ.union(obj))
+                self.unknown.append((name, name, OF_OBJECT))
         for name in METADATA_DROPPED:
             obj["metadata"].pop(name, None)
         return obj
 
-    def take_model(
+    def decode_model(
         self, model: type[Model], raw: object, path: str, not_read: frozenset[str] = frozenset()
     ) -> Object:
         """The fields of a mapping that have values, in the order of the description."""
@@ -144,50 +145,52 @@ class Taker:
             self.refuse(path, dict, raw)
             return {}
         members = members_of(model)
-        taken: Object = {}
+        known: frozenset[str] = frozenset()
+        found: Object = {}
         for name, value in raw.items():
             member = members.get(name)
             if member is None:
-                if name not in not_read:
-                    self.refuse_unknown(f"{path}.{name}", name, not_read.union(members))
+                known = known or not_read.union(members)
+                if name not in known:
+                    self.unknown.append((f"{path}.{name}", name, known))
             elif value is not None:
-                taken[name] = self.take_member(member, value, f"{path}.{name}")
+                found[name] = self.decode_member(member, value, f"{path}.{name}")
         for name, member in members.items():
             if member.wire.is_required and member.type is str and not member.is_list:
-                taken.setdefault(name, "")
-        return {name: taken[name] for name in members if name in taken}
+                found.setdefault(name, "")
+        return {name: found[name] for name in members if name in found}
 
-    def take_member(self, member: Member, raw: object, path: str) -> object:
+    def decode_member(self, member: Member, raw: object, path: str) -> object:
         """The value of a field, a list or not."""
         if not member.is_list:
-            return self.take(member, raw, path)
+            return self.decode_value(member, raw, path)
         if not isinstance(raw, list):
             self.refuse(path, list, raw)
             return []
         empty: object = "" if member.type is str else {}
         return [
-            self.take(member, empty if each is None else each, f"{path}[{index}]")
+            self.decode_value(member, empty if each is None else each, f"{path}[{index}]")
             for index, each in enumerate(raw)
         ]
 
-    def take(self, member: Member, raw: object, path: str) -> object:
+    def decode_value(self, member: Member, raw: object, path: str) -> object:
         """The value, or an item of the value, of a field."""
         kind = member.type
         if issubclass(kind, Model):
-            return self.take_model(kind, raw, path)
+            return self.decode_model(kind, raw, path)
         if kind is dict:
-            return self.take_texts(raw, path)
+            return self.decode_texts(raw, path)
         if kind is int:
             limit = INT_LIMITS[member.wire.format]
-            if type(raw) is int and not -limit <= raw < limit:
-                self.refuse(path, int, str(raw)[:LONGEST_NUMBER], f" from {-limit} to {limit - 1}")
-            elif type(raw) is not int:
+            if type(raw) is not int:
                 self.refuse(path, int, raw)
+            elif not -limit <= raw < limit:
+                self.refuse(path, int, str(raw)[:LONGEST_NUMBER], f" from {-limit} to {limit - 1}")
         elif not isinstance(raw, kind):
             self.refuse(path, kind, raw)
         return raw
 
-    def take_texts(self, raw: object, path: str) -> dict[str, str]:
+    def decode_texts(self, raw: object, path: str) -> dict[str, str]:
         """A mapping of texts to texts."""
         if not isinstance(raw, dict):
             self.refuse(path, dict, raw)
@@ -208,9 +211,12 @@ class Taker:
             detail += ": write it as [...], or each item after a dash"
         self.mistakes.append(FieldError(path, Reason.TYPE_INVALID, detail, shown))
 
-    def refuse_unknown(self, path: str, name: str, known: frozenset[str]) -> None:
-        """Keep a field that the description does not have."""
-        self.unknown.append(FieldError(path, Reason.UNKNOWN, suggestion(name, sorted(known))))
+    def unknown_errors(self) -> list[FieldError]:
+        """The errors of unknown fields, each with the name that may be meant."""
+        return [
+            FieldError(path, Reason.UNKNOWN, suggestion(name, sorted(known)))
+            for path, name, known in self.unknown
+        ]
 
 
 def type_name(value: object) -> str:

@@ -10,7 +10,6 @@ from apfproxy.objects.bootstrap import (
     bootstrap_objects,
     load,
     mandatory_objects,
-    suggested_objects,
 )
 from apfproxy.objects.types import FlowSchema, kind_of
 from apfproxy.objects.validation import FLOW_SCHEMAS, PRIORITY_LEVELS
@@ -43,16 +42,6 @@ def test_bootstrap_objects() -> None:
     }
 
     assert expected == by_name(bootstrap_objects())
-
-
-def test_mandatory_and_suggested_objects() -> None:
-    """The two parts together are all, and the mandatory part has two objects of each kind."""
-    assert bootstrap_objects() == mandatory_objects() + suggested_objects()
-    assert {
-        (kind, name)
-        for kind in ("FlowSchema", "PriorityLevelConfiguration")
-        for name in ("exempt", "catch-all")
-    } == set(by_name(mandatory_objects()))
 
 
 def test_edited_file(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from apfproxy.objects.conditions import (
     MOST_VALUES,
     Condition,
     HeaderUse,
-    describe_condition,
     matches,
     parse_header,
     parse_methods,
@@ -167,32 +166,6 @@ def test_patterns_agree_with_expressions(one: str, other: str, value: str) -> No
         assert is_one >= is_other
     if not values_meet(one, other):
         assert not (is_one and is_other)
-
-
-@pytest.mark.parametrize(
-    ("condition", "sentences"),
-    [
-        (Condition(), []),
-        (
-            Condition(is_broken=True),
-            ["It matches no request, because a condition cannot be read."],
-        ),
-        (
-            Condition(frozenset({"get", "head"}), "x-team"),
-            [
-                "Of requests for other URLs it matches only GET, HEAD (apfproxy.io/match-methods).",
-                "It matches only requests with the header x-team (apfproxy.io/match-header).",
-            ],
-        ),
-        (
-            Condition(None, "x-team", frozenset({"b", "a"})),
-            ["It matches only requests with the header x-team, a or b (apfproxy.io/match-header)."],
-        ),
-    ],
-)
-def test_describe(condition: Condition, sentences: list[str]) -> None:
-    """A sentence for each part."""
-    assert sentences == list(describe_condition(condition))
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,11 @@ def test_any_json(kind: str, fields: object) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(data=st.binary(max_size=80), cut=st.integers(0, len(SCHEMA)))
+@given(
+    data=st.binary(max_size=80)
+    | st.text("{}[]:,-?&*!|>'\"#%@ \n\tab1~<", max_size=60).map(str.encode),
+    cut=st.integers(0, len(SCHEMA)),
+)
 def test_any_bytes(data: bytes, cut: int) -> None:
     """Bytes in the middle of a good file give objects or problems, never an exception."""
     decoded = decode_documents(SCHEMA[:cut].encode() + data + SCHEMA[cut:].encode(), "f.yaml")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from apfproxy.objects.documents import (
     DEEPEST,
@@ -140,18 +138,6 @@ def test_nesting_limit_is_the_same_in_both_languages() -> None:
         text = opening * (DEEPEST - 1) + "1" + closing * (DEEPEST - 1)
         assert split_documents(f'{{"a": {text}}}'.encode())[1] is None
         assert split_documents(f'{{"a": {opening}{text}{closing}}}'.encode())[1] is not None
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    data=st.binary(max_size=60)
-    | st.text("{}[]:,-?&*!|>'\"#%@ \n\tab1~<", max_size=60).map(str.encode)
-)
-def test_any_bytes(data: bytes) -> None:
-    """No input raises, and a document that comes out is plain data."""
-    found, _ = split_documents(data)
-
-    assert all(document.line >= 1 for document in found)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from apfproxy.objects.field_errors import (
     LONGEST_VALUE,
     FieldError,
     Reason,
-    checked,
     forbidden,
     invalid,
     not_supported,
@@ -46,11 +45,3 @@ def test_long_values_are_cut() -> None:
     assert len(shown("x" * 100_000)) == LONGEST_VALUE
     assert len(shown("x" * 10_000)) > 10_000
     assert shown("x" * 100_000).endswith("x...")
-
-
-def test_checked() -> None:
-    """Each rule that a value breaks is an error of the field."""
-    errors = checked("a", "b", lambda text: [f"{text} is short", f"{text} is old"])
-
-    assert [invalid("a", "b", "b is short"), invalid("a", "b", "b is old")] == errors
-    assert [] == checked("a", "b", lambda _: [])

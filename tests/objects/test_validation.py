@@ -10,19 +10,12 @@ from apfproxy.objects.field_errors import Reason
 from apfproxy.objects.reading import read_object
 from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
-    FlowControlObject,
-    FlowSchema,
-    ObjectMeta,
-    PriorityLevelConfiguration,
     PriorityLevelConfigurationSpec,
     ResourcePolicyRule,
 )
 from apfproxy.objects.validation import (
-    FLOW_SCHEMAS,
-    PRIORITY_LEVELS,
     entropy_bits,
     internal,
-    validate,
     validate_priority_level_spec,
 )
 from apfproxy.objects.versions import PRESERVE_ZERO
@@ -392,19 +385,6 @@ def test_priority_level(wire: dict[str, Any], expected: Errors) -> None:
 def test_mandatory_objects_are_fixed(wire: dict[str, Any], expected: Errors) -> None:
     """An object with a mandatory name must have its specification."""
     assert expected == errors_of(wire)
-
-
-def test_fixed_specs_are_valid() -> None:
-    """The mandatory specifications pass their own check."""
-    objects: list[FlowControlObject] = [
-        *(FlowSchema(metadata=ObjectMeta(name=name), spec=s) for name, s in FLOW_SCHEMAS.items()),
-        *(
-            PriorityLevelConfiguration(metadata=ObjectMeta(name=name), spec=s)
-            for name, s in PRIORITY_LEVELS.items()
-        ),
-    ]
-
-    assert [error for obj in objects for error in validate(obj)] == []
 
 
 def test_annotation_of_v1beta3_is_forbidden() -> None:

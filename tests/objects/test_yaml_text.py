@@ -75,15 +75,6 @@ def test_scalars(text: str, value: object) -> None:
     assert type(value) is type(found["a"])
 
 
-@pytest.mark.usefixtures("_parser")
-def test_documents() -> None:
-    """Documents come in order, with the lines where they begin; empty ones are null."""
-    text = "# nothing\n---\n---\na: &x 1\n---\n1: a\ntrue: b\n1.5: c\noff: d\n"
-    keys = {"1": "a", "true": "b", "1.5": "c", "false": "d"}
-
-    assert [(None, 3), ({"a": 1}, 4), (keys, 6)] == list(yaml_documents(text, 10))
-
-
 @pytest.mark.parametrize("text", ["a: 1\na: 2", "a: {b: 1}\na: 2", '{a: 1, "a": 2}'])
 def test_repeated_keys(text: str) -> None:
     """They are refused, or the last value counts and their paths are told."""
