@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from apfproxy.objects.types import Object
+
 DANGLING = "Dangling"
 """Type of the condition."""
 

@@ -1,4 +1,4 @@
-"""Tests of `apfproxy.objects.status_conditions`."""
+"""Tests of `apfproxy.apiserver.status_conditions`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of `apfproxy.objects.times`."""
+"""Points in time as RFC 3339 has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of `apfproxy.objects.selectors.fields`."""
+"""Tests of `apfproxy.apiserver.selectors.fields`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of `apfproxy.objects.selectors.labels`."""
+"""Tests of `apfproxy.apiserver.selectors.labels`."""
 
 from __future__ import annotations
 
