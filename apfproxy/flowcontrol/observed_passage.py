@@ -219,7 +219,7 @@ class ObservedPassage(Passage):
             if caller is None:
                 caller = self._caller = [self]
             elif len(caller) > 1 + MOST_HELD_BACK:
-                caller.pop(1)
+                caller.pop(1).cancel(now_ns)
             self._callers.append(caller)
         self._need_no_more(now_ns)
 
