@@ -454,10 +454,8 @@ class Exchange:
 
     def count_failed(self) -> None:
         """Count a request that had seats for nothing: the upstream failed it."""
-        passage = self.passage
-        if passage.ticket is not None and passage.refusal is None:
-            found = passage.classification
-            assert found is not None
+        passage, found = self.passage, self.passage.classification
+        if found is not None and passage.ticket is not None and passage.refusal is None:
             found.level.failed_total += 1
 
     def begin_flow(self, now_ns: int) -> None:
@@ -491,17 +489,14 @@ class Exchange:
     # Time.
 
     def _set_deadline(self, now_ns: int) -> None:
-        """Give the upstream its time to respond in, once it can have all of the request.
-
-        Before an API that is not Kubernetes the time of what flows is not limited.
-        """
+        """Give the upstream its time to respond in, once it can have all of the request."""
         request, is_whole = self.request, self.is_whole
         self._flow = None
         if request.attributes.is_plain and request.takes_seats:
             if is_whole:
                 self.client.deadline_ns = now_ns + request.answer_timeout_ns
             else:
-                self.begin_flow(now_ns)
+                self.begin_flow(now_ns)  # what flows may take any time
             return
         deadline_ns = 0
         if request.takes_seats and not (request.is_watch and is_whole):
@@ -526,8 +521,7 @@ class Exchange:
                 return
         relay = self._relay
         if self.has_responded:
-            assert relay is not None
-            tunnel = relay.tunnel
+            tunnel = None if relay is None else relay.tunnel
             if tunnel is not None and tunnel.has_left:
                 tunnel.close()  # its client knows, and does not go
             else:
@@ -592,11 +586,7 @@ class Exchange:
         self._reply_status(504, message, Failure.UPSTREAM_TIMEOUT)
 
     def on_sweep(self, period_ns: int) -> None:
-        """See whether the client keeps the seats from others.
-
-        Args:
-            period_ns: The time since the last call, that of a delay of the proxy itself excluded.
-        """
+        """See whether the client keeps the seats from others; delays of the proxy do not count."""
         relay, in_force = self._relay, self.context.in_force
         if self.state is GATHERING:
             self._see_body_coming(period_ns)
@@ -694,7 +684,7 @@ class Exchange:
         self._give_back(now_ns)
 
     def refuse_broken(self, reason: str) -> None:
-        """The upstream broke off before it began a response."""
+        """Respond with 502: the upstream broke off before it began a response."""
         self._relay = None
         self._reply_status(502, f"the upstream did not answer: {reason}", Failure.UPSTREAM)
 
@@ -777,11 +767,7 @@ class Exchange:
             self._give_back(now_ns)
 
     def _abandon(self, now_ns: int) -> bool:
-        """Keep the seats while the upstream may still work, where the settings say so.
-
-        Returns:
-            Whether they do.
-        """
+        """Keep the seats while the upstream may still work; says whether the settings want that."""
         context, relay, passage = self.context, self._relay, self.passage
         if not context.in_force.abandoned_wait_ns or relay is None or not passage.has_seats:
             return False
@@ -863,25 +849,18 @@ class Exchange:
         reason: str,
         why: str = "",
     ) -> None:
-        """Have the request in the access log, and what is traced of it in its trace.
+        """Have the request, which is over, in the access log and in its trace.
 
-        Args:
-            now_ns: The time.
-            status: Sent to the client; 0 for none.
-            upstream_status: The upstream's; 0 for none.
-            body_bytes: The length of the answer's body.
-            reason: Why it was rejected or failed; "" if it was not.
-            why: The same in words, beside why it waited.
+        A status is 0 for none.  `reason` is "" if it neither was rejected nor failed.
         """
         access_log, tracer, trace = self.context.access_log, self.context.tracer, self.trace
-        passage = self.passage
-        ticket = passage.ticket
+        passage, ticket = self.passage, self.passage.ticket
         if tracer is not None and not self.sent_ns and ticket is None and passage.refusal is None:
             trace = tracer.begin(self.request)  # it has not asked for seats
         if access_log is None and trace is None:
             return
         if not reason and passage.refusal is not None:
-            # The line has the origin's answer, and why there would have been none.
+            # The line has the upstream's response, and why there would have been none.
             reason, why = passage.refusal.reason, passage.refusal.message
         if ticket is None:
             seats, asked_ns = passage.seats, self.sent_ns or now_ns

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from apfproxy.upstream.counters import UpstreamFailure
 from tests.proxy.fakes import (
     CHUNKED_OK,
     GET,
+    LIST,
     LOG,
     OK,
     POST,
+    WATCH,
     Bench,
     body,
+    broken,
+    connection_of,
     status,
 )
+
+if TYPE_CHECKING:
+    from apfproxy.flowcontrol.ticket import Flow, Ticket
 
 
 def test_request_that_fits(bench: Bench) -> None:
@@ -35,9 +44,6 @@ def test_request_that_fits(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-# Executing.
-
-
 @pytest.mark.parametrize("request_", [GET, LOG], ids=["with-a-seat", "without-seats"])
 def test_client_leaves_while_the_upstream_works(bench: Bench, request_: bytes) -> None:
     """The connection to the upstream cannot be used again."""
@@ -48,30 +54,6 @@ def test_client_leaves_while_the_upstream_works(bench: Bench, request_: bytes) -
     assert 0 == bench.pool.open_count
     assert 1 == bench.counters.client_aborts
     bench.assert_at_rest()
-
-
-def test_client_leaves_while_the_answer_streams(bench: Bench) -> None:
-    """The rest of the answer is nobody's."""
-    client = bench.ask(GET)
-    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
-    assert client.take().endswith(b"\r\n\r\n123")
-    bench.end(client)
-
-    assert "abort" == bench.upstreams[0].ended_by
-    bench.assert_at_rest()
-
-
-def test_client_leaves_the_line_for_a_connection() -> None:
-    """The connection that was opened for it is kept for others."""
-    with Bench(idle_upstreams=0) as bench:
-        client = bench.ask(GET)
-        assert (1, 0, 1) == bench.use()
-        bench.end(client)
-        bench.assert_at_rest()
-        bench.connect()
-
-        assert 1 == bench.pool.idle_count
-        assert b"" == bench.upstreams[0].take()
 
 
 @pytest.mark.parametrize(
@@ -96,34 +78,6 @@ def test_no_connection(outcome: BaseException | str, code: bytes) -> None:
         bench.connect()
         bench.send(bench.upstreams[-1], OK)
         assert b"200" == status(client.take())
-
-
-def test_deadline_before_the_answer(bench: Bench) -> None:
-    """An upstream that says nothing is given up, and the client goes on."""
-    client = bench.ask(GET)
-    bench.wait(59)
-    assert b"" == client.take()
-    bench.wait(1)
-
-    assert b"504" == status(client.take())
-    assert "abort" == bench.upstreams[0].ended_by
-    assert 1 == bench.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
-    assert "" == client.ended_by
-    bench.assert_at_rest()
-
-
-def test_deadline_within_the_answer(bench: Bench) -> None:
-    """There is nothing left to say but that the answer is not whole."""
-    client = bench.ask(GET)
-    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
-    bench.wait(60)
-
-    assert "abort" == client.ended_by
-    assert "abort" == bench.upstreams[0].ended_by
-    bench.assert_at_rest()
-
-
-# The upstream breaks.
 
 
 @pytest.mark.parametrize(
@@ -167,45 +121,6 @@ def test_answer_that_makes_no_sense(bench: Bench, answer: bytes) -> None:
 
     assert b"502" == status(client.take())
     assert "abort" == bench.upstreams[0].ended_by
-    bench.assert_at_rest()
-
-
-@pytest.mark.parametrize(
-    ("answer", "passed_on"),
-    [
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n12", b"12", id="sized"),
-        pytest.param(CHUNKED_OK + b"2\r\n12\r\n", b"2\r\n12\r\n", id="chunked"),
-    ],
-)
-@pytest.mark.parametrize("error", [None, ConnectionResetError()], ids=["closed", "reset"])
-def test_upstream_breaks_within_the_answer(
-    bench: Bench, answer: bytes, passed_on: bytes, error: Exception | None
-) -> None:
-    """The client gets what came, and an end that is none."""
-    client = bench.ask(GET)
-    bench.send(bench.upstreams[0], answer)
-    bench.end(bench.upstreams[0], error)
-
-    assert passed_on == body(client.take())
-    assert "close" == client.ended_by
-    bench.assert_at_rest()
-
-
-@pytest.mark.parametrize(
-    ("pieces", "passed_on"),
-    [
-        pytest.param([CHUNKED_OK + b"1\r\na\r\n", b"x"], b"1\r\na\r\n", id="later"),
-        pytest.param([CHUNKED_OK + b"x"], b"", id="with-the-head"),
-    ],
-)
-def test_malformed_chunk(bench: Bench, pieces: list[bytes], passed_on: bytes) -> None:
-    """It breaks the answer as a lost connection does."""
-    client = bench.ask(GET)
-    for piece in pieces:
-        bench.send(bench.upstreams[0], piece)
-
-    assert passed_on == body(client.take())
-    assert "close" == client.ended_by
     bench.assert_at_rest()
 
 
@@ -277,19 +192,6 @@ def test_not_everything_is_retried(bench: Bench, request_: bytes) -> None:
     assert b"502" == status(client.take())
     bench.wait(10)
     bench.assert_at_rest()
-
-
-def test_client_leaves_while_its_request_is_retried(bench: Bench) -> None:
-    """Its place in the line goes with it."""
-    warmed_up(bench)
-    client = bench.ask(GET)
-    bench.end(bench.upstreams[0])
-    bench.end(client)
-
-    bench.assert_at_rest()
-
-
-# What becomes of it in the counters.
 
 
 def level_failures(bench: Bench) -> int:
@@ -380,3 +282,183 @@ def test_answers_that_are_awaited(bench: Bench) -> None:
     assert 0 == bench.pool.endpoints[0].count_awaiting()
     bench.ask(LOG)
     assert 0 == bench.pool.endpoints[0].count_awaiting()
+
+
+def test_full_queue_refuses(bench: Bench) -> None:
+    """One executes, three wait, and the fifth is told to come back."""
+    named = GET.replace(b"\r\n\r\n", b"\r\nAudit-ID: mine\r\n\r\n")
+    clients = [bench.ask(named) for _ in range(5)]
+    answer = clients[4].take()
+
+    assert (1, 3, 0) == bench.use()
+    assert b"429" == status(answer)
+    assert b"\r\nRetry-After: 1\r\n" in answer
+    assert b"\r\nAudit-Id: mine\r\n" in answer
+    assert b"\r\nCache-Control: no-cache, private\r\n" in answer
+    assert b"\r\nDate: " in answer
+    assert b"Connection" not in answer
+    assert body(answer) == b"Too many requests, please try again later.\n"
+    for client in clients:
+        bench.end(client)
+    bench.assert_at_rest()
+
+
+def test_level_without_a_queue_refuses(bench: Bench) -> None:
+    """What does not fit is refused at once; the answer to HEAD has no body."""
+    first = bench.ask(b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n")
+    second = bench.ask(b"HEAD /refusing HTTP/1.1\r\nHost: h\r\n\r\n")
+    answer = second.take()
+
+    assert b"429" == status(answer)
+    assert b"Content-Length: 43\r\n" in answer
+    assert b"X-Kubernetes-PF-FlowSchema-UID: schema-uid\r\n" in answer
+    assert b"" == body(answer)
+    bench.end(first)
+    bench.assert_at_rest()
+
+
+def test_an_error_after_the_wait_limit(bench: Bench) -> None:
+    """It comes when flow control has let go of the request, and yet ends the connection."""
+    errors = bench.loop.errors = []
+    first, second = bench.ask(GET), bench.ask(GET.replace(b" HTTP", b"?timeout=20s HTTP"))
+    connection_of(second).write = broken
+    bench.wait(5)
+
+    assert [ZeroDivisionError] == [type(error) for error in errors]
+    assert "abort" == second.ended_by
+    bench.end(first)
+    bench.assert_at_rest()
+
+
+def test_deadline_in_the_queue(bench: Bench) -> None:
+    """The request's own time ends it where the wait limit has not."""
+    first = bench.ask(GET)
+    second = bench.ask(GET.replace(b" HTTP", b"?timeout=20s HTTP"))
+    connection_of(second).deadline_ns = bench.clock.now_ns() + 1
+    bench.wait(0.001)
+
+    assert b"504" == status(second.take())
+    bench.end(first)
+    bench.assert_at_rest()
+
+
+class BrokenObserver:
+    """Gathers nothing, and has a bug."""
+
+    def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
+        """Fail."""
+        raise ZeroDivisionError((ticket, now_ns))
+
+    def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
+        """Fail."""
+        raise ZeroDivisionError((flow, waited_ns, is_rejected))
+
+
+@pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "left"])
+def test_an_error_before_the_seats_are_back(bench: Bench, is_answered: bool) -> None:
+    """They come back all the same, and so does a place in a queue."""
+    errors = bench.loop.errors = []
+    bench.context.flow_control.top_flows = BrokenObserver()
+    client, waiting = bench.ask(GET), bench.ask(GET)
+    assert (1, 1, 0) == bench.use()
+    bench.end(waiting)
+    assert (1, 0, 0) == bench.use()
+    if is_answered:
+        bench.send(bench.upstreams[0], OK)
+    else:
+        bench.end(client)
+
+    assert (0, 0, 0) == bench.use()
+    assert client.ended_by
+    assert {ZeroDivisionError} == {type(error) for error in errors}
+
+
+def test_watch_gives_its_seat_back_when_it_is_silent(bench: Bench) -> None:
+    """It then goes on for as long as both sides like."""
+    client = bench.ask(WATCH)
+    assert (1, 0, 0) == bench.use()
+    bench.send(bench.upstreams[0], CHUNKED_OK + b"5\r\nevent\r\n")
+    assert (1, 0, 0) == bench.use()
+    assert ", 1 watches," in repr(bench.costs)
+    bench.wait(0.25)
+    assert (0, 0, 0) == bench.use()
+    bench.wait(3600)
+    bench.send(bench.upstreams[0], b"5\r\nevent\r\n")
+    assert b"5\r\nevent\r\n5\r\nevent\r\n" == body(client.take())
+    bench.send(bench.upstreams[0], b"0\r\n\r\n")
+
+    assert b"0\r\n\r\n" == client.take()
+    bench.assert_at_rest()
+
+
+def test_watch_can_be_ended(bench: Bench) -> None:
+    """Its client resumes it, so it ends as if it were through, but between two events only."""
+    client = bench.ask(WATCH)
+    connection_of(client).end_watch()
+    assert b"" == client.take()
+    bench.send(bench.upstreams[0], CHUNKED_OK + b"5\r\neve")
+    client.take()
+    connection_of(client).end_watch()
+    assert b"" == client.take()
+    bench.send(bench.upstreams[0], b"nt\r\n")
+    assert b"2\r\nnt\r\n" == client.take()
+    connection_of(client).end_watch()
+
+    assert b"0\r\n\r\n" == client.take()
+    assert client.has_eof
+    bench.assert_at_rest()
+
+
+def test_log_cannot_be_ended(bench: Bench) -> None:
+    """Its client would take what it has for all there is."""
+    client = bench.ask(LOG)
+    bench.send(bench.upstreams[0], CHUNKED_OK + b"4\r\nline\r\n")
+    client.take()
+    connection_of(client).end_watch()
+
+    assert (b"", "") == (client.take(), client.ended_by)
+    bench.send(bench.upstreams[0], b"0\r\n\r\n")
+    assert b"0\r\n\r\n" == client.take()
+    bench.assert_at_rest()
+
+
+def test_sized_answer_is_not_made_whole(bench: Bench) -> None:
+    """An end can be put only to an answer that says where it ends in its body."""
+    client = bench.ask(WATCH)
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1")
+    connection_of(client).end_watch()
+
+    assert b"1" == body(client.take())
+    assert client.has_eof
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["in-one-read", "in-two-reads"])
+@pytest.mark.parametrize(
+    ("code", "learned"),
+    [pytest.param(b"200", 1, id="success"), pytest.param(b"403", 0, id="refusal")],
+)
+def test_lists_teach_their_cost(bench: Bench, is_whole: bool, code: bytes, learned: int) -> None:
+    """Only an answer with objects says anything about them, however it comes."""
+    client = bench.ask(LIST)
+    head = b"HTTP/1.1 " + code + b" X\r\nContent-Length: 4\r\n\r\n"
+    for piece in [head + b"body"] if is_whole else [head + b"bo", b"dy"]:
+        bench.send(bench.upstreams[0], piece)
+
+    assert code == status(client.take())
+    assert repr(bench.costs).startswith(f"<LearnedCosts of {learned} lists")
+    bench.assert_at_rest()
+
+
+def test_long_running_request_takes_no_seat(bench: Bench) -> None:
+    """It has no deadline once its answer has begun."""
+    clients = [bench.ask(LOG), bench.ask(GET)]
+    bench.connect()
+    assert (1, 0, 0) == bench.use()
+    for upstream in bench.upstreams:
+        bench.send(upstream, CHUNKED_OK)
+    bench.wait(3600)
+
+    assert ["", "abort"] == [client.ended_by for client in clients]
+    bench.end(clients[0])
+    bench.assert_at_rest()

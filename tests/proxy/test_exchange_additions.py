@@ -191,36 +191,6 @@ def test_long_running_limit(request_: bytes) -> None:
         bench.assert_at_rest()
 
 
-def test_long_running_request_ends() -> None:
-    """The end of its answer makes room, once."""
-    with bench_with(b'long-running-limit: "2"') as bench:
-        client = bench.ask(WATCH)
-        limits = limits_of(bench, client)
-        upstream = next(upstream for upstream in bench.upstreams if upstream.written)
-        bench.send(upstream, CHUNKED_OK)
-        bench.wait(1)
-        assert {"": 1} == limits.long_running
-        bench.send(upstream, b"0\r\n\r\n")
-        assert {} == limits.long_running
-        bench.end(client)
-
-        assert {} == limits.long_running
-        bench.assert_at_rest()
-
-
-def test_long_running_request_without_seats() -> None:
-    """A watch that finds the queue full gives its place back."""
-    with bench_with(b'long-running-limit: "9"', seats=1) as bench:
-        clients = [bench.ask(GET) for _ in range(4)]
-        limits = limits_of(bench, clients[0])
-        assert b"429" == status(bench.ask(WATCH).take())
-
-        assert {} == limits.long_running
-        for client in clients:
-            bench.end(client)
-        bench.assert_at_rest()
-
-
 def test_wait_limit() -> None:
     """A request waits for as long as its level lets it, or as long as its own time, the lesser."""
     with bench_with(level=b"wait-limit: 5s", seats=1) as bench:

@@ -191,17 +191,6 @@ def test_connections_that_were_idle_when_one_is_found_dead(patient: Bench) -> No
     patient.assert_at_rest()
 
 
-def test_body_that_the_upstream_does_not_take(patient: Bench) -> None:
-    """The upstream is at fault."""
-    client = patient.ask(POST + b"\r\nbo")
-    patient.upstreams[0].protocol.pause_writing()
-    patient.wait(100)
-
-    assert b"504" == status(client.take())
-    assert 1 == patient.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
-    patient.assert_at_rest()
-
-
 def test_watch_whose_body_does_not_arrive(patient: Bench) -> None:
     """It keeps its seat no longer than other requests."""
     client = patient.ask(WATCH.replace(b"\r\n\r\n", b"\r\nContent-Length: 4\r\n\r\nbo"))

@@ -31,16 +31,6 @@ def held(bench: Bench) -> int:
     return bench.counters.listener.held_bytes
 
 
-def test_request_that_fits() -> None:
-    """Nothing of it is counted."""
-    with bench_of() as bench:
-        client = bench.ask(GET)
-        assert 0 == held(bench)
-        bench.send(bench.upstreams[0], OK)
-        bench.end(client)
-        bench.assert_at_rest()
-
-
 def test_gathered_body() -> None:
     """It is counted with its head until both go on."""
     with bench_of() as bench:

@@ -133,76 +133,6 @@ def test_would_be_rejection(bench: Bench, request_: bytes, before: int, reason: 
     bench.assert_at_rest()
 
 
-def test_shadow_times_out(bench: Bench) -> None:
-    """A request that would have waited too long is counted so, and goes on."""
-    first = bench.ask(GET)
-    second, upstream = ask(bench, HURRIED)
-    bench.wait(0.6)
-    assert 1 == counters_of(bench).rejected_time_out
-    assert (1, 0, 0) == bench.use()
-    bench.send(upstream, OK)
-
-    assert b"200" == status(second.take())
-    bench.end(first)
-    bench.assert_at_rest()
-
-
-def test_shadow_of_an_answered_request_executes_later(bench: Bench) -> None:
-    """It holds the seats for as long as the request took, from when it would have got them."""
-    first, first_upstream = ask(bench, GET)
-    second, second_upstream = ask(bench, GET)
-    bench.wait(0.5)
-    bench.send(second_upstream, OK)
-    assert b"200" == status(second.take())
-    assert (1, 1, 0) == bench.use()
-    bench.wait(0.5)
-    bench.send(first_upstream, OK)
-    assert b"200" == status(first.take())
-    assert (1, 0, 0) == bench.use()
-    assert [] == [b for b in bench.in_use_by_kind() if "waiting" in b]
-    bench.wait(0.4)
-    assert (1, 0, 0) == bench.use()
-    bench.wait(0.1)
-
-    bench.assert_at_rest()
-    counters = counters_of(bench)
-    assert (1_000_000_000, 1_500_000_000, 0) == (
-        counters.wait_executed_ns.sum,
-        counters.execution_regular_ns.sum,
-        counters.rejected_time_out,
-    )
-
-
-@pytest.mark.parametrize("has_turn", [False, True], ids=["waiting", "executing"])
-def test_client_leaves(bench: Bench, *, has_turn: bool) -> None:
-    """Whoever hangs up would not have waited or executed any longer, either."""
-    first = bench.ask(GET)
-    second = bench.ask(GET)
-    if has_turn:
-        bench.end(first)
-        assert (1, 0, 0) == bench.use()
-        shadow = next(iter(bench.controller.levels["queued"].queue_set.executing)).details
-        assert "<Passage of <Request GET" in repr(shadow)
-        assert ("system:anonymous", "get") == (shadow.user_name, shadow.attributes.verb)
-    bench.end(second)
-    bench.end(first)
-
-    bench.assert_at_rest()
-    assert (0 if has_turn else 1) == counters_of(bench).cancelled
-
-
-def test_client_leaves_after_the_shadow_has_timed_out(bench: Bench) -> None:
-    """There is nothing left to give back."""
-    first = bench.ask(GET)
-    second = bench.ask(HURRIED)
-    bench.wait(0.6)
-    bench.end(second)
-    bench.end(first)
-
-    bench.assert_at_rest()
-    assert (1, 0) == (counters_of(bench).rejected_time_out, counters_of(bench).cancelled)
-
-
 def test_deadlines_are_the_same(bench: Bench) -> None:
     """A request that would have been rejected does not get more time than others."""
     clients = [bench.ask(HURRIED) for _ in range(5)]
@@ -220,22 +150,6 @@ def test_slow_body_of_a_would_be_rejected_request(bench: Bench) -> None:
     assert b"408" == status(late.take())
     for client in clients:
         bench.end(client)
-    bench.assert_at_rest()
-
-
-def test_watch_that_would_wait(bench: Bench) -> None:
-    """Its shadow holds the seats until its initial events would have been through."""
-    first = bench.ask(GET)
-    watch, upstream = ask(bench, WATCH)
-    bench.send(upstream, CHUNKED_OK + b"5\r\nevent\r\n")
-    bench.wait(0.25)
-    assert (1, 1, 0) == bench.use()
-    bench.end(first)
-    assert (1, 0, 0) == bench.use()
-    bench.wait(0.25)
-    assert (0, 0, 0) == bench.use()
-    bench.end(watch)
-
     bench.assert_at_rest()
 
 

@@ -100,17 +100,6 @@ def test_answers_are_json_for_who_asks(plain: Bench) -> None:
     } == json.loads(body(answer))
 
 
-def test_too_many_connections() -> None:
-    """Where nobody has asked for anything yet the answer is text."""
-    downstream = DownstreamSettings(limits=LimitSettings(max_connections=1))
-    with Bench(preset=HTTP_API, downstream=downstream) as bench:
-        bench.client()
-        answer = bench.client().take()
-
-    assert b"503" == status(answer)
-    assert b"\r\nContent-Type: text/plain" in answer
-
-
 @pytest.mark.parametrize("enforcement", ["enforce", OBSERVE])
 def test_a_web_socket_takes_a_seat_until_it_is_open(enforcement: str) -> None:
     """Then the next request has it; of SPDY the server hears nothing."""
@@ -133,16 +122,6 @@ def test_a_web_socket_takes_a_seat_until_it_is_open(enforcement: str) -> None:
         bench.end(upstream)
         bench.assert_at_rest()
         assert [] == bench.passage_errors
-
-
-def test_a_refused_web_socket_is_an_answer(plain: Bench) -> None:
-    """It keeps its seat as long as any."""
-    client = plain.ask(HANDSHAKE)
-    plain.connect()
-    plain.send(plain.upstreams[-1], b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
-
-    assert b"403" == status(client.take())
-    plain.assert_at_rest()
 
 
 @pytest.mark.parametrize("enforcement", ["enforce", OBSERVE])
@@ -168,21 +147,6 @@ def test_an_event_stream_gives_its_seat_back(enforcement: str) -> None:
         assert client.take().endswith(b"5\r\ndata:\r\n5\r\ndata:\r\n0\r\n\r\n")
         bench.assert_at_rest()
         assert [] == bench.passage_errors
-
-
-@pytest.mark.parametrize("stream", [STREAM, ENDLESS])
-def test_no_stream_is_ended_by_the_drain(plain: Bench, stream: bytes) -> None:
-    """Its client would take a part for the whole: it breaks instead."""
-    client = plain.ask(GET)
-    plain.send(plain.upstreams[0], stream)
-    connection = connection_of(client)
-    assert not connection.can_end_watch
-    connection.end_watch()
-    assert client.take().endswith(b"5\r\ndata:\r\n")
-    connection.leave()
-
-    assert (b"", "abort") == (client.take(), client.ended_by)
-    plain.assert_at_rest()
 
 
 def test_another_preset(plain: Bench) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from apfproxy.authn.authenticator import FOREVER_NS
+from apfproxy.proxy.abandoned import AbandonedResponse
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.http1_connection import Http1Connection
@@ -16,7 +17,7 @@ from apfproxy.proxy.request_record import Failure
 from apfproxy.proxy.server import ProxyServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from apfproxy.http.response_head import ResponseHead
 
@@ -121,6 +122,29 @@ def _forgets_half(forget: Callable[..., None]) -> Callable[..., None]:
     return mutated
 
 
+def _keeps_its_relay(retry: Callable[..., None]) -> Callable[..., None]:
+    def mutated(self: Exchange, relay: Relay, reason: str) -> None:
+        retry(self, relay, reason)
+        self._relay = relay
+
+    return mutated
+
+
+def _loses_a_byte(send_body: Callable[..., int]) -> Callable[..., int]:
+    def mutated(self: Relay, pieces: Sequence[bytes]) -> int:
+        return send_body(self, [bytes(b"".join(pieces))[:-1]])
+
+    return mutated
+
+
+def _gives_seats_back_twice(end: Callable[..., None]) -> Callable[..., None]:
+    def mutated(self: Exchange, relay: Relay, now_ns: int) -> None:
+        end(self, relay, now_ns)
+        self.passage.release(now_ns)
+
+    return mutated
+
+
 MUTATIONS: dict[str, Mutation] = {
     "the lines of a class are unset where the user is remembered": Mutation(
         Exchange, "start", _unset_of_those_known, seed=15
@@ -151,6 +175,20 @@ MUTATIONS: dict[str, Mutation] = {
     "the client's pause is for ever": Mutation(
         Exchange, "on_downstream_writable", _nothing, seed=9
     ),
+    "a response that ends with its connection keeps the seats": Mutation(
+        Exchange, "_give_back", _nothing
+    ),
+    "a response that is cut is not over": Mutation(Exchange, "finish", _nothing),
+    "a connection that breaks is not missed": Mutation(Relay, "on_broken", _nothing, seed=2),
+    "a deadline does nothing": Mutation(Exchange, "on_deadline", _nothing),
+    "a request's body loses a byte": Mutation(Relay, "send_body", _loses_a_byte),
+    "a slow client is looked at for ever": Mutation(Exchange, "on_sweep", _nothing),
+    "a retry keeps its first relay": Mutation(Exchange, "retry", _keeps_its_relay),
+    "an abandoned response keeps the seats": Mutation(AbandonedResponse, "end", _nothing),
+    "a client that leaves is not missed by its exchange": Mutation(
+        Exchange, "on_client_left", _nothing
+    ),
+    "seats go back twice": Mutation(Exchange, "end", _gives_seats_back_twice),
 }
 
 

@@ -292,7 +292,10 @@ class Upstream:
         request, known = asked.request, len(asked.body)
         if b"Transfer-Encoding" in request.head:
             asked.body += data
-            body, asked.is_whole, end = read_chunked(asked.body, 0)
+            try:
+                body, asked.is_whole, end = read_chunked(asked.body, 0)
+            except MalformedError as error:
+                raise AssertionError(f"no body: {error}: {asked.body!r}") from error
             asked.body = asked.body[:end]
         else:
             asked.body = body = (asked.body + data)[: len(request.content)]

@@ -1,0 +1,544 @@
+"""Bodies of requests: gathered, passed on, and those that come too slowly; slow readers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from apfproxy.http.read_buffer import READ_BYTES
+from apfproxy.settings import DownstreamSettings, LimitSettings
+from tests.proxy.fakes import (
+    CHUNKED_OK,
+    CHUNKED_POST,
+    GET,
+    LOG,
+    OK,
+    POST,
+    WATCH,
+    Bench,
+    FakeTransport,
+    body,
+    connection_of,
+    status,
+)
+
+GATHERED_BYTES = 8
+
+
+def bench_of() -> Bench:
+    """A data plane that waits for a few bytes."""
+    return Bench(gathered_body_bytes=GATHERED_BYTES)
+
+
+def post(length: int) -> bytes:
+    """The head of a request with a body of so many bytes."""
+    return POST.replace(b"4", b"%d" % length) + b"\r\n"
+
+
+def test_small_body_is_waited_for() -> None:
+    """A request whose body is not there holds no seat, and others go by it."""
+    with bench_of() as bench:
+        slow = bench.ask(post(4) + b"b")
+        quick = bench.ask(GET)
+        assert b"GET" in bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
+        assert b"200" == status(quick.take())
+
+        bench.send(slow, b"od")
+        assert b"" == bench.upstreams[0].take()
+        bench.send(slow, b"y")
+        assert bench.upstreams[0].take().endswith(b"\r\n\r\nbody")
+        bench.send(bench.upstreams[0], OK)
+        assert b"200" == status(slow.take())
+        bench.end(slow)
+        bench.end(quick)
+        bench.assert_at_rest()
+
+
+def test_start_of_a_large_body_is_waited_for() -> None:
+    """With enough of it there the request goes on its way, and the rest follows."""
+    with bench_of() as bench:
+        client = bench.ask(post(20) + b"1234567")
+        assert b"" == bench.upstreams[0].take()
+        bench.send(client, b"89")
+        assert bench.upstreams[0].take().endswith(b"\r\n\r\n123456789")
+        bench.send(client, b"01234567890")
+        assert b"01234567890" == bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(CHUNKED_POST + b"\r\n1\r\nb\r\n", id="of-no-known-length"),
+        pytest.param(POST + b"Expect: 100-continue\r\n\r\n", id="that-is-asked-for"),
+        pytest.param(
+            POST.replace(b"a/pods", b"a/pods/b/exec") + b"\r\nb", id="of-a-request-without-seats"
+        ),
+    ],
+)
+def test_other_bodies_are_not_waited_for(request_: bytes) -> None:
+    """A client may wait for an answer to what it has sent."""
+    with bench_of() as bench:
+        client = bench.ask(request_)
+        assert b"POST" in bench.upstreams[0].take()
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+def test_body_whose_start_stopped_the_reading() -> None:
+    """Behind another request so much may wait that no more is read: its rest is, once it begins."""
+    with Bench(gathered_body_bytes=32768) as bench:
+        head = post(32768)
+        client = bench.ask(GET + head + b"x" * 32700)
+        assert not client.reads
+        bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
+        bench.send(client, b"x" * 68)
+
+        assert bench.upstreams[0].take().endswith(b"x" * 32768)
+        bench.send(bench.upstreams[0], OK)
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+def test_gathered_body_that_does_not_come() -> None:
+    """The client is at fault, and is told so, although no rate is asked of it."""
+    limits = LimitSettings(min_body_rate_bytes=0)
+    with Bench(
+        gathered_body_bytes=GATHERED_BYTES, downstream=DownstreamSettings(limits=limits)
+    ) as bench:
+        client = bench.ask(post(4) + b"b")
+        bench.wait(60)
+
+        assert b"408" == status(client.take())
+        bench.assert_at_rest()
+
+
+def test_body_in_pieces(bench: Bench) -> None:
+    """Each piece goes on as it comes; the connection is kept once both sides are through."""
+    client = bench.ask(POST + b"\r\nb")
+    for piece in (b"od", b"y"):
+        bench.send(client, piece)
+    assert bench.upstreams[0].take().endswith(b"\r\n\r\nbody")
+    bench.send(bench.upstreams[0], OK)
+
+    assert b"200" == status(client.take())
+    assert 1 == bench.pool.idle_count
+    bench.assert_at_rest()
+
+
+def test_chunked_body_with_trailers(bench: Bench) -> None:
+    """It is framed anew; trailers that may be passed on are."""
+    client = bench.ask(CHUNKED_POST + b"\r\n1;x=y\r\na\r\n2\r\nb")
+    bench.send(client, b"c\r\n0\r\nA: b\r\nHost: i\r\n\r\n")
+    _, _, sent = bench.upstreams[0].take().partition(b"\r\n\r\n")
+    assert b"2\r\nab\r\n1\r\nc\r\n0\r\nA: b\r\n\r\n" == sent
+    bench.send(bench.upstreams[0], OK)
+
+    assert b"200" == status(client.take())
+    bench.assert_at_rest()
+
+
+def test_body_waits_with_its_request(bench: Bench) -> None:
+    """What comes in the queue is held, up to a bound, and sent first."""
+    first = bench.ask(GET)
+    size = 3 * READ_BYTES
+    client = bench.ask(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % size)
+    client.feed(b"x" * size)
+    assert not client.reads
+    bench.upstreams[0].take()
+    bench.send(bench.upstreams[0], OK)
+
+    assert client.reads
+    assert b"x" * size == body(bench.upstreams[0].take())
+    bench.send(bench.upstreams[0], OK)
+    assert b"200" == status(client.take())
+    bench.end(first)
+    bench.assert_at_rest()
+
+
+def test_large_first_piece_waits_alone(bench: Bench) -> None:
+    """No more is read before there is a connection to pass it on to."""
+    first = bench.ask(GET)
+    client = bench.client()
+    client.feed((b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n") + b"x" * 50000)
+    assert not client.reads
+    bench.send(bench.upstreams[0], OK)
+
+    assert client.reads
+    bench.end(client)
+    bench.end(first)
+    bench.assert_at_rest()
+
+
+def test_small_body_that_waits_pauses_nothing(bench: Bench) -> None:
+    """Below the bound the client's connection stays open to hear of its end."""
+    first, second = bench.ask(GET), bench.ask(POST + b"\r\nb")
+    bench.send(second, b"od")
+    assert second.reads
+    bench.end(second)
+    bench.end(first)
+
+    bench.assert_at_rest()
+
+
+def test_upstream_is_slow_to_take_a_body(bench: Bench) -> None:
+    """Then the client's connection is paused, and goes on when the upstream has."""
+    client = bench.ask(POST.replace(b": 4", b": 9") + b"\r\n1")
+    upstream = bench.upstreams[0]
+    upstream.protocol.pause_writing()
+    bench.send(client, b"2")
+    assert not client.reads
+    upstream.protocol.resume_writing()
+    bench.loop.run_ready()
+    assert client.reads
+    bench.send(client, b"3456789")
+    assert b"123456789" == body(upstream.take())
+    bench.send(upstream, OK)
+
+    assert b"200" == status(client.take())
+    upstream.protocol.pause_writing()
+    upstream.protocol.resume_writing()
+    bench.assert_at_rest()
+
+
+def test_connection_that_still_writes_is_waited_for(bench: Bench) -> None:
+    """A connection may be lent while it is slow; then the body is not read yet."""
+    first = bench.ask(GET)
+    bench.upstreams[0].protocol.pause_writing()
+    client = bench.ask(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n")
+    client.feed(b"x" * 50000)
+    assert not client.reads
+    bench.send(bench.upstreams[0], OK)
+    assert not client.reads
+    bench.upstreams[0].protocol.resume_writing()
+
+    assert client.reads
+    bench.end(client)
+    bench.end(first)
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at-once", "from-the-queue"])
+def test_continue(bench: Bench, waits: bool) -> None:
+    """The client is told to send its body when its turn has come, once."""
+    first = bench.ask(GET) if waits else None
+    client = bench.ask(POST + b"Expect: 100-continue\r\n\r\n")
+    if first is not None:
+        assert b"" == client.take()
+        bench.send(bench.upstreams[0], OK)
+        bench.end(first)
+    assert b"HTTP/1.1 100 Continue\r\n\r\n" == client.take()
+    bench.send(bench.upstreams[0], b"HTTP/1.1 100 Continue\r\n\r\n")
+    assert b"" == client.take()
+    bench.send(client, b"body")
+    bench.send(bench.upstreams[0], OK)
+
+    assert b"200" == status(client.take())
+    assert "" == client.ended_by
+    bench.assert_at_rest()
+
+
+def test_no_continue_for_a_body_that_comes_anyway(bench: Bench) -> None:
+    """RFC 9110, section 10.1.1: it may be left out then."""
+    client = bench.ask(POST + b"Expect: 100-continue\r\n\r\nb")
+
+    assert b"" == client.take()
+    bench.end(client)
+    bench.assert_at_rest()
+
+
+def test_answer_before_the_body_is_through(bench: Bench) -> None:
+    """The client may go on after a body that is short; the upstream's connection may not."""
+    client = bench.ask(POST + b"\r\nb")
+    bench.send(bench.upstreams[0], b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
+    assert b"413" == status(client.take())
+    assert "abort" == bench.upstreams[0].ended_by
+    bench.assert_at_rest()
+    bench.send(client, b"ody" + GET)
+    bench.connect()
+    bench.send(bench.upstreams[1], OK)
+
+    assert b"200" == status(client.take())
+    assert "" == client.ended_by
+    bench.assert_at_rest()
+
+
+def test_body_goes_on_while_the_answer_streams(bench: Bench) -> None:
+    """Both directions are independent; then the connection is of further use."""
+    client = bench.ask(POST + b"\r\nb")
+    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\no")
+    bench.send(client, b"ody")
+    assert bench.upstreams[0].take().endswith(b"\r\n\r\nbody")
+    bench.send(bench.upstreams[0], b"kay")
+
+    assert b"okay" == body(client.take())
+    assert 1 == bench.pool.idle_count
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        pytest.param(b"", b"400", id="before-the-answer"),
+        pytest.param(CHUNKED_OK, b"", id="within-the-answer"),
+    ],
+)
+def test_body_that_breaks_off_in_nonsense(bench: Bench, answer: bytes, left: bytes) -> None:
+    """The upstream's connection is given up; the client is told, if that is still possible."""
+    client = bench.ask(CHUNKED_POST + b"\r\n1\r\na\r\n")
+    bench.send(bench.upstreams[0], answer)
+    client.take()
+    bench.send(client, b"nonsense")
+
+    assert left == status(client.take())
+    assert "abort" == bench.upstreams[0].ended_by
+    assert client.has_eof or client.ended_by
+    bench.assert_at_rest()
+
+
+LARGE_POST = POST.replace(b"Length: 4", b"Length: 100000") + b"\r\n"
+
+
+SWEEP_S = 0.25
+
+
+def limited(**limits: Any) -> Bench:  # noqa: ANN401  settings by their names
+    """A data plane with one seat, where bodies come with 100 bytes a second, after 2 s."""
+    settings = {"min_body_rate_bytes": 100, "body_rate_grace_s": 2.0, "slow_reader_grace_s": 1.0}
+    return Bench(downstream=DownstreamSettings(limits=LimitSettings(**(settings | limits))))
+
+
+def sweep(bench: Bench, seconds: float) -> None:
+    """Let time pass, with several looks at who is slow."""
+    for _ in range(round(seconds / SWEEP_S)):
+        bench.wait(SWEEP_S)
+
+
+def send_slowly(bench: Bench, client: FakeTransport, rate: int, seconds: int) -> None:
+    """Send a part of a body each second."""
+    for _ in range(seconds):
+        bench.send(client, b"x" * rate)
+        sweep(bench, 1)
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds", "is_refused"),
+    [
+        pytest.param(100, 20, False, id="as-fast-as-it-must"),
+        pytest.param(99, 1, False, id="slow-but-at-its-start"),
+        pytest.param(99, 2, True, id="too-slow"),
+        pytest.param(0, 2, True, id="nothing"),
+    ],
+)
+def test_rate_of_a_body(rate: int, seconds: int, *, is_refused: bool) -> None:
+    """Who sends a body too slowly gets a 408 that says so, and the seat is another's."""
+    with limited() as bench:
+        client = bench.ask(LARGE_POST)
+        send_slowly(bench, client, rate, seconds)
+        answer = client.take()
+
+        assert is_refused is (b"408" == status(answer))
+        if is_refused:
+            assert "slower than 100 bytes a second" in json.loads(body(answer))["message"]
+            assert b"\r\nConnection: close\r\n" in answer
+            assert "abort" == bench.upstreams[0].ended_by
+            bench.assert_at_rest()
+        else:
+            assert b"" == answer
+            bench.end(client)
+
+
+def test_rate_counts_from_the_dispatch() -> None:
+    """While a request waits for its seat its body may wait, too."""
+    with limited() as bench:
+        first, second = bench.ask(GET), bench.ask(LARGE_POST)
+        sweep(bench, 10)
+        bench.send(bench.upstreams[0], OK)
+        assert b"200" == status(first.take())
+        sweep(bench, 1.75)
+        assert b"" == second.take()
+        sweep(bench, SWEEP_S)
+
+        assert b"408" == status(second.take())
+        bench.assert_at_rest()
+
+
+def test_rate_while_the_upstream_takes_nothing() -> None:
+    """The client is not at fault."""
+    with limited() as bench:
+        client = bench.ask(LARGE_POST)
+        bench.upstreams[0].protocol.pause_writing()
+        sweep(bench, 10)
+        assert b"" == client.take()
+        bench.upstreams[0].protocol.resume_writing()
+        sweep(bench, 2)
+
+        assert b"408" == status(client.take())
+        bench.assert_at_rest()
+
+
+def test_rate_of_a_body_that_is_through() -> None:
+    """The time that the upstream then takes does not count."""
+    with limited() as bench:
+        client = bench.ask(POST + b"\r\nbo")
+        bench.send(client, b"dy")
+        sweep(bench, 10)
+
+        assert {} == bench.context.slow_readers.watched
+        bench.send(bench.upstreams[0], OK)
+        assert b"200" == status(client.take())
+
+
+def pause(bench: Bench, client: FakeTransport) -> None:
+    """Have the client take nothing more, and the upstream answer on."""
+    connection_of(client).pause_writing()
+    bench.send(bench.upstreams[0], b"4\r\nmore\r\n")
+
+
+def test_slow_reader_gives_its_seats_back() -> None:
+    """The next request has them, and the answer goes on."""
+    with limited() as bench:
+        client, second = bench.ask(GET), bench.ask(GET)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
+        pause(bench, client)
+        sweep(bench, 0.75)
+        assert (1, 1, 0) == bench.use()
+        sweep(bench, SWEEP_S)
+
+        assert (1, 0, 1) == bench.use()
+        assert 1 == bench.counters.slow_reader_releases
+        assert {} == bench.context.slow_readers.watched
+        connection_of(client).resume_writing()
+        bench.loop.run_ready()
+        bench.send(bench.upstreams[0], b"0\r\n\r\n")
+        assert client.take().endswith(b"4\r\nmore\r\n0\r\n\r\n")
+        bench.end(second)
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("per_level", [1, None])
+def test_slow_readers_have_a_limit(per_level: int | None) -> None:
+    """A second one keeps its seat until the first is through, and gives it back then."""
+    with limited(slow_readers_per_level=per_level) as bench:
+        first, second, third = bench.ask(GET), bench.ask(GET), bench.ask(GET)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
+        pause(bench, first)
+        sweep(bench, 1)
+        bench.connect()
+        bench.send(bench.upstreams[1], CHUNKED_OK)
+        connection_of(second).pause_writing()
+        bench.send(bench.upstreams[1], b"4\r\nmore\r\n")
+        sweep(bench, 5)
+
+        assert (1, 1, 0) == bench.use()
+        assert (1, 1) == (bench.counters.slow_reader_releases, bench.counters.slow_readers_open)
+        bench.end(first)
+        assert {} == bench.context.slow_readers.by_level
+        sweep(bench, SWEEP_S)
+        assert (1, 0, 1) == bench.use()
+        assert (2, 1) == (bench.counters.slow_reader_releases, bench.counters.slow_readers_open)
+        for client in (second, third):
+            bench.end(client)
+        assert {} == bench.context.slow_readers.by_level
+        assert 0 == bench.counters.slow_readers_open
+        bench.assert_at_rest()
+
+
+def test_slow_reader_still_has_its_deadline() -> None:
+    """It may hold a connection to the upstream no longer than others."""
+    with limited() as bench:
+        client = bench.ask(GET)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
+        pause(bench, client)
+        sweep(bench, 59)
+        assert "" == client.ended_by
+        sweep(bench, 1)
+
+        assert "abort" == client.ended_by
+        bench.assert_at_rest()
+
+
+def test_reader_that_is_slow_now_and_then() -> None:
+    """What it was slow counts less and less while it takes the answer."""
+    with limited() as bench:
+        client = bench.ask(GET)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
+        for _ in range(10):
+            pause(bench, client)
+            sweep(bench, 0.75)
+            connection_of(client).resume_writing()
+            bench.loop.run_ready()
+            sweep(bench, 0.75)
+
+        assert 0 == bench.counters.slow_reader_releases
+        assert {} == bench.context.slow_readers.watched
+        assert (1, 0, 0) == bench.use()
+        bench.end(client)
+
+
+def test_reader_that_is_mostly_slow() -> None:
+    """That it takes a bit now and then does not help."""
+    with limited() as bench:
+        client = bench.ask(GET)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
+        for _ in range(3):
+            pause(bench, client)
+            sweep(bench, 0.75)
+            connection_of(client).resume_writing()
+            bench.loop.run_ready()
+            sweep(bench, SWEEP_S)
+
+        assert 1 == bench.counters.slow_reader_releases
+        bench.end(client)
+
+
+@pytest.mark.parametrize(
+    ("limits", "releases"), [({}, 1), ({"slow_reader_grace_s": None}, 0)], ids=["on", "off"]
+)
+def test_slow_reader_may_keep_them(limits: dict[str, None], releases: int) -> None:
+    """If so set, as in kube-apiserver."""
+    with limited(**limits) as bench:
+        client = bench.ask(GET)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
+        pause(bench, client)
+        sweep(bench, 20)
+
+        assert releases == bench.counters.slow_reader_releases
+        assert (1 - releases, 0, 0) == bench.use()
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+def test_slow_watcher() -> None:
+    """It holds its seat for its initial events no longer than that."""
+    with limited() as bench:
+        client = bench.ask(WATCH + b"")
+        bench.send(bench.upstreams[0], CHUNKED_OK)
+        connection_of(client).pause_writing()
+        for _ in range(4):
+            bench.send(bench.upstreams[0], b"4\r\nmore\r\n")
+            bench.wait(0.05)
+        sweep(bench, 1)
+
+        assert (0, 0, 0) == bench.use()
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+def test_client_that_ends_and_takes_nothing(bench: Bench) -> None:
+    """What it was sent does not wait for it without end, even where no deadline is under way."""
+    client = bench.ask(LOG)
+    bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\nok\r\n")
+    client.is_stuck = True
+    bench.end(client)
+    bench.wait(bench.settings.downstream.idle_timeout_s + 1)
+
+    assert "abort" == client.ended_by
+    assert {} == bench.context.listener.connections
+    bench.assert_at_rest()
