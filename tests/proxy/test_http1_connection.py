@@ -294,6 +294,18 @@ def test_refuses(bench: Bench, data: bytes, code: bytes) -> None:
     bench.assert_at_rest()
 
 
+def test_head_in_pieces_is_judged_once_it_is_whole(bench: Bench) -> None:
+    """The end may be cut at any place."""
+    client = bench.client()
+    for i in range(len(GET)):
+        assert b"" == bench.upstreams[0].take()
+        bench.send(client, GET[i : i + 1])
+
+    assert bench.upstreams[0].take().startswith(b"GET ")
+    bench.end(client)
+    bench.assert_at_rest()
+
+
 # Bodies that nobody wants.
 
 

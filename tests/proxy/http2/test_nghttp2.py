@@ -7,7 +7,6 @@ from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
     RemoteSettingsChanged,
-    ResponseReceived,
 )
 from h2.settings import SettingCodes
 from hpack import Encoder
@@ -29,7 +28,6 @@ from tests.proxy.http2.pair import (
     WINDOW,
     Pair,
     block,
-    ended,
     frames_of,
     nghttp2,
     opened,
@@ -84,19 +82,6 @@ def test_marks(fields: list[tuple[str, str]], marks: int) -> None:
     assert marks == head[6]
 
 
-def test_request() -> None:
-    """Its fields come as bytes; host and cookies as they are."""
-    pair = Pair()
-
-    stream_id = pair.request([*GET, ("cookie", "a=b"), ("host", "api:6443")])
-
-    fields = b"accept: application/json\r\ncookie: a=b\r\nhost: api:6443\r\n"
-    head = (b"GET", b"https", b"api:6443", b"/api/v1/pods?limit=5", b"", fields)
-    marked = (*head, nghttp2.HAS_HOST)
-    assert [(nghttp2.REQUEST, stream_id, marked, True)] == pair.pump()
-    assert 1 == pair.session.requests
-
-
 def test_order_of_fields() -> None:
     """Fields come by their names, those of one name in their order, but where there are many."""
     pair = Pair()
@@ -112,54 +97,6 @@ def test_order_of_fields() -> None:
     assert [f"{name}: {value}" for name, value in many] == more
 
 
-def test_extended_connect() -> None:
-    """Its protocol comes with it, if that was offered."""
-    fields = [(":method", "CONNECT"), (":protocol", "websocket"), *GET[1:]]
-    pair = Pair(connect_protocol=True)
-
-    pair.request(fields, is_last=False)
-    [(kind, _, head, is_last)] = pair.pump()
-
-    assert (nghttp2.REQUEST, b"CONNECT", b"websocket", 0) == (kind, head[0], head[4], is_last)
-
-
-def test_body() -> None:
-    """Data come as they are, then the end."""
-    pair = Pair()
-    stream_id = pair.request(POST, is_last=False)
-    pair.pump()
-
-    pair.client.send_data(stream_id, b"first")
-    pair.client.send_data(stream_id, b"last", end_stream=True)
-
-    assert [
-        (nghttp2.DATA, stream_id, b"first", False),
-        (nghttp2.DATA, stream_id, b"last", False),
-        (nghttp2.END, stream_id, b"", True),
-    ] == pair.pump()
-
-
-def test_trailers_of_requests() -> None:
-    """They end the request as lines."""
-    pair = Pair()
-    stream_id = pair.request(POST, is_last=False)
-    pair.pump()
-
-    pair.client.send_headers(stream_id, [("x-sum", "1")], end_stream=True)
-
-    assert [(nghttp2.TRAILERS, stream_id, b"x-sum: 1\r\n", True)] == pair.pump()
-
-
-def test_memoryview() -> None:
-    """What was read need not be bytes."""
-    pair = Pair()
-    pair.request(GET)
-
-    [(kind, *_)] = pair.session.receive(memoryview(pair.client.data_to_send()))
-
-    assert nghttp2.REQUEST == kind
-
-
 def test_byte_by_byte() -> None:
     """Frames may come in parts."""
     pair = Pair()
@@ -170,25 +107,6 @@ def test_byte_by_byte() -> None:
     assert [[]] * (len(told) - 1) == told[:-1]
     assert nghttp2.REQUEST == told[-1][0][0]
     assert (1, 0) == (pair.session.requests, pair.session.nuisances - 2)  # SETTINGS and their ACK
-
-
-def test_flow_control_of_requests() -> None:
-    """A stream's window opens as its data are consumed, the connection's at once."""
-    pair = Pair(max_streams=1)
-    stream_id = pair.request(POST, is_last=False)
-    pair.pump()
-    window = pair.client.local_flow_control_window(stream_id)
-    assert WINDOW == window
-    for _ in range(4):
-        pair.client.send_data(stream_id, b"x" * 16384)
-    pair.pump()
-    assert 0 == pair.client.local_flow_control_window(stream_id)
-    assert WINDOW // 2 <= pair.client.outbound_flow_control_window
-
-    pair.session.consume(stream_id, WINDOW)
-    pair.pump()
-
-    assert WINDOW == pair.client.local_flow_control_window(stream_id)
 
 
 def test_padding_needs_no_consuming() -> None:
@@ -203,18 +121,6 @@ def test_padding_needs_no_consuming() -> None:
 
     assert WINDOW // 2 <= pair.client.local_flow_control_window(stream_id)
     assert 300 == pair.session.empty_data
-
-
-def test_reset_by_the_client() -> None:
-    """It closes the stream with the client's code."""
-    pair = Pair()
-    stream_id = pair.request(GET)
-    pair.pump()
-
-    pair.client.reset_stream(stream_id, ErrorCodes.CANCEL)
-
-    assert [(nghttp2.CLOSED, stream_id, None, 8)] == pair.pump()
-    assert (1, 0) == (pair.session.resets, pair.session.own_resets)
 
 
 def test_reset_of_an_answer() -> None:
@@ -258,23 +164,6 @@ def test_requests_that_are_reset_at_once() -> None:
 
     assert [(nghttp2.REQUEST, stays)] == [each[:2] for each in told]
     assert (2, 1) == (pair.session.requests, pair.session.resets)
-
-
-def test_too_many_fields() -> None:
-    """The request is told of without them; the next is whole, by the same table of HPACK."""
-    pair = Pair(max_fields_bytes=1000)
-    long = ("x-long", "v" * 1000)
-    too_large = pair.request([*POST, long], is_last=False)
-    stays = pair.request([*GET, ("x-short", "v")])
-
-    first, second = pair.pump()
-
-    assert (nghttp2.TOO_LARGE, too_large, b"POST", 0) == first
-    assert (nghttp2.REQUEST, stays) == second[:2]
-    assert second[2][5].endswith(b"x-short: v\r\n")
-    pair.session.answer(too_large, 431, b"", b"", True)
-    pair.pump()
-    assert 1 == len(pair.of(ResponseReceived))
 
 
 def test_bound_of_fields() -> None:
@@ -328,30 +217,6 @@ def test_counts() -> None:
     assert 1 == session.empty_data
     assert 1 == session.window_updates
     assert before + 9 == session.nuisances
-
-
-def test_shutdown() -> None:
-    """It is announced; then streams under way end as they would, and later ones are ignored."""
-    pair = Pair()
-    first = pair.request(GET)
-    pair.pump()
-
-    pair.session.announce_shutdown()
-    [notice] = ended(pair.session)
-    assert (0, (1 << 31) - 1) == (notice.error_code, notice.last_stream_id)
-    second = pair.request(GET)
-    assert [second] == [each[1] for each in pair.pump()]
-    pair.session.go_away(0, b"drained")
-    [goaway] = ended(pair.session)
-    assert (second, b"drained") == (goaway.last_stream_id, goaway.additional_data)
-    pair.request(GET)
-    assert [] == pair.session.receive(pair.client.data_to_send())
-    for stream_id in (first, second):
-        assert pair.session.is_over is False
-        pair.session.answer(stream_id, 200, b"", b"", True)
-        pair.session.output(1000)
-
-    assert pair.session.is_over is True
 
 
 def test_goaway_of_the_client() -> None:

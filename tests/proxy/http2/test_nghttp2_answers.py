@@ -7,15 +7,12 @@ import sys
 import pytest
 from h2.errors import ErrorCodes
 from h2.events import (
-    InformationalResponseReceived,
     ResponseReceived,
     StreamEnded,
     StreamReset,
-    TrailersReceived,
 )
 from hyperframe.frame import (
     DataFrame,
-    HeadersFrame,
 )
 
 from tests.proxy.http2.pair import (
@@ -26,137 +23,6 @@ from tests.proxy.http2.pair import (
     nghttp2,
     opened,
 )
-
-
-def test_answer() -> None:
-    """An answer's names are lower-cased, its values trimmed; the stream is closed."""
-    pair = Pair()
-    stream_id = pair.request(GET)
-    pair.pump()
-
-    pair.session.answer(stream_id, 200, b"Content-Type:  text/plain \r\nX:\r\n", b"body", True)
-
-    assert [(nghttp2.CLOSED, stream_id, None, 0)] == pair.pump()
-    [head] = pair.of(ResponseReceived)
-    expected = [(b":status", b"200"), (b"content-type", b"text/plain"), (b"x", b"")]
-    assert expected == head.headers
-    assert b"body" == pair.body(stream_id)
-    assert 1 == len(pair.of(StreamEnded))
-    assert 1 == pair.session.data_sent
-
-
-def test_answer_without_body() -> None:
-    """END_STREAM is on its HEADERS."""
-    pair = Pair()
-    stream_id = pair.request(GET)
-    pair.pump()
-
-    pair.session.answer(stream_id, 204, b"", b"", True)
-
-    [headers] = ended(pair.session)
-    assert isinstance(headers, HeadersFrame)
-    assert "END_STREAM" in headers.flags
-
-
-def test_interim_answer() -> None:
-    """It comes before the answer, and ends nothing."""
-    pair = Pair()
-    stream_id = pair.request(POST, is_last=False)
-    pair.pump()
-
-    pair.session.interim(stream_id, 103, b"link: </a>\r\n")
-    pair.session.answer(stream_id, 200, b"", b"", False)
-
-    assert [] == pair.pump()
-    [interim] = pair.of(InformationalResponseReceived)
-    assert [(b":status", b"103"), (b"link", b"</a>")] == interim.headers
-    assert 1 == len(pair.of(ResponseReceived))
-
-
-def test_pieces_of_an_answer() -> None:
-    """Pieces come in order, whether there is a frame under way or none."""
-    pair = Pair()
-    stream_id = pair.request(GET)
-    pair.pump()
-
-    pair.session.answer(stream_id, 200, b"", b"a", False)
-    pair.session.send(stream_id, b"b", False)
-    assert 2 == pair.session.unsent(stream_id)
-    assert [] == pair.pump()
-    assert b"ab" == pair.body(stream_id)
-    assert 0 == pair.session.unsent(stream_id)
-    pair.session.send(stream_id, b"", False)
-    pair.session.send(stream_id, b"c", True)
-
-    assert [(nghttp2.CLOSED, stream_id, None, 0)] == pair.pump()
-    assert b"c" == pair.body(stream_id)
-
-
-@pytest.mark.parametrize("rest", [b"", b"rest"])
-def test_trailers_of_answers(rest: bytes) -> None:
-    """They follow what is unsent, if anything is."""
-    pair = Pair()
-    stream_id = pair.request(GET)
-    pair.pump()
-    pair.session.answer(stream_id, 200, b"", b"body", False)
-    pair.pump()
-
-    pair.session.send(stream_id, rest, False)
-    pair.session.end(stream_id, b"X-Sum: 1\r\n")
-
-    assert [(nghttp2.CLOSED, stream_id, None, 0)] == pair.pump()
-    assert rest == pair.body(stream_id)
-    [trailers] = pair.of(TrailersReceived)
-    assert [(b"x-sum", b"1")] == trailers.headers
-
-
-def test_end_without_trailers() -> None:
-    """An empty DATA frame ends an answer whose end was not known."""
-    pair = Pair()
-    stream_id = pair.request(GET)
-    pair.pump()
-    pair.session.answer(stream_id, 200, b"", b"body", False)
-    pair.pump()
-
-    pair.session.end(stream_id, b"")
-
-    assert [(nghttp2.CLOSED, stream_id, None, 0)] == pair.pump()
-
-
-def test_answer_before_the_end_of_its_request() -> None:
-    """It is told of, and the rest of the body can be taken or refused."""
-    pair = Pair()
-    stream_id = pair.request(POST, is_last=False)
-    pair.pump()
-
-    pair.session.answer(stream_id, 413, b"", b"too much", True)
-
-    assert [(nghttp2.ANSWERED, stream_id, None, 0)] == pair.pump()
-    assert b"too much" == pair.body(stream_id)
-    pair.client.send_data(stream_id, b"more")
-    assert [(nghttp2.DATA, stream_id, b"more", False)] == pair.pump()
-    pair.session.reset(stream_id, ErrorCodes.NO_ERROR)
-    assert [(nghttp2.CLOSED, stream_id, None, 0)] == pair.pump()
-    [reset] = pair.of(StreamReset)
-    assert ErrorCodes.NO_ERROR == reset.error_code
-    assert 0 == pair.session.own_resets
-
-
-def test_flow_control_of_answers() -> None:
-    """No more is sent than the client's window takes; the rest as it opens."""
-    pair = Pair()
-    stream_id = pair.request(GET)
-    pair.pump()
-    pair.session.answer(stream_id, 200, b"", b"x" * 100_000, True)
-
-    assert [] == pair.pump()
-    assert 65535 == len(pair.body(stream_id))
-    assert 100_000 - 65535 == pair.session.unsent(stream_id)
-    pair.client.increment_flow_control_window(100_000)
-    pair.client.increment_flow_control_window(100_000, stream_id)
-    pair.pump()
-
-    assert 100_000 - 65535 == len(pair.body(stream_id))
 
 
 def test_output_is_bounded() -> None:
@@ -187,26 +53,6 @@ def test_streams_take_turns() -> None:
     assert sent in ([first, second] * 3, [second, first] * 3)
 
 
-def test_room() -> None:
-    """It is told of once, when little is unsent."""
-    pair = Pair(low_water_bytes=1000)
-    stream_id = pair.request(GET)
-    pair.pump()
-    pair.session.answer(stream_id, 200, b"", b"x" * 70_000, False)
-    pair.session.want_room(stream_id)
-
-    assert [] == pair.pump()
-    pair.client.increment_flow_control_window(10_000)
-    pair.client.increment_flow_control_window(3_464, stream_id)
-    assert [] == pair.pump()
-    assert 1001 == pair.session.unsent(stream_id)
-    pair.client.increment_flow_control_window(1, stream_id)
-
-    assert [(nghttp2.ROOM, stream_id, None, 0)] == pair.pump()
-    pair.session.send(stream_id, b"", False)
-    assert [] == pair.pump()
-
-
 def test_room_that_is_there() -> None:
     """It is told of at once."""
     pair = Pair()
@@ -217,42 +63,6 @@ def test_room_that_is_there() -> None:
     pair.session.want_room(stream_id)
 
     assert [(nghttp2.ROOM, stream_id, None, 0)] == pair.session.events()
-
-
-def test_reset() -> None:
-    """What is unsent is dropped."""
-    pair = Pair()
-    stream_id = pair.request(GET)
-    pair.pump()
-    pair.session.answer(stream_id, 200, b"", b"x" * 100_000, False)
-    pair.pump()
-
-    pair.session.reset(stream_id, 2)
-
-    assert 0 == pair.session.unsent(stream_id)
-    assert [(nghttp2.CLOSED, stream_id, None, 2)] == pair.pump()
-    [reset] = pair.of(StreamReset)
-    assert ErrorCodes.INTERNAL_ERROR == reset.error_code
-    assert 0 == pair.session.own_resets
-
-
-@pytest.mark.parametrize("is_head_sent", [False, True])
-def test_break_off(is_head_sent: bool) -> None:
-    """What is unsent is sent first."""
-    pair = Pair()
-    stream_id = pair.request(GET)
-    pair.pump()
-    pair.session.answer(stream_id, 200, b"", b"", False)
-    if is_head_sent:
-        pair.pump()
-    pair.session.send(stream_id, b"part", False)
-
-    pair.session.break_off(stream_id, 2)
-
-    assert [(nghttp2.CLOSED, stream_id, None, 2)] == pair.pump()
-    assert b"part" == pair.body(stream_id)
-    assert 1 == len(pair.of(StreamReset))
-    assert 0 == pair.session.own_resets
 
 
 def test_break_off_of_what_was_not_answered() -> None:
@@ -288,22 +98,6 @@ def half_closed() -> tuple[Pair, int]:
     pair.session.answer(stream_id, 200, b"", b"one", False)
     pair.session.half_close(stream_id)
     return pair, stream_id
-
-
-def test_half_close() -> None:
-    """The client hears of the end, and goes on; its own end closes the stream."""
-    pair, stream_id = half_closed()
-
-    assert [] == pair.pump()
-    assert b"one" == pair.body(stream_id)
-    assert (1, 0) == (len(pair.of(StreamEnded)), len(pair.of(StreamReset)))
-    pair.client.send_data(stream_id, b"two")
-    assert [(nghttp2.DATA, stream_id, b"two", False)] == pair.pump()
-    pair.client.end_stream(stream_id)
-    end, closed = pair.pump()
-    assert (nghttp2.END, stream_id, b"", True) == end
-    assert (nghttp2.CLOSED, stream_id, None, 0) == closed
-    assert [] == pair.of(StreamReset)
 
 
 @pytest.mark.parametrize("is_sent", [False, True])
