@@ -154,35 +154,6 @@ class Endpoint:
         state: How it is.
     """
 
-    __slots__ = (
-        "_counters",
-        "_idle_limit",
-        "_now_ns",
-        "_on_closed",
-        "_on_failing",
-        "_rare_log",
-        "_sessions",
-        "_settings",
-        "_tls",
-        "address",
-        "connecting",
-        "counters",
-        "failures_in_row",
-        "generation",
-        "idle",
-        "idle_line",
-        "is_drawn",
-        "is_one_of_several",
-        "log_name",
-        "max_failures_in_row",
-        "open",
-        "ramp",
-        "seats",
-        "share",
-        "stale",
-        "state",
-    )
-
     def __init__(
         self,
         address: EndpointAddress,
@@ -425,31 +396,6 @@ class UpstreamConnection:
         tunnelled: The exchange that has its transport for a tunnel, which `sink` is no more.
         was_used: Whether a request was answered on it.
     """
-
-    __slots__ = (
-        "_body_left",
-        "_counters",
-        "_decoder",
-        "_framing",
-        "_head",
-        "_interims",
-        "_is_head",
-        "_is_upgrade",
-        "_last_head",
-        "_last_raw",
-        "_partial",
-        "endpoint",
-        "idle_since_ns",
-        "is_closed",
-        "is_read_paused",
-        "is_write_paused",
-        "seats",
-        "sink",
-        "transport",
-        "tunnelled",
-        "was_used",
-        "write",
-    )
 
     def __init__(self, endpoint: Endpoint, counters: PoolCounters) -> None:
         self.endpoint = endpoint

@@ -32,15 +32,6 @@ _TIMEOUT: Final = re.compile(rb"timeout[ \t]*=[ \t]*\"?([0-9]{1,9})", re.IGNOREC
 class IdleLimit:
     """What one server has taught."""
 
-    __slots__ = (
-        "_age_ns",
-        "_announced_ns",
-        "_before_ns",
-        "_ends_ns",
-        "_learned_ns",
-        "_limit_ns",
-    )
-
     def __init__(self) -> None:
         self._announced_ns = 0
         """By its field; 0 for never."""
