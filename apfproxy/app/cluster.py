@@ -20,8 +20,9 @@ from apfproxy.base.events import shortfall
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import PAGES, READYZ
 from apfproxy.base.tasks import Recurring
-from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
+from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.objects.decode import parts_of

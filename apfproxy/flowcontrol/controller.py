@@ -70,6 +70,19 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
+BY_USER: Final = "ByUser"
+BY_NAMESPACE: Final = "ByNamespace"
+"""Types of a distinguisher method."""
+
+NO_SEATS: Final = LevelLimits(0, 0, 0)
+"""Of a level that a shared limit knows nothing of yet."""
+
+MAX_KEPT_CLASSIFICATIONS = 16384
+"""Flows remembered, about 500 bytes each; when they are more, the older half is forgotten.
+
+A flow that comes back is made anew with the same hash, so nothing depends on it but time.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Digest:
@@ -119,22 +132,6 @@ class Checked:
     def is_of(self, given: FlowControlObject) -> bool:
         """Whether an object comes to the same, since it says the same."""
         return self.object is given or self.object == given
-
-
-__all__ = ["ADJUSTMENT_PERIOD_S", "Classification", "Controller", "Digest"]
-
-BY_USER: Final = "ByUser"
-BY_NAMESPACE: Final = "ByNamespace"
-"""Types of a distinguisher method."""
-
-NO_SEATS: Final = LevelLimits(0, 0, 0)
-"""Of a level that a shared limit knows nothing of yet."""
-
-MAX_KEPT_CLASSIFICATIONS = 16384
-"""Flows remembered, about 500 bytes each; when they are more, the older half is forgotten.
-
-A flow that comes back is made anew with the same hash, so nothing depends on it but time.
-"""
 
 
 def nothing(_level: str, _seats: int) -> None:

@@ -10,13 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from apfproxy.flowcontrol import controller as controller_module
-from apfproxy.flowcontrol.controller import (
-    ADJUSTMENT_PERIOD_S,
-    Checked,
-    Classification,
-    Controller,
-    Route,
-)
+from apfproxy.flowcontrol.controller import Checked, Classification, Controller, Route
+from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
+from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
 from apfproxy.flowcontrol.prompt_limits import (
     LOOK_NS,
     MARK_NS,
