@@ -319,7 +319,7 @@ def test_warnings_of_clusters(capsys: pytest.CaptureFixture[str]) -> None:
         "every request gets 401 (1 more like it)",
     ):
         assert 1 == out.count(f"{expected} (warning)\n")
-    assert "f.yaml:9: clusters[a].authentication.anonymous is false, and nothing" in out
+    assert "f.yaml:9: clusters[a].authentication.anonymous is false, and no other" in out
     assert 3 == len(out.splitlines())
 
 
