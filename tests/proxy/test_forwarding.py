@@ -97,6 +97,17 @@ def test_answers(
     bench.assert_at_rest()
 
 
+def test_answer_that_turns_out_longer_than_it_says(bench: Bench) -> None:
+    """The rest is nobody's, and so is the connection."""
+    client = bench.ask(GET)
+    for piece in (SIZED_HEAD + b"bo", b"dy, more"):
+        bench.send(bench.upstreams[0], piece)
+
+    assert b"body" == body(client.take())
+    assert "abort" == bench.upstreams[0].ended_by
+    bench.assert_at_rest()
+
+
 def test_answer_until_close_becomes_chunked(bench: Bench) -> None:
     """So the client learns where it ends, and goes on."""
     client = bench.ask(GET)
