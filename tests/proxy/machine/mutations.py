@@ -15,6 +15,8 @@ from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.relay import Relay
 from apfproxy.proxy.request_record import Failure
 from apfproxy.proxy.server import ProxyServer
+from apfproxy.upstream.endpoint import UpstreamConnection
+from apfproxy.upstream.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -189,6 +191,19 @@ MUTATIONS: dict[str, Mutation] = {
         Exchange, "on_client_left", _nothing
     ),
     "seats go back twice": Mutation(Exchange, "end", _gives_seats_back_twice),
+    "nobody learns that a connection broke": Mutation(UpstreamConnection, "_break", _nothing),
+    "a connection stays busy once its response is whole": Mutation(
+        UpstreamConnection, "_end", _nothing
+    ),
+    "a request is not sent": Mutation(UpstreamConnection, "send", _nothing),
+    "a connection does not know its transport": Mutation(
+        UpstreamConnection, "connection_made", _nothing
+    ),
+    "a request that has to wait for a connection is lost": Mutation(Pool, "wait", _nothing),
+    "a waiter that leaves gets a connection": Mutation(Pool, "leave", _nothing),
+    "a connection that is released is lost": Mutation(Pool, "release", _nothing),
+    "a new connection is given to nobody": Mutation(Pool, "_take_in", _nothing),
+    "nobody connects for those that wait": Mutation(Pool, "_connect_for_the_line", _nothing),
 }
 
 
