@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
 from typing import Any
@@ -146,21 +145,6 @@ async def test_users_are_told_apart(user: User) -> None:
         assert reviews.check(dataclasses.replace(ALICE), BOB) is True
 
 
-async def test_stampede() -> None:
-    """A thousand requests that want the same make one review."""
-    async with scripted(lambda _: YES) as (script, api):
-        reviews = AccessReviews(api, SETTINGS, Clock())
-        script.may_answer.clear()
-        tasks = [asyncio.create_task(reviews.review(ALICE, BOB, ADDRESS)) for _ in range(1000)]
-        await script.is_asked.wait()
-        tasks[0].cancel()
-        script.may_answer.set()
-        answers = await asyncio.gather(*tasks[1:])
-
-    assert [True] * 999 == answers
-    assert len(script.asked) == 1
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -185,17 +169,6 @@ async def test_failures_are_not_kept(answer: Answer, caplog: pytest.LogCaptureFi
 
     assert (None, None, True) == (during, kept, after)
     assert OWN_TOKEN.decode() not in caplog.text
-
-
-async def test_slow_answers() -> None:
-    """A review has a limit of time."""
-    async with scripted(lambda _: YES, timeout_s=0.05) as (script, api):
-        script.may_answer.clear()
-        reviews = AccessReviews(api, ReviewSettings(timeout_s=0.05), Clock())
-        assert await reviews.review(ALICE, BOB, ADDRESS) is None
-
-    assert "no answer within 0.05 s" in str(api.problem)
-    assert reviews.timeout_s == 0.05
 
 
 @pytest.mark.parametrize(

@@ -102,34 +102,6 @@ async def test_without_cache() -> None:
     assert len(script.asked) == 2
 
 
-async def test_stampede() -> None:
-    """A thousand requests with one new token make one review."""
-    async with scripted(lambda _: YES) as (script, api):
-        reviews = TokenReviews(api, SETTINGS, Clock())
-        script.may_answer.clear()
-        tasks = [asyncio.create_task(reviews.review(TOKEN, ADDRESS)) for _ in range(1000)]
-        await script.is_asked.wait()
-        tasks[0].cancel()
-        script.may_answer.set()
-        verdicts = await asyncio.gather(*tasks[1:])
-
-    assert {ALICE} == {verdict.user for verdict in verdicts}
-    assert len(script.asked) == 1
-
-
-async def test_flood_of_tokens() -> None:
-    """Of a thousand different tokens the newest answers are kept, no more than the bound."""
-    async with scripted(lambda _: NO, max_concurrent=16) as (script, api):
-        reviews = TokenReviews(api, ReviewSettings(max_cached=10), Clock())
-        await asyncio.gather(
-            *(reviews.review(f"token-{number}", f"192.0.2.{number % 4}") for number in range(1000))
-        )
-
-        kept = [reviews.check(f"token-{number}") for number in range(1000)]
-    assert 10 == sum(verdict is not None for verdict in kept)
-    assert len(script.asked) == 1000
-
-
 @pytest.mark.parametrize(
     "answer",
     [
