@@ -105,7 +105,7 @@ class AuthenticationCounters:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an authenticator goes by.
+    """The settings of an authenticator.
 
     Attributes:
         judges_certificates: Whether client certificates name users; others are bad credentials.

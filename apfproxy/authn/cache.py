@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 KEY_BYTES = 32
-"""Of the HMAC's key: as long as its output, as RFC 2104 advises."""
+"""The length of the HMAC's key, that of its output, as RFC 2104 advises."""
 STAND_IN_AFTER_S = 1.0
 """How long a new answer is waited for before the last good one stands in for it."""
 STAND_IN_S = 2.0

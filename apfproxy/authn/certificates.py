@@ -40,7 +40,7 @@ MAX_KEPT = 4096
 BAD_LIFETIME_S = 10.0
 """How long a refusal is cached: the certificate may become valid meanwhile."""
 MAX_PROBLEM_CHARS = 200
-"""Of the library's message: it quotes the certificate."""
+"""The longest part of the library's message that is logged: it quotes the certificate."""
 MAX_CHAIN = 8
 """Further certificates that a client may send: the longest chain of the library."""
 CLIENT_USAGES = frozenset(

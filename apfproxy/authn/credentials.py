@@ -45,7 +45,7 @@ NO_CREDENTIALS = Credentials()
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What is known of the other end of a client's connection.
+    """The other end of a client's connection.
 
     Attributes:
         user: The user of a certificate that a client CA signed; without virtual groups.

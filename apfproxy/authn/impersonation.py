@@ -1,4 +1,4 @@
-"""Who may impersonate whom.
+"""Impersonation: who may be whom.
 
 As in kube-apiserver, whoever impersonates needs permission for each thing that they take on: the
 user or service account, each group, each value of each extra key, the uid.  Permissions are asked
@@ -36,7 +36,7 @@ VERB = "impersonate"
 AUTHENTICATION_GROUP = "authentication.k8s.io"
 
 MAX_THINGS = 256
-"""Of one request; as many as there may be header fields by default.  More are not asked about."""
+"""Things that one request takes on, at most; as many as there may be header fields by default."""
 
 HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 """kube-apiserver's errors never look like HTML."""
@@ -121,7 +121,7 @@ class Impersonations:
 
 
 def accesses(wanted: User) -> tuple[Access, ...]:
-    """What somebody needs leave for to be the wanted user, in kube-apiserver's order."""
+    """The permissions that it takes to be the wanted user, in kube-apiserver's order."""
     account = service_account(wanted.name)
     if account is None:
         things = [Access(VERB, "users", wanted.name)]

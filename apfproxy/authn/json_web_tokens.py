@@ -55,15 +55,15 @@ MAX_TOKEN_BYTES = 1 << 15
 """Real ones have one or two KiB; with 200 groups, the most that identity providers put into one, up
 to 27: each has a name of up to 100 characters."""
 MAX_OBJECTS = 100
-"""Of the claims; real ones have a handful, and each takes a hundred times the work of a byte."""
+"""Objects in the claims; real ones have a handful, and each takes the work of a hundred bytes."""
 MAX_LIFETIME_S = 600.0
-"""Of a verdict: tokens of a withdrawn key count no longer than this."""
+"""The longest that a verdict counts, and so a token of a withdrawn key."""
 UNVERIFIED_LIFETIME_S = 10.0
-"""Of a verdict that another fetch could change (`remote_keys.REFETCH_S`)."""
+"""How long a verdict counts that another fetch could change (`web_keys.REFETCH_S`)."""
 ACCOUNT_LEEWAY_S = 60
-"""Of go-jose, for all three times of a service account's token."""
+"""For all three times of a service account's token, as in go-jose."""
 PERSON_LEEWAY_S = 300
-"""Of go-oidc, for nbf; here for iat too; exp has none."""
+"""For nbf, as in go-oidc, and here for iat too; exp has none."""
 LATEST_S = 1 << 63
 """Times after this are none."""
 
@@ -298,7 +298,7 @@ def keys_of(
 
 
 LEGACY_ISSUER = "kubernetes/serviceaccount"
-"""Of tokens in secrets, which never expire and name no audience."""
+"""The issuer of tokens in secrets, which never expire and name no audience."""
 
 EXTRA_PREFIX = "authentication.kubernetes.io/"
 LEGACY_PREFIX = "kubernetes.io/serviceaccount/"

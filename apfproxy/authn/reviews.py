@@ -45,7 +45,7 @@ ACCESS_REVIEW = ReviewKind(
 MAX_TOKEN_BYTES = 1 << 15
 """Tokens of service accounts have 1 KiB; as many as a JSON Web Token may have."""
 MAX_USER_CHARACTERS = 65536
-"""Of a user with all groups and extra values, as thousands of them may be cached."""
+"""Of a user's names, groups and extra values together, as thousands of users may be cached."""
 
 TOO_LONG = Verdict(None, 0.0, f"the token is longer than {MAX_TOKEN_BYTES} bytes")
 
@@ -72,7 +72,7 @@ class TokenReviews:
         )
 
     def check(self, token: str) -> Verdict | None:
-        """What the upstream said a short time ago; None if it has to be asked."""
+        """The cached verdict; None if the upstream has to be asked."""
         secret = token.encode("utf-8", "surrogatepass")
         if len(secret) > MAX_TOKEN_BYTES:
             return TOO_LONG
@@ -80,7 +80,7 @@ class TokenReviews:
         return None if kept is None else self._aged(kept.value, kept.until_s)
 
     async def review(self, token: str, address: str) -> Verdict:
-        """What the upstream says; open if it says nothing."""
+        """The upstream's verdict; open if it gives none."""
         secret = token.encode("utf-8", "surrogatepass")
         if len(secret) > MAX_TOKEN_BYTES:
             return TOO_LONG
@@ -143,7 +143,7 @@ class AccessReviews:
         return 0.0 if kept is None else kept.until_s - self._now_s()
 
     async def review(self, user: User, access: Access, address: str) -> bool | None:
-        """What the upstream says; None if it does not answer, of which its API warns.
+        """The upstream's word; None if it does not answer, of which its API warns.
 
         The user has all groups that count, virtual ones included.
         """
@@ -162,7 +162,7 @@ class AccessReviews:
         self._answers.clear()
 
     def _key(self, user: User, access: Access) -> bytes:
-        """What the answer depends on, unambiguous for any names, in half the time of JSON."""
+        """The cache's key, unambiguous for any names, in half the time of JSON."""
         if user is not self._user:
             whole = repr((user.name, user.groups, user.uid, user.extra))
             self._user, self._digest = user, hashlib.sha256(whole.encode()).digest()
@@ -191,7 +191,7 @@ def question(user: User, access: Access) -> dict[str, Any]:
 
 
 def is_allowed(answer: dict[str, Any]) -> bool:
-    """What a SubjectAccessReview says, no if both; raises ReviewError without an answer."""
+    """The answer of a SubjectAccessReview, no if it says both, or ReviewError."""
     status = status_of(answer, ACCESS_REVIEW)
     if "allowed" not in status:
         raise ReviewError("status.allowed is missing")
@@ -200,7 +200,7 @@ def is_allowed(answer: dict[str, Any]) -> bool:
 
 
 def verdict_of(answer: dict[str, Any], lifetime_s: float) -> Verdict:
-    """What a TokenReview says; its `status.error` is not quoted, as it might quote the token."""
+    """The verdict of a TokenReview; `status.error` is not quoted, as it might quote the token."""
     status = status_of(answer, TOKEN_REVIEW)
     texts(status.get("audiences"), "status.audiences")
     if not flag(status.get("authenticated"), "status.authenticated"):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MAX_NAME_BYTES = 256
 """Kubernetes' names have 253 at most.  A longer one is refused: two cut ones may be the same."""
 HASH_DIGITS = 16
-"""Of the SHA-256 of a secret: 64 bits tell all secrets apart."""
+"""Digits of a secret's SHA-256 that name it: 64 bits tell all secrets apart."""
 AUTHORIZATION = b"authorization"
 NS_PER_S = 1_000_000_000
 LEASE_NS = 30 * NS_PER_S
@@ -39,7 +39,7 @@ LEASE_NS = 30 * NS_PER_S
 RENEWAL_NS = LEASE_NS // 2
 """After which a name is admitted anew when it is there: before anybody else can have its place."""
 MAX_PLACES = 8192
-"""Of all addresses: 1.6 MB, and some milliseconds to free when all end at once."""
+"""Places of all addresses: 1.6 MB, and some milliseconds to free when all end at once."""
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class UnverifiedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class UnverifiedRules:
-    """What tells anonymous clients apart; fields by their names in lower case.
+    """The header fields that tell anonymous clients apart, by their names in lower case.
 
     Attributes:
         names: Of the fields, but for Authorization.
@@ -144,7 +144,7 @@ class NamesOfAddresses:
         return True
 
     def problem(self) -> str:
-        """What it means that a name got no place lately; "" if all had one."""
+        """The reason why a name got no place lately, and what to do; "" if all had one."""
         address, until_ns = self._crowded
         if until_ns <= self._clock.now_ns():
             return ""
@@ -183,7 +183,7 @@ class NamesOfAddresses:
 
 
 def name_of_secret(secret: bytes) -> str:
-    """What a secret is called wherever it can be read: the first digits of its hash."""
+    """The name of a secret wherever it can be read: the first digits of its hash."""
     return hashlib.sha256(secret).hexdigest()[:HASH_DIGITS]
 
 

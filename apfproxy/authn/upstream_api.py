@@ -287,7 +287,7 @@ def refusal(path: str, status: int) -> UpstreamApiError:
 
 
 EXCHANGE_ERRORS = (aiohttp.ClientError, OSError, ValueError, RuntimeError)
-"""What an exchange may raise."""
+"""The errors that an exchange may raise."""
 
 
 JSON_HEAD = {

@@ -278,7 +278,7 @@ def key_set(keys: list[WebKey], where: str, expected: str) -> KeySet:
 DISCOVERY_PATH = "/.well-known/openid-configuration"
 
 TIMEOUT_S = 10.0
-"""Of one fetch, with both documents and their redirects."""
+"""The limit of one fetch, with both documents and their redirects."""
 REFRESH_S = 600.0
 """Keys in use are fetched again after this; kube-apiserver's discovery says one hour."""
 REFETCH_S = 10.0
@@ -428,7 +428,7 @@ class RemoteKeys(KeySource):
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
-    """What servers are verified with; WebKeysError if the file cannot be used."""
+    """The context by which servers are verified; WebKeysError if the file cannot be used."""
     try:
         return ssl.create_default_context(cafile=ca_file)
     except ssl.SSLError as error:

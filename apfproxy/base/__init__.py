@@ -1,1 +1,1 @@
-"""What has no subject of its own: tasks, duties, faults, clock, sockets, signals, files."""
+"""The ground floor, without a subject of its own: tasks, faults, clock, sockets, signals, files."""

@@ -53,7 +53,7 @@ UNSAID = Address(host="", port=0)
 """Stands for the address of an upstream that nobody has named."""
 
 UNIX_MODE = 0o660
-"""Of the file of a Unix socket: who may write to it may connect."""
+"""The mode of a Unix socket's file: who may write to it may connect."""
 
 
 LOCALHOST = "localhost"

@@ -10,7 +10,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 MARK_BYTES = 112
-"""Of a key's hash in a set that is as empty as it gets."""
+"""The memory of a key's hash in a set that is as empty as it gets."""
 
 
 class MemoryBudget:

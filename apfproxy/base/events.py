@@ -13,7 +13,7 @@ MAX_EVENTS = 50
 """Events that are kept; older ones are in the log."""
 
 MAX_MESSAGE_CHARACTERS = 1000
-"""Of one event: names may be long, and there may be thousands of problems."""
+"""The longest text of an event: names may be long, and there may be thousands of problems."""
 
 MAX_NAMED = 10
 """Problems or FlowSchemas that one event names; it counts the others."""
@@ -69,7 +69,7 @@ class ConfigurationEvents:
 
 
 def shortfall(problems: Sequence[str], dangling: Sequence[str], *, is_whole: bool) -> str:
-    """What is not in force after a load of the objects, and why; empty if all of it is.
+    """The part that is not in force after a load of the objects, and why; empty if all of it is.
 
     A load of files `is_whole`: it is taken as a whole or not at all; others object by object.
     """

@@ -124,7 +124,7 @@ def _place_of(error: BaseException) -> str:
 
 
 class Failing(Protocol):
-    """What can be ended by an error of the program."""
+    """Something that an error of the program ends."""
 
     def fail(self, error: Exception) -> None:
         """Give back everything, close, and report the error; never raises."""

@@ -39,7 +39,7 @@ KINDS = {
 }
 
 MAX_PEM_BYTES = 4 << 20
-"""Of certificates or a key; the CAs of a system have 0.3 MiB."""
+"""The largest file of certificates or a key; the CAs of a system have 0.3 MiB."""
 
 
 def open_regular(path: str | Path) -> BinaryIO:
@@ -93,7 +93,8 @@ SETTLE_S = 0.03
 MAX_SETTLING_READS = 8
 """Files that never rest are then taken as they are."""
 DIGESTED_BYTES = 32 << 20
-"""Of a file; of what is behind them, which no usable file has, only the time of change counts."""
+"""The part of a file that is read; behind it, where no usable file has any, only the time of
+change counts."""
 
 Roots = frozenset[tuple[str, int, int]]
 """Directories to watch: path, device and inode, so that a replaced one differs."""

@@ -44,7 +44,7 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """What a page says."""
+    """The answer of a page."""
 
     is_healthy: bool
     text: str

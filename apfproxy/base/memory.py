@@ -20,7 +20,7 @@ CGROUP_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-"""Of a container, as cgroups of version 2 and 1 say it."""
+"""The limits of a container, as cgroups of version 2 and 1 have them."""
 
 
 def container_bytes() -> int | None:
@@ -54,7 +54,7 @@ def overload_bytes(memory_bytes: int | None) -> int | None:
 
 
 def default_bytes(memory_bytes: int | None = None) -> int:
-    """What all clients may hold where the settings do not say it.
+    """The bytes that all clients may hold where the settings do not say it.
 
     Args:
         memory_bytes: The memory at which the process is overloaded; None for never.

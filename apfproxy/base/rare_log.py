@@ -22,7 +22,7 @@ _OTHER_KEYS = "\x00other keys"
 
 
 class _Line:
-    """What is known of one key."""
+    """The lines of one key."""
 
     __slots__ = ("left_out", "next_ns")
 
@@ -91,7 +91,7 @@ class RareLog:
         self._logger.log(level, message, *args, exc_info=exc_info)
 
     def _line(self, key: str, now_ns: int) -> _Line:
-        """What is known of a key; of all the keys without a place, what is known of those."""
+        """The line of a key, or the one that all keys without a place share."""
         if key not in self._lines and len(self._lines) >= self._max_keys:
             self._forget_old(now_ns)
             if len(self._lines) >= self._max_keys:

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Hangup(enum.Enum):
-    """What SIGHUP means."""
+    """The meaning of SIGHUP."""
 
     NOTHING = enum.auto()
     RELOAD = enum.auto()
@@ -121,7 +121,7 @@ class Signals:
 
 
 def signal_name(number: int) -> str:
-    """What a signal is called, such as SIGUSR2 or SIGRTMIN+3."""
+    """The name of a signal, such as SIGUSR2 or SIGRTMIN+3."""
     try:
         return signal.Signals(number).name
     except ValueError:

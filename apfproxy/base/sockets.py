@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 EVERYWHERE = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"))  # noqa: S104 - asked for
 WITHOUT_IPV6 = frozenset((errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL))
-"""What a machine without IPv6 says."""
+"""The errors of a machine without IPv6."""
 PORT_TRIES = 32
 """Where the system chooses the port, the one of the first address may be taken at another."""
 PROBES = 4

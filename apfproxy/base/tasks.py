@@ -81,7 +81,7 @@ class Recurring:
             self._timer = None
 
     def problem(self) -> str | None:
-        """That the work is overdue; None while it is done, and while it is not to be done."""
+        """Says that the work is overdue; None while it is done, or is not to be done."""
         if self._timer is None:
             return None
         age_s = self._loop.time() - self._done_s
@@ -149,7 +149,7 @@ class Supervised:
         self._beat_s = self._loop.time()
 
     def problem(self) -> str | None:
-        """That it failed lately, or does not go on; None while all is well, or it is over."""
+        """Says that it failed lately, or does not go on; None while all is well, or it is over."""
         if self._task is None or self._task.done():
             return None
         now_s = self._loop.time()

@@ -33,7 +33,7 @@ CIPHERS = (
     ":ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384"
     ":ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
 )
-"""Of TLS 1.2; those of 1.3 are all good, and OpenSSL's own."""
+"""The ciphers of TLS 1.2; those of 1.3 are all good, and OpenSSL's own."""
 
 RENEW_BEFORE = dt.timedelta(days=7)
 """A certificate or token that expires sooner than that is warned about; one that lives for less
@@ -86,7 +86,7 @@ class Expiries:
         return min(ahead) if ahead else max(self.unix_s)
 
     def problem(self, now_unix_s: float) -> str | None:
-        """That a certificate has expired or soon will; of CAs, that there is no other one."""
+        """Says that a certificate has expired or soon will; of CAs, that there is no other one."""
         due = [
             until
             for until, renew in zip(self.unix_s, self.renew_unix_s, strict=True)
@@ -101,7 +101,7 @@ class Expiries:
 
 
 def read(file: TlsFile) -> bytes:
-    """What is in it; TlsError if it cannot be read."""
+    """The content of a file; TlsError if it cannot be read."""
     try:
         return read_file(file.path, MAX_PEM_BYTES)
     except OSError as error:
@@ -231,7 +231,7 @@ def paths_of(files: Iterable[TlsFile]) -> tuple[str, ...]:
 
 
 JWT = re.compile(rb"[\w-]+\.([\w-]+)\.[\w-]*")
-"""Of RFC 7519, with the claims in the middle."""
+"""A token of RFC 7519, with the claims in the middle."""
 LATEST_UNIX_S = 253_402_300_799.0
 """The end of the year 9999; a later time is no time."""
 
