@@ -70,3 +70,35 @@ def test_allocate_refuses(required_sum: int, items: list[Item], why: str) -> Non
     """What cannot be divided, or contradicts itself, is refused with the reason."""
     with pytest.raises(InfeasibleError, match=re.escape(why)):
         allocate(required_sum, items)
+
+
+@pytest.mark.parametrize(
+    ("required_sum", "items", "amounts", "proportion"),
+    [
+        # Half a seat, but for the steps to it: the reference rounds it to none.
+        pytest.param(
+            12,
+            [Item(0, 0, 20), Item(0, 0, 1), Item(1, 1, 11)],
+            (0.49999999999999944, 0.49999999999999944, 11),
+            499.99999999999943,
+            id="a-step-to-the-last-bend-but-one",
+        ),
+        pytest.param(
+            1318032986,
+            [
+                Item(527988254, 201722169, 445941021),
+                Item(1028122406, 872091965, 1385661022),
+            ],
+            (445941021, 872091965),
+            0.8446040562864491,
+            id="a-step-just-short-of-a-bend",
+        ),
+    ],
+)
+def test_allocate_rounds_as_the_reference(
+    required_sum: int, items: list[Item], amounts: tuple[float, ...], proportion: float
+) -> None:
+    """Rounding errors are those of kubernetes/apiserver pkg/util/flowcontrol/conc_alloc.go."""
+    allocation = allocate(required_sum, items)
+
+    assert (amounts, proportion) == (allocation.amounts, allocation.fair_proportion)

@@ -11,6 +11,7 @@ from apfproxy.flowcontrol.ticket import (
     ns_per_seat,
     seat_ticks,
 )
+from tests.flowcontrol.level import ONE_QUEUE, Level
 
 
 @pytest.mark.parametrize(
@@ -70,3 +71,15 @@ def test_ns_per_seat(work: int, seats: int, duration_ns: int) -> None:
 def test_format_seat_seconds(work: int, text: str) -> None:
     """Seat-seconds have eight decimals and a unit."""
     assert text == format_seat_seconds(work)
+
+
+def test_reprs() -> None:
+    """A log can tell what a queue set works with apart."""
+    level = Level(ONE_QUEUE, limit=1)
+    ticket = level.admit()
+    level.admit()
+    queue = level.queue_set.queues[0]
+
+    assert "<Queue 0: 1 waiting, 1 executing, next_dispatch_r 300000>" == repr(queue)
+    assert repr(ticket).endswith(" executing>")
+    assert repr(level.queue_set).startswith("<QueueSet level: 1 waiting, 1 executing")
