@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from apfproxy.authn.reviews import Access
 from apfproxy.objects.go_text import quoted
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain
 from apfproxy.request.user import UNAUTHENTICATED_GROUP, User, authenticated
@@ -40,18 +41,6 @@ MAX_THINGS = 256
 
 HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 """kube-apiserver's errors never look like HTML."""
-
-
-class Access(NamedTuple):
-    """Something that a user may or may not do to a resource; "" is any, or none."""
-
-    verb: str
-    resource: str
-    name: str
-    group: str = ""
-    version: str = ""
-    subresource: str = ""
-    namespace: str = ""
 
 
 class Impersonations:

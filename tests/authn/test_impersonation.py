@@ -9,14 +9,13 @@ import pytest
 
 from apfproxy.authn.impersonation import (
     MAX_THINGS,
-    Access,
     Impersonations,
     accesses,
     effective,
     forbidden_message,
     service_account,
 )
-from apfproxy.authn.reviews import AccessReviews
+from apfproxy.authn.reviews import Access, AccessReviews
 from apfproxy.request.user import User
 from apfproxy.settings import ImpersonationSettings, ReviewSettings
 from tests.authn.scripted_api import ADDRESS, Answer, Clock, scripted

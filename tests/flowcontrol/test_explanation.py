@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
@@ -517,11 +517,10 @@ OF_X = b"/api/v1/namespaces/x/pods"
 OF_X_P = OF_X + b"/p"
 
 
-class Known(LearnedCosts):
-    """What is known of costs."""
+class Known:
+    """Costs that are known."""
 
     def __init__(self, stats: ObjectStats | None = None, watches: int = 0) -> None:
-        super().__init__(lambda: 0)
         self.stats = stats
         self.watches = watches
 
@@ -585,11 +584,14 @@ class Known(LearnedCosts):
 )
 def test_source(method: str, target: bytes, known: Known, max_seats: int, expected: str) -> None:
     """Each way to an estimate is told with the numbers that it took."""
-    assert expected in estimate_source(parse_attributes(method, target), known, max_seats)
+    costs = cast("LearnedCosts", known)
+
+    assert expected in estimate_source(parse_attributes(method, target), costs, max_seats)
 
 
 def test_plain_apis() -> None:
     """Requests of an API that is not Kubernetes cost the same, each."""
-    said = estimate_source(plain_attributes("GET", OF_X), Known(ObjectStats(500, 1000)), 9)
+    costs = cast("LearnedCosts", Known(ObjectStats(500, 1000)))
+    said = estimate_source(plain_attributes("GET", OF_X), costs, 9)
 
     assert "takes one seat (preset: http)" in said
