@@ -4,8 +4,8 @@ llhttp has judged the syntax: line endings, characters, no continued lines.  The
 those that a proxy owes to what stands behind it (RFC 9112, sections 3.2, 6.1 and 11.2): one
 framing, one Host, no field that an upstream could take for another one, no identity that the client
 made up: the fields of front proxies are taken out, and what the upstream is told of the user is
-written anew by `authn.assertion`.  Nothing here depends on the request line but for the version,
-so a client's fields are read once for all its targets.
+written anew by `authn.authenticator`.  Nothing here depends on the request line but for the
+version, so a client's fields are read once for all its targets.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ MAX_DISCARDED_BYTES = 1 << 20
 
 
 class AbandonedResponse(ResponseSink):
-    """Takes the place of an exchange as the sink of a response, which `Context.abandoned` keeps."""
+    """Takes the place of a relay as the sink of a response; `Context.abandoned` keeps it."""
 
     __slots__ = ("_context", "_discarded_bytes", "_passage", "_timer", "_upstream")
 

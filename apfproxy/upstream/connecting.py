@@ -38,7 +38,7 @@ CONNECTION, TLS_HANDSHAKE = "connection", "TLS handshake"
 CA_CODES = frozenset({2, 18, 19, 20, 21})
 """X509_V_ERR_* of OpenSSL: no CA that is known has signed it."""
 NAME_CODES = frozenset({62, 64})
-"""Likewise: it is another host's, or another address's."""
+"""X509_V_ERR_* of OpenSSL: the certificate is another host's, or another address's."""
 NO_TLS_SPOKEN = frozenset(
     {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
 )

@@ -390,10 +390,10 @@ class UpstreamConnection:
     Attributes:
         endpoint: The server at its other end.
         seats: Which the request that it carries holds there.
-        sink: The exchange whose response is awaited, or None while the connection is idle.
+        sink: What takes the awaited response, such as an exchange's relay; None while it is idle.
         is_write_paused: Whether the server is slow to take the request's body.
         idle_since_ns: When it was released last.
-        tunnelled: The exchange that has its transport for a tunnel, which `sink` is no more.
+        tunnelled: The relay whose tunnel has the transport, which is `sink` no more.
         was_used: Whether a request was answered on it.
     """
 
@@ -439,7 +439,7 @@ class UpstreamConnection:
         decoder = self._decoder
         return decoder is not None and decoder.is_within_chunk
 
-    # What the exchange does.
+    # What the exchange and its relay do.
 
     def hold(self, seats: int) -> None:
         self.seats = seats

@@ -119,7 +119,7 @@ class Pool:
         self.endpoints: tuple[Endpoint, ...] = ()
         self.is_checked = False
         self.draining: dict[Endpoint, None] = {}
-        # What `take` looks at: the endpoint if it is the only one, and else from where to draw.
+        # What `acquire` looks at: the endpoint if it is the only one, and else from where to draw.
         self._only: Endpoint | None = None
         self._wheel: list[Endpoint] = []
         self._cap = 0
@@ -304,7 +304,7 @@ class Pool:
             self._connect_for_the_line()
 
     def release(self, connection: UpstreamConnection, now_ns: int) -> None:
-        """Take a connection back whose request and answer are through."""
+        """Take a connection back whose request and response are through."""
         connection.release_seats()
         if connection.is_closed:
             return
@@ -587,4 +587,4 @@ def _ignore() -> None:
 
 
 def _ignore_one(endpoint: Endpoint) -> None:
-    """Likewise."""
+    """Nobody wants to know of this endpoint."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RATES_S = 5
 """Rates are those of the last so many samples."""
 QUANTILES_S = 10
-"""Likewise; a p99 needs more of them."""
+"""Quantiles are those of so many: a p99 needs more of them."""
 NS_PER_S = 1_000_000_000
 
 
@@ -63,7 +63,7 @@ class Recent(ABC):
 
     @property
     def p99_s(self) -> float | None:
-        """Likewise 99 %."""
+        """99 % of these times are within this one; None without answers."""
         return quantile_s(LATENCY_BOUNDS_NS, self.head_counts, 0.99)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a connection to the upstream asks of whoever takes the answer.
+"""What a connection to the upstream asks of what takes the response.
 
 A base class, not a `Protocol`: compiled code calls its methods as fast as functions.
 """
@@ -30,7 +30,7 @@ class ResponseSink(ABC):
 
     @property
     def watching_ns(self) -> int:
-        """When a watch that is under way was asked for; 0 for any other answer."""
+        """When a watch that is under way was asked for; 0 for any other response."""
         return 0
 
     @property
@@ -49,7 +49,7 @@ class ResponseSink(ABC):
 
     @abstractmethod
     def on_interim(self, head: ResponseHead) -> None:
-        """A 1xx answer, other than 101."""
+        """A 1xx response, other than 101."""
 
     @abstractmethod
     def on_response(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
@@ -57,7 +57,7 @@ class ResponseSink(ABC):
 
     @abstractmethod
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
-        """An answer 101 and what came behind it; `raw` is the whole head.
+        """A response 101 and what came behind it; `raw` is the whole head.
 
         The connection is handed over to another protocol, unless this raises.
 
@@ -71,11 +71,11 @@ class ResponseSink(ABC):
 
     @abstractmethod
     def on_broken(self, reason: str, *, may_retry: bool) -> None:
-        """The connection is gone before the answer was whole.
+        """The connection is gone before the response was whole.
 
         Args:
             reason: What went wrong.
-            may_retry: Whether no byte of an answer came, and either the connection had been used
+            may_retry: Whether no byte of a response came, and either the connection had been used
                 before, so that the server probably closed it before it saw the request, or there
                 is another server.
         """
