@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import io
-import json
 from typing import TYPE_CHECKING
 
 import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import SettingsFile, reload
-from apfproxy.cli.main import main
-from apfproxy.settings import AccessLogSettings, Address, FlowControlSettings
-from apfproxy.sources.settings_file import parse_settings
+from apfproxy.settings import FlowControlSettings
 from tests.app.test_membership import Shelf, member
 from tests.app.test_process import settings_for
 from tests.docs.traced import traced
@@ -65,12 +59,6 @@ LEVELS = LEVEL % {"name": "patient", "response": QUEUE} + LEVEL % {
 OBJECTS = LEVELS + SCHEMA % {"name": "patient"} + SCHEMA % {"name": "hasty"}
 """A level that queues and one that rejects, each with one seat and a namespace of its own."""
 
-MIX = """
-duration: 10s
-flows:
-- {name: a, user: a, verb: list, resource: pods, namespace: x, rate: 1, serviceTime: 10ms}
-"""
-
 
 class Upstream:
     """The server behind; it answers slow requests, and ends watches, once it is let go."""
@@ -103,14 +91,7 @@ class Site:
 
     async def get(self, path: str, status: int = 200) -> None:
         """Ask for pods; each path has a head of its own."""
-        await self._get(self.process.port, f"/api/v1/namespaces/{path}", status)
-
-    async def ask(self, path: str) -> None:
-        """Ask the admin listener."""
-        await self._get(self.process.admin_port or 0, path, 200)
-
-    async def _get(self, port: int, path: str, status: int) -> None:
-        url = f"http://127.0.0.1:{port}{path}"
+        url = f"http://127.0.0.1:{self.process.port}/api/v1/namespaces/{path}"
         async with self._session.get(url, headers={"X-Of": path}) as response:
             await response.read()
             assert status == response.status
@@ -134,11 +115,7 @@ async def site(objects: Path) -> AsyncIterator[Site]:
     server = TestServer(app)
     await server.start_server()
     control = FlowControlSettings(server_concurrency_limit=10, objects=(str(objects),))
-    settings = dataclasses.replace(
-        settings_for(server.port or 0, control),
-        access_log=AccessLogSettings(path=str(objects.with_name("access.log"))),
-    )
-    process = ProxyProcess(settings)
+    process = ProxyProcess(settings_for(server.port or 0, control))
     async with aiohttp.ClientSession() as session:
         yield Site(upstream, process, session)
     await process.stop()
@@ -157,8 +134,7 @@ async def of_a_proxy(folder: Path) -> Calls:
     objects = folder / "objects.yaml"
     objects.write_text(OBJECTS)
     async with site(objects) as proxy:
-        with traced(calls, "the start"):
-            await proxy.process.start()
+        await proxy.process.start()
         patient = proxy.process.cluster.controller.levels["patient"].queue_set
         with traced(calls, USUAL):
             await proxy.get("patient/pods/usual")
@@ -178,10 +154,6 @@ async def of_a_proxy(folder: Path) -> Calls:
                 await until(lambda: patient.seats_in_use == 0)
         with traced(calls, "each second"):
             proxy.process.cluster.upstream.look()
-        with traced(calls, "a scrape"):
-            await proxy.ask("/metrics")
-        with traced(calls, "a question"):
-            await proxy.ask("/debug/explain?method=GET&target=/api&user=a")
         with traced(calls, "SIGHUP"):
             objects.write_text(LEVELS)
             await reload(proxy.process, SettingsFile(None, lambda: proxy.process.settings))
@@ -194,36 +166,4 @@ async def of_a_fleet() -> Calls:
     with traced(calls, "a fleet"):
         async with member(Shelf()) as one:
             assert one.seats
-    return calls
-
-
-async def of_an_apiserver() -> Calls:
-    """What runs in an API server."""
-    calls: Calls = {}
-    process = ApiServerProcess(ApiServerSettings(listen=Address(host="127.0.0.1", port=0)))
-    await process.start()
-    url = f"http://127.0.0.1:{process.port}/api/v1/namespaces/a?fieldManager=m"
-    applied = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}
-    headers = {"Content-Type": "application/apply-patch+yaml"}
-    async with aiohttp.ClientSession() as session:
-        with traced(calls, "an apply"):
-            async with session.patch(url, data=json.dumps(applied), headers=headers) as response:
-                assert 201 == response.status
-    await process.stop()
-    return calls
-
-
-def of_commands(folder: Path) -> Calls:
-    """What runs in commands, and when settings are read."""
-    calls: Calls = {}
-    objects, mix = folder / "levels.yaml", folder / "mix.yaml"
-    objects.write_text(LEVELS)
-    mix.write_text(MIX)
-    with contextlib.redirect_stdout(io.StringIO()):
-        with traced(calls, "`apfproxy check`"):
-            assert 0 == main(["check", str(objects)])
-        with traced(calls, "`apfproxy simulate`"):
-            assert 0 == main(["simulate", "--mix", str(mix)])
-    with traced(calls, "a settings file"):
-        parse_settings(b"logLevel: info", "settings.yaml")
     return calls
