@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from apfproxy.request.user import User
@@ -64,6 +64,18 @@ class Peer:
 
 
 UNKNOWN_PEER = Peer()
+
+
+class Access(NamedTuple):
+    """Something that a user may or may not do to a resource; "" is any, or none."""
+
+    verb: str
+    resource: str
+    name: str
+    group: str = ""
+    version: str = ""
+    subresource: str = ""
+    namespace: str = ""
 
 
 class BasicError(ValueError):

@@ -22,7 +22,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
-from apfproxy.authn.reviews import Access
+from apfproxy.authn.credentials import Access
 from apfproxy.objects.go_text import quoted
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain
 from apfproxy.request.user import UNAUTHENTICATED_GROUP, User, authenticated

@@ -20,20 +20,9 @@ from apfproxy.request.user import User
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from apfproxy.authn.credentials import Access
     from apfproxy.authn.upstream_api import UpstreamApi
     from apfproxy.settings import ReviewSettings
-
-
-class Access(NamedTuple):
-    """Something that a user may or may not do to a resource; "" is any, or none."""
-
-    verb: str
-    resource: str
-    name: str
-    group: str = ""
-    version: str = ""
-    subresource: str = ""
-    namespace: str = ""
 
 
 class ReviewKind(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from apfproxy.authn.credentials import Access
 from apfproxy.authn.reviews import (
-    Access,
     AccessReviews,
     ReviewError,
     is_allowed,

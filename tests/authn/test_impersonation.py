@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from apfproxy.authn.credentials import Access
 from apfproxy.authn.impersonation import (
     MAX_THINGS,
     Impersonations,
@@ -15,7 +16,7 @@ from apfproxy.authn.impersonation import (
     forbidden_message,
     service_account,
 )
-from apfproxy.authn.reviews import Access, AccessReviews
+from apfproxy.authn.reviews import AccessReviews
 from apfproxy.request.user import User
 from apfproxy.settings import ImpersonationSettings, ReviewSettings
 from tests.authn.scripted_api import ADDRESS, Answer, Clock, scripted

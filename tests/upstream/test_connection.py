@@ -30,6 +30,7 @@ class Sink(ResponseSink):
         self.told: list[str] = []
         self.reason = ""
         self.body = b""
+        self.rest = b""
 
     def on_interim(self, head: ResponseHead) -> None:
         """Write it down."""
@@ -50,7 +51,8 @@ class Sink(ResponseSink):
 
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
         """Refuse it."""
-        self.told.append(f"switch {head.status} {raw[9:12]!r} {rest!r}")
+        self.told.append(f"switch {head.status} {raw[9:12]!r}")
+        self.rest = rest
         raise ResponseError("an unexpected answer 101")
 
     def on_broken(self, reason: str, *, may_retry: bool) -> None:
