@@ -25,6 +25,7 @@ Source: kubernetes/apiserver pkg/util/flowcontrol/apf_controller.go.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping  # noqa: TC003  compiled, `Digest` has it at run time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -61,7 +62,7 @@ from apfproxy.objects.names import CATCH_ALL
 from apfproxy.objects.types import FlowSchema, PriorityLevelConfiguration, kind_of, stable_uid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from apfproxy.base.clock import Clock
     from apfproxy.flowcontrol.limits import Adjustment

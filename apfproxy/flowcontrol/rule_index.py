@@ -23,15 +23,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from apfproxy.objects.conditions import matches
-from apfproxy.objects.types import ResourcePolicyRule
+from apfproxy.objects.conditions import Condition, matches
+from apfproxy.objects.types import (  # compiled, `Line` has them at run time
+    FlowSchema,
+    NonResourcePolicyRule,
+    ResourcePolicyRule,
+)
 from apfproxy.request.path_prefixes import is_plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from apfproxy.objects.conditions import Condition
-    from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, Subject
+    from apfproxy.objects.types import Subject
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
