@@ -63,6 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         path = item.path.relative_to(FOLDER).as_posix() if FOLDER in item.path.parents else ""
         if any(fnmatch(path, pattern) for pattern in NETS):
             item.add_marker(pytest.mark.net)
+            if path.startswith("fleet/"):  # which is never compiled
+                item.add_marker(pytest.mark.interpreted)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -174,6 +174,7 @@ def test_goes_through() -> None:
         request.passage.has_seats,
     )
     assert ("u", "get") == (request.passage.user_name, request.passage.attributes.verb)
+    assert "" == request.passage.digest.header("X-Tenant")
     assert (1, 0) == bench.use
     request.passage.release(bench.clock.now_ns())
 
