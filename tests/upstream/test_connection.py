@@ -237,6 +237,10 @@ def heard(data: bytes, cuts: list[int], *, is_head: bool) -> tuple[list[str], by
         # What comes behind a whole answer may come after it, and ends the connection then.
         is_open = not connection.is_closed
         bench.end(upstream)
+        # The bytes that came in one read with the head of a 101 are the tunnel's first.
+        if any(each.startswith("switch") for each in sink.told):
+            begin = b"\r\n\r\n" + sink.rest
+            assert any(data[:place].endswith(begin) for place in places)
         return sink.told, sink.body, is_open, bench.pool.open_count
 
 
