@@ -20,6 +20,7 @@ from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.objects.decode import parts_of
 from apfproxy.sources.in_force import load_when_woken
 from apfproxy.sources.objects_file import write_objects
 from apfproxy.sources.stored_objects import StoredObjects
@@ -128,7 +129,7 @@ class SharedStore:
         await self._api.stop()
 
     def _on_load(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:
-        texts = [line for each in problems for line in each.parts()]
+        texts = list(parts_of(problems))
         self._health.report(CONFIGURATION, shortfall(texts, dangling, is_whole=False) or None)
         self._changed.set()
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 import enum
 import math
 import re
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -37,6 +38,7 @@ import msgspec
 from apfproxy.objects.conditions import (
     MATCH_HEADER,
     MATCH_METHODS,
+    WHY_NOT,
     Condition,
     HeaderUse,
     describe_condition,
@@ -88,26 +90,19 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 _RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _FLAGS = ("false", "true")
 
-DURATION_HINT = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 1m"
-RATE_HINT = f"write requests per second, such as 20 or 0.5, from {LEAST_RATE} to {MOST_REQUESTS}"
-COUNT_HINT = f"write a whole number from 1 to {MOST_REQUESTS}"
-PRIORITY_HINT = f"write a whole number from 1 to {MOST_PRIORITY}; the greatest goes first"
-DISTINGUISHER_HINT = (
-    "write group, path-prefix, user-agent, or header:NAME such as header:X-Tenant, of letters,"
-    " digits and hyphens"
-)
 MATCHES_NOTHING = "; as it is, the FlowSchema matches no request"
 _NO_DISTINGUISHER = {
-    HeaderUse.MALFORMED: DISTINGUISHER_HINT,
+    HeaderUse.MALFORMED: "write group, path-prefix, user-agent, or header:NAME such as"
+    " header:X-Tenant, of letters, digits and hyphens",
     HeaderUse.SECRET: "flows are named in logs and dumps, which must not hold secrets: take"
     " another",
-    HeaderUse.CONNECTION: "it is about a connection, and tells no requests apart: take another",
+    HeaderUse.CONNECTION: WHY_NOT[HeaderUse.CONNECTION],
     HeaderUse.IDENTITY: "it names the user: write group, or take distinguisherMethod ByUser",
 }
 
 
 class DistinguisherKind(enum.Enum):
-    """The part of a request by which flows are distinguished."""
+    """By which part of a request flows are told apart."""
 
     GROUP = "group"
     PATH_PREFIX = "path-prefix"
@@ -124,14 +119,7 @@ class Distinguisher(msgspec.Struct, frozen=True):
 
 
 class LevelAdditions(msgspec.Struct, frozen=True):
-    """Additions to a priority level.
-
-    Attributes:
-        wait_limit_ns: The longest wait in a queue; None for the usual one.
-        is_ban: Whether every request is rejected.
-        priority: Among the levels that have one the greatest goes first; None for none.
-        errors: The first errors of its annotations.
-    """
+    """Additions to a priority level; `errors` has the first ones of its annotations."""
 
     wait_limit_ns: int | None = None
     is_ban: bool = False
@@ -143,12 +131,9 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
     """Additions to a FlowSchema.
 
     Attributes:
-        distinguisher: In place of the `distinguisherMethod`; None to leave it.
-        request_rate: Requests a second of each flow; None for any number.
+        request_rate: Requests a second of each flow.
         request_burst: Requests of a flow at once; 0 without a rate.
-        long_running_limit: Long-running requests of each flow at once; None for any number.
-        condition: What requests must have to be matched; None for nothing.
-        errors: The first errors of its annotations.
+        errors: The first ones of its annotations.
     """
 
     distinguisher: Distinguisher | None = None
@@ -219,16 +204,15 @@ def field_of(name: str) -> str:
 class _Reader:
     """Reads annotations one by one, and keeps what is wrong with them."""
 
-    def __init__(self, annotations: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        annotations: Mapping[str, str],
+        known: tuple[str, ...],
+        others: tuple[str, ...],
+        other_kind: str,
+    ) -> None:
         self.own = {key: text for key, text in annotations.items() if key.startswith(PREFIX)}
         self.errors: list[FieldError] = []
-
-    @property
-    def first_errors(self) -> tuple[FieldError, ...]:
-        return tuple(self.errors[:MOST_ERRORS])
-
-    def check_names(self, known: tuple[str, ...], others: tuple[str, ...], other_kind: str) -> None:
-        """Find what is unknown, or belongs on the other kind of object."""
         for name in sorted(self.own.keys() - set(known)):
             if name in others:
                 error = forbidden(field_of(name), f"put it on a {other_kind}, or remove it")
@@ -237,7 +221,6 @@ class _Reader:
             self.errors.append(error)
 
     def refuse(self, name: str, detail: str) -> None:
-        """An annotation has no meaning on this object."""
         self.errors.append(forbidden(field_of(name), detail))
 
     def read(self, name: str, parse: Callable[[str], T], more: str = "") -> T | None:
@@ -257,15 +240,11 @@ def read_level_additions(
 ) -> LevelAdditions:
     """Read the additions to a priority level that has its defaults.
 
-    Args:
-        annotations: All that the object has.
-        has_queues: Whether its `limitResponse.type` is `Queue`.
-        is_closed: Whether it has no shares and rejects what does not fit.
+    It `is_closed` if it has no shares and rejects what does not fit.
     """
-    reader = _Reader(annotations)
+    reader = _Reader(annotations, OF_LEVEL, OF_FLOW_SCHEMA, "FlowSchema")
     if not reader.own:
         return NO_LEVEL_ADDITIONS
-    reader.check_names(OF_LEVEL, OF_FLOW_SCHEMA, "FlowSchema")
     wait_limit = reader.read(WAIT_LIMIT, _wait_limit_ns)
     if wait_limit is not None and not has_queues:
         reader.refuse(WAIT_LIMIT, "nothing waits there: only with limitResponse.type Queue")
@@ -283,15 +262,14 @@ def read_level_additions(
             BAN, "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
         )
         is_ban = False
-    return LevelAdditions(wait_limit, is_ban, priority, reader.first_errors)
+    return LevelAdditions(wait_limit, is_ban, priority, tuple(reader.errors[:MOST_ERRORS]))
 
 
 def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> FlowSchemaAdditions:
     """Read the additions to the FlowSchema of a name."""
-    reader = _Reader(annotations)
+    reader = _Reader(annotations, OF_FLOW_SCHEMA, OF_LEVEL, "PriorityLevelConfiguration")
     if not reader.own:
         return NO_FLOW_SCHEMA_ADDITIONS
-    reader.check_names(OF_FLOW_SCHEMA, OF_LEVEL, "PriorityLevelConfiguration")
     rate = reader.read(REQUEST_RATE, _rate)
     burst = reader.read(REQUEST_BURST, _count)
     if REQUEST_BURST in reader.own and REQUEST_RATE not in reader.own:
@@ -308,9 +286,8 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
     elif burst is None:
         burst = max(1, math.ceil(rate))
     distinguisher, condition = reader.read(DISTINGUISHER, _distinguisher), _condition(name, reader)
-    return FlowSchemaAdditions(
-        distinguisher, rate, burst or 0, limit, condition, reader.first_errors
-    )
+    errors = tuple(reader.errors[:MOST_ERRORS])
+    return FlowSchemaAdditions(distinguisher, rate, burst or 0, limit, condition, errors)
 
 
 def _condition(name: str, reader: _Reader) -> Condition | None:
@@ -339,35 +316,30 @@ def _distinguisher(text: str) -> Distinguisher:
     return Distinguisher(DistinguisherKind.HEADER, header)
 
 
-def _count(text: str) -> int:
-    return _within(_NUMBER, text, 1, MOST_REQUESTS, int, COUNT_HINT)
-
-
-def _priority(text: str) -> int:
-    return _within(_NUMBER, text, 1, MOST_PRIORITY, int, PRIORITY_HINT)
-
-
-def _rate(text: str) -> float:
-    return _within(_RATE, text, LEAST_RATE, MOST_REQUESTS, float, RATE_HINT)
-
-
-def _wait_limit_ns(text: str) -> int:
-    return _within(_DURATION, text, 1, MOST_WAIT_NS, _duration_ns, DURATION_HINT)
-
-
 def _duration_ns(text: str) -> int:
     parts = _DURATION_PART.findall(text)
     return round(sum(float(number) * _NS_PER_UNIT[unit] for number, unit in parts))
 
 
 def _within(
+    parse: Callable[[str], Number],
     pattern: re.Pattern[str],
-    text: str,
     least: float,
     most: float,
-    parse: Callable[[str], Number],
     hint: str,
+    text: str,
 ) -> Number:
     if pattern.fullmatch(text) and least <= (number := parse(text)) <= most:
         return number
     raise ValueError(hint)
+
+
+_WHOLE = "write a whole number from 1 to"
+_count = partial(_within, int, _NUMBER, 1, MOST_REQUESTS, f"{_WHOLE} {MOST_REQUESTS}")
+_priority = partial(
+    _within, int, _NUMBER, 1, MOST_PRIORITY, f"{_WHOLE} {MOST_PRIORITY}; the greatest goes first"
+)
+_RATE_HINT = f"write requests per second, such as 20 or 0.5, from {LEAST_RATE} to {MOST_REQUESTS}"
+_rate = partial(_within, float, _RATE, LEAST_RATE, MOST_REQUESTS, _RATE_HINT)
+_DURATION_HINT = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 1m"
+_wait_limit_ns = partial(_within, _duration_ns, _DURATION, 1, MOST_WAIT_NS, _DURATION_HINT)

@@ -1,7 +1,4 @@
-"""The objects that are there without configuration: those of Kubernetes 1.36, and for other APIs.
-
-The files lie in `config/bootstrap/`; an installed package carries that folder.
-"""
+"""The objects that are there without configuration: those of Kubernetes 1.36 and for other APIs."""
 
 from __future__ import annotations
 
@@ -18,14 +15,7 @@ INSTALLED = Path(__file__).parents[1] / "shipped" / "bootstrap"
 CHECKOUT = Path(__file__).parents[2] / "config" / "bootstrap"
 DIRECTORY = INSTALLED if INSTALLED.is_dir() else CHECKOUT
 
-
 MANDATORY_FILE, SUGGESTED_FILE, HTTP_FILE = "mandatory.yaml", "suggested.yaml", "http.yaml"
-
-
-@functools.cache
-def built_in(file: str) -> tuple[FlowControlObject, ...]:
-    """The objects of one of the files."""
-    return load(DIRECTORY, file)
 
 
 def mandatory_objects() -> tuple[FlowControlObject, ...]:
@@ -43,13 +33,10 @@ def bootstrap_objects() -> tuple[FlowControlObject, ...]:
     return mandatory_objects() + suggested_objects()
 
 
-def load(where: Path, name: str) -> tuple[FlowControlObject, ...]:
-    """The objects of a file of ours.
-
-    Raises:
-        ValueError: If it has problems, which only an edited file can.
-    """
-    decoded = decode_documents((where / name).read_bytes(), name)
+@functools.cache
+def built_in(file: str, where: Path = DIRECTORY) -> tuple[FlowControlObject, ...]:
+    """The objects of one of the files; a `ValueError` if it has problems, as only an edited one."""
+    decoded = decode_documents((where / file).read_bytes(), file)
     if decoded.problems:
         raise ValueError("; ".join(str(problem) for problem in decoded.problems))
     return tuple(decoded.objects)

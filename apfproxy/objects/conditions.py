@@ -29,18 +29,9 @@ SECRET_HEADERS = frozenset(
     {"authorization", "cookie", "proxy-authorization", "sec-websocket-protocol", "x-api-key"}
 )
 """Objects, metrics, dumps and logs show what annotations and flows are named by."""
-_CONNECTION_HEADERS = frozenset(
-    {
-        "connection",
-        "expect",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
+_CONNECTION_HEADER = re.compile(
+    "connection|expect|keep-alive|proxy-authenticate|proxy-connection|te|trailer"
+    "|transfer-encoding|upgrade"
 )
 _IDENTITY_HEADER = re.compile(r"x-remote-(?:user|uid|group|extra-.*)")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
@@ -65,30 +56,29 @@ def use_of(name: str) -> HeaderUse:
         return HeaderUse.MALFORMED
     if name in SECRET_HEADERS:
         return HeaderUse.SECRET
-    if name in _CONNECTION_HEADERS:
+    if _CONNECTION_HEADER.fullmatch(name):
         return HeaderUse.CONNECTION
     if _IDENTITY_HEADER.fullmatch(name):
         return HeaderUse.IDENTITY
     return HeaderUse.FIT
 
 
-_WHY_NOT = {
+WHY_NOT = {
     HeaderUse.MALFORMED: "a header's name has letters, digits and hyphens, such as X-Priority",
     HeaderUse.SECRET: "an object must not hold secrets: take another header",
     HeaderUse.CONNECTION: "it is about a connection, and tells no requests apart: take another",
     HeaderUse.IDENTITY: "it names the user: name users and groups as subjects of a rule",
 }
-METHODS_HINT = "write HTTP methods in capital letters, such as GET, HEAD"
 
 
 class Condition(msgspec.Struct, frozen=True):
     """A condition on requests.
 
     Attributes:
-        methods: One of these, in small letters, if it is for no resource; None for any.
-        header: This header, by its name in lower case; "" for none.
-        values: With one of these values or patterns; empty for any.
-        is_broken: Whether no request meets it, because it cannot be read.
+        methods: In small letters, of requests for no resource; None for any.
+        header: The name in lower case; "" for none.
+        values: Values or patterns; empty for any.
+        is_broken: No request meets it, because it cannot be read.
     """
 
     methods: frozenset[str] | None = None
@@ -97,7 +87,6 @@ class Condition(msgspec.Struct, frozen=True):
     is_broken: bool = False
 
     def can_meet(self, other: Condition) -> bool:
-        """Whether a request can meet both."""
         if self.is_broken or other.is_broken:
             return False
         if self.header and self.header == other.header and self.values and other.values:
@@ -105,20 +94,18 @@ class Condition(msgspec.Struct, frozen=True):
         return True
 
     def holds(self, other: Condition | None) -> bool:
-        """Whether every request that meets the other meets this one; no may be wrong."""
+        """Whether every request that meets the other meets this one; False may be wrong."""
         if other is None or self.is_broken or other.is_broken:
             return False
         if self.methods is not None and not (other.methods or {""}) <= self.methods:
             return False
         if not self.header:
             return True
+        if not self.values or not other.values:
+            return self.header == other.header and not self.values
         # A pattern matches another as if that were a value: each `*` of it falls in one of its own.
-        return self.header == other.header and (
-            not self.values
-            or (
-                bool(other.values)
-                and all(any(matches(own, each) for own in self.values) for each in other.values)
-            )
+        return self.header == other.header and all(
+            any(matches(own, each) for own in self.values) for each in other.values
         )
 
 
@@ -143,43 +130,41 @@ def values_meet(one: str, other: str) -> bool:
     """Whether a value can be as both patterns say."""
     if "*" not in one or "*" not in other:
         return matches(one, other) or matches(other, one)
-    starts = one.partition("*")[0], other.partition("*")[0]
-    ends = one.rpartition("*")[2], other.rpartition("*")[2]
+    start, other_start = one.partition("*")[0], other.partition("*")[0]
+    end, other_end = one.rpartition("*")[2], other.rpartition("*")[2]
     # What is between can be all of one and then all of the other.
-    return _one_starts(*starts) and _one_starts(*(end[::-1] for end in ends))
-
-
-def _one_starts(text: str, other: str) -> bool:
-    return text.startswith(other) or other.startswith(text)
+    return (start.startswith(other_start) or other_start.startswith(start)) and (
+        end.endswith(other_end) or other_end.endswith(end)
+    )
 
 
 def parse_methods(text: str) -> frozenset[str]:
-    """Read `METHOD, METHOD`; ValueError that says what to write."""
+    """Read `METHOD, METHOD`; a `ValueError` says what to write."""
     methods = [part.strip() for part in text.split(",")]
     if len(methods) > MOST_VALUES or not all(map(_METHOD.fullmatch, methods)):
-        raise ValueError(METHODS_HINT)
+        raise ValueError("write HTTP methods in capital letters, such as GET, HEAD")
     return frozenset(method.lower() for method in methods)
 
 
 def parse_header(text: str) -> tuple[str, frozenset[str]]:
-    """Read `NAME: VALUE, VALUE` as name in lower case and values; ValueError as above."""
+    """Read `NAME: VALUE, VALUE`: the name in lower case and the values; errors as above."""
     name, colon, rest = text.partition(":")
     name = name.strip().lower()
     use = use_of(name)
     if use is not HeaderUse.FIT:
-        raise ValueError(_WHY_NOT[use])
+        raise ValueError(WHY_NOT[use])
     values = [part.strip() for part in rest.split(",")]
-    if not colon or len(values) > MOST_VALUES or not all(map(_is_value, values)):
+    if (
+        not colon
+        or len(values) > MOST_VALUES
+        or not all(len(each) <= LONGEST_VALUE and _VALUE.fullmatch(each) for each in values)
+    ):
         raise ValueError(
             f"write NAME: VALUE, such as X-Priority: batch, or up to {MOST_VALUES} values with"
             f" commas, of {LONGEST_VALUE} ASCII characters at most, in which * stands for any"
             " characters; or NAME: * for any value"
         )
     return name, frozenset() if "*" in values else frozenset(values)
-
-
-def _is_value(text: str) -> bool:
-    return len(text) <= LONGEST_VALUE and _VALUE.fullmatch(text) is not None
 
 
 def describe_condition(condition: Condition) -> tuple[str, ...]:

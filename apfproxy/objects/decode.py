@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,7 +36,7 @@ MOST_KINDS = 20
 
 LIST = "List"
 NO_KIND = "a document without a kind"
-"""How what is left out is named where it is no object of any API."""
+"""The name of what is left out where it is no object of any API."""
 
 SMALL_KINDS = frozenset(kind.lower() for kind in MODELS)
 
@@ -52,63 +53,61 @@ FIELD_PART = re.compile(r"\[(?P<index>[0-9]{1,9})\]|\[(?P<key>[^\]]*)\]|(?P<name
 """One step of a field's path, such as `rules`, `[0]` or `[apfproxy.io/ban]`."""
 
 
+def _placed(source: str, line: int | None, *parts: str) -> str:
+    place = source if line is None else f"{source}:{line}"
+    return one_line(": ".join([place, *filter(None, parts)]))
+
+
 class Problem(msgspec.Struct, frozen=True):
-    """Why one object, or the rest of a file, cannot be used."""
+    """Why one object, or the rest of a file, cannot be used.
+
+    Attributes:
+        messages: The first errors, each with its field's path where it concerns a field.
+        line: Where the object begins, or where the text cannot be read; counted from 1.
+        errors: All errors that concern fields.
+        lines: Where the field of each of them stands, or what there is around it.
+    """
 
     source: str
-    """The file."""
     messages: tuple[str, ...]
-    """The first errors, each with its field's path where it concerns a field."""
     line: int | None = None
-    """Where the object begins, or where the text cannot be read; counted from 1."""
     kind: str = ""
     name: str = ""
     errors: tuple[FieldError, ...] = ()
-    """All errors that concern fields."""
     lines: tuple[int, ...] = ()
-    """Where the field of each of them stands, or what there is around it."""
 
     def __str__(self) -> str:
-        place = self.source if self.line is None else f"{self.source}:{self.line}"
         name = self.name and shown(self.name[:LONGEST_NAME])
         what = " ".join(part for part in (self.kind[:LONGEST_NAME], name) if part)
-        text = "; ".join(self.messages)
-        return one_line(f"{place}: {what}: {text}" if what else f"{place}: {text}")
-
-    def parts(self) -> list[str]:
-        """A line for each message, with the line of its field where it has one."""
-        lines = dict(enumerate(self.lines))
-        return [
-            str(Problem(self.source, (message,), lines.get(index, self.line), self.kind, self.name))
-            for index, message in enumerate(self.messages)
-        ]
+        return _placed(self.source, self.line, what, "; ".join(self.messages))
 
 
 def parts_of(problems: Iterable[Problem]) -> Iterator[str]:
-    """A line for each message of each problem."""
-    return (line for problem in problems for line in problem.parts())
+    """A line for each message of each problem, with the line of its field where it has one."""
+    for problem in problems:
+        lines = dict(enumerate(problem.lines))
+        for index, message in enumerate(problem.messages):
+            line = lines.get(index, problem.line)
+            yield str(Problem(problem.source, (message,), line, problem.kind, problem.name))
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """Things in a file that are no objects of flow control, and not meant as such."""
+    """Things in a file that are no objects of flow control, and the line of the first of them."""
 
     source: str
     message: str
     line: int | None = None
-    """Where the first of them begins."""
 
     def __str__(self) -> str:
-        place = self.source if self.line is None else f"{self.source}:{self.line}"
-        return one_line(f"{place}: {self.message}")
+        return _placed(self.source, self.line, self.message)
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """Something in a file that should be an object."""
+    """Something in a file that should be an object, or an error if its surroundings forbid that."""
 
     wire: object
     line: int
     error: FieldError | None = None
-    """Why it cannot be one, where its surroundings say so."""
 
     def line_of(self, field: str) -> int:
         """The line where a field stands, or what there is around it."""
@@ -127,15 +126,18 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """The content of a file."""
+    """The content of a file.
+
+    Attributes:
+        objects: In v1, with defaults, valid, in the file's order, no two of one kind and name.
+        written: Kind and name of each object to how the file has it.
+        left_out: The note about objects of other kinds: one at most.
+    """
 
     objects: list[FlowControlObject]
-    """In v1, with defaults, valid, in the file's order, no two of one kind and name."""
     problems: list[Problem]
     written: dict[tuple[str, str], Candidate]
-    """Kind and name of each object to how the file has it."""
     left_out: tuple[LeftOut, ...] = ()
-    """The note about objects of other kinds: one at most."""
 
 
 def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Decoded:
@@ -152,11 +154,8 @@ def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Dec
     written: dict[tuple[str, str], Candidate] = {}
     problems: list[Problem] = []
     others: dict[str, int] = {}
-    for candidate in (
-        each
-        for document in documents
-        for each in _candidates(document.content, document.line, is_found=is_found)
-    ):
+    candidates = (_candidates(each.content, each.line, is_found=is_found) for each in documents)
+    for candidate in chain.from_iterable(candidates):
         if candidate.error is None and (other := _other_kind(candidate.wire)):
             others.setdefault(other, candidate.line)
             continue
@@ -215,10 +214,7 @@ def _candidates(
         yield Candidate({"kind": NO_KIND, "apiVersion": NO_KIND}, line)
         return
     if not isinstance(content, dict):
-        detail = "want an object with apiVersion and kind"
-        yield Candidate(
-            content, line, FieldError("", Reason.TYPE_INVALID, detail, type_name(content))
-        )
+        yield _unfit(content, line, "", "want an object with apiVersion and kind", content)
         return
     kind, api_version = type_of(content)
     typed = kind.removesuffix("List") in MODELS and api_version in {*API_VERSIONS, *SERVED_UNTIL}
@@ -228,14 +224,17 @@ def _candidates(
     items = content.get("items")
     if depth == 0 or not isinstance(items, list | None):
         detail = "want a list of objects" if depth else "a List in a List in a List"
-        yield Candidate(
-            content, line, FieldError("items", Reason.TYPE_INVALID, detail, type_name(items))
-        )
+        yield _unfit(content, line, "items", detail, items)
         return
     for item in items or ():
         at = item.line if isinstance(item, Mapping) else line
         typed_item = with_type(item, kind.removesuffix("List"), api_version) if typed else item
         yield from _candidates(typed_item, at, depth - 1)
+
+
+def _unfit(content: object, line: int, field: str, detail: str, value: object) -> Candidate:
+    error = FieldError(field, Reason.TYPE_INVALID, detail, type_name(value))
+    return Candidate(content, line, error)
 
 
 def _problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Problem:

@@ -33,7 +33,7 @@ DEEPEST = 100
 """Nested mappings and lists.  A List of FlowSchemas has 9, CustomResourceDefinitions beside them
 have 50; the limit only keeps recursion safe."""
 
-WHITESPACE = re.compile(r"\s*")
+SOMETHING = re.compile(r"\S")
 
 TEMPLATE = re.compile(r"\{\{|\{%")
 STATEMENT = re.compile(r"^[ \t]*(\{\{|\{%)", re.MULTILINE)
@@ -42,11 +42,10 @@ UNRENDERED = "a template that was not rendered: render it first, such as by helm
 
 
 class Document(msgspec.Struct, frozen=True):
-    """One document."""
+    """A document, and the line where it begins, counted from 1."""
 
     content: object
     line: int
-    """Where it begins, counted from 1."""
 
 
 def split_documents(
@@ -54,19 +53,20 @@ def split_documents(
 ) -> tuple[list[Document], UnreadableError | None]:
     """Read YAML documents, or JSON values one after another, in UTF-8, UTF-16 or UTF-32.
 
-    For `is_forgiven` see `yaml_documents`.
-
-    Returns:
-        The documents that have content, up to the first that cannot be read; and why that one
-        cannot.
+    Returns the documents that have content, up to the first that cannot be read, and why that one
+    cannot.  For `is_forgiven` see `yaml_documents`.
     """
     if len(data) > LARGEST_INPUT_BYTES:
         message = f"too large: {len(data)} bytes, at most {LARGEST_INPUT_BYTES} are read: split it"
         return [], UnreadableError(message)
+    encoding = json.detect_encoding(data)
     try:
-        text = _text_of(data)
-    except UnreadableError as error:
-        return [], error
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        name = encoding.removesuffix("-sig").upper()
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"not {name}: {error.reason} at byte {error.start}: save it as UTF-8"
+        return [], UnreadableError(message, line)
     documents: list[Document] = []
     try:
         if not text.lstrip().startswith("{"):
@@ -102,20 +102,10 @@ def _explained(error: UnreadableError, text: str) -> UnreadableError:
     return error
 
 
-def _text_of(data: bytes) -> str:
-    encoding = json.detect_encoding(data)
-    try:
-        return data.decode(encoding)
-    except UnicodeDecodeError as error:
-        name = encoding.removesuffix("-sig").upper()
-        line = data.count(b"\n", 0, error.start) + 1
-        message = f"not {name}: {error.reason} at byte {error.start}: save it as UTF-8"
-        raise UnreadableError(message, line) from error
-
-
 def _read_json(text: str, documents: list[Document]) -> None:
-    line, counted, position = 1, 0, _skip_whitespace(text, 0)
-    while position < len(text):
+    line, counted, end = 1, 0, 0
+    while something := SOMETHING.search(text, end):
+        position = something.start()
         line += text.count("\n", counted, position)
         counted = position
         try:
@@ -131,14 +121,10 @@ def _read_json(text: str, documents: list[Document]) -> None:
         if is_deep(content, DEEPEST):
             raise UnreadableError(f"nested more than {DEEPEST} deep", line)
         _append(documents, encodable(content), line)
-        position = _skip_whitespace(text, end)
 
 
 def _with_lines(text: str, documents: list[Document]) -> list[Document]:
-    """The document of JSON as its YAML, which knows the lines of its fields, if that is the same.
-
-    The documents as they are, if there are several, or the text is large.
-    """
+    """A single document of JSON, if it is not large, with the lines of its fields from its YAML."""
     if len(documents) != 1 or len(text) > LARGEST_LINED_BYTES:
         return documents
     lined: list[Document] = []
@@ -170,19 +156,12 @@ def _append(documents: list[Document], content: object, line: int) -> None:
     documents.append(Document(content, line))
 
 
-def _skip_whitespace(text: str, position: int) -> int:
-    found = WHITESPACE.match(text, position)
-    assert found is not None, "the pattern matches nothing as well"
-    return found.end()
-
-
 def _unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members: dict[str, object] = {}
     for key, value in pairs:
         if key in members:
-            raise UnreadableError(
-                f"key {json.dumps(key[:60])} occurs twice in one object: keep one"
-            )
+            shown = json.dumps(key[:60])
+            raise UnreadableError(f"key {shown} occurs twice in one object: keep one")
         members[key] = value
     return members
 
@@ -206,7 +185,7 @@ def encodable(content: object) -> object:
 
 
 def is_deep(content: object, deepest: int) -> bool:
-    """Whether the content is nested more than so many mappings and lists deep."""
+    """Whether more than `deepest` mappings and lists are nested."""
     level: list[object] = [content]
     for _ in range(deepest + 1):
         level = [

@@ -55,14 +55,17 @@ VALUELESS = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO_LONG, Reaso
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One field that is refused."""
+    """One field that is refused.
+
+    Attributes:
+        field: Path from the object's root, such as `spec.rules[0].subjects`; "" for the root.
+        value: The refused value, where `reason` is one that shows it.
+    """
 
     field: str
-    """Path from the object's root, such as `spec.rules[0].subjects`; empty for the root itself."""
     reason: Reason
     detail: str = ""
     value: object = None
-    """The refused value, where `reason` is one that shows it."""
 
     @property
     def message(self) -> str:
@@ -101,6 +104,13 @@ def checked(field: str, value: str, check: Callable[[str], list[str]]) -> list[F
     return [invalid(field, value, wrong) for wrong in check(value)]
 
 
+def checked_name(
+    field: str, value: str, check: Callable[[str], list[str]], if_absent: str = ""
+) -> list[FieldError]:
+    """The same of a field that must have a value."""
+    return checked(field, value, check) if value else [required(field, if_absent)]
+
+
 def forbidden(field: str, detail: str) -> FieldError:
     """The error of a field that must not have a value here."""
     return FieldError(field, Reason.FORBIDDEN, detail)
@@ -131,8 +141,8 @@ def suggestion(name: str, known: list[str]) -> str:
 def closest(name: str, known: Iterable[str], likeness: float = 0.7) -> str:
     """The known name that is most like a misspelt one, upper and lower case alike; "" if none is.
 
-    Of a long name only its begin is compared, which bounds the time.  Two names are alike by their
-    common parts: 1 for the same, 0 for nothing in common.
+    Only the begin of a long name is compared, which bounds the time.  The likeness of two names is
+    1 if they are the same, 0 if they have nothing in common.
     """
     folded = {each[:LONGEST_COMPARED].lower(): each for each in known}
     close = difflib.get_close_matches(name[:LONGEST_COMPARED].lower(), folded, n=1, cutoff=likeness)

@@ -13,16 +13,15 @@ import msgspec
 from apfproxy.objects.field_errors import (
     NOT_NEGATIVE,
     checked,
+    checked_name,
     forbidden,
     invalid,
-    required,
     too_long,
 )
 from apfproxy.objects.names import (
     check_dns_label,
     check_dns_subdomain,
     check_label_value,
-    check_name_prefix,
     check_qualified_name,
 )
 
@@ -55,37 +54,44 @@ def validate_metadata(
 ) -> list[FieldError]:
     """Find the errors in metadata of an object to be created that has its name.
 
-    Managed fields apart, which only a server keeps, and bare finalizers; `check_name` is from
-    `names`.
+    Managed fields, which only a server keeps, and bare finalizers are not checked.
     """
     errors: list[FieldError] = []
     prefix, name = metadata.get("generateName", ""), metadata.get("name", "")
     if prefix:
-        wrong = check_name_prefix(prefix, check_name)
-        errors += [invalid(f"{FIELD}.generateName", prefix, each) for each in wrong]
-    if name:
-        errors += checked(f"{FIELD}.name", name, check_name)
-    else:
-        errors.append(required(f"{FIELD}.name", "name or generateName is required"))
+        # The reference takes the last two characters for one `a`, if a dash is at the end.  The
+        # generated name is checked as well, so nothing slips through.
+        judged = prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
+        errors += [invalid(f"{FIELD}.generateName", prefix, wrong) for wrong in check_name(judged)]
+    detail = "name or generateName is required"
+    errors += checked_name(f"{FIELD}.name", name, check_name, detail)
     namespace = metadata.get("namespace", "")
-    if not is_namespaced:
-        if namespace:
-            errors.append(forbidden(f"{FIELD}.namespace", "not allowed on this type"))
+    if is_namespaced:
+        errors += checked_name(f"{FIELD}.namespace", namespace, check_dns_label)
     elif namespace:
-        errors += checked(f"{FIELD}.namespace", namespace, check_dns_label)
-    else:
-        errors.append(required(f"{FIELD}.namespace"))
+        errors.append(forbidden(f"{FIELD}.namespace", "not allowed on this type"))
     generation = metadata.get("generation", 0)
     if generation < 0:
         errors.append(invalid(f"{FIELD}.generation", generation, NOT_NEGATIVE))
     errors += validate_collections(metadata)
-    return errors + _validate_finalizers(metadata.get("finalizers", ()), f"{FIELD}.finalizers")
+    finalizers, field = metadata.get("finalizers", ()), f"{FIELD}.finalizers"
+    for finalizer in finalizers:
+        errors += checked(field, finalizer, check_qualified_name)
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        detail = "finalizer orphan and foregroundDeletion cannot be both set"
+        errors.append(invalid(field, finalizers, detail))
+    return errors
 
 
 def validate_collections(metadata: Object) -> list[FieldError]:
     """Find the errors in labels, annotations and owner references."""
     errors = validate_labels(metadata.get("labels", {}), f"{FIELD}.labels")
-    errors += _validate_annotations(metadata.get("annotations", {}), f"{FIELD}.annotations")
+    annotations, field = metadata.get("annotations", {}), f"{FIELD}.annotations"
+    for key in annotations:
+        errors += [invalid(field, key, wrong) for wrong in check_qualified_name(key.lower())]
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if size > LARGEST_ANNOTATIONS_BYTES:
+        errors.append(too_long(field, LARGEST_ANNOTATIONS_BYTES))
     owners = metadata.get("ownerReferences", ())
     return errors + _validate_owner_references(owners, f"{FIELD}.ownerReferences")
 
@@ -99,18 +105,6 @@ def validate_labels(labels: dict[str, str], field: str) -> list[FieldError]:
     return errors
 
 
-def _validate_annotations(annotations: dict[str, str], field: str) -> list[FieldError]:
-    errors = [
-        invalid(field, key, wrong)
-        for key in annotations
-        for wrong in check_qualified_name(key.lower())
-    ]
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
-    if size > LARGEST_ANNOTATIONS_BYTES:
-        errors.append(too_long(field, LARGEST_ANNOTATIONS_BYTES))
-    return errors
-
-
 def _validate_owner_references(owners: Sequence[Object], field: str) -> list[FieldError]:
     errors = []
     controllers: list[str] = []
@@ -118,49 +112,29 @@ def _validate_owner_references(owners: Sequence[Object], field: str) -> list[Fie
         api_version, kind = owner["apiVersion"], owner["kind"]
         group, _, version = api_version.rpartition("/")
         if not version or "/" in group:
-            detail = "version must not be empty"
-            errors.append(invalid(f"{field}.apiVersion", api_version, detail))
+            errors.append(invalid(f"{field}.apiVersion", api_version, "version must not be empty"))
         errors += [
             invalid(f"{field}.{name}", "", "must not be empty")
             for name in ("kind", "name", "uid")
             if not owner[name]
         ]
         if (api_version.removeprefix("/"), kind) == ("v1", "Event"):
-            errors.append(
-                invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner")
-            )
+            detail = "/v1, Kind=Event is disallowed from being an owner"
+            errors.append(invalid(field, owner, detail))
         if owner.get("controller"):
             controllers.append(f"{kind}/{owner['name']}")
-    errors += [
-        invalid(
-            field,
-            owners,
-            "Only one reference can have Controller set to true. "
-            f'Found "true" in references for {controllers[0]} and {second}',
-        )
-        for second in controllers[1:]
-    ]
-    return errors
-
-
-def _validate_finalizers(finalizers: Sequence[str], field: str) -> list[FieldError]:
-    errors = []
-    for finalizer in finalizers:
-        errors += checked(field, finalizer, check_qualified_name)
-    if {"orphan", "foregroundDeletion"} <= set(finalizers):
-        detail = "finalizer orphan and foregroundDeletion cannot be both set"
-        errors.append(invalid(field, finalizers, detail))
+    for second in controllers[1:]:
+        found = f'Found "true" in references for {controllers[0]} and {second}'
+        detail = f"Only one reference can have Controller set to true. {found}"
+        errors.append(invalid(field, owners, detail))
     return errors
 
 
 def validate_bare_finalizers(metadata: Object) -> list[FieldError]:
     """Find finalizers without a domain that are not Kubernetes' own."""
+    detail = "name is neither a standard finalizer name nor is it fully qualified"
     return [
-        invalid(
-            f"{FIELD}.finalizers[{index}]",
-            finalizer,
-            "name is neither a standard finalizer name nor is it fully qualified",
-        )
+        invalid(f"{FIELD}.finalizers[{index}]", finalizer, detail)
         for index, finalizer in enumerate(metadata.get("finalizers", ()))
         if "/" not in finalizer and finalizer not in UNQUALIFIED_FINALIZERS
     ]
@@ -168,16 +142,15 @@ def validate_bare_finalizers(metadata: Object) -> list[FieldError]:
 
 def drop_repeated_owners(metadata: Object) -> list[str]:
     """Remove owner references that equal an earlier one; returns a warning if there were any."""
-    owners = metadata.get("ownerReferences", ())
-    first = {msgspec.json.encode(owner, order="sorted"): owner for owner in reversed(owners)}
-    if len(first) == len(owners):
-        return []
-    kept: list[Object] = []
+    kept: dict[bytes, Object] = {}
     repeated: list[str] = []
-    for owner in owners:
-        if first.pop(msgspec.json.encode(owner, order="sorted"), None) is None:
+    for owner in metadata.get("ownerReferences", ()):
+        key = msgspec.json.encode(owner, order="sorted")
+        if key in kept:
             repeated.append(owner["uid"])
         else:
-            kept.append(owner)
-    metadata["ownerReferences"] = kept
+            kept[key] = owner
+    if not repeated:
+        return []
+    metadata["ownerReferences"] = list(kept.values())
     return [REPEATED_OWNERS.format(uids=", ".join(repeated))]

@@ -9,10 +9,6 @@ Sources: RFC 1123 section 2.1 with RFC 1035 section 2.3.4 (lengths); Kubernetes 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 EXEMPT = "exempt"
 CATCH_ALL = "catch-all"
@@ -30,7 +26,6 @@ LABEL_VALUE = f"({QUALIFIED_PART})?"
 # its dots instead.
 DNS_LABEL_PATTERN = re.compile(DNS_LABEL)
 QUALIFIED_PART_PATTERN = re.compile(QUALIFIED_PART)
-LABEL_VALUE_PATTERN = re.compile(LABEL_VALUE)
 
 DNS_LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must"
@@ -66,12 +61,8 @@ def _is_dns_subdomain(value: str) -> bool:
     return all(DNS_LABEL_PATTERN.fullmatch(label) for label in value.split("."))
 
 
-def check_dns_subdomain(value: str) -> list[str]:
+def check_dns_subdomain(value: str, unit: str = "characters") -> list[str]:
     """Find what keeps the value from being a DNS subdomain, the form of most object names."""
-    return _subdomain_errors(value, "characters")
-
-
-def _subdomain_errors(value: str, unit: str) -> list[str]:
     wrong = _too_long(value, LONGEST_SUBDOMAIN, unit)
     if not _is_dns_subdomain(value):
         wrong.append(DNS_SUBDOMAIN_RULE)
@@ -86,19 +77,6 @@ def check_dns_label(value: str) -> list[str]:
     return wrong
 
 
-def check_name_prefix(
-    value: str, check: Callable[[str], list[str]] = check_dns_subdomain
-) -> list[str]:
-    """Find what keeps the value from being the beginning of a generated name.
-
-    The reference judges a prefix that ends in a dash as if its last two characters were one `a`: so
-    does this.  The generated name is checked as well, so nothing slips through.
-    """
-    if len(value) > 1 and value.endswith("-"):
-        value = value[:-2] + "a"
-    return check(value)
-
-
 def check_qualified_name(value: str) -> list[str]:
     """Find what keeps the value from being a label key, perhaps with a domain before a slash."""
     prefix, slash, name = value.rpartition("/")
@@ -108,7 +86,7 @@ def check_qualified_name(value: str) -> list[str]:
     if slash and not prefix:
         wrong.append("prefix part must be non-empty")
     elif slash:
-        wrong.extend(f"prefix part {message}" for message in _subdomain_errors(prefix, "bytes"))
+        wrong.extend(f"prefix part {message}" for message in check_dns_subdomain(prefix, "bytes"))
     if not name:
         wrong.append("name part must be non-empty")
     wrong.extend(f"name part {message}" for message in _too_long(name, LONGEST_LABEL, "bytes"))
@@ -120,7 +98,7 @@ def check_qualified_name(value: str) -> list[str]:
 def check_label_value(value: str) -> list[str]:
     """Find what keeps the value from being a label's value."""
     wrong = _too_long(value, LONGEST_LABEL, "bytes")
-    if not LABEL_VALUE_PATTERN.fullmatch(value):
+    if value and not QUALIFIED_PART_PATTERN.fullmatch(value):
         wrong.append(LABEL_VALUE_RULE)
     return wrong
 

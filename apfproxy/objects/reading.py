@@ -73,14 +73,11 @@ LONGEST_NUMBER = 40
 
 
 def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | list[FieldError]:
-    """Read an object, give it its defaults and validate it.
+    """Read an object into v1, give it its defaults and validate it, or say all that is wrong.
 
     Args:
-        raw: Decoded JSON or YAML without lone surrogates, of one of `MODELS` and `API_VERSIONS`.
+        raw: Decoded JSON or YAML without lone surrogates.
         strict: Whether an unknown field is an error.  kube-apiserver drops it, with a warning.
-
-    Returns:
-        The object in v1, or all that is wrong.
     """
     kind, api_version = type_of(raw)
     if kind in MODELS and api_version in SERVED_UNTIL:
@@ -140,7 +137,6 @@ class Decoder:
     def decode_model(
         self, model: type[Model], raw: object, path: str, not_read: frozenset[str] = frozenset()
     ) -> Object:
-        """The fields of a mapping that have values, in the order of the description."""
         if not isinstance(raw, dict):
             self.refuse(path, dict, raw)
             return {}
@@ -161,7 +157,6 @@ class Decoder:
         return {name: found[name] for name in members if name in found}
 
     def decode_member(self, member: Member, raw: object, path: str) -> object:
-        """The value of a field, a list or not."""
         if not member.is_list:
             return self.decode_value(member, raw, path)
         if not isinstance(raw, list):
@@ -174,7 +169,6 @@ class Decoder:
         ]
 
     def decode_value(self, member: Member, raw: object, path: str) -> object:
-        """The value, or an item of the value, of a field."""
         kind = member.type
         if issubclass(kind, Model):
             return self.decode_model(kind, raw, path)
@@ -191,7 +185,6 @@ class Decoder:
         return raw
 
     def decode_texts(self, raw: object, path: str) -> dict[str, str]:
-        """A mapping of texts to texts."""
         if not isinstance(raw, dict):
             self.refuse(path, dict, raw)
             return {}
@@ -201,18 +194,17 @@ class Decoder:
         return {key: value or "" for key, value in raw.items()}
 
     def refuse(self, path: str, wanted: type, value: object, more: str = "") -> None:
-        """Keep a value that is not of the type."""
-        detail, shown = f"want {WANTED[wanted]}{more}", _sample(value)
+        detail = f"want {WANTED[wanted]}{more}"
         if isinstance(value, dict | list):
             shown = type_name(value)
-        elif wanted is str:
-            detail += ": put it in quotes"
+        else:
+            shown = str(value).lower() if isinstance(value, bool) else str(value)[:LONGEST_SHOWN]
+            detail += ": put it in quotes" if wanted is str else ""
         if wanted is list:
             detail += ": write it as [...], or each item after a dash"
         self.mistakes.append(FieldError(path, Reason.TYPE_INVALID, detail, shown))
 
     def unknown_errors(self) -> list[FieldError]:
-        """The errors of unknown fields, each with the name that may be meant."""
         return [
             FieldError(path, Reason.UNKNOWN, suggestion(name, sorted(known)))
             for path, name, known in self.unknown
@@ -224,17 +216,8 @@ def type_name(value: object) -> str:
     return next((name for kind, name in NAMES.items() if isinstance(value, kind)), "nothing")
 
 
-def _sample(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)[:LONGEST_SHOWN]
-
-
 def _old_errors(raw: Any, api_version: str, *, strict: bool) -> list[FieldError]:  # noqa: ANN401  a JSON object
-    """Say what to write instead of a version that is no more, and what else is wrong.
-
-    Source: Kubernetes documentation, "Deprecated API Migration Guide".
-    """
+    # Source: Kubernetes documentation, "Deprecated API Migration Guide".
     since = SERVED_UNTIL[api_version]
     detail = f"Kubernetes has not served it since {since}: write {GROUP}/{V1}"
     errors = [invalid("apiVersion", api_version, detail)]
@@ -265,8 +248,5 @@ def type_of(raw: object) -> tuple[str, str]:
     """Kind and apiVersion; empty where they are missing or no strings."""
     if not isinstance(raw, dict):
         return "", ""
-    kind, api_version = raw.get("kind"), raw.get("apiVersion")
-    return (
-        kind if isinstance(kind, str) else "",
-        api_version if isinstance(api_version, str) else "",
-    )
+    kind, version = raw.get("kind"), raw.get("apiVersion")
+    return kind if isinstance(kind, str) else "", version if isinstance(version, str) else ""

@@ -12,7 +12,7 @@ numbers, Kubernetes 1.36, `api/flowcontrol/v1/generated.proto`.
 from __future__ import annotations
 
 import uuid
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
@@ -27,6 +27,8 @@ from apfproxy.objects.additions import (
 
 Object = dict[str, Any]
 """An object as JSON has it."""
+Texts = tuple[str, ...]
+Flag = bool | None
 
 GROUP = "flowcontrol.apiserver.k8s.io"
 
@@ -53,12 +55,8 @@ class Wire(msgspec.Struct, frozen=True):
     format: str = ""
 
 
-def _required(number: int, text: str) -> Wire:
-    return Wire(number, text, is_required=True, is_written=True)
-
-
-def _written(number: int, text: str) -> Wire:
-    return Wire(number, text, is_written=True)
+_written = partial(Wire, is_written=True)
+_required = partial(_written, is_required=True)
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -72,12 +70,9 @@ class OwnerReference(Model, frozen=True):
     kind: Annotated[str, _required(1, "Kind of the owner.")] = ""
     name: Annotated[str, _required(3, "Name of the owner.")] = ""
     uid: Annotated[str, _required(4, "UID of the owner.")] = ""
-    controller: Annotated[bool | None, Wire(6, "Whether the owner is the managing controller.")] = (
-        None
-    )
+    controller: Annotated[Flag, Wire(6, "Whether the owner is the managing controller.")] = None
     block_owner_deletion: Annotated[
-        bool | None,
-        Wire(7, "Whether foreground deletion of the owner waits until this object is gone."),
+        Flag, Wire(7, "Whether foreground deletion of the owner waits until this object is gone.")
     ] = None
 
 
@@ -119,9 +114,7 @@ class WrittenMeta(ObjectMeta, frozen=True):
             13, "The objects that this one depends on. It is collected when all of them are gone."
         ),
     ] = ()
-    finalizers: Annotated[
-        tuple[str, ...], Wire(14, "What has to be done before the object is removed.")
-    ] = ()
+    finalizers: Annotated[Texts, Wire(14, "What has to be done before the object is removed.")] = ()
 
 
 class PriorityLevelConfigurationReference(Model, frozen=True):
@@ -169,28 +162,25 @@ class Subject(Model, frozen=True):
 class ResourcePolicyRule(Model, frozen=True):
     """Matches requests for resources when all of its parts do."""
 
-    verbs: Annotated[tuple[str, ...], _required(1, "Verbs that match, or * alone.")] = ()
-    api_groups: Annotated[tuple[str, ...], _required(2, "API groups that match, or * alone.")] = ()
+    verbs: Annotated[Texts, _required(1, "Verbs that match, or * alone.")] = ()
+    api_groups: Annotated[Texts, _required(2, "API groups that match, or * alone.")] = ()
     resources: Annotated[
-        tuple[str, ...],
-        _required(3, "Resources that match, with a subresource after a slash, or * alone."),
+        Texts, _required(3, "Resources that match, with a subresource after a slash, or * alone.")
     ] = ()
     cluster_scope: Annotated[bool, Wire(4, "Whether requests match that name no namespace.")] = (
         False
     )
     namespaces: Annotated[
-        tuple[str, ...],
-        _written(5, "Namespaces that match, or * alone; empty only with clusterScope."),
+        Texts, _written(5, "Namespaces that match, or * alone; empty only with clusterScope.")
     ] = ()
 
 
 class NonResourcePolicyRule(Model, frozen=True):
     """Matches requests for paths that are no resources."""
 
-    verbs: Annotated[tuple[str, ...], _required(1, "Verbs that match, or * alone.")] = ()
+    verbs: Annotated[Texts, _required(1, "Verbs that match, or * alone.")] = ()
     non_resource_urls: Annotated[
-        tuple[str, ...],
-        _required(6, "Paths that match; /* at the end matches all below; or * alone."),
+        Texts, _required(6, "Paths that match; /* at the end matches all below; or * alone.")
     ] = msgspec.field(default=(), name="nonResourceURLs")
 
 
@@ -309,7 +299,6 @@ class FlowSchema(Model, frozen=True, dict=True):
 
     @cached_property
     def additions(self) -> FlowSchemaAdditions:
-        """The additions that its annotations make; they are read once."""
         return read_flow_schema_additions(self.metadata.name, self.metadata.annotations)
 
 
@@ -321,7 +310,6 @@ class PriorityLevelConfiguration(Model, frozen=True, dict=True):
 
     @cached_property
     def additions(self) -> LevelAdditions:
-        """The additions that its annotations make; they are read once."""
         limited = self.spec.limited
         response = None if limited is None else limited.limit_response.type
         return read_level_additions(
@@ -342,12 +330,9 @@ MODELS: dict[str, type[FlowSchema | PriorityLevelConfiguration]] = {
 
 
 class Member(NamedTuple):
-    """A field of a model, as its description says.
+    """A field of a model: its type is `str`, `bool`, `int`, `dict` of texts to texts, or a model.
 
-    Attributes:
-        type: `str`, `bool`, `int`, `dict` of texts to texts, or a model.
-        is_list: Whether it has a list of these.
-        is_pointer: Whether an absent value differs from a zero one.
+    If it `is_pointer`, an absent value differs from a zero one.
     """
 
     type: type

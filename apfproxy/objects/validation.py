@@ -8,6 +8,7 @@ Sources: Kubernetes API reference, flowcontrol.apiserver.k8s.io/v1; answers of k
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec.structs import fields, replace
@@ -15,6 +16,7 @@ from msgspec.structs import fields, replace
 from apfproxy.objects.field_errors import (
     FieldError,
     checked,
+    checked_name,
     forbidden,
     invalid,
     not_supported,
@@ -39,6 +41,10 @@ from apfproxy.objects.types import (
 )
 from apfproxy.objects.versions import PRESERVE_ZERO
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
 ALL = "*"
 LOWEST_PRECEDENCE = 10000
 """The largest number: the smaller, the earlier a FlowSchema is tried."""
@@ -54,40 +60,28 @@ LEVEL_TYPES = ("Exempt", "Limited")
 RESPONSE_TYPES = ("Queue", "Reject")
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
 
-EVERY = ["*"]
+_EVERY = {key: [ALL] for key in ("verbs", "apiGroups", "resources", "namespaces")}
 EVERYTHING = {
-    "resourceRules": [
-        {
-            "verbs": EVERY,
-            "apiGroups": EVERY,
-            "resources": EVERY,
-            "clusterScope": True,
-            "namespaces": EVERY,
-        }
-    ],
-    "nonResourceRules": [{"verbs": EVERY, "nonResourceURLs": EVERY}],
+    "resourceRules": [{**_EVERY, "clusterScope": True}],
+    "nonResourceRules": [{"verbs": [ALL], "nonResourceURLs": [ALL]}],
 }
 
 
-def _everything_by(level: str, precedence: int, *groups: str, **fields: object) -> FlowSchemaSpec:
+def _everything_by(level: str, precedence: int, method: str | None, *groups: str) -> FlowSchemaSpec:
     subjects = [{"kind": "Group", "group": {"name": group}} for group in groups]
     spec = {
         "priorityLevelConfiguration": {"name": level},
         "matchingPrecedence": precedence,
+        "distinguisherMethod": method and {"type": method},
         "rules": [{"subjects": subjects, **EVERYTHING}],
-        **fields,
     }
     return msgspec.convert(spec, FlowSchemaSpec)
 
 
 FLOW_SCHEMAS = {
-    EXEMPT: _everything_by(EXEMPT, 1, "system:masters"),
+    EXEMPT: _everything_by(EXEMPT, 1, None, "system:masters"),
     CATCH_ALL: _everything_by(
-        CATCH_ALL,
-        10000,
-        "system:unauthenticated",
-        "system:authenticated",
-        distinguisherMethod={"type": "ByUser"},
+        CATCH_ALL, LOWEST_PRECEDENCE, "ByUser", "system:unauthenticated", "system:authenticated"
     ),
 }
 """Specifications of the mandatory FlowSchemas, which nobody may change: every request finds its way
@@ -96,10 +90,7 @@ edited file cannot redefine what it is checked against."""
 
 PRIORITY_LEVELS = msgspec.convert(
     {
-        EXEMPT: {
-            "type": "Exempt",
-            "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0},
-        },
+        EXEMPT: {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}},
         CATCH_ALL: {
             "type": "Limited",
             "limited": {
@@ -115,14 +106,13 @@ PRIORITY_LEVELS = msgspec.convert(
 
 def validate(obj: FlowControlObject) -> list[FieldError]:
     """All that is wrong with an object, its other metadata apart; an empty list for nothing."""
-    name = obj.metadata.name
     if isinstance(obj, FlowSchema):
-        return _validate_flow_schema_spec(name, obj.spec)
+        return _validate_flow_schema_spec(obj.metadata.name, obj.spec)
     errors = []
     if PRESERVE_ZERO in obj.metadata.annotations:
         detail = f"annotation '{PRESERVE_ZERO}' is forbidden"
         errors.append(forbidden("metadata.annotations", detail))
-    return errors + validate_priority_level_spec(name, obj.spec)
+    return errors + _validate_priority_level_spec(obj.metadata.name, obj.spec)
 
 
 def internal(value: object) -> object:
@@ -141,14 +131,14 @@ def internal(value: object) -> object:
 
 def _validate_flow_schema_spec(name: str, spec: FlowSchemaSpec) -> list[FieldError]:
     errors = []
-    precedence = spec.matching_precedence
+    precedence, detail = spec.matching_precedence, ""
     if precedence <= 0:
-        errors.append(invalid("spec.matchingPrecedence", precedence, "must be a positive value"))
+        detail = "must be a positive value"
     elif precedence > LOWEST_PRECEDENCE:
         detail = f"must not be greater than {LOWEST_PRECEDENCE}"
-        errors.append(invalid("spec.matchingPrecedence", precedence, detail))
     elif precedence == 1 and name != EXEMPT:
         detail = "only the schema named 'exempt' may have matchingPrecedence 1"
+    if detail:
         errors.append(invalid("spec.matchingPrecedence", precedence, detail))
     method = spec.distinguisher_method
     if method is not None and method.type not in DISTINGUISHERS:
@@ -156,31 +146,32 @@ def _validate_flow_schema_spec(name: str, spec: FlowSchemaSpec) -> list[FieldErr
         shown = internal(method)
         errors.append(not_supported("spec.distinguisherMethod.type", shown, DISTINGUISHERS))
     level, field = spec.priority_level_configuration.name, "spec.priorityLevelConfiguration.name"
-    if level:
-        errors += checked(field, level, check_dns_subdomain)
-    else:
-        errors.append(required(field, "must reference a priority level"))
-    for index, rules in enumerate(spec.rules):
-        errors += _validate_rules(rules, f"spec.rules[{index}]")
+    errors += checked_name(field, level, check_dns_subdomain, "must reference a priority level")
+    errors += _validate_each(spec.rules, "spec.rules", _validate_rules)
     if spec != FLOW_SCHEMAS.get(name, spec):
         detail = f"spec of '{name}' must equal the fixed value"
         errors.append(invalid("spec", internal(spec), detail))
     return errors
 
 
+def _validate_each(
+    values: Sequence[T], field: str, check: Callable[[T, str], list[FieldError]]
+) -> list[FieldError]:
+    found = (check(each, f"{field}[{index}]") for index, each in enumerate(values))
+    return [error for errors in found for error in errors]
+
+
 def _validate_rules(rules: PolicyRulesWithSubjects, field: str) -> list[FieldError]:
     errors = []
     if not rules.subjects:
         errors.append(required(f"{field}.subjects", "subjects must contain at least one value"))
-    for index, subject in enumerate(rules.subjects):
-        errors += _validate_subject(subject, f"{field}.subjects[{index}]")
+    errors += _validate_each(rules.subjects, f"{field}.subjects", _validate_subject)
     if not rules.resource_rules and not rules.non_resource_rules:
         detail = "at least one of resourceRules and nonResourceRules has to be non-empty"
         errors.append(required(field, detail))
-    for index, resource_rule in enumerate(rules.resource_rules):
-        errors += _validate_resource_rule(resource_rule, f"{field}.resourceRules[{index}]")
-    for index, other_rule in enumerate(rules.non_resource_rules):
-        errors += _validate_non_resource_rule(other_rule, f"{field}.nonResourceRules[{index}]")
+    resource_rules, others = rules.resource_rules, rules.non_resource_rules
+    errors += _validate_each(resource_rules, f"{field}.resourceRules", _validate_resource_rule)
+    errors += _validate_each(others, f"{field}.nonResourceRules", _validate_non_resource_rule)
     return errors
 
 
@@ -213,11 +204,8 @@ def _validate_service_account(account: ServiceAccountSubject, field: str) -> lis
         errors.append(required(f"{field}.name"))
     elif account.name != ALL:
         errors += checked(f"{field}.name", account.name, check_dns_subdomain)
-    if account.namespace:
-        errors += checked(f"{field}.namespace", account.namespace, check_dns_label)
-    else:
-        errors.append(required(f"{field}.namespace", "must specify namespace for service account"))
-    return errors
+    detail = "must specify namespace for service account"
+    return errors + checked_name(f"{field}.namespace", account.namespace, check_dns_label, detail)
 
 
 def _validate_resource_rule(rule: ResourcePolicyRule, field: str) -> list[FieldError]:
@@ -231,16 +219,13 @@ def _validate_resource_rule(rule: ResourcePolicyRule, field: str) -> list[FieldE
         errors.append(required(f"{field}.namespaces", detail))
     errors += _validate_wildcard(rule.namespaces, f"{field}.namespaces", "namespaces")
     if ALL not in rule.namespaces:
-        errors += [
-            invalid(
-                f"{field}.namespaces[{index}]",
-                namespace,
-                f"each member of this list must be '*' or a DNS-1123 label; {wrong}",
-            )
-            for index, namespace in enumerate(rule.namespaces)
-            for wrong in check_dns_label(namespace)
-        ]
+        errors += _validate_each(rule.namespaces, f"{field}.namespaces", _validate_namespace)
     return errors
+
+
+def _validate_namespace(namespace: str, field: str) -> list[FieldError]:
+    start = "each member of this list must be '*' or a DNS-1123 label; "
+    return [invalid(field, namespace, start + wrong) for wrong in check_dns_label(namespace)]
 
 
 def _validate_non_resource_rule(rule: NonResourcePolicyRule, field: str) -> list[FieldError]:
@@ -248,13 +233,7 @@ def _validate_non_resource_rule(rule: NonResourcePolicyRule, field: str) -> list
     urls, field = rule.non_resource_urls, f"{field}.nonResourceURLs"
     detail = "nonResourceURLs must contain at least one value"
     errors += _validate_list(urls, field, "non-resource URLs", detail)
-    if ALL not in urls:
-        errors += [
-            invalid(f"{field}[{index}]", url, wrong)
-            for index, url in enumerate(urls)
-            if (wrong := _check_url(url))
-        ]
-    return errors
+    return errors if ALL in urls else errors + _validate_each(urls, field, _validate_url)
 
 
 def _validate_verbs(verbs: tuple[str, ...], field: str) -> list[FieldError]:
@@ -276,24 +255,25 @@ def _validate_wildcard(values: tuple[str, ...], field: str, others: str) -> list
     return []
 
 
-def _check_url(url: str) -> str:
+def _validate_url(url: str, field: str) -> list[FieldError]:
     if not url:
-        return "must not be empty"
-    if not url.startswith("/"):
-        return "must start with slash"
-    if " " in url:
-        return "must not contain white-space"
-    if "//" in url:
-        return "must not contain double slash"
-    if "*" in url.removesuffix("/*"):
-        return "wildcard can only do suffix matching"
-    return ""
+        detail = "must not be empty"
+    elif not url.startswith("/"):
+        detail = "must start with slash"
+    elif " " in url:
+        detail = "must not contain white-space"
+    elif "//" in url:
+        detail = "must not contain double slash"
+    elif "*" in url.removesuffix("/*"):
+        detail = "wildcard can only do suffix matching"
+    else:
+        return []
+    return [invalid(field, url, detail)]
 
 
-def validate_priority_level_spec(
+def _validate_priority_level_spec(
     name: str, spec: PriorityLevelConfigurationSpec
 ) -> list[FieldError]:
-    """Find the errors in the specification of the level of that name, which may be fixed."""
     errors = []
     if (name == EXEMPT) != (spec.type == "Exempt"):
         detail = "must be 'Exempt' if and only if `name` is 'exempt'"
@@ -347,10 +327,7 @@ def _validate_limits(limited: LimitedPriorityLevelConfiguration, field: str) -> 
 
 
 def _validate_response(response: LimitResponse, field: str) -> list[FieldError]:
-    """Find the errors in the response to a request that does not fit.
-
-    The messages say Limited where they mean Queue, as kube-apiserver's do.
-    """
+    # The messages say Limited where they mean Queue, as kube-apiserver's do.
     queuing, at = response.queuing, f"{field}.queuing"
     if response.type == "Queue":
         if queuing is not None:
@@ -364,28 +341,27 @@ def _validate_response(response: LimitResponse, field: str) -> list[FieldError]:
 
 
 def _validate_queuing(queuing: QueuingConfiguration, field: str) -> list[FieldError]:
-    queues, hand_size = queuing.queues, queuing.hand_size
+    queues, hand_size, length = queuing.queues, queuing.hand_size, queuing.queue_length_limit
     errors = []
-    if queuing.queue_length_limit <= 0:
-        at = f"{field}.queueLengthLimit"
-        errors.append(invalid(at, queuing.queue_length_limit, "must be positive"))
+    if length <= 0:
+        errors.append(invalid(f"{field}.queueLengthLimit", length, "must be positive"))
     if queues <= 0:
         errors.append(invalid(f"{field}.queues", queues, "must be positive"))
     elif queues > MOST_QUEUES:
         detail = f"must not be greater than {MOST_QUEUES}"
         errors.append(invalid(f"{field}.queues", queues, detail))
-    at = f"{field}.handSize"
     if hand_size <= 0:
-        errors.append(invalid(at, hand_size, "must be positive"))
+        detail = "must be positive"
     elif hand_size > queues:
-        errors.append(invalid(at, hand_size, f"should not be greater than queues ({queues})"))
+        detail = f"should not be greater than queues ({queues})"
     elif entropy_bits(queues, hand_size) > MOST_ENTROPY_BITS:
         detail = (
             f"required entropy bits of deckSize {queues} and handSize {hand_size} "
             f"should not be greater than {MOST_ENTROPY_BITS}"
         )
-        errors.append(invalid(at, hand_size, detail))
-    return errors
+    else:
+        return errors
+    return [*errors, invalid(f"{field}.handSize", hand_size, detail)]
 
 
 def entropy_bits(deck_size: int, hand_size: int) -> int:

@@ -49,9 +49,19 @@ def default_flow_schema(obj: Object) -> None:
 def default_priority_level(obj: Object) -> None:
     """Give a PriorityLevelConfiguration of v1 its defaults: zero shares are no absent ones."""
     limited = obj["spec"].get("limited")
-    if limited is not None and limited.get(SHARES) is None:
+    exempt = obj["spec"].get("exempt")
+    if exempt is not None:
+        exempt.setdefault(SHARES, 0)
+        exempt.setdefault(LENDABLE, 0)
+    if limited is None:
+        return
+    if limited.get(SHARES) is None:
         limited[SHARES] = NOMINAL_CONCURRENCY_SHARES
-    _default_common(obj["spec"])
+    limited.setdefault(LENDABLE, 0)
+    queuing = limited.get("limitResponse", {}).get("queuing")
+    if queuing is not None:
+        for field, default in QUEUING.items():
+            queuing[field] = queuing.get(field) or default
 
 
 def default_priority_level_v1beta3(obj: Object) -> None:
@@ -60,22 +70,7 @@ def default_priority_level_v1beta3(obj: Object) -> None:
     if limited is not None and not limited.get(SHARES):
         preserved = PRESERVE_ZERO in obj["metadata"].get("annotations", ())
         limited[SHARES] = 0 if preserved else NOMINAL_CONCURRENCY_SHARES
-    _default_common(obj["spec"])
-
-
-def _default_common(spec: Object) -> None:
-    exempt = spec.get("exempt")
-    if exempt is not None:
-        exempt.setdefault(SHARES, 0)
-        exempt.setdefault(LENDABLE, 0)
-    limited = spec.get("limited")
-    if limited is None:
-        return
-    limited.setdefault(LENDABLE, 0)
-    queuing = limited.get("limitResponse", {}).get("queuing")
-    if queuing is not None:
-        for field, default in QUEUING.items():
-            queuing[field] = queuing.get(field) or default
+    default_priority_level(obj)
 
 
 def level_to_v1(obj: Object) -> Object:

@@ -30,7 +30,7 @@ MOST_NODES = 1_000_000
 MERGE = "<<"
 """The key whose value is a mapping, or a list of them, that gives what the mapping has not."""
 
-STRING_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
+STRING_TAGS = frozenset({None, "!", "tag:yaml.org,2002:str"})
 COLLECTION_TAGS = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 
 CONSTANTS: dict[str, bool | None] = {
@@ -49,11 +49,7 @@ FLOAT = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+][0-9]+)?")
 
 
 class UnreadableError(ValueError):
-    """The text breaks a rule of YAML, JSON or this program.
-
-    Attributes:
-        line: Where, counted from 1; None if that is not known.
-    """
+    """The text breaks a rule of YAML, JSON or this program, in a line counted from 1 if known."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -61,12 +57,7 @@ class UnreadableError(ValueError):
 
 
 class Mapping(dict[str, object]):
-    """A mapping that knows its lines; parsers of JSON make plain dictionaries.
-
-    Attributes:
-        line: Where it begins.
-        key_lines: Where each of its keys stands.
-    """
+    """A mapping that knows the lines of itself and its keys; parsers of JSON make plain ones."""
 
     __slots__ = ("key_lines", "line")
 
@@ -76,11 +67,7 @@ class Mapping(dict[str, object]):
 
 
 class Sequence(list[object]):
-    """A list that knows its lines; parsers of JSON make plain lists.
-
-    Attributes:
-        item_lines: Where each of its items begins.
-    """
+    """A list that knows the lines of its items; parsers of JSON make plain lists."""
 
     __slots__ = ("item_lines",)
 
@@ -93,7 +80,6 @@ class Extent:
     """Counts the nodes of a text, and refuses one that is too much with its aliases written out.
 
     Attributes:
-        nodes: Those so far.
         _known: By anchor the nodes of what it names, and how deep they are nested.
         _open: Collections that have begun: anchor, nodes before it, and nesting within it so far.
     """
@@ -101,23 +87,23 @@ class Extent:
     def __init__(self, most_nodes: int, deepest: int) -> None:
         self._most_nodes = most_nodes
         self._deepest = deepest
-        self.nodes = 0
+        self._nodes = 0
         self._known: dict[str, tuple[int, int]] = {}
         self._open: list[tuple[str | None, int, int]] = []
 
     def count(self, event: yaml.Event) -> None:
         """Count an event, or raise UnreadableError."""
         if isinstance(event, yaml.ScalarEvent):  # most of them
-            self.nodes += 1
-            if self.nodes > self._most_nodes or event.anchor is not None:
+            self._nodes += 1
+            if self._nodes > self._most_nodes or event.anchor is not None:
                 self._add(event, 0, 0)
                 self._close(event.anchor, 1, 0)
         elif isinstance(event, yaml.CollectionStartEvent):
             self._add(event, 1, 1)
-            self._open.append((event.anchor, self.nodes - 1, 0))
+            self._open.append((event.anchor, self._nodes - 1, 0))
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before, depth = self._open.pop()
-            self._close(anchor, self.nodes - before, depth + 1)
+            self._close(anchor, self._nodes - before, depth + 1)
         elif isinstance(event, yaml.AliasEvent):
             if any(event.anchor == anchor for anchor, _, _ in self._open):
                 self._refuse(event, f"alias *{event.anchor} is within what it stands for")
@@ -127,14 +113,13 @@ class Extent:
             self._close(None, size, depth)
 
     def _add(self, event: yaml.Event, size: int, depth: int) -> None:
-        self.nodes += size
-        if self.nodes > self._most_nodes:
+        self._nodes += size
+        if self._nodes > self._most_nodes:
             self._refuse(event, f"more than {self._most_nodes} values, with aliases written out")
         if len(self._open) + depth > self._deepest:
             self._refuse(event, "nested too deeply")
 
     def _close(self, anchor: str | None, size: int, depth: int) -> None:
-        """Note a node that is whole."""
         if anchor is not None:
             self._known[anchor] = size, depth
         if self._open:
@@ -154,7 +139,6 @@ class BoundedComposer(yaml.SafeLoader):
         self._extent = extent
 
     def get_event(self) -> yaml.Event:
-        """The next event, which is used up."""
         event: yaml.Event = super().get_event()  # type: ignore[no-untyped-call]
         self._extent.count(event)
         return event
@@ -163,8 +147,7 @@ class BoundedComposer(yaml.SafeLoader):
 def compose(data: bytes, most_nodes: int, deepest: int) -> yaml.Node | None:
     """The node of a document, which knows its lines and has keys that stand twice; None of nothing.
 
-    Raises:
-        UnreadableError: It is no YAML, or too much of it.
+    An `UnreadableError` says that it is no YAML, or too much of it.
     """
     try:
         return BoundedComposer(data, Extent(most_nodes, deepest)).get_single_node()
@@ -205,9 +188,11 @@ def yaml_documents(
         yaml.YAMLError: The text is not YAML.
         ValueError: The text has characters that the parser refuses.
     """
-    reader = Reader(text, Extent(MOST_NODES, deepest), duplicates, has_aliases=has_aliases)
-    reader.forgives = is_forgiven is not None
-    while not reader.is_next(yaml.StreamEndEvent):
+    extent = Extent(MOST_NODES, deepest)
+    reader = Reader(
+        text, extent, duplicates, has_aliases=has_aliases, forgives=is_forgiven is not None
+    )
+    while not reader.loader.check_event(yaml.StreamEndEvent):
         if isinstance(reader.take(), yaml.DocumentStartEvent):
             reader.anchored.clear()
             line = reader.next_line()
@@ -224,11 +209,17 @@ class Reader:
     """Makes plain data of the parser's events."""
 
     def __init__(
-        self, text: str, extent: Extent, duplicates: list[str] | None, *, has_aliases: bool
+        self,
+        text: str,
+        extent: Extent,
+        duplicates: list[str] | None,
+        *,
+        has_aliases: bool,
+        forgives: bool,
     ) -> None:
         self.duplicates = duplicates
         self.has_aliases = has_aliases
-        self.forgives = False
+        self.forgives = forgives
         self.flaw: UnreadableError | None = None
         self.anchored: dict[str, object] = {}
         self.loader: Any = LOADER(text)
@@ -242,17 +233,11 @@ class Reader:
         self.flaw = self.flaw or error
 
     def take(self) -> yaml.Event:
-        """The next event, which is used up."""
         event: yaml.Event = self.loader.get_event()
         self.extent.count(event)
         return event
 
-    def is_next(self, kind: type[yaml.Event]) -> bool:
-        """Whether the next event is of the kind."""
-        return bool(self.loader.check_event(kind))
-
     def next_line(self) -> int:
-        """The line of the next event, counted from 1."""
         return int(self.loader.peek_event().start_mark.line) + 1
 
     def node(self, path: str = "") -> object:
@@ -261,23 +246,22 @@ class Reader:
         event = self.take()
         if isinstance(event, yaml.AliasEvent):
             return self.alias(str(event.anchor), line)
+        assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
+        is_scalar = isinstance(event, yaml.ScalarEvent)
+        if event.tag not in (STRING_TAGS if is_scalar else COLLECTION_TAGS):
+            self.blame(f"tag {event.tag} is not supported: leave it out", line)
         value: object
         if isinstance(event, yaml.ScalarEvent):
-            if event.tag is not None and event.tag not in STRING_TAGS:
-                self.blame(f"tag {event.tag} is not supported: leave it out", line)
             value = _scalar(event)
+        elif isinstance(event, yaml.MappingStartEvent):
+            value = self.mapping(line, path)
         else:
-            assert isinstance(event, yaml.CollectionStartEvent)
-            if event.tag not in COLLECTION_TAGS:
-                self.blame(f"tag {event.tag} is not supported: leave it out", line)
-            is_mapping = isinstance(event, yaml.MappingStartEvent)
-            value = self.mapping(line, path) if is_mapping else self.sequence(path)
+            value = self.sequence(path)
         if event.anchor is not None:
             self.anchored[event.anchor] = value
         return value
 
     def alias(self, anchor: str, line: int) -> object:
-        """The value that an alias stands for."""
         if not self.has_aliases:
             raise UnreadableError(f"alias *{anchor} is not supported: write the value out", line)
         if anchor not in self.anchored:
@@ -285,19 +269,17 @@ class Reader:
         return self.anchored[anchor]
 
     def sequence(self, path: str) -> Sequence:
-        """The items of a list that has begun."""
         items = Sequence()
-        while not self.is_next(yaml.SequenceEndEvent):
+        while not self.loader.check_event(yaml.SequenceEndEvent):
             items.item_lines.append(self.next_line())
             items.append(self.node(f"{path}[{len(items)}]"))
         self.take()
         return items
 
     def mapping(self, line: int, path: str) -> Mapping:
-        """The members of a mapping that has begun."""
         members = Mapping(line)
         merged: list[Mapping] = []
-        while not self.is_next(yaml.MappingEndEvent):
+        while not self.loader.check_event(yaml.MappingEndEvent):
             at = self.next_line()
             if self.has_aliases and _is_merge(self.loader.peek_event()):
                 self.take()
@@ -349,26 +331,17 @@ def _scalar(event: yaml.ScalarEvent) -> object:
         return text
     if text in CONSTANTS:
         return CONSTANTS[text]
-    return _number(text)
-
-
-def _number(text: str) -> object:
-    """The number that the text stands for, or else the text.
-
-    A float without a fraction becomes an integer, as it does on the way through JSON that
-    Kubernetes' tools take.
-    """
     if len(text) > LONGEST_NUMBER:
         return text
     digits = text.replace("_", "")
     if DECIMAL.fullmatch(text):
         return int(digits)
-    octal = OCTAL.fullmatch(digits)
-    if octal:
+    if octal := OCTAL.fullmatch(digits):
         return int(octal[1] + octal[2], 8)
     if RADIX.fullmatch(text):
         return int(digits, 0)
     if FLOAT.fullmatch(text):
         value = float(text)
+        # Without a fraction it becomes an integer, as on the way through JSON of Kubernetes' tools.
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
     return text

@@ -17,8 +17,7 @@ Below one of `PathPrefixes` what follows the prefix counts, as if the path began
 that is no resource's is matched as a whole by rules: `/clusters/a/healthz` is another one than
 `/healthz`, which anybody may ask for without a limit.
 
-Source: kubernetes/apiserver pkg/endpoints/request/requestinfo.go; prefixes as kube-apiserver sets
-them.
+Source: kubernetes/apiserver pkg/endpoints/request/requestinfo.go.
 """
 
 from __future__ import annotations
@@ -82,7 +81,6 @@ class RequestAttributes:
     apply is "".
 
     Attributes:
-        is_resource_request: Whether the path is that of a resource.
         path: The whole path, decoded but not normalised.
         path_prefix: What of it stands before the API; "" for nothing.
         prefix_value: The variable part of that; "" if it has none, or the path may lead elsewhere.
@@ -90,7 +88,6 @@ class RequestAttributes:
         name: From the path, or the only name that the field selector of a LIST or WATCH lets
             through.
         long_running_by: Why it may last as long as its client likes, in words; "" if it may not.
-        is_mutating: Whether it may change anything.
         query: Of the decoded query the parameters that are known, each with its first value.
         list_options: Of a LIST or WATCH only.
         is_plain: Whether the API is not Kubernetes'.
@@ -154,24 +151,14 @@ class RequestAttributes:
         self.prefix_value = ""
 
     def put_below(self, path: str, prefix: str, value: str) -> None:
-        """Be the attributes of a request whose path begins with a prefix, see the attributes."""
+        """Become those of a request whose path begins with a prefix."""
         self.path = path
         self.path_prefix = prefix
         self.prefix_value = value
 
     @property
     def long_running(self) -> bool:
-        """Whether it may last as long as its client likes."""
         return self.long_running_by != ""
-
-    @property
-    def parts(self) -> tuple[str, ...] | None:
-        """The path from the resource on; None for other paths."""
-        if not self.is_resource_request:
-            return None
-        path = self.path[len(self.path_prefix) :]
-        parts = path.strip("/").split("/")[3 if self.api_prefix == "apis" else 2 :]
-        return tuple(_from_resource(parts[1:] if parts[0] in PATH_VERBS else parts))
 
     @property
     def group_resource(self) -> str:
@@ -188,20 +175,8 @@ class RequestAttributes:
         return f"<RequestAttributes {self.verb} {self.path}>"
 
 
-class _Collection:
-    """The collection of a resource, by its path: what all requests below it have in common."""
-
-    __slots__ = ("api_group", "api_prefix", "api_version", "namespace", "resource")
-
-    def __init__(
-        self, api_prefix: str, api_group: str, api_version: str, namespace: str, resource: str
-    ) -> None:
-        self.api_prefix = api_prefix
-        self.api_group = api_group
-        self.api_version = api_version
-        self.namespace = namespace
-        self.resource = resource
-
+_Collection = tuple[str, str, str, str, str]
+"""What all requests below it have in common: prefix, group, version, namespace and resource."""
 
 _collections: Final[dict[str, _Collection]] = {}
 """Those of late, by their paths, so that most paths are not divided; their texts are shared."""
@@ -215,11 +190,7 @@ def parse_attributes(
     Raises:
         AttributesError: The target makes no sense.
     """
-    try:
-        raw_path, raw_query = split_target(method, target)
-        path = decode_path(raw_path)
-    except TargetError as error:
-        raise AttributesError(str(error)) from None
+    raw_path, path, raw_query = _decoded(method, target)
     query = known_parameters(raw_query) if raw_query else NO_PARAMETERS
     if rules.api_prefixes is not None and not path.startswith(OWN_PATHS):
         prefix, value = rules.api_prefixes.find(raw_path, path)
@@ -231,16 +202,8 @@ def parse_attributes(
 
 
 def plain_attributes(method: str, target: bytes, rules: RequestRules = NONE) -> RequestAttributes:
-    """The attributes of a request to an API that is not Kubernetes'.
-
-    Raises:
-        AttributesError: The target makes no sense.
-    """
-    try:
-        raw_path, _ = split_target(method, target)
-        path = decode_path(raw_path)
-    except TargetError as error:
-        raise AttributesError(str(error)) from None
+    """The same of a request to an API that is not Kubernetes'."""
+    raw_path, path, _ = _decoded(method, target)
     verb = method.lower()
     found = RequestAttributes(
         is_resource_request=False,
@@ -255,6 +218,14 @@ def plain_attributes(method: str, target: bytes, rules: RequestRules = NONE) -> 
     return found
 
 
+def _decoded(method: str, target: bytes) -> tuple[bytes, str, bytes]:
+    try:
+        raw_path, raw_query = split_target(method, target)
+        return raw_path, decode_path(raw_path), raw_query
+    except TargetError as error:
+        raise AttributesError(str(error)) from None
+
+
 def _attributes(
     method: str, path: str, query: Mapping[str, tuple[str, ...]], rules: RequestRules
 ) -> RequestAttributes:
@@ -263,11 +234,9 @@ def _attributes(
     last = path[end + 1 :]
     if last:
         verb = VERB_OF_METHOD.get(method, "")
-        known = _collections.get(path[:end])
-        if known is not None:
+        if (known := _collections.get(path[:end])) is not None:
             return _of_resource(path, verb, known, last, "", query, rules)
-        known = _collections.get(path)
-        if known is not None:
+        if (known := _collections.get(path)) is not None:
             return _of_resource(path, verb, known, "", "", query, rules)
         start = path.rfind("/", 0, max(end, 0))
         known = _collections.get(path[: max(start, 0)])
@@ -275,10 +244,8 @@ def _attributes(
             return _of_resource(path, verb, known, path[start + 1 : end], last, query, rules)
     parts = path.strip("/").split("/")
     prefix, count = parts[0], len(parts)
-    if prefix == "api" and count > 2:
-        return _of_parts(method, path, "api", "", 2, parts, query, rules)
-    if prefix == "apis" and count > 3:
-        return _of_parts(method, path, "apis", parts[1], 3, parts, query, rules)
+    if (prefix == "api" and count > 2) or (prefix == "apis" and count > 3):
+        return _of_parts(method, path, parts, query, rules)
     verb = method.lower()
     return RequestAttributes(
         is_resource_request=False,
@@ -295,14 +262,12 @@ def _attributes(
 def _of_parts(
     method: str,
     path: str,
-    prefix: str,
-    group: str,
-    start: int,
     all_parts: list[str],
     query: Mapping[str, tuple[str, ...]],
     rules: RequestRules,
 ) -> RequestAttributes:
-    """The attributes of a resource request, whose path has the resource from `start` on."""
+    prefix = all_parts[0]
+    start, group = (3, all_parts[1]) if prefix == "apis" else (2, "")
     version, parts = all_parts[start - 1], all_parts[start:]
     verb = VERB_OF_METHOD.get(method, "")
     has_path_verb = parts[0] in PATH_VERBS  # a deprecated path
@@ -311,23 +276,21 @@ def _of_parts(
         if not parts:
             raise AttributesError(f"request target ends after the verb {verb}")
     namespace = parts[1] if parts[0] == "namespaces" and len(parts) > 1 else ""
-    own = _from_resource(parts)
+    own = parts
+    if len(parts) > 2 and parts[0] == "namespaces" and parts[2] not in NAMESPACE_SUBRESOURCES:
+        own = parts[2:]
     resource, count = own[0], len(own)
-    collection = _Collection(prefix, group, version, namespace, resource)
+    collection = (prefix, group, version, namespace, resource)
     # Of namespaces themselves each has its own name for a namespace.
     if not has_path_verb and resource and (own is not parts or resource != "namespaces"):
-        _remember("/" + "/".join(all_parts[: len(all_parts) - count + 1]), path, collection)
+        known_by = "/" + "/".join(all_parts[: len(all_parts) - count + 1])
+        if len(known_by) <= MAX_COLLECTION_CHARACTERS and path.startswith(known_by):
+            if len(_collections) >= MAX_COLLECTIONS:
+                _collections.clear()
+            _collections[known_by] = collection
     name = own[1] if count > 1 else ""
     subresource = own[2] if count > 2 and verb != "proxy" else ""
     return _of_resource(path, verb, collection, name, subresource, query, rules)
-
-
-def _remember(collection_path: str, path: str, collection: _Collection) -> None:
-    """Know the collection again whose path is the begin of this one."""
-    if len(collection_path) <= MAX_COLLECTION_CHARACTERS and path.startswith(collection_path):
-        if len(_collections) >= MAX_COLLECTIONS:
-            _collections.clear()
-        _collections[collection_path] = collection
 
 
 def _of_resource(
@@ -340,7 +303,12 @@ def _of_resource(
     rules: RequestRules,
 ) -> RequestAttributes:
     if not name:
-        verb, name = _of_collection(verb, query)
+        if verb == "get":
+            is_watch, name = watch_and_name(query) if query else (False, "")
+            verb = "watch" if is_watch else "list"
+        elif verb == "delete":
+            verb = "deletecollection"
+    prefix, group, version, namespace, resource = collection
     long_running_by = rules.verbs.get(verb, "")
     if subresource and not long_running_by:
         long_running_by = rules.subresources.get(subresource, "")
@@ -350,11 +318,11 @@ def _of_resource(
         is_resource_request=True,
         path=path,
         verb=verb,
-        api_prefix=collection.api_prefix,
-        api_group=collection.api_group,
-        api_version=collection.api_version,
-        namespace=collection.namespace,
-        resource=collection.resource,
+        api_prefix=prefix,
+        api_group=group,
+        api_version=version,
+        namespace=namespace,
+        resource=resource,
         subresource=subresource,
         name=name,
         long_running_by=long_running_by,
@@ -362,21 +330,6 @@ def _of_resource(
         query=query,
         list_options=list_options(query) if verb in LISTING_VERBS else None,
     )
-
-
-def _from_resource(parts: list[str]) -> list[str]:
-    """The parts without the namespace that the resource is in."""
-    if len(parts) > 2 and parts[0] == "namespaces" and parts[2] not in NAMESPACE_SUBRESOURCES:
-        return parts[2:]
-    return parts
-
-
-def _of_collection(verb: str, query: Mapping[str, tuple[str, ...]]) -> tuple[str, str]:
-    """The verb and name of a request whose path has no name."""
-    if verb == "get":
-        is_watch, name = watch_and_name(query) if query else (False, "")
-        return "watch" if is_watch else "list", name
-    return "deletecollection" if verb == "delete" else verb, ""
 
 
 # How long a request may take.

@@ -23,20 +23,9 @@ class ListOptions:
     Attributes:
         is_decodable: Whether the numbers can be decoded; all else means nothing if not.
         limit: Objects asked for at most; 0 or less for no limit.
-        is_continuation: It asks for a further part of a LIST.
         is_from_cache: kube-apiserver answers it from its watch cache.
-        has_selector: It asks for some objects only.
         sends_initial_events: As a WATCH it begins with all objects that there are.
     """
-
-    __slots__ = (
-        "has_selector",
-        "is_continuation",
-        "is_decodable",
-        "is_from_cache",
-        "limit",
-        "sends_initial_events",
-    )
 
     def __init__(
         self,
@@ -54,18 +43,6 @@ class ListOptions:
         self.is_from_cache = is_from_cache
         self.has_selector = has_selector
         self.sends_initial_events = sends_initial_events
-
-    @property
-    def values(self) -> tuple[bool, int, bool, bool, bool, bool]:
-        """All of it, to be compared."""
-        return (
-            self.is_decodable,
-            self.limit,
-            self.is_continuation,
-            self.is_from_cache,
-            self.has_selector,
-            self.sends_initial_events,
-        )
 
     def __repr__(self) -> str:
         return (
@@ -91,7 +68,6 @@ def list_options(query: Query) -> ListOptions:
     version = first(query, "resourceVersion")
     sends_initial_events = query.get("sendInitialEvents")
     return ListOptions(
-        is_decodable=True,
         limit=limit,
         is_continuation=bool(first(query, "continue")),
         is_from_cache=_is_from_cache(query, version, limit),
@@ -133,9 +109,9 @@ def watch_and_name(query: Query) -> tuple[bool, str]:
 
 
 def required_field(query: Query, field: str) -> str:
-    """The value that the field selector requires of a field; "" if none, or if it has no effect.
+    """The value that the field selector requires of a field; "" if none.
 
-    It has none when any of the options cannot be decoded.
+    A selector has no effect when any of the options cannot be decoded.
     """
     selector = first(query, "fieldSelector")
     if field not in selector or not _is_decodable(query):
@@ -144,7 +120,6 @@ def required_field(query: Query, field: str) -> str:
 
 
 def _is_decodable(query: Query) -> bool:
-    """Whether Kubernetes can decode all options."""
     try:
         _int64(query, "limit")
         _int64(query, "timeoutSeconds")
@@ -170,6 +145,5 @@ def first(query: Query, key: str) -> str:
 
 
 def _int64(query: Query, key: str) -> int:
-    """The first value of a parameter as a number, or 0."""
     values = query.get(key)
     return parse_int64(values[0]) if values else 0

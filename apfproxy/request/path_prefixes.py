@@ -38,26 +38,17 @@ def is_plain_path(path: str) -> bool:
 
 
 class PathPrefixes:
-    """Finds the prefix of a path; immutable.
-
-    Attributes:
-        patterns: As they were given.
-    """
-
-    __slots__ = ("_any", "patterns")
+    """Finds the prefix of a path; immutable."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self.patterns = tuple(patterns)
-        divided = [pattern.split("/")[1:] for pattern in self.patterns]
+        divided = [pattern.split("/")[1:] for pattern in patterns]
         divided.sort(key=lambda parts: (-len(parts), [_is_variable(part) for part in parts]))
         self._any = re.compile("|".join(map(_pattern_of, divided)).encode())
 
     def find(self, raw_path: bytes, path: str) -> tuple[str, str]:
         """The prefix that a path has, decoded, and its variable part; both "" if it has none.
 
-        Args:
-            raw_path: As it came, without a query; its escapes are right.
-            path: The same, decoded.
+        The escapes of `raw_path` are right; `path` is the same, decoded.
         """
         found = self._any.match(raw_path)
         if found is None:
@@ -68,9 +59,6 @@ class PathPrefixes:
             return "", ""
         return decode_path(found[0]), value if is_plain_path(path) else ""
 
-    def __repr__(self) -> str:
-        return f"<PathPrefixes {' '.join(self.patterns)}>"
-
 
 def _is_variable(part: str) -> bool:
     return part.startswith("{")
@@ -78,6 +66,6 @@ def _is_variable(part: str) -> bool:
 
 def _pattern_of(parts: list[str]) -> str:
     """A regular expression for the segments of a pattern, with one group."""
-    constants = ["/" + (_VARIABLE if _is_variable(part) else spelled(part)) for part in parts]
+    segments = ["/" + (_VARIABLE if _is_variable(part) else spelled(part)) for part in parts]
     group = "" if any(map(_is_variable, parts)) else "()"
-    return f"{''.join(constants)}{group}(?=/|\\Z)"
+    return f"{''.join(segments)}{group}(?=/|\\Z)"

@@ -29,25 +29,13 @@ class RequestRules:
 
     Args:
         verbs: Of Kubernetes, or methods in small letters.
-        subresources: Of resource requests.
         path_prefixes: Each begins with `/`, and is not `/`; one that ends with `/` is of the paths
             below it alone.
-        api_prefixes: Patterns of what stands before the paths of APIs, as of `PathPrefixes`.
+        api_prefixes: Patterns for `PathPrefixes`.
 
     Attributes:
-        api_prefixes: Finds them; None for none.
         verbs, subresources, path_prefixes: Each to why it makes a request long-running, in words.
-        has_resource_paths: Whether a prefix may be that of a resource.
     """
-
-    __slots__ = (
-        "_below",
-        "api_prefixes",
-        "has_resource_paths",
-        "path_prefixes",
-        "subresources",
-        "verbs",
-    )
 
     def __init__(
         self,
@@ -74,10 +62,6 @@ class RequestRules:
             reasons = zip(self._below, self.path_prefixes.values(), strict=True)
             return next(why for below, why in reasons if path.startswith(below))
         return self.path_prefixes.get(path, "")
-
-    def __repr__(self) -> str:
-        named = ", ".join([*self.verbs, *self.subresources, *self.path_prefixes])
-        return f"<RequestRules: long-running are {named or 'none'}>"
 
 
 APISERVER: Final = RequestRules(

@@ -46,12 +46,7 @@ PLAIN_KEYS: Final = {name.encode(): name for name in KNOWN_PARAMETERS}
 
 def spelled(text: str) -> str:
     """A pattern of a text of ASCII of which any character may be escaped."""
-    return "".join(f"(?:{re.escape(each)}|%{_escaped(each)})" for each in text)
-
-
-def _escaped(character: str) -> str:
-    """A pattern of a character's escape, without its `%`."""
-    return "".join(f"[{digit}{digit.upper()}]" for digit in f"{ord(character):02x}")
+    return "".join(f"(?:{re.escape(each)}|%(?i:{ord(each):02x}))" for each in text)
 
 
 def _any_of(names: Iterable[str]) -> str:
@@ -81,10 +76,7 @@ USER_INFO = re.compile(rb"[A-Za-z0-9._:~!$&'()*+,;=%@-]*")
 HOST = re.compile(rb"(?:[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\"\x80-\xff-]|%25|%[89A-Fa-f][0-9A-Fa-f])*")
 ZONE = re.compile(rb"(?:[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\"\x80-\xff-]|%[0-9A-Fa-f]{2})*")
 ZONE_TEXT = re.compile(rb"[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\" %\x80-\xff-]*")
-
-
 LONE_BYTES = dict.fromkeys(range(0xDC80, 0xDD00), "\N{REPLACEMENT CHARACTER}")
-
 
 TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}")
 """A method, or the name of a field."""
@@ -111,11 +103,8 @@ def split_target(method: str, target: bytes) -> tuple[bytes, bytes]:
         return path, query
     if target == b"*":
         return target, b""
-    return _split_absolute(b"http://" + target if method == "CONNECT" else target)
-
-
-def _split_absolute(target: bytes) -> tuple[bytes, bytes]:
-    """Split a target that does not begin with a slash."""
+    if method == "CONNECT":
+        target = b"http://" + target
     scheme = SCHEME.match(target)
     if scheme is None:
         raise TargetError("request target is neither a path nor an absolute URI")
@@ -124,19 +113,15 @@ def _split_absolute(target: bytes) -> tuple[bytes, bytes]:
         return b"", query  # opaque, such as `mailto:x`: a URI without a path
     if rest.startswith(b"//"):
         authority, slash, path = rest[2:].partition(b"/")
-        _check_authority(scheme[1].lower(), authority)
+        user, _, host = authority.rpartition(b"@")
+        if (
+            USER_INFO.fullmatch(user) is None
+            or INVALID_ESCAPE.search(user) is not None
+            or not _is_host(scheme[1].lower(), host)
+        ):
+            raise TargetError("invalid authority in request target")
         rest = slash + path
     return rest, query
-
-
-def _check_authority(scheme: bytes, authority: bytes) -> None:
-    """Refuse an authority that Go cannot parse."""
-    user, at, host = authority.rpartition(b"@")
-    if not (
-        _is_host(scheme, host)
-        and (not at or (USER_INFO.fullmatch(user) and not INVALID_ESCAPE.search(user)))
-    ):
-        raise TargetError("invalid authority in request target")
 
 
 def _is_host(scheme: bytes, host: bytes) -> bool:
@@ -170,11 +155,7 @@ def _is_ipv6_literal(literal: bytes) -> bool:
 
 
 def decode_path(path: bytes) -> str:
-    """Decode the escapes of a path; `+` is a plus.
-
-    Raises:
-        TargetError: One of them is wrong.
-    """
+    """Decode the escapes of a path, or raise `TargetError`; `+` is a plus."""
     if b"%" in path:
         if INVALID_ESCAPE.search(path):
             raise TargetError("invalid percent escape in request target")
@@ -202,9 +183,7 @@ def parse_query(query: bytes) -> Mapping[str, tuple[str, ...]]:
         return NO_PARAMETERS
     parameters: dict[str, list[str]] = {}
     for pair in query.split(b"&"):
-        if not pair or b";" in pair:
-            continue
-        if b"%" in pair and INVALID_ESCAPE.search(pair):
+        if not pair or b";" in pair or INVALID_ESCAPE.search(pair):
             continue
         raw_key, _, raw_value = pair.partition(b"=")
         parameters.setdefault(_decode(raw_key), []).append(_decode(raw_value))

@@ -15,10 +15,8 @@ class User:
     """A user by name, with all the groups that count, virtual ones included.
 
     Attributes:
-        name: The user name.
         groups: In the order in which the authenticator named them.
         uid: Tells users of one name apart over time; "" if it is not known.
-        extra: Keys and values of whatever else is known.
     """
 
     name: str
@@ -28,12 +26,10 @@ class User:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether the user is not known."""
         return self.name == ANONYMOUS_NAME
 
 
 ANONYMOUS: Final = User(ANONYMOUS_NAME, (UNAUTHENTICATED_GROUP,))
-
 
 UNVERIFIED_PREFIXES = ("basic:", "key:", "header:", "address:")
 """Of names that tell anonymous clients apart: by what each is known, in the order of precedence."""
@@ -53,10 +49,7 @@ def supposed_groups(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def authenticated(user: User) -> User:
-    """The user as a member of `system:authenticated`.
-
-    The anonymous user is not put there, nor who is in that group, or in
-    `system:unauthenticated`, already.
+    """The user as a member of `system:authenticated`, unless anonymous or in either group already.
 
     Source: kubernetes/apiserver, authentication/group/authenticated_group_adder.go.
     """

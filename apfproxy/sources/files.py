@@ -105,7 +105,7 @@ class ObjectFiles:
 
         prepared, self._fingerprint = await asyncio.to_thread(read)
         if prepared.problems:
-            raise ObjectsError(tuple(line for each in prepared.problems for line in each.parts()))
+            raise ObjectsError(tuple(parts_of(prepared.problems)))
         return prepared
 
     async def reload(self) -> bool:
