@@ -7,22 +7,7 @@ They are annotations, so that every object stays valid for kube-apiserver, which
 2. An addition with an error does not count; the object and its other additions do.  Only a
    condition that cannot be read counts: as one that no request meets.
 
-On a PriorityLevelConfiguration:
-
-* `wait-limit`: how long a request may wait in its queue at most, such as `5s`.
-* `priority`: which of the levels that have one gets seats first, the greatest number; only with
-  `limitResponse.type` `Queue`.
-* `ban`: `"true"` rejects every request; only with no shares and `limitResponse.type` `Reject`, so
-  that the object says as much to kube-apiserver as it can there.
-
-On a FlowSchema:
-
-* `distinguisher`: how flows are told apart, in place of `distinguisherMethod`: `group`,
-  `path-prefix`, `user-agent` or `header:NAME`.
-* `request-rate` and `request-burst`: requests a second that a flow may make, and how many at once.
-* `match-header` and `match-methods`: what requests must have besides, see `conditions`.
-* `long-running-limit`: how many requests that may last as long as they like (watch, exec, attach,
-  port-forward, proxy, logs) a flow may have at once.
+`docs/objects.md` has their table.
 """
 
 from __future__ import annotations
@@ -50,7 +35,7 @@ from apfproxy.objects.field_errors import FieldError, forbidden, invalid, not_su
 from apfproxy.objects.names import CATCH_ALL, EXEMPT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 T = TypeVar("T")
 Number = TypeVar("Number", int, float)
@@ -111,11 +96,10 @@ class DistinguisherKind(enum.Enum):
 
 
 class Distinguisher(msgspec.Struct, frozen=True):
-    """How flows are told apart."""
+    """How flows are told apart; the header's name is in lower case, and "" for another kind."""
 
     kind: DistinguisherKind
     header: str = ""
-    """The header's name in lower case; "" for another kind."""
 
 
 class LevelAdditions(msgspec.Struct, frozen=True):
@@ -151,7 +135,7 @@ NO_FLOW_SCHEMA_ADDITIONS = FlowSchemaAdditions()
 def describe(additions: FlowSchemaAdditions | LevelAdditions) -> tuple[str, ...]:
     """A sentence for each addition that counts."""
     if isinstance(additions, FlowSchemaAdditions):
-        return _describe_flow_schema(additions)
+        return tuple(_describe_flow_schema(additions))
     sentences = []
     if additions.is_ban:
         sentences.append(f"Every request is rejected, with 403 ({BAN}).")
@@ -166,10 +150,9 @@ def describe(additions: FlowSchemaAdditions | LevelAdditions) -> tuple[str, ...]
     return tuple(sentences)
 
 
-def _describe_flow_schema(additions: FlowSchemaAdditions) -> tuple[str, ...]:
-    sentences: list[str] = []
+def _describe_flow_schema(additions: FlowSchemaAdditions) -> Iterator[str]:
     if additions.condition is not None:
-        sentences += describe_condition(additions.condition)
+        yield from describe_condition(additions.condition)
     if additions.distinguisher is not None:
         by = {
             DistinguisherKind.GROUP: "the first group of the user that is not virtual",
@@ -177,18 +160,15 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> tuple[str, ...]:
             DistinguisherKind.USER_AGENT: "the program that User-Agent names",
             DistinguisherKind.HEADER: f"the header {additions.distinguisher.header}",
         }[additions.distinguisher.kind]
-        sentences.append(f"Flows are told apart by {by} ({DISTINGUISHER}).")
+        yield f"Flows are told apart by {by} ({DISTINGUISHER})."
     if additions.request_rate is not None:
-        sentences.append(
-            f"A flow may make {decimal(additions.request_rate)} requests a second"
-            f" ({REQUEST_RATE}), and {additions.request_burst} at once ({REQUEST_BURST})."
+        rate, burst = decimal(additions.request_rate), additions.request_burst
+        yield (
+            f"A flow may make {rate} requests a second ({REQUEST_RATE}), and {burst} at once"
+            f" ({REQUEST_BURST})."
         )
-    if additions.long_running_limit is not None:
-        sentences.append(
-            f"A flow may have {additions.long_running_limit} long-running requests at once"
-            f" ({LONG_RUNNING_LIMIT})."
-        )
-    return tuple(sentences)
+    if (limit := additions.long_running_limit) is not None:
+        yield f"A flow may have {limit} long-running requests at once ({LONG_RUNNING_LIMIT})."
 
 
 def decimal(number: float) -> str:
@@ -215,24 +195,21 @@ class _Reader:
         self.errors: list[FieldError] = []
         for name in sorted(self.own.keys() - set(known)):
             if name in others:
-                error = forbidden(field_of(name), f"put it on a {other_kind}, or remove it")
+                self.refuse(name, f"put it on a {other_kind}, or remove it")
             else:
-                error = not_supported(field_of(name), name, known)
-            self.errors.append(error)
+                self.errors.append(not_supported(field_of(name), name, known))
 
     def refuse(self, name: str, detail: str) -> None:
         self.errors.append(forbidden(field_of(name), detail))
 
     def read(self, name: str, parse: Callable[[str], T], more: str = "") -> T | None:
         """The value as `parse` reads it; None if there is none, or a wrong one."""
-        value = self.own.get(name)
-        if value is None:
-            return None
-        try:
-            return parse(value)
-        except ValueError as error:
-            self.errors.append(invalid(field_of(name), value, f"{error}{more}"))
-            return None
+        if (value := self.own.get(name)) is not None:
+            try:
+                return parse(value)
+            except ValueError as error:
+                self.errors.append(invalid(field_of(name), value, f"{error}{more}"))
+        return None
 
 
 def read_level_additions(
@@ -243,8 +220,6 @@ def read_level_additions(
     It `is_closed` if it has no shares and rejects what does not fit.
     """
     reader = _Reader(annotations, OF_LEVEL, OF_FLOW_SCHEMA, "FlowSchema")
-    if not reader.own:
-        return NO_LEVEL_ADDITIONS
     wait_limit = reader.read(WAIT_LIMIT, _wait_limit_ns)
     if wait_limit is not None and not has_queues:
         reader.refuse(WAIT_LIMIT, "nothing waits there: only with limitResponse.type Queue")
@@ -258,9 +233,8 @@ def read_level_additions(
     if ban is not None and ban not in _FLAGS:
         reader.errors.append(not_supported(field_of(BAN), ban, _FLAGS))
     elif is_ban and not is_closed:
-        reader.refuse(
-            BAN, "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
-        )
+        detail = "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
+        reader.refuse(BAN, detail)
         is_ban = False
     return LevelAdditions(wait_limit, is_ban, priority, tuple(reader.errors[:MOST_ERRORS]))
 
@@ -268,8 +242,6 @@ def read_level_additions(
 def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> FlowSchemaAdditions:
     """Read the additions to the FlowSchema of a name."""
     reader = _Reader(annotations, OF_FLOW_SCHEMA, OF_LEVEL, "PriorityLevelConfiguration")
-    if not reader.own:
-        return NO_FLOW_SCHEMA_ADDITIONS
     rate = reader.read(REQUEST_RATE, _rate)
     burst = reader.read(REQUEST_BURST, _count)
     if REQUEST_BURST in reader.own and REQUEST_RATE not in reader.own:

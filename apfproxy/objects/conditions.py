@@ -15,15 +15,18 @@ from __future__ import annotations
 
 import enum
 import re
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MATCH_HEADER = "apfproxy.io/match-header"
 MATCH_METHODS = "apfproxy.io/match-methods"
 MOST_VALUES = 32
 LONGEST_VALUE = 128
 """Characters of a header's value that count."""
-
 LONGEST_HEADER_NAME = 64
 SECRET_HEADERS = frozenset(
     {"authorization", "cookie", "proxy-authorization", "sec-websocket-protocol", "x-api-key"}
@@ -167,17 +170,14 @@ def parse_header(text: str) -> tuple[str, frozenset[str]]:
     return name, frozenset() if "*" in values else frozenset(values)
 
 
-def describe_condition(condition: Condition) -> tuple[str, ...]:
+def describe_condition(condition: Condition) -> Iterator[str]:
     """A sentence for each part of a condition."""
     if condition.is_broken:
-        return ("It matches no request, because a condition cannot be read.",)
-    sentences = []
+        yield "It matches no request, because a condition cannot be read."
     if condition.methods is not None:
         methods = ", ".join(sorted(condition.methods)).upper()
-        sentences.append(f"Of requests for other URLs it matches only {methods} ({MATCH_METHODS}).")
+        yield f"Of requests for other URLs it matches only {methods} ({MATCH_METHODS})."
     if condition.header:
         values = f", {' or '.join(sorted(condition.values))}" if condition.values else ""
-        sentences.append(
-            f"It matches only requests with the header {condition.header}{values} ({MATCH_HEADER})."
-        )
-    return tuple(sentences)
+        header = f"{condition.header}{values}"
+        yield f"It matches only requests with the header {header} ({MATCH_HEADER})."

@@ -27,28 +27,19 @@ if TYPE_CHECKING:
 
 MOST_PROBLEMS = 100
 """Problems of one file: further ones usually have the same cause."""
-
 MOST_MESSAGES = 20
 """Messages of one problem, on one line."""
-
 MOST_KINDS = 20
 """Kinds of what is left out that are named."""
-
-LIST = "List"
 NO_KIND = "a document without a kind"
 """The name of what is left out where it is no object of any API."""
-
 SMALL_KINDS = frozenset(kind.lower() for kind in MODELS)
-
 OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec"})
 """A mapping with none of these was never meant for an object of Kubernetes."""
-
 LONGEST_NAME = 60
 """Characters that a problem shows of a kind or name."""
-
 PLACEHOLDER = re.compile(r"\{\{|\{%|\$\{")
 """In a value that is wrong, of a template whose text is YAML."""
-
 FIELD_PART = re.compile(r"\[(?P<index>[0-9]{1,9})\]|\[(?P<key>[^\]]*)\]|(?P<name>[^.\[\]]+)")
 """One step of a field's path, such as `rules`, `[0]` or `[apfproxy.io/ban]`."""
 
@@ -187,7 +178,7 @@ def _other_kind(wire: object) -> str:
 
 
 def _is_left_out(content: object, *, is_found: bool) -> bool:
-    is_other = _other_kind(content) not in {"", LIST}
+    is_other = _other_kind(content) not in {"", "List"}
     return is_other or (is_found and _is_foreign(content))
 
 
@@ -218,7 +209,7 @@ def _candidates(
         return
     kind, api_version = type_of(content)
     typed = kind.removesuffix("List") in MODELS and api_version in {*API_VERSIONS, *SERVED_UNTIL}
-    if not kind.endswith("List") or not (typed or (kind, api_version) == (LIST, "v1")):
+    if not kind.endswith("List") or not (typed or (kind, api_version) == ("List", "v1")):
         yield Candidate(content, line)
         return
     items = content.get("items")

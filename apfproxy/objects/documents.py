@@ -22,19 +22,14 @@ if TYPE_CHECKING:
 
 LARGEST_INPUT_BYTES = 3 * 1024 * 1024
 """kube-apiserver accepts no larger body; the built-in objects together have 10 kB."""
-
 MOST_DOCUMENTS = 10_000
 """Documents in one input; Kubernetes objects take some 200 bytes each at the least."""
-
 LARGEST_LINED_BYTES = 256 * 1024
 """Bytes of JSON that is also read as YAML, for its lines: it takes ten times as long."""
-
 DEEPEST = 100
 """Nested mappings and lists.  A List of FlowSchemas has 9, CustomResourceDefinitions beside them
 have 50; the limit only keeps recursion safe."""
-
 SOMETHING = re.compile(r"\S")
-
 TEMPLATE = re.compile(r"\{\{|\{%")
 STATEMENT = re.compile(r"^[ \t]*(\{\{|\{%)", re.MULTILINE)
 """A line that is of a template alone."""

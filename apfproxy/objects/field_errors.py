@@ -15,12 +15,9 @@ if TYPE_CHECKING:
 
 LONGEST_VALUE = 64 * 1024
 """Characters of a wrong value that a message shows."""
-
 LONGEST_COMPARED = 60
 """Characters of a name that is looked for among those that are known."""
-
 NOT_NEGATIVE = "must be greater than or equal to 0"
-"""How most fields refuse negative numbers."""
 
 
 class Reason(enum.StrEnum):

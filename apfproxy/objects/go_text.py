@@ -11,20 +11,11 @@ import re
 import msgspec
 
 ESCAPES = {
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-    "\\": "\\\\",
-    '"': '\\"',
+    each: f"\\{letter}" for each, letter in zip('\a\b\f\n\r\t\v\\"', 'abfnrtv\\"', strict=True)
 }
 LARGEST_BYTE = 0x7F
 LARGEST_SHORT = 0xFFFF
 HTML = re.compile("[<>&\u2028\u2029]")
-
 INTEGER = re.compile(r"([+-]?)0*([0-9]{1,20})", re.ASCII)
 DIGITS = re.compile(r"[+-]?[0-9]+", re.ASCII)
 LONGEST_SHOWN = 40

@@ -32,13 +32,10 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import Object
 
 FIELD = "metadata"
-
 LARGEST_ANNOTATIONS_BYTES = 256 * 1024
 """Bytes of all annotations of an object together, keys and values: Kubernetes' limit."""
-
 UNQUALIFIED_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 """The only finalizers that need no domain prefix."""
-
 REPEATED_OWNERS = (
     ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in"
     " 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate"

@@ -13,10 +13,8 @@ import re
 EXEMPT = "exempt"
 CATCH_ALL = "catch-all"
 """Mandatory objects of both kinds have these names."""
-
 LONGEST_LABEL = 63
 LONGEST_SUBDOMAIN = 253
-
 DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 DNS_SUBDOMAIN = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
 QUALIFIED_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
@@ -26,7 +24,6 @@ LABEL_VALUE = f"({QUALIFIED_PART})?"
 # its dots instead.
 DNS_LABEL_PATTERN = re.compile(DNS_LABEL)
 QUALIFIED_PART_PATTERN = re.compile(QUALIFIED_PART)
-
 DNS_LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must"
     " start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for"

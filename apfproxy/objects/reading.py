@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import FlowControlObject, Member, Object
 
 API_VERSIONS = {f"{GROUP}/{version}": version for version in (V1, V1BETA3)}
-
 SERVED_UNTIL = {
     f"{GROUP}/{version}": release
     for version, release in (("v1alpha1", "1.21"), ("v1beta1", "1.26"), ("v1beta2", "1.29"))
@@ -36,7 +35,6 @@ SERVED_UNTIL = {
 """Versions that are no more, and the release of Kubernetes from which on."""
 OLD_SHARES = "assuredConcurrencyShares"
 """In these versions; nothing else differs."""
-
 SPECS: dict[str, type[Model]] = {
     kind: msgspec.structs.fields(model)[1].type for kind, model in MODELS.items()
 }
@@ -48,7 +46,6 @@ METADATA_NOT_READ = frozenset(
 """Fields that may have any value: only servers set them, and nothing here depends on them."""
 METADATA_DROPPED = frozenset({"creationTimestamp", "namespace"})
 """Fields that must be strings, but may be any."""
-
 UID = re.compile(r"[\x21-\x7e]{0,253}")
 """Stricter than Kubernetes, which has only UIDs that it made: others become part of responses'
 heads, and one with a line break would become header fields."""
@@ -56,7 +53,6 @@ UID_DETAIL = (
     "must be at most 253 visible ASCII characters, as header fields of responses have it; leave it"
     " out for one that is made of the object's kind and name"
 )
-
 INT_LIMITS = {"": 2**31, "int64": 2**63}
 """By `Wire.format`."""
 WANTED = {

@@ -29,9 +29,7 @@ Object = dict[str, Any]
 """An object as JSON has it."""
 Texts = tuple[str, ...]
 Flag = bool | None
-
 GROUP = "flowcontrol.apiserver.k8s.io"
-
 UID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://flowcontrol.apiserver.k8s.io/apfproxy")
 """Fixed, so that an object without a uid gets the same one in every process."""
 

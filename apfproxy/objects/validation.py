@@ -51,7 +51,6 @@ LOWEST_PRECEDENCE = 10000
 MOST_QUEUES = 10_000_000
 MOST_ENTROPY_BITS = 60
 """Bits of a flow's hash that dealing may consume; four of the 64 keep the hands nearly unbiased."""
-
 GO_NAMES = {"apiGroups": "APIGroups"}
 """Fields whose name in Go is not theirs with a capital."""
 DISTINGUISHERS = ("ByNamespace", "ByUser")
@@ -59,7 +58,6 @@ SUBJECT_KINDS = ("Group", "ServiceAccount", "User")
 LEVEL_TYPES = ("Exempt", "Limited")
 RESPONSE_TYPES = ("Queue", "Reject")
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
-
 _EVERY = {key: [ALL] for key in ("verbs", "apiGroups", "resources", "namespaces")}
 EVERYTHING = {
     "resourceRules": [{**_EVERY, "clusterScope": True}],

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
 V1 = "v1"
 V1BETA3 = "v1beta3"
-
 PRESERVE_ZERO = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 """The annotation, of any value, by which zero shares keep their meaning in v1beta3."""
-
 SHARES = "nominalConcurrencyShares"
 LENDABLE = "lendablePercent"
 MATCHING_PRECEDENCE = 1000

@@ -20,19 +20,14 @@ if TYPE_CHECKING:
 
 LONGEST_NUMBER = 60
 """Characters of a number; longer ones stay strings, since their conversion takes quadratic time."""
-
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where PyYAML is built with it: ten times faster than the parser in Python."""
-
 MOST_NODES = 1_000_000
 """Nodes of a text, each as often as aliases repeat it; 3 MB of objects have 300 000."""
-
 MERGE = "<<"
 """The key whose value is a mapping, or a list of them, that gives what the mapping has not."""
-
 STRING_TAGS = frozenset({None, "!", "tag:yaml.org,2002:str"})
 COLLECTION_TAGS = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
-
 CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(["", "~", "null", "Null", "NULL"]),
     **dict.fromkeys(

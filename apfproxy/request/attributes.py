@@ -8,10 +8,8 @@ Paths of resources (`api` has no groups, `apis` has):
     /api/{version}/proxy/...     deprecated: a proxied request, without subresources
     /apis/{group}/{version}/...  the same
 
-Everything else is a request for a non-resource URL, whose verb is its method in small letters.
-
-An API that is not Kubernetes' has nothing but its method and its path: every request is one for a
-non-resource URL, and a parameter such as `watch` or `timeout` is the server's own business.
+Everything else is a request for a non-resource URL, whose verb is its method in small letters.  So
+is every request to an API that is not Kubernetes': its parameters are the server's own business.
 
 Below one of `PathPrefixes` what follows the prefix counts, as if the path began there.  But a path
 that is no resource's is matched as a whole by rules: `/clusters/a/healthz` is another one than
@@ -61,7 +59,7 @@ LISTING_VERBS: Final = frozenset({"list", "watch"})
 READ_ONLY_VERBS: Final = LISTING_VERBS | {"get"}
 NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 PATH_VERBS: Final = frozenset({"watch", "proxy"})
-"""Those with which the deprecated paths begin."""
+"""With these the deprecated paths begin."""
 OWN_PATHS: Final = ("/api/", "/apis/")
 """What is below these is below no other prefix."""
 _PLAIN_READ_ONLY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -92,26 +90,6 @@ class RequestAttributes:
         list_options: Of a LIST or WATCH only.
         is_plain: Whether the API is not Kubernetes'.
     """
-
-    __slots__ = (
-        "api_group",
-        "api_prefix",
-        "api_version",
-        "is_mutating",
-        "is_plain",
-        "is_resource_request",
-        "list_options",
-        "long_running_by",
-        "name",
-        "namespace",
-        "path",
-        "path_prefix",
-        "prefix_value",
-        "query",
-        "resource",
-        "subresource",
-        "verb",
-    )
 
     def __init__(  # noqa: PLR0913  one for each that it has
         self,

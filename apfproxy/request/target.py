@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 MAX_QUERY_PARAMETERS: Final = 10_000
 """With more than these Go sees none at all; its bound against queries made to exhaust memory."""
-
 KNOWN_PARAMETERS = (
     "allowWatchBookmarks",
     "continue",
@@ -35,12 +34,10 @@ KNOWN_PARAMETERS = (
     "watch",
 )
 """What a request's attributes know of its query; nothing else of it decides anything."""
-
 MAX_KNOWN_QUERIES: Final = 512
 MAX_KNOWN_QUERY_BYTES: Final = 64
 known_queries: Final[dict[bytes, Mapping[str, tuple[str, ...]]]] = {}
 """What short queries say: clients send a few of them, such as `timeout=10s`, with most requests."""
-
 PLAIN_KEYS: Final = {name.encode(): name for name in KNOWN_PARAMETERS}
 
 
@@ -67,7 +64,6 @@ KNOWN_PAIR: Final = re.compile(
 """A known parameter that Go does not drop, behind its `&`: the name and the value, as they came."""
 
 NO_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
-
 CONTROLS: Final = bytes((*range(0x20), 0x7F))
 INVALID_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -77,7 +73,6 @@ HOST = re.compile(rb"(?:[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\"\x80-\xff-]|%25|%[89A-F
 ZONE = re.compile(rb"(?:[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\"\x80-\xff-]|%[0-9A-Fa-f]{2})*")
 ZONE_TEXT = re.compile(rb"[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\" %\x80-\xff-]*")
 LONE_BYTES = dict.fromkeys(range(0xDC80, 0xDD00), "\N{REPLACEMENT CHARACTER}")
-
 TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}")
 """A method, or the name of a field."""
 
