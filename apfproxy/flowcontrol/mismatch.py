@@ -14,7 +14,7 @@ from apfproxy.flowcontrol.classifier import no_header
 from apfproxy.flowcontrol.rule_index import ALL, ROOT, Subjects, below
 from apfproxy.objects.additions import field_of
 from apfproxy.objects.conditions import MATCH_HEADER, MATCH_METHODS, matches
-from apfproxy.request.path_prefixes import is_plain_path
+from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

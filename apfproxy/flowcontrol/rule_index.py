@@ -29,7 +29,7 @@ from apfproxy.objects.types import (  # compiled, `Line` has them at run time
     NonResourcePolicyRule,
     ResourcePolicyRule,
 )
-from apfproxy.request.path_prefixes import is_plain_path
+from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

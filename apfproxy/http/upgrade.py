@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from apfproxy.authn.credentials import BEARER_CHALLENGE
 from apfproxy.http.grammar import HeadError, elements
 from apfproxy.http.response_head import ResponseError
-from apfproxy.request.path_prefixes import is_plain_path
+from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

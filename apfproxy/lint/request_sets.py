@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from apfproxy.flowcontrol.rule_index import ALL, Subjects
 from apfproxy.lint.identities import Identity, identities
-from apfproxy.request.path_prefixes import is_plain_path
+from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.objects.documents import UNRENDERED, split_documents
+from apfproxy.objects.documents import UNRENDERED, Mapping, Sequence, split_documents
 from apfproxy.objects.field_errors import FieldError, Reason, one_line, shown
 from apfproxy.objects.reading import (
     API_VERSIONS,
@@ -20,7 +20,6 @@ from apfproxy.objects.reading import (
     with_type,
 )
 from apfproxy.objects.types import GROUP, MODELS, FlowControlObject, kind_of
-from apfproxy.objects.yaml_text import Mapping, Sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

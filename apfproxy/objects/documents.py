@@ -1,5 +1,10 @@
 """Splits a file into its YAML or JSON documents, as plain data with the lines they begin at.
 
+YAML is read as Kubernetes' tools do: it is version 1.1, but timestamps and sexagesimal numbers are
+strings.  It is read from the parser's events, with no constructor that a tag could reach.  Input
+that could grow is bounded: nodes count as often as aliases repeat them (a few lines expand to
+gigabytes), and nesting is.
+
 A key that occurs twice in a mapping is refused, because one of the two values would be lost in
 silence.
 """
@@ -9,16 +14,15 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import yaml
 
 from apfproxy.objects.names import well_formed
-from apfproxy.objects.yaml_text import UnreadableError, unreadable, yaml_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 LARGEST_INPUT_BYTES = 3 * 1024 * 1024
 """kube-apiserver accepts no larger body; the built-in objects together have 10 kB."""
@@ -34,6 +38,329 @@ TEMPLATE = re.compile(r"\{\{|\{%")
 STATEMENT = re.compile(r"^[ \t]*(\{\{|\{%)", re.MULTILINE)
 """A line that is of a template alone."""
 UNRENDERED = "a template that was not rendered: render it first, such as by helm template"
+
+LONGEST_NUMBER = 60
+"""Characters of a number; longer ones stay strings, since their conversion takes quadratic time."""
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml where PyYAML is built with it: ten times faster than the parser in Python."""
+MOST_NODES = 1_000_000
+"""Nodes of a text, each as often as aliases repeat it; 3 MB of objects have 300 000."""
+MERGE = "<<"
+"""The key whose value is a mapping, or a list of them, that gives what the mapping has not."""
+STRING_TAGS = frozenset({None, "!", "tag:yaml.org,2002:str"})
+COLLECTION_TAGS = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
+CONSTANTS: dict[str, bool | None] = {
+    **dict.fromkeys(["", "~", "null", "Null", "NULL"]),
+    **dict.fromkeys(
+        ["true", "True", "TRUE", "y", "Y", "yes", "Yes", "YES", "on", "On", "ON"], True
+    ),
+    **dict.fromkeys(
+        ["false", "False", "FALSE", "n", "N", "no", "No", "NO", "off", "Off", "OFF"], False
+    ),
+}
+DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
+OCTAL = re.compile(r"([-+]?)0o?([0-7][0-7_]*)")
+RADIX = re.compile(r"[-+]?0(x[0-9a-fA-F][0-9a-fA-F_]*|b[01][01_]*)")
+FLOAT = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+][0-9]+)?")
+
+
+class UnreadableError(ValueError):
+    """The text breaks a rule of YAML, JSON or this program, in a line counted from 1 if known."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class Mapping(dict[str, object]):
+    """A mapping that knows the lines of itself and its keys; parsers of JSON make plain ones."""
+
+    __slots__ = ("key_lines", "line")
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.key_lines: dict[str, int] = {}
+
+
+class Sequence(list[object]):
+    """A list that knows the lines of its items; parsers of JSON make plain lists."""
+
+    __slots__ = ("item_lines",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.item_lines: list[int] = []
+
+
+class Extent:
+    """Counts the nodes of a text, and refuses one that is too much with its aliases written out.
+
+    Attributes:
+        _known: By anchor the nodes of what it names, and how deep they are nested.
+        _open: Collections that have begun: anchor, nodes before it, and nesting within it so far.
+    """
+
+    def __init__(self, most_nodes: int, deepest: int) -> None:
+        self._most_nodes = most_nodes
+        self._deepest = deepest
+        self._nodes = 0
+        self._known: dict[str, tuple[int, int]] = {}
+        self._open: list[tuple[str | None, int, int]] = []
+
+    def count(self, event: yaml.Event) -> None:
+        """Count an event, or raise UnreadableError."""
+        if isinstance(event, yaml.ScalarEvent):  # most of them
+            self._nodes += 1
+            if self._nodes > self._most_nodes or event.anchor is not None:
+                self._add(event, 0, 0)
+                self._close(event.anchor, 1, 0)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._add(event, 1, 1)
+            self._open.append((event.anchor, self._nodes - 1, 0))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before, depth = self._open.pop()
+            self._close(anchor, self._nodes - before, depth + 1)
+        elif isinstance(event, yaml.AliasEvent):
+            if any(event.anchor == anchor for anchor, _, _ in self._open):
+                self._refuse(event, f"alias *{event.anchor} is within what it stands for")
+            # One that is not known is refused by the reader.
+            size, depth = self._known.get(event.anchor or "", (1, 0))
+            self._add(event, size, depth)
+            self._close(None, size, depth)
+
+    def _add(self, event: yaml.Event, size: int, depth: int) -> None:
+        self._nodes += size
+        if self._nodes > self._most_nodes:
+            self._refuse(event, f"more than {self._most_nodes} values, with aliases written out")
+        if len(self._open) + depth > self._deepest:
+            self._refuse(event, "nested too deeply")
+
+    def _close(self, anchor: str | None, size: int, depth: int) -> None:
+        if anchor is not None:
+            self._known[anchor] = size, depth
+        if self._open:
+            outer, before, known = self._open[-1]
+            self._open[-1] = outer, before, max(known, depth)
+
+    def _refuse(self, event: yaml.Event, problem: str) -> NoReturn:
+        assert event.start_mark is not None, "the event was read"
+        raise UnreadableError(problem, event.start_mark.line + 1)
+
+
+class BoundedComposer(yaml.SafeLoader):
+    """Makes nodes of events that are counted; that of libyaml would not ask for them here."""
+
+    def __init__(self, data: bytes, extent: Extent) -> None:
+        super().__init__(data)
+        self._extent = extent
+
+    def get_event(self) -> yaml.Event:
+        event: yaml.Event = super().get_event()  # type: ignore[no-untyped-call]
+        self._extent.count(event)
+        return event
+
+
+def compose(data: bytes, most_nodes: int, deepest: int) -> yaml.Node | None:
+    """The node of a document, which knows its lines and has keys that stand twice; None of nothing.
+
+    An `UnreadableError` says that it is no YAML, or too much of it.
+    """
+    try:
+        return BoundedComposer(data, Extent(most_nodes, deepest)).get_single_node()
+    except UnreadableError:
+        raise
+    except (yaml.YAMLError, ValueError) as error:
+        raise unreadable(error) from error
+
+
+def unreadable(error: yaml.YAMLError | ValueError) -> UnreadableError:
+    """The error that PyYAML raises, with its line."""
+    mark = getattr(error, "problem_mark", None)
+    reason = getattr(error, "problem", None) or getattr(error, "context", None)
+    message = f"not YAML: {reason or str(error).splitlines()[0]}"
+    return UnreadableError(message, mark.line + 1 if mark else None)
+
+
+def yaml_documents(
+    text: str,
+    deepest: int,
+    duplicates: list[str] | None = None,
+    *,
+    has_aliases: bool = False,
+    is_forgiven: Callable[[object], bool] | None = None,
+) -> Iterator[tuple[object, int]]:
+    """The documents of a text, each with the line where it begins.
+
+    Args:
+        text: YAML.
+        deepest: Mappings and lists that may be nested.
+        duplicates: Gets the paths of keys that occur twice, of which the last value counts; None to
+            refuse them.
+        has_aliases: Whether aliases and the merge key are taken; what they stand for is shared.
+        is_forgiven: Whether a document may have tags, and keys that occur twice; None for none.
+
+    Raises:
+        UnreadableError: The text has something that is refused.
+        yaml.YAMLError: The text is not YAML.
+        ValueError: The text has characters that the parser refuses.
+    """
+    extent = Extent(MOST_NODES, deepest)
+    reader = Reader(
+        text, extent, duplicates, has_aliases=has_aliases, forgives=is_forgiven is not None
+    )
+    while not reader.loader.check_event(yaml.StreamEndEvent):
+        if isinstance(reader.take(), yaml.DocumentStartEvent):
+            reader.anchored.clear()
+            line = reader.next_line()
+            content = reader.node()
+            if (flaw := reader.flaw) is not None:
+                assert is_forgiven is not None, "else it was raised"
+                reader.flaw = None
+                if not is_forgiven(content):
+                    raise flaw
+            yield content, line
+
+
+class Reader:
+    """Makes plain data of the parser's events."""
+
+    def __init__(
+        self,
+        text: str,
+        extent: Extent,
+        duplicates: list[str] | None,
+        *,
+        has_aliases: bool,
+        forgives: bool,
+    ) -> None:
+        self.duplicates = duplicates
+        self.has_aliases = has_aliases
+        self.forgives = forgives
+        self.flaw: UnreadableError | None = None
+        self.anchored: dict[str, object] = {}
+        self.loader: Any = LOADER(text)
+        self.extent = extent
+
+    def blame(self, message: str, line: int) -> None:
+        """Refuse a document, at once or at its end, when it is known what it is."""
+        error = UnreadableError(message, line)
+        if not self.forgives:
+            raise error
+        self.flaw = self.flaw or error
+
+    def take(self) -> yaml.Event:
+        event: yaml.Event = self.loader.get_event()
+        self.extent.count(event)
+        return event
+
+    def next_line(self) -> int:
+        return int(self.loader.peek_event().start_mark.line) + 1
+
+    def node(self, path: str = "") -> object:
+        """The next node, at a path such as `spec.rules[0]`, and all below it, as plain data."""
+        line = self.next_line()
+        event = self.take()
+        if isinstance(event, yaml.AliasEvent):
+            return self.alias(str(event.anchor), line)
+        assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
+        is_scalar = isinstance(event, yaml.ScalarEvent)
+        if event.tag not in (STRING_TAGS if is_scalar else COLLECTION_TAGS):
+            self.blame(f"tag {event.tag} is not supported: leave it out", line)
+        value: object
+        if isinstance(event, yaml.ScalarEvent):
+            value = _scalar(event)
+        elif isinstance(event, yaml.MappingStartEvent):
+            value = self.mapping(line, path)
+        else:
+            value = self.sequence(path)
+        if event.anchor is not None:
+            self.anchored[event.anchor] = value
+        return value
+
+    def alias(self, anchor: str, line: int) -> object:
+        if not self.has_aliases:
+            raise UnreadableError(f"alias *{anchor} is not supported: write the value out", line)
+        if anchor not in self.anchored:
+            raise UnreadableError(f"alias *{anchor}: there is no &{anchor} before it", line)
+        return self.anchored[anchor]
+
+    def sequence(self, path: str) -> Sequence:
+        items = Sequence()
+        while not self.loader.check_event(yaml.SequenceEndEvent):
+            items.item_lines.append(self.next_line())
+            items.append(self.node(f"{path}[{len(items)}]"))
+        self.take()
+        return items
+
+    def mapping(self, line: int, path: str) -> Mapping:
+        members = Mapping(line)
+        merged: list[Mapping] = []
+        while not self.loader.check_event(yaml.MappingEndEvent):
+            at = self.next_line()
+            if self.has_aliases and _is_merge(self.loader.peek_event()):
+                self.take()
+                merged += _mappings(self.node(), at)
+                continue
+            key = _key_text(self.node(), at)
+            below = f"{path}.{key}" if path else key
+            if key in members:
+                if self.duplicates is None:
+                    shown = json.dumps(key[:60])
+                    self.blame(f"key {shown} occurs twice in one mapping: keep one", at)
+                else:
+                    self.duplicates.append(below)
+            members.key_lines[key] = at
+            members[key] = self.node(below)
+        self.take()
+        for each in merged:
+            for key in each.keys() - members.keys():
+                members.key_lines[key] = each.key_lines[key]
+                members[key] = each[key]
+        return members
+
+
+def _is_merge(event: yaml.Event) -> bool:
+    return isinstance(event, yaml.ScalarEvent) and event.value == MERGE and event.implicit[0]
+
+
+def _mappings(value: object, line: int) -> list[Mapping]:
+    values = value if isinstance(value, list) else [value]
+    found = [each for each in values if isinstance(each, Mapping)]
+    if len(found) == len(values):
+        return found
+    raise UnreadableError("<< takes a mapping, or a list of them", line)
+
+
+def _key_text(key: object, line: int) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, int | float):
+        return str(key)
+    raise UnreadableError("a key must be a plain value", line)
+
+
+def _scalar(event: yaml.ScalarEvent) -> object:
+    text = well_formed(event.value)
+    if event.tag is not None or not event.implicit[0]:
+        return text
+    if text in CONSTANTS:
+        return CONSTANTS[text]
+    if len(text) > LONGEST_NUMBER:
+        return text
+    digits = text.replace("_", "")
+    if DECIMAL.fullmatch(text):
+        return int(digits)
+    if octal := OCTAL.fullmatch(digits):
+        return int(octal[1] + octal[2], 8)
+    if RADIX.fullmatch(text):
+        return int(digits, 0)
+    if FLOAT.fullmatch(text):
+        value = float(text)
+        # Without a fraction it becomes an integer, as on the way through JSON of Kubernetes' tools.
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    return text
 
 
 class Document(msgspec.Struct, frozen=True):

@@ -5,6 +5,13 @@ it gets the defaults of its version, and it is validated.  What the description 
 server refuses as well: names are case-sensitive, null stands for an absent field (in a list or map,
 for an empty element), integers have no fraction.  Where an API server stops at the first value of a
 wrong type, all are reported here, since people who edit a file want to hear of all of them.
+
+v1 and v1beta3 differ in one thing: zero `nominalConcurrencyShares` of a Limited priority level.  In
+v1 zero means zero and only an absent value gets the default.  In v1beta3 zero means the default,
+unless an annotation says to keep it.
+
+Sources: Kubernetes API reference, flowcontrol.apiserver.k8s.io/v1 and v1beta3; KEP-1040, "v1beta3
+and v1".
 """
 
 from __future__ import annotations
@@ -21,12 +28,18 @@ from apfproxy.objects.metadata import (
     validate_metadata,
 )
 from apfproxy.objects.types import GROUP, MODELS, Model, WrittenMeta, members_of
-from apfproxy.objects.validation import validate
-from apfproxy.objects.versions import SHARES, V1, V1BETA3, to_v1_with_defaults
+from apfproxy.objects.validation import PRESERVE_ZERO, validate
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import FlowControlObject, Member, Object
 
+V1 = "v1"
+V1BETA3 = "v1beta3"
+SHARES = "nominalConcurrencyShares"
+LENDABLE = "lendablePercent"
+MATCHING_PRECEDENCE = 1000
+NOMINAL_CONCURRENCY_SHARES = 30
+QUEUING = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
 API_VERSIONS = {f"{GROUP}/{version}": version for version in (V1, V1BETA3)}
 SERVED_UNTIL = {
     f"{GROUP}/{version}": release
@@ -246,3 +259,72 @@ def type_of(raw: object) -> tuple[str, str]:
         return "", ""
     kind, version = raw.get("kind"), raw.get("apiVersion")
     return kind if isinstance(kind, str) else "", version if isinstance(version, str) else ""
+
+
+def to_v1_with_defaults(obj: Object, kind: str, version: str) -> Object:
+    """The object in v1, with the defaults that its own version gives it."""
+    if kind == "FlowSchema":
+        default_flow_schema(obj)
+        return obj
+    if version == V1:
+        default_priority_level(obj)
+        return obj
+    default_priority_level_v1beta3(obj)
+    return level_to_v1(obj)
+
+
+def default_flow_schema(obj: Object) -> None:
+    """Give a FlowSchema of any version its defaults."""
+    spec = obj["spec"]
+    spec["matchingPrecedence"] = spec.get("matchingPrecedence") or MATCHING_PRECEDENCE
+
+
+def default_priority_level(obj: Object) -> None:
+    """Give a PriorityLevelConfiguration of v1 its defaults: zero shares are no absent ones."""
+    limited = obj["spec"].get("limited")
+    exempt = obj["spec"].get("exempt")
+    if exempt is not None:
+        exempt.setdefault(SHARES, 0)
+        exempt.setdefault(LENDABLE, 0)
+    if limited is None:
+        return
+    if limited.get(SHARES) is None:
+        limited[SHARES] = NOMINAL_CONCURRENCY_SHARES
+    limited.setdefault(LENDABLE, 0)
+    queuing = limited.get("limitResponse", {}).get("queuing")
+    if queuing is not None:
+        for field, default in QUEUING.items():
+            queuing[field] = queuing.get(field) or default
+
+
+def default_priority_level_v1beta3(obj: Object) -> None:
+    """Give a PriorityLevelConfiguration of v1beta3 its defaults: an annotation keeps zeros."""
+    limited = obj["spec"].get("limited")
+    if limited is not None and not limited.get(SHARES):
+        preserved = PRESERVE_ZERO in obj["metadata"].get("annotations", ())
+        limited[SHARES] = 0 if preserved else NOMINAL_CONCURRENCY_SHARES
+    default_priority_level(obj)
+
+
+def level_to_v1(obj: Object) -> Object:
+    """The PriorityLevelConfiguration of v1 that says the same as one of v1beta3 with defaults."""
+    annotations = obj["metadata"].get("annotations", {})
+    if PRESERVE_ZERO not in annotations:
+        return obj
+    left = {key: value for key, value in annotations.items() if key != PRESERVE_ZERO}
+    return _annotated(obj, left)
+
+
+def level_to_v1beta3(obj: Object) -> Object:
+    """The PriorityLevelConfiguration of v1beta3 that says the same as one of v1."""
+    limited = obj["spec"].get("limited")
+    if limited is None or limited[SHARES] != 0:
+        return obj
+    return _annotated(obj, {**obj["metadata"].get("annotations", {}), PRESERVE_ZERO: ""})
+
+
+def _annotated(obj: Object, annotations: dict[str, str]) -> Object:
+    metadata = {**obj["metadata"], "annotations": annotations}
+    if not annotations:
+        del metadata["annotations"]
+    return {**obj, "metadata": metadata}

@@ -39,7 +39,6 @@ from apfproxy.objects.types import (
     ServiceAccountSubject,
     Subject,
 )
-from apfproxy.objects.versions import PRESERVE_ZERO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,6 +50,8 @@ LOWEST_PRECEDENCE = 10000
 MOST_QUEUES = 10_000_000
 MOST_ENTROPY_BITS = 60
 """Bits of a flow's hash that dealing may consume; four of the 64 keep the hands nearly unbiased."""
+PRESERVE_ZERO = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
+"""The annotation, of any value, by which zero shares keep their meaning in v1beta3."""
 GO_NAMES = {"apiGroups": "APIGroups"}
 """Fields whose name in Go is not theirs with a capital."""
 DISTINGUISHERS = ("ByNamespace", "ByUser")

@@ -12,7 +12,7 @@ import re
 from decimal import Decimal
 from urllib.parse import SplitResult, urlsplit
 
-from apfproxy.request.path_prefixes import PATTERN
+from apfproxy.request.rules import PATTERN
 from apfproxy.settings import AUTO_WORKERS, MAX_WORKERS, Address, Network
 
 SECONDS_PER_UNIT = {

@@ -39,8 +39,7 @@ import msgspec
 
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.conditions import HeaderUse, use_of
-from apfproxy.objects.documents import split_documents
-from apfproxy.objects.yaml_text import Mapping
+from apfproxy.objects.documents import Mapping, split_documents
 from apfproxy.request.attributes import (
     METHOD_OF_VERB,
     AttributesError,

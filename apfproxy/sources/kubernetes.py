@@ -13,8 +13,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.preset import KUBERNETES
+from apfproxy.objects.reading import V1, V1BETA3
 from apfproxy.objects.types import GROUP
-from apfproxy.objects.versions import V1, V1BETA3
 from apfproxy.sources.dangling_status import DanglingStatus
 from apfproxy.sources.in_force import InForce, load_when_woken
 from apfproxy.sources.object_files import effective_objects

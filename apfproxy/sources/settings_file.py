@@ -10,7 +10,7 @@ import yaml
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import read_file
-from apfproxy.objects.yaml_text import UnreadableError, compose
+from apfproxy.objects.documents import UnreadableError, compose
 from apfproxy.settings import Settings
 from apfproxy.sources.cluster_settings import read_clusters
 from apfproxy.sources.settings_reader import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from apfproxy.base.files import read_file
-from apfproxy.objects.yaml_text import UnreadableError, compose
+from apfproxy.objects.documents import UnreadableError, compose
 from apfproxy.sources.settings_reader import (
     CLUSTERS,
     DEEPEST,

@@ -11,9 +11,9 @@ from apfproxy.objects.documents import (
     MOST_DOCUMENTS,
     UNRENDERED,
     Document,
+    Mapping,
     split_documents,
 )
-from apfproxy.objects.yaml_text import Mapping
 
 
 def contents(text: str) -> list[object]:

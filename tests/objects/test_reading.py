@@ -9,7 +9,7 @@ import pytest
 from apfproxy.objects.field_errors import Reason
 from apfproxy.objects.reading import read_object, with_type
 from apfproxy.objects.types import kind_of
-from apfproxy.objects.versions import PRESERVE_ZERO
+from apfproxy.objects.validation import PRESERVE_ZERO
 from tests.objects.objects import (
     LIMITED,
     RESOURCE_RULE,

@@ -14,11 +14,11 @@ from apfproxy.objects.types import (
     ResourcePolicyRule,
 )
 from apfproxy.objects.validation import (
+    PRESERVE_ZERO,
     entropy_bits,
     internal,
     validate_priority_level_spec,
 )
-from apfproxy.objects.versions import PRESERVE_ZERO
 from tests.objects.objects import (
     LIMITED,
     QUEUING,

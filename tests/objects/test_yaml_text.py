@@ -8,8 +8,8 @@ import math
 import pytest
 import yaml
 
-from apfproxy.objects import yaml_text
-from apfproxy.objects.yaml_text import (
+from apfproxy.objects import documents
+from apfproxy.objects.documents import (
     Mapping,
     UnreadableError,
     compose,
@@ -26,7 +26,7 @@ def contents(text: str) -> list[object]:
 def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both parsers of YAML, of which an installation may lack the first."""
     if request.param == "python":
-        monkeypatch.setattr(yaml_text, "LOADER", yaml.SafeLoader)
+        monkeypatch.setattr(documents, "LOADER", yaml.SafeLoader)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +144,6 @@ def test_nodes() -> None:
 
 def test_lone_surrogates(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parser in Python lets them pass: they are replaced."""
-    monkeypatch.setattr(yaml_text, "LOADER", yaml.SafeLoader)
+    monkeypatch.setattr(documents, "LOADER", yaml.SafeLoader)
 
     assert [{"a": "\ufffd"}] == contents('a: "\\ud800"')

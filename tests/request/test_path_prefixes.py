@@ -1,10 +1,10 @@
-"""Tests of `apfproxy.request.path_prefixes`."""
+"""Tests of `apfproxy.request.rules`."""
 
 from __future__ import annotations
 
 import pytest
 
-from apfproxy.request.path_prefixes import PATTERN, PathPrefixes
+from apfproxy.request.rules import PATTERN, PathPrefixes
 from apfproxy.request.target import decode_path
 
 PREFIXES = PathPrefixes(

@@ -24,9 +24,7 @@ from apfproxy.apiserver.metadata import keep_metadata, keep_status, validate_sto
 from apfproxy.apiserver.status_conditions import find_condition
 from apfproxy.objects.dangling import DANGLING
 from apfproxy.objects.field_errors import required
-from apfproxy.objects.types import GROUP, MODELS
-from apfproxy.objects.validation import validate
-from apfproxy.objects.versions import (
+from apfproxy.objects.reading import (
     SHARES,
     V1,
     V1BETA3,
@@ -36,6 +34,8 @@ from apfproxy.objects.versions import (
     level_to_v1,
     level_to_v1beta3,
 )
+from apfproxy.objects.types import GROUP, MODELS
+from apfproxy.objects.validation import validate
 
 if TYPE_CHECKING:
     from apfproxy.objects.field_errors import FieldError

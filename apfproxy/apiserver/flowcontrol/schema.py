@@ -21,6 +21,7 @@ from apfproxy.apiserver.schema.types import (
     in_package,
     written,
 )
+from apfproxy.objects.reading import SHARES
 from apfproxy.objects.types import (
     FlowSchema,
     FlowSchemaSpec,
@@ -28,7 +29,6 @@ from apfproxy.objects.types import (
     PriorityLevelConfiguration,
     PriorityLevelConfigurationSpec,
 )
-from apfproxy.objects.versions import SHARES
 
 V1_PACKAGE = "io.k8s.api.flowcontrol.v1"
 V1BETA3_PACKAGE = "io.k8s.api.flowcontrol.v1beta3"

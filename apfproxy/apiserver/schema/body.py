@@ -17,8 +17,7 @@ from typing import Any
 import yaml
 from yaml.scanner import ScannerError
 
-from apfproxy.objects.documents import encodable, is_deep
-from apfproxy.objects.yaml_text import UnreadableError, yaml_documents
+from apfproxy.objects.documents import UnreadableError, encodable, is_deep, yaml_documents
 
 DEEPEST = 100
 """Nested objects and lists; Kubernetes' objects have some 25, with the fields that are owned."""

@@ -14,7 +14,7 @@ from apfproxy.apiserver.flowcontrol.kinds import (
 from apfproxy.apiserver.schema.reading import read
 from apfproxy.objects.bootstrap import bootstrap_objects
 from apfproxy.objects.types import FlowSchema
-from apfproxy.objects.versions import PRESERVE_ZERO
+from apfproxy.objects.validation import PRESERVE_ZERO
 from tests.objects.objects import as_written
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.schema.reading import read
-from apfproxy.objects.versions import PRESERVE_ZERO, SHARES
+from apfproxy.objects.reading import SHARES
+from apfproxy.objects.validation import PRESERVE_ZERO
 
 QUEUING = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
 
