@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from apfproxy.apiserver.field_errors import limited
 from apfproxy.objects.field_errors import forbidden, invalid
-from apfproxy.objects.metadata import (
+from apfproxy.objects.names import check_dns_subdomain
+from apfproxy.objects.validation import (
     FIELD,
     validate_bare_finalizers,
     validate_collections,
     validate_metadata,
 )
-from apfproxy.objects.names import check_dns_subdomain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

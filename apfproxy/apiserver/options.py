@@ -35,7 +35,7 @@ from apfproxy.objects.field_errors import (
 )
 from apfproxy.objects.go_text import parse_int64
 from apfproxy.objects.selectors import SelectorError
-from apfproxy.request.list_options import first, parse_bool
+from apfproxy.request.attributes import first, parse_bool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

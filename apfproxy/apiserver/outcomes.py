@@ -26,7 +26,7 @@ from apfproxy.apiserver.ownership.managed import (
     update_managed,
 )
 from apfproxy.apiserver.schema.reading import MismatchError, canonical, read
-from apfproxy.objects.metadata import drop_repeated_owners
+from apfproxy.objects.validation import drop_repeated_owners
 
 if TYPE_CHECKING:
     from apfproxy.apiserver.kind import Kind, Version

@@ -13,7 +13,7 @@ from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
-from apfproxy.objects.conditions import SECRET_HEADERS
+from apfproxy.objects.additions import SECRET_HEADERS
 from apfproxy.proxy.client_kinds import judged
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.settings import Settings

@@ -23,7 +23,7 @@ from apfproxy.lint.findings import (
     FindingKind,
     Severity,
 )
-from apfproxy.objects.conditions import MATCH_METHODS
+from apfproxy.objects.additions import MATCH_METHODS
 from apfproxy.objects.field_errors import counted, one_line
 
 if TYPE_CHECKING:

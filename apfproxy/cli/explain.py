@@ -34,7 +34,7 @@ from apfproxy.flowcontrol.classifier import LONGEST_VALUE
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.objects.conditions import LONGEST_HEADER_NAME
+from apfproxy.objects.additions import LONGEST_HEADER_NAME
 from apfproxy.observe.explain_page import (
     PATH,
     TOLD_APART,

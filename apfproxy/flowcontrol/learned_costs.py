@@ -30,7 +30,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.work_estimate import ObjectStats
-from apfproxy.request.list_options import required_field
+from apfproxy.request.attributes import required_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,14 +12,13 @@ import msgspec
 
 from apfproxy.flowcontrol.classifier import no_header
 from apfproxy.flowcontrol.rule_index import ALL, ROOT, Subjects, below
-from apfproxy.objects.additions import field_of
-from apfproxy.objects.conditions import MATCH_HEADER, MATCH_METHODS, matches
+from apfproxy.objects.additions import MATCH_HEADER, MATCH_METHODS, field_of, matches
 from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from apfproxy.objects.conditions import Condition
+    from apfproxy.objects.additions import Condition
     from apfproxy.objects.types import (
         FlowSchema,
         NonResourcePolicyRule,

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from apfproxy.objects.conditions import Condition, matches
+from apfproxy.objects.additions import Condition, matches
 from apfproxy.objects.types import (  # compiled, `Line` has them at run time
     FlowSchema,
     NonResourcePolicyRule,

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.flowcontrol.meters import FlowSchemaCounters
-    from apfproxy.request.attributes import RequestAttributes
-    from apfproxy.request.list_options import ListOptions
+    from apfproxy.request.attributes import ListOptions, RequestAttributes
 
 # All of these as in Kubernetes.
 BYTES_PER_SEAT: Final = 100_000

@@ -14,7 +14,7 @@ from apfproxy.objects.validation import FLOW_SCHEMAS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from apfproxy.objects.conditions import Condition
+    from apfproxy.objects.additions import Condition
     from apfproxy.objects.types import FlowSchema
 
 MOST_LOOKED_AT = 500

@@ -199,15 +199,10 @@ def yaml_documents(
         has_aliases: Whether aliases and the merge key are taken; what they stand for is shared.
         is_forgiven: Whether a document may have tags, and keys that occur twice; None for none.
 
-    Raises:
-        UnreadableError: The text has something that is refused.
-        yaml.YAMLError: The text is not YAML.
-        ValueError: The text has characters that the parser refuses.
+    Besides `UnreadableError` it raises what the parser raises: `yaml.YAMLError` or `ValueError`.
     """
-    extent = Extent(MOST_NODES, deepest)
-    reader = Reader(
-        text, extent, duplicates, has_aliases=has_aliases, forgives=is_forgiven is not None
-    )
+    reader = Reader(text, deepest, duplicates, has_aliases=has_aliases)
+    reader.forgives = is_forgiven is not None
     while not reader.loader.check_event(yaml.StreamEndEvent):
         if isinstance(reader.take(), yaml.DocumentStartEvent):
             reader.anchored.clear()
@@ -225,21 +220,15 @@ class Reader:
     """Makes plain data of the parser's events."""
 
     def __init__(
-        self,
-        text: str,
-        extent: Extent,
-        duplicates: list[str] | None,
-        *,
-        has_aliases: bool,
-        forgives: bool,
+        self, text: str, deepest: int, duplicates: list[str] | None, *, has_aliases: bool
     ) -> None:
         self.duplicates = duplicates
         self.has_aliases = has_aliases
-        self.forgives = forgives
+        self.forgives = False
         self.flaw: UnreadableError | None = None
         self.anchored: dict[str, object] = {}
         self.loader: Any = LOADER(text)
-        self.extent = extent
+        self.extent = Extent(MOST_NODES, deepest)
 
     def blame(self, message: str, line: int) -> None:
         """Refuse a document, at once or at its end, when it is known what it is."""

@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from apfproxy.objects.field_errors import FieldError, Reason, invalid, not_supported, suggestion
-from apfproxy.objects.metadata import (
+from apfproxy.objects.types import GROUP, MODELS, Model, WrittenMeta, members_of
+from apfproxy.objects.validation import (
+    PRESERVE_ZERO,
     drop_repeated_owners,
+    validate,
     validate_bare_finalizers,
     validate_metadata,
 )
-from apfproxy.objects.types import GROUP, MODELS, Model, WrittenMeta, members_of
-from apfproxy.objects.validation import PRESERVE_ZERO, validate
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import FlowControlObject, Member, Object
@@ -103,7 +104,13 @@ def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | lis
     unknown = decoder.unknown_errors() if strict else []
     if decoder.mistakes:
         return decoder.mistakes + unknown
-    obj = to_v1_with_defaults(obj, kind, API_VERSIONS[api_version])
+    if kind == "FlowSchema":
+        default_flow_schema(obj)
+    elif API_VERSIONS[api_version] == V1:
+        default_priority_level(obj)
+    else:
+        default_priority_level_v1beta3(obj)
+        obj = level_to_v1(obj)
     metadata = obj["metadata"]
     drop_repeated_owners(metadata)
     uid = metadata.get("uid", "")
@@ -259,18 +266,6 @@ def type_of(raw: object) -> tuple[str, str]:
         return "", ""
     kind, version = raw.get("kind"), raw.get("apiVersion")
     return kind if isinstance(kind, str) else "", version if isinstance(version, str) else ""
-
-
-def to_v1_with_defaults(obj: Object, kind: str, version: str) -> Object:
-    """The object in v1, with the defaults that its own version gives it."""
-    if kind == "FlowSchema":
-        default_flow_schema(obj)
-        return obj
-    if version == V1:
-        default_priority_level(obj)
-        return obj
-    default_priority_level_v1beta3(obj)
-    return level_to_v1(obj)
 
 
 def default_flow_schema(obj: Object) -> None:

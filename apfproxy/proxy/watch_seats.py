@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.request.list_options import parse_bool
+from apfproxy.request.attributes import parse_bool
 
 if TYPE_CHECKING:
     import asyncio

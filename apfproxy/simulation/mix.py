@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.objects.conditions import HeaderUse, use_of
+from apfproxy.objects.additions import HeaderUse, use_of
 from apfproxy.objects.documents import Mapping, split_documents
 from apfproxy.request.attributes import (
     METHOD_OF_VERB,

@@ -20,7 +20,7 @@ from apfproxy.apiserver.metadata import (
     validate_stored,
 )
 from apfproxy.objects.field_errors import Reason
-from apfproxy.objects.metadata import (
+from apfproxy.objects.validation import (
     LARGEST_ANNOTATIONS_BYTES,
     drop_repeated_owners,
 )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.mismatch import Mismatch, mismatches, unmet
-from apfproxy.objects.conditions import MATCH_HEADER, MATCH_METHODS, Condition
+from apfproxy.objects.additions import MATCH_HEADER, MATCH_METHODS, Condition
 from apfproxy.objects.types import (
     FlowSchema,
     FlowSchemaSpec,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.mismatch import match_url
-from apfproxy.objects.conditions import MATCH_HEADER, MATCH_METHODS
+from apfproxy.objects.additions import MATCH_HEADER, MATCH_METHODS
 from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.user import ANONYMOUS, User

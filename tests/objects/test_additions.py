@@ -16,13 +16,13 @@ from apfproxy.objects.additions import (
     OF_FLOW_SCHEMA,
     OF_LEVEL,
     PREFIX,
+    Condition,
     Distinguisher,
     DistinguisherKind,
     FlowSchemaAdditions,
     LevelAdditions,
     describe,
 )
-from apfproxy.objects.conditions import Condition
 from apfproxy.objects.types import (
     PriorityLevelConfiguration,
     PriorityLevelConfigurationSpec,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.objects.conditions import (
+from apfproxy.objects.additions import (
     LONGEST_HEADER_NAME,
     LONGEST_VALUE,
     MOST_VALUES,

@@ -16,6 +16,7 @@ from apfproxy.request.attributes import (
     MAX_COLLECTIONS,
     AttributesError,
     DeadlineError,
+    ListOptions,
     RequestAttributes,
     _collections,
     parse_attributes,
@@ -23,7 +24,6 @@ from apfproxy.request.attributes import (
     plain_attributes,
     request_timeout_ns,
 )
-from apfproxy.request.list_options import ListOptions
 from apfproxy.request.rules import RequestRules
 from apfproxy.request.target import decode_path, split_target
 

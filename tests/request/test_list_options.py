@@ -1,10 +1,10 @@
-"""Tests of `apfproxy.request.list_options`."""
+"""Tests of `apfproxy.request.attributes`."""
 
 from __future__ import annotations
 
 import pytest
 
-from apfproxy.request.list_options import (
+from apfproxy.request.attributes import (
     NO_OPTIONS,
     NOT_DECODABLE,
     ListOptions,

@@ -21,8 +21,8 @@ from apfproxy.objects.field_errors import (
     not_supported,
     required,
 )
-from apfproxy.objects.metadata import validate_labels
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain, check_qualified_name
+from apfproxy.objects.validation import validate_labels
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from apfproxy.objects.field_errors import FieldError, checked, forbidden, invalid, required
 from apfproxy.objects.go_text import parse_int64
-from apfproxy.objects.metadata import validate_labels
 from apfproxy.objects.names import check_label_value, check_qualified_name
 from apfproxy.objects.selectors import SelectorError
+from apfproxy.objects.validation import validate_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
