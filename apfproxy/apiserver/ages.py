@@ -5,7 +5,7 @@ Source: Kubernetes, `HumanDuration` of apimachinery: the older, the coarser.
 
 from __future__ import annotations
 
-from apfproxy.objects.times import parse_time
+from apfproxy.objects.go_text import parse_time
 
 MINUTE_S = 60
 HOUR_S = 60 * MINUTE_S

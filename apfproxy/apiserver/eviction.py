@@ -30,7 +30,7 @@ from apfproxy.apiserver.policy.eviction_rules import (
 )
 from apfproxy.apiserver.policy.kinds import GROUP, POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import WriteOptions
-from apfproxy.objects.times import rfc3339
+from apfproxy.objects.go_text import rfc3339
 
 if TYPE_CHECKING:
     from apfproxy.apiserver.registry import DeleteOptions, Registry

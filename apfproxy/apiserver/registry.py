@@ -50,7 +50,7 @@ from apfproxy.apiserver.outcomes import (
 )
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.store.entries import ObjectTooLargeError
-from apfproxy.objects.times import parse_time, rfc3339
+from apfproxy.objects.go_text import parse_time, rfc3339
 
 if TYPE_CHECKING:
     import random

@@ -17,7 +17,7 @@ from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import WriteOptions, completed
 from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
 from apfproxy.apiserver.schema.reading import canonical
-from apfproxy.objects.times import rfc3339
+from apfproxy.objects.go_text import rfc3339
 
 if TYPE_CHECKING:
     import random

@@ -131,13 +131,9 @@ class Decoded(msgspec.Struct, frozen=True):
 
 
 def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Decoded:
-    """Read the objects of a file, skipping those that are broken.
+    """Read the objects of a file, skipping those that are broken; no bytes make this raise.
 
-    Args:
-        data: YAML documents or JSON values; no bytes make this raise.
-        source: What problems call the file.
-        is_found: Whether nobody named the file, but a directory that has it.  It may have no
-            objects of Kubernetes at all then.
+    A file that `is_found` in a directory, not named itself, may have no objects of Kubernetes.
     """
     documents, failure = split_documents(data, partial(_is_left_out, is_found=is_found))
     objects: dict[tuple[str, str], FlowControlObject] = {}
@@ -237,12 +233,6 @@ def _problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Pro
     messages = [str(error) for error in errors[:MOST_MESSAGES]]
     if len(errors) > MOST_MESSAGES:
         messages.append(f"and {len(errors) - MOST_MESSAGES} more")
-    return Problem(
-        source,
-        tuple(messages),
-        candidate.line,
-        kind,
-        name if isinstance(name, str) else "",
-        tuple(errors),
-        tuple(candidate.line_of(error.field) for error in errors),
-    )
+    name = name if isinstance(name, str) else ""
+    lines = tuple(candidate.line_of(error.field) for error in errors)
+    return Problem(source, tuple(messages), candidate.line, kind, name, tuple(errors), lines)

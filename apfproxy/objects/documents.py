@@ -50,13 +50,10 @@ MERGE = "<<"
 STRING_TAGS = frozenset({None, "!", "tag:yaml.org,2002:str"})
 COLLECTION_TAGS = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 CONSTANTS: dict[str, bool | None] = {
-    **dict.fromkeys(["", "~", "null", "Null", "NULL"]),
-    **dict.fromkeys(
-        ["true", "True", "TRUE", "y", "Y", "yes", "Yes", "YES", "on", "On", "ON"], True
-    ),
-    **dict.fromkeys(
-        ["false", "False", "FALSE", "n", "N", "no", "No", "NO", "off", "Off", "OFF"], False
-    ),
+    text: value
+    for words, value in ((" ~ null", None), ("true y yes on", True), ("false n no off", False))
+    for word in words.split(" ")
+    for text in (word, word.capitalize(), word.upper())
 }
 DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
 OCTAL = re.compile(r"([-+]?)0o?([0-7][0-7_]*)")
@@ -450,11 +447,9 @@ def _read_yaml(
     text: str, documents: list[Document], is_forgiven: Callable[[object], bool] | None = None
 ) -> None:
     try:
-        for content, line in yaml_documents(
-            text, DEEPEST, has_aliases=True, is_forgiven=is_forgiven
-        ):
-            if content is not None:
-                _append(documents, content, line)
+        for each, line in yaml_documents(text, DEEPEST, has_aliases=True, is_forgiven=is_forgiven):
+            if each is not None:
+                _append(documents, each, line)
     except UnreadableError:
         raise
     except (yaml.YAMLError, ValueError) as error:

@@ -150,6 +150,5 @@ def one_line(text: str) -> str:
     """The text with invisible characters escaped: a name may hold anything."""
     if text.isprintable():
         return text
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
-    )
+    shown = [each if each.isprintable() else ascii(each)[1:-1] for each in text]
+    return "".join(shown)

@@ -1,5 +1,9 @@
 """Texts as Go writes and reads them, for messages that must read like kube-apiserver's.
 
+A point in time is an RFC 3339 text, in UTC on the way out; inside it is a number of seconds since
+1970.  Days are counted by the proleptic Gregorian calendar, as Go does; years 0001 to 9999, as RFC
+3339 has them.
+
 Sources: Go's documentation of `strconv` and `encoding/json`.
 """
 
@@ -7,19 +11,30 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import date
 
 import msgspec
 
 ESCAPES = {
     each: f"\\{letter}" for each, letter in zip('\a\b\f\n\r\t\v\\"', 'abfnrtv\\"', strict=True)
 }
-LARGEST_BYTE = 0x7F
 LARGEST_SHORT = 0xFFFF
 HTML = re.compile("[<>&\u2028\u2029]")
 INTEGER = re.compile(r"([+-]?)0*([0-9]{1,20})", re.ASCII)
 DIGITS = re.compile(r"[+-]?[0-9]+", re.ASCII)
 LONGEST_SHOWN = 40
 """Characters of a wrong number that a message shows."""
+DAY_S = 86_400
+DAY_OF_1970 = date(1970, 1, 1).toordinal()
+EARLIEST_S = -62_135_596_800
+"""January 1 of year 1."""
+LATEST_S = 253_402_300_799
+"""The last second of year 9999."""
+TEXT = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])([.,][0-9]+)?"
+    r"(?:Z|([+-])([01][0-9]|2[0-4]):([0-5][0-9]|60))"
+)
+"""Offsets have 24 hours and 60 minutes at most, as Go has it."""
 
 
 def quoted(text: str) -> str:
@@ -35,7 +50,7 @@ def _escaped(character: str) -> str:
     if character.isprintable():
         return character
     code = ord(character)
-    if code <= LARGEST_BYTE:
+    if character.isascii():
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= LARGEST_SHORT else f"\\U{code:08x}"
 
@@ -70,3 +85,38 @@ def refusal(function: str, text: str, wrong: str) -> ValueError:
     """The error of a text that is no such number."""
     shown = json.dumps(text[:LONGEST_SHOWN], ensure_ascii=False)
     return ValueError(f"strconv.{function}: parsing {shown}: {wrong}")
+
+
+def rfc3339(seconds: float) -> str:
+    """The text of a point in time, in whole seconds: a fraction is cut off, as Go does."""
+    day, second = divmod(int(seconds // 1), DAY_S)
+    minute, second = divmod(second, 60)
+    hour, minute = divmod(minute, 60)
+    return f"{date.fromordinal(DAY_OF_1970 + day)}T{hour:02}:{minute:02}:{second:02}Z"
+
+
+def day_number(year: int, month: int, day: int) -> int:
+    """Days from 1970 to a date; a `ValueError` if there is no such date."""
+    return date(year, month, day).toordinal() - DAY_OF_1970
+
+
+def parse_time(text: str) -> float:
+    """The point in time that an RFC 3339 text names; a `ValueError` if it is no such text."""
+    match = TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no time like 2006-01-02T15:04:05Z")
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    fraction, sign, offset_hour, offset_minute = match.groups()[6:]
+    try:
+        days = day_number(year, month, day)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no time: {error}") from error
+    seconds: float = days * DAY_S + hour * 3_600 + minute * 60 + second
+    if sign:
+        offset = int(offset_hour) * 3_600 + int(offset_minute) * 60
+        seconds += offset if sign == "-" else -offset
+    if not EARLIEST_S <= seconds <= LATEST_S:
+        raise ValueError(f"{text!r} lies outside years 1 to 9999")
+    if fraction:
+        seconds += float(f"0.{fraction[1:]}")
+    return seconds

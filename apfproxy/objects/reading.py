@@ -49,9 +49,6 @@ SERVED_UNTIL = {
 """Versions that are no more, and the release of Kubernetes from which on."""
 OLD_SHARES = "assuredConcurrencyShares"
 """In these versions; nothing else differs."""
-SPECS: dict[str, type[Model]] = {
-    kind: msgspec.structs.fields(model)[1].type for kind, model in MODELS.items()
-}
 NOT_READ = frozenset({"apiVersion", "kind", "status"})
 OF_OBJECT = NOT_READ | {"metadata", "spec"}
 METADATA_NOT_READ = frozenset(
@@ -100,8 +97,11 @@ def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | lis
     if errors:
         return errors
     decoder = Decoder()
-    obj = decoder.decode_object(raw, SPECS[kind])
-    unknown = decoder.unknown_errors() if strict else []
+    obj = decoder.decode_object(raw, msgspec.structs.fields(MODELS[kind])[1].type)
+    unknown = [
+        FieldError(path, Reason.UNKNOWN, suggestion(name, sorted(known)))
+        for path, name, known in (decoder.unknown if strict else ())
+    ]
     if decoder.mistakes:
         return decoder.mistakes + unknown
     if kind == "FlowSchema":
@@ -219,12 +219,6 @@ class Decoder:
         if wanted is list:
             detail += ": write it as [...], or each item after a dash"
         self.mistakes.append(FieldError(path, Reason.TYPE_INVALID, detail, shown))
-
-    def unknown_errors(self) -> list[FieldError]:
-        return [
-            FieldError(path, Reason.UNKNOWN, suggestion(name, sorted(known)))
-            for path, name, known in self.unknown
-        ]
 
 
 def type_name(value: object) -> str:

@@ -110,11 +110,7 @@ def required_value(text: str, field: str) -> str | None:
 
 
 def unescaped(value: str) -> str:
-    """The value that is meant.
-
-    Raises:
-        SelectorError: A character has to be escaped, or must not be.
-    """
+    """The value that is meant; a `SelectorError` if a character is escaped wrongly, or is not."""
     if VALUE.fullmatch(value):
         # With `\:` for an escaped backslash, which no value has, each backslash is of one escape.
         shown = value.replace("\\\\", "\\:").replace("\\,", ",").replace("\\=", "=")

@@ -308,14 +308,12 @@ class PriorityLevelConfiguration(Model, frozen=True, dict=True):
 
     @cached_property
     def additions(self) -> LevelAdditions:
-        limited = self.spec.limited
-        response = None if limited is None else limited.limit_response.type
+        limited = self.spec.limited or LimitedPriorityLevelConfiguration()
+        response, shares = limited.limit_response.type, limited.nominal_concurrency_shares
         return read_level_additions(
             self.metadata.annotations,
             has_queues=response == "Queue",
-            is_closed=limited is not None
-            and response == "Reject"
-            and limited.nominal_concurrency_shares == 0,
+            is_closed=response == "Reject" and shares == 0,
         )
 
 

@@ -41,7 +41,6 @@ from apfproxy.objects.types import (
     FlowSchema,
     FlowSchemaSpec,
     LimitedPriorityLevelConfiguration,
-    LimitResponse,
     Model,
     NonResourcePolicyRule,
     PolicyRulesWithSubjects,
@@ -55,7 +54,7 @@ from apfproxy.objects.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from apfproxy.objects.types import Object
+    from apfproxy.objects.types import Object, Texts
 
 T = TypeVar("T")
 ALL = "*"
@@ -125,7 +124,7 @@ def validate(obj: FlowControlObject) -> list[FieldError]:
     if PRESERVE_ZERO in obj.metadata.annotations:
         detail = f"annotation '{PRESERVE_ZERO}' is forbidden"
         errors.append(forbidden("metadata.annotations", detail))
-    return errors + _validate_priority_level_spec(obj.metadata.name, obj.spec)
+    return errors + _validate_level_spec(obj.metadata.name, obj.spec)
 
 
 def internal(value: object) -> object:
@@ -249,20 +248,18 @@ def _validate_non_resource_rule(rule: NonResourcePolicyRule, field: str) -> list
     return errors if ALL in urls else errors + _validate_each(urls, field, _validate_url)
 
 
-def _validate_verbs(verbs: tuple[str, ...], field: str) -> list[FieldError]:
+def _validate_verbs(verbs: Texts, field: str) -> list[FieldError]:
     field = f"{field}.verbs"
     if not verbs or ALL in verbs:
         return _validate_list(verbs, field, "verbs", "verbs must contain at least one value")
     return [] if set(verbs) <= set(VERBS) else [not_supported(field, verbs, VERBS)]
 
 
-def _validate_list(
-    values: tuple[str, ...], field: str, others: str, if_empty: str
-) -> list[FieldError]:
+def _validate_list(values: Texts, field: str, others: str, if_empty: str) -> list[FieldError]:
     return _validate_wildcard(values, field, others) if values else [required(field, if_empty)]
 
 
-def _validate_wildcard(values: tuple[str, ...], field: str, others: str) -> list[FieldError]:
+def _validate_wildcard(values: Texts, field: str, others: str) -> list[FieldError]:
     if len(values) > 1 and ALL in values:
         return [invalid(field, values, f"if '*' is present, must not specify other {others}")]
     return []
@@ -284,9 +281,7 @@ def _validate_url(url: str, field: str) -> list[FieldError]:
     return [invalid(field, url, detail)]
 
 
-def _validate_priority_level_spec(
-    name: str, spec: PriorityLevelConfigurationSpec
-) -> list[FieldError]:
+def _validate_level_spec(name: str, spec: PriorityLevelConfigurationSpec) -> list[FieldError]:
     errors = []
     if (name == EXEMPT) != (spec.type == "Exempt"):
         detail = "must be 'Exempt' if and only if `name` is 'exempt'"
@@ -331,26 +326,25 @@ def _validate_shares(
 
 def _validate_limits(limited: LimitedPriorityLevelConfiguration, field: str) -> list[FieldError]:
     errors = _validate_shares(limited, field)
-    errors += _validate_response(limited.limit_response, f"{field}.limitResponse")
+    response, queuing = limited.limit_response, limited.limit_response.queuing
+    at = f"{field}.limitResponse.queuing"
+    # The messages say Limited where they mean Queue, as kube-apiserver's do.
+    if response.type not in RESPONSE_TYPES:
+        errors.append(not_supported(f"{field}.limitResponse.type", response.type, RESPONSE_TYPES))
+    elif response.type == "Queue":
+        if queuing is None:
+            detail = "must not be empty if limited.limitResponse.type is Limited"
+            errors.append(required(at, detail))
+        else:
+            errors += _validate_queuing(queuing, at)
+    elif queuing is not None:
+        detail = "must be nil if limited.limitResponse.type is not Limited"
+        errors.append(forbidden(at, detail))
     borrowing = limited.borrowing_limit_percent
     if borrowing is not None and borrowing < 0:
         detail = "if specified, must be a non-negative integer"
         errors.append(invalid(f"{field}.borrowingLimitPercent", borrowing, detail))
     return errors
-
-
-def _validate_response(response: LimitResponse, field: str) -> list[FieldError]:
-    # The messages say Limited where they mean Queue, as kube-apiserver's do.
-    queuing, at = response.queuing, f"{field}.queuing"
-    if response.type == "Queue":
-        if queuing is not None:
-            return _validate_queuing(queuing, at)
-        return [required(at, "must not be empty if limited.limitResponse.type is Limited")]
-    if response.type != "Reject":
-        return [not_supported(f"{field}.type", response.type, RESPONSE_TYPES)]
-    if queuing is None:
-        return []
-    return [forbidden(at, "must be nil if limited.limitResponse.type is not Limited")]
 
 
 def _validate_queuing(queuing: QueuingConfiguration, field: str) -> list[FieldError]:

@@ -203,11 +203,7 @@ _collections: Final[dict[str, _Collection]] = {}
 def parse_attributes(
     method: str, target: bytes, rules: RequestRules = KUBERNETES
 ) -> RequestAttributes:
-    """The attributes of a request, from the method and target that are forwarded.
-
-    Raises:
-        AttributesError: The target makes no sense.
-    """
+    """The attributes of a request, from the method and target that are forwarded."""
     raw_path, path, raw_query = _decoded(method, target)
     query = known_parameters(raw_query) if raw_query else NO_PARAMETERS
     if rules.api_prefixes is not None and not path.startswith(OWN_PATHS):
@@ -359,8 +355,7 @@ def list_options(query: Query) -> ListOptions:
     if not query:
         return NO_OPTIONS
     try:
-        limit = _int64(query, "limit")
-        _int64(query, "timeoutSeconds")
+        limit, _ = _int64(query, "limit"), _int64(query, "timeoutSeconds")
     except ValueError:
         return NOT_DECODABLE
     version = first(query, "resourceVersion")
@@ -423,9 +418,8 @@ def _is_decodable(query: Query) -> bool:
         _int64(query, "timeoutSeconds")
     except ValueError:
         return False
-    return is_field_selector(first(query, "fieldSelector")) and is_label_selector(
-        first(query, "labelSelector")
-    )
+    field_selector, label_selector = first(query, "fieldSelector"), first(query, "labelSelector")
+    return is_field_selector(field_selector) and is_label_selector(label_selector)
 
 
 def parse_bool(text: str) -> bool:

@@ -85,10 +85,7 @@ def split_target(method: str, target: bytes) -> tuple[bytes, bytes]:
     """Split a request target, as received, into its path and its query, of which none is decoded.
 
     The path is b"" if there is none; the query is without its `?`.  CONNECT has a target of its own
-    kind.
-
-    Raises:
-        TargetError: No server of Go's would take it.
+    kind.  A `TargetError` says that no server of Go's would take it.
     """
     # A regular expression takes twice as long.
     if len(target.translate(None, CONTROLS)) != len(target):

@@ -21,7 +21,7 @@ from apfproxy.base.faults import Part, report
 from apfproxy.base.tasks import Backoff
 from apfproxy.objects.dangling import due_condition
 from apfproxy.objects.field_errors import one_line
-from apfproxy.objects.times import rfc3339
+from apfproxy.objects.go_text import rfc3339
 from apfproxy.objects.types import GROUP
 from apfproxy.sources.kubernetes_api import FORBIDDEN, NOT_FOUND, KubernetesApiError
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 from apfproxy.objects.field_errors import one_line
-from apfproxy.objects.times import parse_time
+from apfproxy.objects.go_text import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable

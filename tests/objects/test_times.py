@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.objects.times import EARLIEST_S, LATEST_S, parse_time, rfc3339
+from apfproxy.objects.go_text import EARLIEST_S, LATEST_S, parse_time, rfc3339
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

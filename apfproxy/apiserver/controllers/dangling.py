@@ -10,7 +10,7 @@ from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CON
 from apfproxy.apiserver.registry import WriteOptions
 from apfproxy.apiserver.store.entries import ChangeType
 from apfproxy.objects.dangling import due_condition
-from apfproxy.objects.times import rfc3339
+from apfproxy.objects.go_text import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -35,8 +35,8 @@ from apfproxy.apiserver.registry import WriteOptions
 from apfproxy.apiserver.selectors.labels import NOTHING, LabelSelector, selector_of
 from apfproxy.apiserver.status_conditions import FALSE, TRUE, find_condition
 from apfproxy.apiserver.store.entries import ChangeType
+from apfproxy.objects.go_text import parse_time, rfc3339
 from apfproxy.objects.selectors import SelectorError
-from apfproxy.objects.times import parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,7 +16,7 @@ from apfproxy.apiserver.errors import StatusError, unknown_error
 from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, entry_metadata
 from apfproxy.apiserver.status_conditions import FALSE, TRUE, set_condition
 from apfproxy.apiserver.store.entries import ChangeType
-from apfproxy.objects.times import rfc3339
+from apfproxy.objects.go_text import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from apfproxy.apiserver.core.kinds import POD
 from apfproxy.apiserver.registry import DeleteOptions, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
-from apfproxy.objects.times import parse_time
+from apfproxy.objects.go_text import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

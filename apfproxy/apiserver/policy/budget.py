@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from apfproxy.apiserver.policy.percent import scaled
 from apfproxy.apiserver.policy.schema import STATUS_NUMBERS
 from apfproxy.apiserver.status_conditions import FALSE, TRUE, find_condition, is_true, set_condition
-from apfproxy.objects.times import parse_time, rfc3339
+from apfproxy.objects.go_text import parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

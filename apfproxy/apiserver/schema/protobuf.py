@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.schema.body import BodyError, Parsed, parse_json
 from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct, Type
-from apfproxy.objects.times import EARLIEST_S, LATEST_S, rfc3339
+from apfproxy.objects.go_text import EARLIEST_S, LATEST_S, rfc3339
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object

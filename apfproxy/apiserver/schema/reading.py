@@ -21,7 +21,7 @@ from apfproxy.apiserver.schema.go_names import GO_SCALARS, field_type_name, go_n
 from apfproxy.apiserver.schema.quantity import QuantityError, canonical_quantity
 from apfproxy.apiserver.schema.times import MICRO_LAYOUT, micro_time, time_error
 from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct, Type
-from apfproxy.objects.times import EARLIEST_S, parse_time, rfc3339
+from apfproxy.objects.go_text import EARLIEST_S, parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

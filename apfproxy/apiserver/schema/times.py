@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from apfproxy.objects.times import EARLIEST_S, TEXT, day_number, parse_time, rfc3339
+from apfproxy.objects.go_text import EARLIEST_S, TEXT, day_number, parse_time, rfc3339
 
 ELEMENTS = {
     "2006": re.compile("[0-9]{4}"),

@@ -8,7 +8,7 @@ import pytest
 
 from apfproxy.apiserver.core.kinds import POD
 from apfproxy.apiserver.core.pod_table import POD_COLUMNS, pod_cells
-from apfproxy.objects.times import parse_time
+from apfproxy.objects.go_text import parse_time
 from tests.apiserver.core.pods import container, pod
 
 Spec = dict[str, Any]

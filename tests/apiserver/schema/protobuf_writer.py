@@ -10,7 +10,7 @@ from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.schema.types import List, Map, Scalar, Struct
-from apfproxy.objects.times import parse_time
+from apfproxy.objects.go_text import parse_time
 
 if TYPE_CHECKING:
     import random
