@@ -280,7 +280,6 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
     errors: tuple[FieldError, ...] = ()
 
 
-NO_LEVEL_ADDITIONS = LevelAdditions()
 NO_FLOW_SCHEMA_ADDITIONS = FlowSchemaAdditions()
 
 

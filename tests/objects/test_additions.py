@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from apfproxy.objects.additions import (
     MOST_ERRORS,
     NO_FLOW_SCHEMA_ADDITIONS,
-    NO_LEVEL_ADDITIONS,
     OF_FLOW_SCHEMA,
     OF_LEVEL,
     PREFIX,
@@ -62,7 +61,7 @@ def counting(obj: FlowControlObject) -> FlowSchemaAdditions | LevelAdditions:
 @pytest.mark.parametrize(
     ("level", "annotations", "expected", "sentences"),
     [
-        pytest.param(QUEUING, {}, NO_LEVEL_ADDITIONS, (), id="none"),
+        pytest.param(QUEUING, {}, LevelAdditions(), (), id="none"),
         pytest.param(
             QUEUING,
             {"wait-limit": "1.5s"},
@@ -96,7 +95,7 @@ def counting(obj: FlowControlObject) -> FlowSchemaAdditions | LevelAdditions:
             ("Every request is rejected, with 403 (apfproxy.io/ban).",),
             id="ban",
         ),
-        pytest.param(REJECTING, {"ban": "false"}, NO_LEVEL_ADDITIONS, (), id="no-ban"),
+        pytest.param(REJECTING, {"ban": "false"}, LevelAdditions(), (), id="no-ban"),
     ],
 )
 def test_priority_levels(
@@ -269,7 +268,7 @@ def test_errors_of_priority_levels(
     assert [f"metadata.annotations[apfproxy.io/{name}]: {message}"] == list(
         map(str, obj.additions.errors)
     )
-    assert NO_LEVEL_ADDITIONS == counting(obj)
+    assert LevelAdditions() == counting(obj)
 
 
 @pytest.mark.parametrize(

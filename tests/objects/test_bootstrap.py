@@ -8,7 +8,7 @@ import pytest
 
 from apfproxy.objects.bootstrap import (
     bootstrap_objects,
-    load,
+    built_in,
     mandatory_objects,
 )
 from apfproxy.objects.types import FlowSchema, kind_of
@@ -49,7 +49,7 @@ def test_edited_file(tmp_path: Path) -> None:
     (tmp_path / "mandatory.yaml").write_text("kind: FlowSchema\n")
 
     with pytest.raises(ValueError, match=r"mandatory\.yaml:1: FlowSchema: apiVersion"):
-        load(tmp_path, "mandatory.yaml")
+        built_in("mandatory.yaml", tmp_path)
 
 
 def test_fixed_specs_are_those_of_the_files() -> None:

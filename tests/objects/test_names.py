@@ -8,10 +8,10 @@ from apfproxy.objects.names import (
     check_dns_label,
     check_dns_subdomain,
     check_label_value,
-    check_name_prefix,
     check_qualified_name,
     well_formed,
 )
+from apfproxy.objects.validation import validate_metadata
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,8 @@ def test_dots_are_named() -> None:
 )
 def test_name_prefix(value: str, mistakes: int) -> None:
     """A prefix may end in a dash, and is then judged without its last two characters."""
-    assert mistakes == len(check_name_prefix(value))
+    found = validate_metadata({"generateName": value, "name": "a"}, is_namespaced=False)
+    assert mistakes == len(found)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from apfproxy.objects.field_errors import Reason
 from apfproxy.objects.reading import read_object
 from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
+    ObjectMeta,
+    PriorityLevelConfiguration,
     PriorityLevelConfigurationSpec,
     ResourcePolicyRule,
 )
@@ -17,7 +19,7 @@ from apfproxy.objects.validation import (
     PRESERVE_ZERO,
     entropy_bits,
     internal,
-    validate_priority_level_spec,
+    validate,
 )
 from tests.objects.objects import (
     LIMITED,
@@ -409,7 +411,8 @@ def test_fixed_values_are_told_as_go_has_them() -> None:
     level = PriorityLevelConfigurationSpec(
         type="Limited", exempt=ExemptPriorityLevelConfiguration(lendable_percent=3)
     )
-    shown = [error.value for error in validate_priority_level_spec("exempt", level)][-1]
+    named = PriorityLevelConfiguration(metadata=ObjectMeta(name="exempt"), spec=level)
+    shown = [error.value for error in validate(named)][-1]
     rule = ResourcePolicyRule(verbs=("get",), api_groups=("a",))
 
     assert {

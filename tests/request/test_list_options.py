@@ -66,7 +66,6 @@ def test_list_options(query: bytes, options: ListOptions) -> None:
     """What a LIST costs is read from its query."""
     found = list_options(parse_query(query))
 
-    assert options.values == found.values
     assert repr(options) == repr(found)
 
 

@@ -80,11 +80,6 @@ def test_paths_that_may_lead_elsewhere(rest: bytes) -> None:
     assert ("/clusters/a", "") == PREFIXES.find(path, decode_path(path))
 
 
-def test_repr() -> None:
-    """It shows the patterns."""
-    assert "<PathPrefixes /a/{b}>" == repr(PathPrefixes(["/a/{b}"]))
-
-
 @pytest.mark.parametrize(
     ("pattern", "is_one"),
     [

@@ -59,14 +59,14 @@ def test_plain_requests() -> None:
 def test_none() -> None:
     """Nothing need be."""
     assert "" == parse_attributes("GET", b"/api/v1/pods?watch=1", NONE).long_running_by
-    assert "<RequestRules: long-running are none>" == repr(NONE)
 
 
 def test_what_kubernetes_has() -> None:
     """Its own, and a build of OpenShift, for which its client uploads what is built."""
     build = b"/apis/build.openshift.io/v1/namespaces/a/buildconfigs/b/instantiatebinary"
     assert parse_attributes("POST", build).long_running
-    assert repr(KUBERNETES) == (
-        "<RequestRules: long-running are watch, proxy, attach, exec, log, portforward, proxy,"
-        " instantiatebinary, /debug/pprof/>"
+    assert ["watch", "proxy"] == list(KUBERNETES.verbs)
+    assert ["attach", "exec", "log", "portforward", "proxy", "instantiatebinary"] == list(
+        KUBERNETES.subresources
     )
+    assert ["/debug/pprof/"] == list(KUBERNETES.path_prefixes)
