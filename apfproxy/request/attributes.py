@@ -104,6 +104,18 @@ class ListOptions:
         self.has_selector = has_selector
         self.sends_initial_events = sends_initial_events
 
+    @property
+    def values(self) -> tuple[bool, int, bool, bool, bool, bool]:
+        """All of it, to be compared."""
+        return (
+            self.is_decodable,
+            self.limit,
+            self.is_continuation,
+            self.is_from_cache,
+            self.has_selector,
+            self.sends_initial_events,
+        )
+
     def __repr__(self) -> str:
         return (
             f"<ListOptions decodable={self.is_decodable} limit={self.limit}"
