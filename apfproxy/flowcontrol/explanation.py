@@ -41,22 +41,17 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
-
 NS_PER_S = 1_000_000_000
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of the parts of an explanation: immutable, camelCase on the wire."""
-
-
-class UserPart(Model, frozen=True):
+class UserPart(msgspec.Struct, frozen=True, rename="camel"):
     """The user."""
 
     name: str
     groups: tuple[str, ...]
 
 
-class RequestPart(Model, frozen=True):
+class RequestPart(msgspec.Struct, frozen=True, rename="camel"):
     """The fields of `RequestAttributes`."""
 
     verb: str
@@ -73,12 +68,10 @@ class RequestPart(Model, frozen=True):
     path_prefix: str = ""
 
 
-class FlowSchemaPart(Model, frozen=True):
-    """A FlowSchema and the request.
+class FlowSchemaPart(msgspec.Struct, frozen=True, rename="camel"):
+    """A FlowSchema and the request, which belongs to the first that matches: `is_chosen`.
 
-    Attributes:
-        is_chosen: Whether the request belongs to it: the first that matches.
-        mismatches: Why it does not match, rule by rule; empty if it does.
+    `mismatches` say why it does not match, rule by rule.
     """
 
     name: str
@@ -89,11 +82,10 @@ class FlowSchemaPart(Model, frozen=True):
     mismatches: tuple[Mismatch, ...]
 
 
-class LevelPart(Model, frozen=True):
+class LevelPart(msgspec.Struct, frozen=True, rename="camel"):
     """The priority level; limits and what is in use in seats, the last three of queues only.
 
-    Attributes:
-        kind: What it does with a request that does not fit: `queue`, `reject`, or `exempt`.
+    `kind` is what it does with a request that does not fit: `queue`, `reject`, or `exempt`.
     """
 
     name: str
@@ -110,7 +102,7 @@ class LevelPart(Model, frozen=True):
     queue_length_limit: int
 
 
-class QueuePart(Model, frozen=True):
+class QueuePart(msgspec.Struct, frozen=True, rename="camel"):
     """A queue of the flow's hand."""
 
     index: int
@@ -119,14 +111,13 @@ class QueuePart(Model, frozen=True):
     seats_in_use: int
 
 
-class FlowPart(Model, frozen=True):
+class FlowPart(msgspec.Struct, frozen=True, rename="camel"):
     """The flow.
 
     Attributes:
         distinguished_by: `ByUser` or `ByNamespace`, or what an addition says instead: `group`,
             `user-agent`, `header NAME`; "" if the FlowSchema is one flow.
-        distinguisher: The user's name, the namespace and so on; "" also if the level has no
-            queues that flows could be told apart for.
+        distinguisher: "" also if the level has no queues that flows could be told apart for.
         hash: 64 bits, as 16 hexadecimal digits: no number of JSON's holds them for everybody.
         hand: The queues that it may use, in the order dealt.
     """
@@ -138,10 +129,10 @@ class FlowPart(Model, frozen=True):
     hand: tuple[QueuePart, ...]
 
 
-class EstimatePart(Model, frozen=True):
+class EstimatePart(msgspec.Struct, frozen=True, rename="camel"):
     """A `WorkEstimate`; `source` is where it came from, in words.
 
-    Only if `takes_seats` are they taken: what may last as long as its client likes takes none.
+    Without `takes_seats` none are taken: the request may last as long as its client likes.
     """
 
     initial_seats: int
@@ -151,31 +142,23 @@ class EstimatePart(Model, frozen=True):
     source: str
 
 
-class OutcomePart(Model, frozen=True):
-    """What would happen to the request if it came now.
-
-    Attributes:
-        decision: A `Decision`.
-        queue, ahead: As of `Foresight`.
-        reason: A `RejectReason` if it is rejected, else "".
-        text: The same in words.
-    """
+class OutcomePart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What would happen to the request if it came now, by a `Foresight`; `text` says it."""
 
     decision: str
-    queue: int | None
-    ahead: int
-    reason: str
+    queue: int | None = None
+    ahead: int = 0
+    reason: str = ""
     text: str
 
 
-class Explanation(Model, frozen=True):
+class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """Everything about a request.
 
     Attributes:
         flow_schemas: Those in force, in the order in which they are tried.
         dangling: FlowSchemas that are not used, to the priority levels that they lack.
         additions: What annotations of the chosen FlowSchema and its level add, a sentence each.
-        notes: What else is to be known about all this, a line each.
     """
 
     user: UserPart
@@ -204,8 +187,9 @@ def explain(
     queue_set = level.queue_set
     queue_set.sync()
     hand = hand_of(found)
-    estimator = WorkEstimator(costs.object_stats, costs.watch_count)
-    estimate = estimator.estimate(attributes, level.max_seats)
+    estimate = WorkEstimator(costs.object_stats, costs.watch_count).estimate(
+        attributes, level.max_seats
+    )
     has_seats = takes_seats(attributes)
     schemas = tuple(
         FlowSchemaPart(
@@ -228,9 +212,8 @@ def explain(
         for obj in (found.flow_schema, level.configuration)
         for error in obj.additions.errors
     ]
-    is_long_running = attributes.long_running
     refused = found.limits and found.limits.foreseen_reason(
-        found.flow.distinguisher, controller.now_ns(), is_long_running=is_long_running
+        found.flow.distinguisher, controller.now_ns(), is_long_running=attributes.long_running
     )
     if refused:
         outcome = _refused(refused)
@@ -248,9 +231,7 @@ def explain(
             "executes at once: it may last as long as its client likes, so it takes no seats;"
             f" {attributes.long_running_by}"
         )
-        outcome = OutcomePart(
-            decision=Decision.EXECUTE.value, queue=None, ahead=0, reason="", text=text
-        )
+        outcome = OutcomePart(decision=Decision.EXECUTE.value, text=text)
     return Explanation(
         user=msgspec.convert(user, UserPart, from_attributes=True),
         request=msgspec.convert(attributes, RequestPart, from_attributes=True),
@@ -281,8 +262,7 @@ def hand_of(found: Classification) -> tuple[int, ...]:
 
 
 def _level_part(level: PriorityLevel) -> LevelPart:
-    queue_set = level.queue_set
-    config = queue_set.config
+    queue_set, config = level.queue_set, level.queue_set.config
     return LevelPart(
         name=level.name,
         kind=config.kind.value,
@@ -350,8 +330,6 @@ def _refused(reason: RejectReason) -> OutcomePart:
     }.get(reason, (429, "the flow has as many long-running requests as it may"))
     return OutcomePart(
         decision=Decision.REJECT.value,
-        queue=None,
-        ahead=0,
         reason=reason.value,
         text=f"rejected with {status}, {reason}: {why}",
     )
@@ -388,7 +366,7 @@ class Foresight:
     Attributes:
         queue: Index of the queue that the request would be in; None at a level without queues.
         ahead: Requests that would wait in that queue before it.
-        reason: Why it would be rejected; None otherwise.
+        reason: Why it would be rejected.
     """
 
     decision: Decision
@@ -440,8 +418,6 @@ class _Line:
     `start_r` is the queue's `next_dispatch_r`, kept after the arrival of what is oldest.
     """
 
-    __slots__ = ("arrival", "index", "oldest", "start_r")
-
     def __init__(self, queue: Queue) -> None:
         self.index = queue.index
         self.oldest: Ticket | None = queue.oldest
@@ -483,10 +459,8 @@ def _after_dispatch(
         if line.oldest is None:
             return Foresight(Decision.EXECUTE, queue.index)
         last = line.index
-        if next_estimate.final_seats > limit:
-            in_use += next_estimate.cut(limit).max_seats
-        else:
-            in_use += next_estimate.max_seats
+        is_cut = next_estimate.final_seats > limit
+        in_use += (next_estimate.cut(limit) if is_cut else next_estimate).max_seats
         executing += 1
         line.start_r += next_estimate.work
         line.oldest = line.oldest.next
@@ -498,8 +472,7 @@ def _after_dispatch(
             del lines[line.index]
     ahead, ticket = 0, own.oldest
     while ticket is not None:
-        ahead += 1
-        ticket = ticket.next
+        ahead, ticket = ahead + 1, ticket.next
     return Foresight(Decision.WAIT, queue.index, ahead)
 
 
@@ -522,11 +495,10 @@ def estimate_source(attributes: RequestAttributes, costs: LearnedCosts, max_seat
         stats = costs.object_stats(attributes)
         if stats is None:
             return "nothing is known about how many objects there are, so one seat"
-        known = "1 object" if stats.count == 1 else f"{stats.count} objects"
-        are = "is" if stats.count == 1 else "are"
+        known, are = counted(stats.count, "object"), "is" if stats.count == 1 else "are"
         return (
-            f"{known} of {stats.average_bytes} bytes {are} known; a seat for each"
-            f" {BYTES_PER_SEAT // 1000} kB of those that are read at once{most}"
+            f"{known} of {stats.average_bytes} bytes {are} known; a seat for"
+            f" each {BYTES_PER_SEAT // 1000} kB of those that are read at once{most}"
         )
     count = costs.watch_count(attributes)
     if count < WATCHES_PER_SEAT:

@@ -42,9 +42,8 @@ class Refusal:
     """Why a flow does not get what it asks for.
 
     Attributes:
-        reason: As it is counted.
         message: For the client.
-        retry_after_s: When to ask again, in seconds; 0 where nobody can tell.
+        retry_after_s: When to ask again; 0 where nobody can tell.
         seats: That the request would have taken.
     """
 
@@ -67,11 +66,7 @@ class RequestRate:
         self._swept_ns = -SWEEP_INTERVAL_NS
 
     def take(self, flow: str, now_ns: int) -> int:
-        """Take a token.
-
-        Returns:
-            0, or in how many nanoseconds there will be one.
-        """
+        """Take a token: 0, or in how many nanoseconds there will be one."""
         flow = _kept_name(flow)
         full_ns = self._full_ns.get(flow)
         is_shared = full_ns is None and not self._has_room(now_ns)
@@ -88,7 +83,7 @@ class RequestRate:
         return 0
 
     def has_token(self, flow: str, now_ns: int) -> bool:
-        """Whether `take` would get a token, without taking it."""
+        """Whether `take` would get a token."""
         flow = _kept_name(flow)
         full_ns = self._full_ns.get(flow)
         if full_ns is None and self._is_crowded(now_ns):
@@ -119,14 +114,10 @@ def _kept_name(flow: str) -> str:
 
 
 class FlowLimits:
-    """The limits of the flows of one FlowSchema.
-
-    They outlive reconfigurations, and with them what is counted here.
+    """The limits of the flows of one FlowSchema; they and their counts outlive reconfigurations.
 
     Attributes:
         is_ban: Whether everything is rejected.
-        rate: The flows' buckets; None for no limit.
-        long_running_limit: Of each flow; None for no limit.
         long_running: Flow to its long-running requests, where there are any; to read only.
     """
 
@@ -176,8 +167,7 @@ class FlowLimits:
                     RejectReason.RATE,
                     f"the flow makes more than {additions.decimal(rate.rate)} requests a second,"
                     f" the most that FlowSchema {self._flow_schema!r} allows"
-                    f" ({additions.REQUEST_RATE});"
-                    " try again later",
+                    f" ({additions.REQUEST_RATE}); try again later",
                     math.ceil(missing_ns / _NS_PER_S),
                 )
         if is_long_running and limit is not None:
@@ -198,10 +188,8 @@ class FlowLimits:
         return None
 
     def release(self, flow: str) -> None:
-        left = self.long_running[flow] - 1
-        if left:
-            self.long_running[flow] = left
-        else:
+        self.long_running[flow] -= 1
+        if not self.long_running[flow]:
             del self.long_running[flow]
 
 

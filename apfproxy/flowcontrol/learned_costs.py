@@ -44,20 +44,12 @@ MAX_KEYS = 4096
 
 WEIGHT = 0.2
 """Of the newest LIST in the average: five LISTs are half forgotten after three more."""
-
 ASSUMED_OBJECT_BYTES = 1000
-"""Size of an object until one is learned.
-
-With 100 kB a seat that is 100 objects a seat, which is how Kubernetes estimated before it knew
-sizes.
-"""
-
+"""Until a size is learned: 100 objects a seat, as Kubernetes estimated before it knew sizes."""
 MIN_OBJECT_BYTES = 100
 """No object is smaller; else a page that is nearly empty would say so."""
-
 MAX_PAGE_OBJECTS = 10_000
 """A larger limit is as good as none: clients ask for pages of 500 or so."""
-
 OBJECT_COUNTS_FRESH_NS = 180_000_000_000
 """Age of object counts after which they are left out: 3 min, Kubernetes' own threshold."""
 
@@ -69,13 +61,10 @@ INDEXED_FIELDS = {"pods": "spec.nodeName"}
 
 @dataclass(slots=True)
 class LearnedList:
-    """What LISTs of one resource and scope have taught; 0 is unknown.
+    """What LISTs of one resource and scope have taught, in bytes of bodies; 0 is unknown.
 
-    Attributes:
-        whole_bytes: Average body of a whole LIST.
-        selected_bytes: Average body of a LIST with a selector.
-        object_bytes: Bytes per object of the fullest page lately.
-        page_objects: Objects that the last page was asked to hold.
+    `object_bytes` are those of the fullest page lately, `page_objects` what the last one was asked
+    to hold.
     """
 
     whole_bytes: float = 0.0
@@ -102,11 +91,14 @@ class LearnedCosts:
     def list_finished(self, attributes: RequestAttributes, body_bytes: int) -> None:
         """Learn from the answer to a LIST, whole and successful; anything else teaches nothing."""
         options = attributes.list_options
-        if attributes.verb != "list" or options is None or not options.is_decodable:
-            return
-        if attributes.name or options.is_continuation:
-            return
-        if len(attributes.stored_as) > LONGEST_KEY:
+        if (
+            attributes.verb != "list"
+            or options is None
+            or not options.is_decodable
+            or options.is_continuation
+            or attributes.name
+            or len(attributes.stored_as) > LONGEST_KEY
+        ):
             return
         learned = self._learned(attributes)
         if learned is None:
@@ -152,11 +144,9 @@ class LearnedCosts:
         return learned
 
     def set_object_counts(self, counts: Mapping[str, int], now_ns: int) -> None:
-        """Replace the object counts by those that the server's metrics say.
+        """Replace the object counts by those that the server's metrics said at that time.
 
-        Args:
-            counts: By resource, as in `pods` and `deployments.apps`; negative ones are unknown.
-            now_ns: When they were read.
+        They are by resource, as in `pods` and `deployments.apps`; negative ones are unknown.
         """
         known = ((resource, count) for resource, count in counts.items() if count >= 0)
         self._object_counts = dict(islice(known, self._max_keys))
@@ -170,21 +160,17 @@ class LearnedCosts:
 
     def watch_ended(self, attributes: RequestAttributes) -> None:
         key = _watch_key(attributes)
-        if key is None:
-            return
-        count = self._watches[key] - 1
-        if count:
-            self._watches[key] = count
-        else:
-            del self._watches[key]
+        if key is not None:
+            self._watches[key] -= 1
+            if not self._watches[key]:
+                del self._watches[key]
 
     def watch_count(self, attributes: RequestAttributes) -> int:
         """How many open WATCHes a write is of interest to; 0 for a read."""
         watches = self._watches
         if not watches or attributes.verb in READ_ONLY_VERBS:
             return 0
-        resource = attributes.stored_as
-        namespace = attributes.namespace
+        resource, namespace = attributes.stored_as, attributes.namespace
         count = watches.get((resource, "", ""), 0)
         if namespace:
             count += watches.get((resource, namespace, ""), 0)

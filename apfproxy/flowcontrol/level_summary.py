@@ -19,14 +19,10 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.objects.types import FlowSchema, PolicyRulesWithSubjects, Subject
+    from apfproxy.objects.types import FlowSchema, Subject
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of what is here: immutable, camelCase on the wire."""
-
-
-class LevelSummary(Model, frozen=True):
+class LevelSummary(msgspec.Struct, frozen=True, rename="camel"):
     """One priority level; all but shares and percentages is in seats.
 
     Attributes:
@@ -36,8 +32,6 @@ class LevelSummary(Model, frozen=True):
         borrowing_limit_percent: None if it may borrow whatever there is, or is exempt.
         lendable, borrowing: What it can lend, and borrow, at most; None where nothing limits it.
         minimum, maximum: Between them the current limit moves.
-        current: The limit until the next adjustment.
-        priority: As its annotation says; None without one.
     """
 
     name: str
@@ -57,7 +51,7 @@ class LevelSummary(Model, frozen=True):
     priority: int | None = None
 
 
-class Sums(Model, frozen=True):
+class Sums(msgspec.Struct, frozen=True, rename="camel"):
     """Over all levels; nominal limits are rounded up, so theirs can exceed the server's."""
 
     shares: int
@@ -68,11 +62,10 @@ class Sums(Model, frozen=True):
     seats_in_use: int
 
 
-class LevelsSummary(Model, frozen=True):
-    """All levels, in the order of their names.
+class LevelsSummary(msgspec.Struct, frozen=True, rename="camel"):
+    """All levels, in the order of their names, and the seats that they have in all.
 
     Attributes:
-        server_concurrency_limit: Seats that they have in all.
         shared_limit: Seats of a limit that others share, of which these are the part of now; None
             if nobody does.
         members: How many share it; None if nobody does, or an older version does not say.
@@ -109,10 +102,7 @@ def summarize_levels(
 
 
 def kept_for_nobody(summary: LevelsSummary) -> str | None:
-    """What levels that no request can come to keep from the others, in a sentence; None if nothing.
-
-    That is what they do not lend.
-    """
+    """What levels that no request can come to do not lend, in a sentence; None if nothing."""
     kept = [level for level in summary.levels if not level.is_reachable and level.minimum]
     if not kept:
         return None
@@ -146,7 +136,7 @@ def shortfalls(summary: LevelsSummary) -> list[str]:
         for level in levels
         if server * level.shares < total and level.name not in PRIORITY_LEVELS
     }
-    too_few = f"{server} seat is too few" if server == 1 else f"{server} seats are too few"
+    too_few = f"{counted(server, 'seat')} {'is' if server == 1 else 'are'} too few"
     found = []
     if lent:
         found.append(
@@ -195,25 +185,19 @@ def reachable_levels(
 ) -> set[str]:
     """Names of the levels that FlowSchemas can send a request to, whatever their order.
 
-    A level that no request can come to keeps what it does not lend from the others.  Without
-    `knows_users` nothing verifies users: every client is anonymous, or has a name that nobody has
-    verified, in the group of the unauthenticated.  An API that `is_plain` is not Kubernetes': no
-    request is for a resource.
+    Without `knows_users` nothing verifies users: every client is anonymous, or has a name that
+    nobody has verified, in the group of the unauthenticated.  An API that `is_plain` is not
+    Kubernetes': no request is for a resource.
     """
     return {
         schema.spec.priority_level_configuration.name
         for schema in flow_schemas
         if any(
-            _can_match(rule, knows_users=knows_users, is_plain=is_plain)
+            (rule.non_resource_rules or (rule.resource_rules and not is_plain))
+            and any(knows_users or _can_be_unverified(subject) for subject in rule.subjects)
             for rule in schema.spec.rules
         )
     }
-
-
-def _can_match(rule: PolicyRulesWithSubjects, *, knows_users: bool, is_plain: bool) -> bool:
-    if not rule.non_resource_rules and (is_plain or not rule.resource_rules):
-        return False
-    return any(knows_users or _can_be_unverified(subject) for subject in rule.subjects)
 
 
 def _can_be_unverified(subject: Subject) -> bool:
@@ -228,10 +212,9 @@ PRIORITY_LEVEL = "PriorityLevelConfiguration"
 
 
 class NamedObject(msgspec.Struct, frozen=True, rename="camel"):
-    """An object, and what it is.
+    """An object; `uid` is as responses name it, made of kind and name if no server gave it one.
 
     Attributes:
-        uid: As responses name it; made of kind and name if no server gave it one.
         priority_level: Where a FlowSchema leads, or the level itself.
         what: What the object does, and what a level is doing now, in words.
     """
@@ -244,22 +227,21 @@ class NamedObject(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def named_objects(controller: Controller) -> Iterator[NamedObject]:
-    """All objects: priority levels, those that are going too, then FlowSchemas, each by name."""
+    """All priority levels, those that are going too, then all FlowSchemas, each by name."""
     for _, level in sorted(controller.levels.items()):
         yield NamedObject(PRIORITY_LEVEL, level.name, level.uid, level.name, _what_of(level))
     in_force = controller.in_force
-    levels = {
-        name: schema.spec.priority_level_configuration.name
-        for name, schema in in_force.flow_schemas.items()
-    }
-    for name, level_name in sorted({**levels, **in_force.dangling}.items()):
-        checked = in_force.checked[FLOW_SCHEMA, name]
-        if name in in_force.dangling:
+    for name in sorted({*in_force.flow_schemas, *in_force.dangling}):
+        level_name = in_force.dangling.get(name)
+        if level_name is not None:
             what = f"not used: its priority level {level_name} does not exist"
         else:
-            precedence = in_force.flow_schemas[name].spec.matching_precedence
+            spec = in_force.flow_schemas[name].spec
+            level_name = spec.priority_level_configuration.name
+            precedence = spec.matching_precedence
             what = f"matching precedence {precedence}, leads to priority level {level_name}"
-        yield NamedObject(FLOW_SCHEMA, name, checked.uid, level_name, what)
+        uid = in_force.checked[FLOW_SCHEMA, name].uid
+        yield NamedObject(FLOW_SCHEMA, name, uid, level_name, what)
 
 
 def with_uid(objects: Iterable[NamedObject], uid: str) -> list[NamedObject]:
@@ -272,8 +254,7 @@ def _what_of(level: PriorityLevel) -> str:
         return "its object is gone; it ends its last requests"
     if level.is_exempt:
         return "exempt: its requests are never limited"
-    queue_set = level.queue_set
-    queues = queue_set.config.queues
+    queue_set, queues = level.queue_set, level.queue_set.config.queues
     how = f"{queues} queues" if queues else "rejects what does not fit"
     what = f"nominally {counted(level.nominal_limit, 'seat')}, {how}"
     if queue_set.is_idle:

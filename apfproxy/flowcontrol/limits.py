@@ -57,9 +57,8 @@ def levelled(
 ) -> Iterator[tuple[tuple[str, ...], int, int]]:
     """Levels, of those compared, with the same nominal limit, not 0, though their shares differ.
 
-    Yields:
-        Their names, the most shares first; their limit; and the least server limit from which on
-        all of them differ whose shares do.
+    Yields their names, the most shares first; their limit; and the least server limit from which
+    on all of them differ whose shares do.
     """
     total = sum(shares.values())
     alike: dict[int, list[str]] = {}
@@ -88,21 +87,16 @@ def enough_for_a_seat(shares: int, total_shares: int, lendable_percent: int = 0)
 
 
 def level_limits(
-    nominal: int,
-    server_limit: int,
-    lendable_percent: int,
-    borrowing_limit_percent: int | None,
+    nominal: int, server_limit: int, lendable_percent: int, borrowing_limit_percent: int | None
 ) -> LevelLimits:
     """How far lending and borrowing may move a level's limit; all in seats or percent of `nominal`.
 
     `server_limit` bounds a level that may borrow all (`borrowing_limit_percent` None).
     """
-    lendable = _percent(nominal, lendable_percent)
-    if borrowing_limit_percent is None:
-        borrowing = server_limit
-    else:
+    borrowing = server_limit
+    if borrowing_limit_percent is not None:
         borrowing = _percent(nominal, borrowing_limit_percent)
-    return LevelLimits(nominal, nominal - lendable, nominal + borrowing)
+    return LevelLimits(nominal, nominal - _percent(nominal, lendable_percent), nominal + borrowing)
 
 
 def max_seats(nominal: int, hand_size: int) -> int:
@@ -120,8 +114,7 @@ class LevelDemand:
 
     Attributes:
         is_exempt: Exempt levels take what they use; the others divide what that leaves.
-        high_watermark: The largest seat demand of the period.
-        smoothed: The smoothed envelope of seat demand.
+        high_watermark, smoothed: The largest seat demand of the period, and its envelope.
         current: The current limit so far, kept where no division is possible.
         priority: Of levels that have one the greatest gets first what they have together.
         shares: What such a level is sure of, as a part of all shares of theirs.
@@ -167,6 +160,7 @@ def adjust(levels: Sequence[LevelDemand], seats: int | None = None) -> Adjustmen
     6. What levels with a priority have by this together they divide anew, see `by_priority`: more
        or less by what rounded limits lack of the sum.  Kubernetes has no priorities.
     """
+    lowers = [level.limits.lower for level in levels]
     guarantees = [
         max(
             level.limits.lower,
@@ -180,29 +174,23 @@ def adjust(levels: Sequence[LevelDemand], seats: int | None = None) -> Adjustmen
         max(float(guarantee), level.smoothed)
         for level, guarantee in zip(levels, guarantees, strict=True)
     )
+    limited = [index for index, level in enumerate(levels) if not level.is_exempt]
+    lower_sum = sum(lowers[index] for index in limited)
+    guaranteed_sum = sum(guarantees[index] for index in limited)
     total = sum(level.limits.nominal for level in levels) if seats is None else seats
-    remaining = total
-    lower_sum = 0
-    guaranteed_sum = 0
-    for level, guarantee in zip(levels, guarantees, strict=True):
-        if level.is_exempt:
-            remaining -= guarantee
-        else:
-            lower_sum += level.limits.lower
-            guaranteed_sum += guarantee
+    remaining = total - (sum(guarantees) - guaranteed_sum)
 
     fair_proportion = 0.0
     if remaining <= lower_sum:
-        divided = [level.limits.lower for level in levels]
+        divided = lowers
     elif remaining <= guaranteed_sum:
         part = (remaining - lower_sum) / (guaranteed_sum - lower_sum)
         divided = [
-            level.limits.lower + round_half_up((guarantee - level.limits.lower) * part)
-            for level, guarantee in zip(levels, guarantees, strict=True)
+            lower + round_half_up((guarantee - lower) * part)
+            for lower, guarantee in zip(lowers, guarantees, strict=True)
         ]
     else:
         divided = [level.current for level in levels]
-        limited = [index for index, level in enumerate(levels) if not level.is_exempt]
         items = [Item(targets[i], guarantees[i], levels[i].limits.upper) for i in limited]
         try:
             allocation = allocate(total, items)
@@ -215,14 +203,12 @@ def adjust(levels: Sequence[LevelDemand], seats: int | None = None) -> Adjustmen
 
     prior = [index for index, level in enumerate(levels) if level.priority is not None]
     if prior:
-        limited_sum = sum(
-            seats for level, seats in zip(levels, divided, strict=True) if not level.is_exempt
-        )
+        limited_sum = sum(divided[index] for index in limited)
         excess = limited_sum - (total if remaining > guaranteed_sum else max(remaining, lower_sum))
         together = sum(divided[index] for index in prior) - excess
         parts = by_priority([levels[index] for index in prior], together)
-        for index, part in zip(prior, parts, strict=True):
-            divided[index] = part
+        for index, own in zip(prior, parts, strict=True):
+            divided[index] = own
     current = tuple(
         guarantee if level.is_exempt else seats
         for level, guarantee, seats in zip(levels, guarantees, divided, strict=True)
@@ -231,16 +217,13 @@ def adjust(levels: Sequence[LevelDemand], seats: int | None = None) -> Adjustmen
 
 
 def by_priority(levels: Sequence[LevelDemand], seats: int) -> tuple[int, ...]:
-    """Divide seats among levels that all have a priority.
+    """Divide seats among levels that all have a priority; the limits sum up to `seats` if they can.
 
     1. A level has its lower limit, and is sure of what its shares are of all shares, as far as it
        wants that.
     2. What is left goes to the greatest priority as far as it wants it, then to the next one.
        Levels of the same priority divide it in proportion to their shares.
     3. What nobody wants is divided in proportion to shares, too.
-
-    Returns:
-        Limits between lower and upper ones.  They sum up to `seats` if these allow it.
     """
     uppers = [float(level.limits.upper) for level in levels]
     wanted = [
@@ -276,12 +259,12 @@ def _fill(
     bounds: Sequence[float],
 ) -> float:
     """Raise some amounts to their bounds in proportion to shares; what is left of `left`."""
+    weights = [max(level.shares, NEARLY) for level in levels]
     rising = [index for index in indices if amounts[index] < bounds[index]]
     while rising and left > NEARLY:
-        unit = left / sum(max(levels[index].shares, NEARLY) for index in rising)
+        unit = left / sum(weights[index] for index in rising)
         more = {
-            index: min(unit * max(levels[index].shares, NEARLY), bounds[index] - amounts[index])
-            for index in rising
+            index: min(unit * weights[index], bounds[index] - amounts[index]) for index in rising
         }
         for index, amount in more.items():
             amounts[index] += amount

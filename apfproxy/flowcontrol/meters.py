@@ -61,9 +61,9 @@ def _durations() -> Histogram:
 class FlowSchemaCounters:
     """What happened to the requests of one FlowSchema at one priority level.
 
-    Gauges (`executing_*`, `inqueue_*`) are requests and seats now; all else only grows.
-    Durations are nanoseconds.  A request counts as executing until the end of its execution; the
-    seats count until they are given back, at the end of its additional latency.
+    Gauges (`executing_*`, `inqueue_*`) are requests and seats now; all else only grows.  A request
+    counts as executing until the end of its execution; the seats count until they are given back,
+    at the end of its additional latency.
 
     Attributes:
         dispatched_at_once: Requests that went through an empty queue set, not yet sorted into
@@ -114,13 +114,10 @@ class FlowSchemaCounters:
         return bool(self.work_estimated_seats.sum or any(self.wait_rejected_ns.counts))
 
     def _sort_dispatched_at_once(self) -> None:
-        requests = self.dispatched_at_once
-        if requests:
-            self.dispatched_at_once = 0
-            self.waited_ns.counts[0] += requests
-            lengths = self.lengths_met
-            lengths.counts[bisect_left(lengths.bounds, 1)] += requests
-            lengths.sum += requests
+        requests, self.dispatched_at_once = self.dispatched_at_once, 0
+        self.waited_ns.counts[0] += requests
+        self.lengths_met.counts[bisect_left(QUEUE_LENGTH_BOUNDS, 1)] += requests
+        self.lengths_met.sum += requests
 
 
 REQUEST_RATIO_BOUNDS: Final = (0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1)
@@ -153,10 +150,9 @@ def pack(requests_executing: int, seats: int, requests_waiting: int, seats_waiti
 
 
 class RatioHistogram:
-    """Nanoseconds by bucket of a ratio (not cumulative), and the time-weighted sum of the ratio.
+    """As `Histogram`, but of nanoseconds by ratio, with the time-weighted sum of the ratio.
 
-    `bounds` are upper bounds, inclusive and ascending; one more bucket takes what is above.  Values
-    are divided by `denominator`, which is >= 1.
+    Values are divided by `denominator`, which is >= 1.
     """
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
@@ -166,7 +162,6 @@ class RatioHistogram:
         self.sum = 0.0
 
     def add(self, value: int, duration_ns: int) -> None:
-        """Count a time during which the numerator was `value`."""
         ratio = value / self.denominator
         self.counts[bisect_left(self.bounds, ratio)] += duration_ns
         self.sum += ratio * duration_ns
@@ -210,7 +205,6 @@ class LevelMeter:
         self.seat_demand.denominator = seats
 
     def set_waiting_capacity(self, requests: int) -> None:
-        """Divide waiting requests by this number from now on."""
         self.fold()
         self.requests_waiting.denominator = max(requests, 1)
 
@@ -229,9 +223,7 @@ class Usage:
     """How long each share of a limit was in use, since the start.
 
     Attributes:
-        phase: `waiting` or `executing`.
-        request_kind: `mutating` or `readOnly`.
-        bucket_ns: Nanoseconds by bucket of `RATIO_BOUNDS`, not cumulative; the last is above all.
+        bucket_ns: By bucket of `RATIO_BOUNDS`, not cumulative; the last is above all.
         ratio_ns: The sum of ratio times nanoseconds.
     """
 
@@ -249,7 +241,6 @@ class RequestCount:
 
     Attributes:
         shares: The counts as parts of the limit, up to the last `flush`.
-        count: Requests now.
         ns_at: Nanoseconds for which the count was its index, from the last `flush` to `since_ns`.
         since_ns: When the count became what it is, or was read last.
         high, previous_high: The largest counts in the current second, and in the one before.
@@ -267,7 +258,6 @@ class RequestCount:
         self.shares = RatioHistogram(RATIO_BOUNDS)
 
     def begin(self, now_ns: int) -> None:
-        """Count one more from `now_ns` on."""
         if now_ns >= self.second_end_ns:
             self.roll(now_ns)
         count = self.count
@@ -299,10 +289,8 @@ class RequestCount:
 
     def roll(self, now_ns: int) -> None:
         """Begin the second that `now_ns` is in; nothing has changed since the one before."""
-        if now_ns < self.second_end_ns + NS_PER_S:
-            self.previous_high = self.high
-        else:
-            self.previous_high = self.count
+        is_next = now_ns < self.second_end_ns + NS_PER_S
+        self.previous_high = self.high if is_next else self.count
         self.high = self.count
         self.second_end_ns += (now_ns - self.second_end_ns) // NS_PER_S * NS_PER_S + NS_PER_S
 
@@ -322,7 +310,6 @@ class RequestCount:
         self.ns_at = [0] * (max(self.high, self.count) + 1)
 
     def usage(self, now_ns: int) -> Usage:
-        """All that was counted until `now_ns`."""
         self.flush(now_ns)
         return Usage(self.phase, self.request_kind, tuple(self.shares.counts), self.shares.sum)
 
@@ -343,15 +330,10 @@ class KindMeter:
     """
 
     def __init__(self, now_ns: int) -> None:
-        # Indexed by whether the request is mutating: one look-up finds the count.
-        self._waiting = (
-            RequestCount(WAITING, READ_ONLY, now_ns),
-            RequestCount(WAITING, MUTATING, now_ns),
-        )
-        self._executing = (
-            RequestCount(EXECUTING, READ_ONLY, now_ns),
-            RequestCount(EXECUTING, MUTATING, now_ns),
-        )
+        kinds = READ_ONLY, MUTATING
+        self._waiting = [RequestCount(WAITING, kind, now_ns) for kind in kinds]
+        self._executing = [RequestCount(EXECUTING, kind, now_ns) for kind in kinds]
+        # Indexed by whether the request is mutating: one look-up finds the counts.
         self.kinds = tuple(map(KindCounts, self._waiting, self._executing))
 
     def set_limits(self, now_ns: int, waiting: int, executing: int) -> None:
@@ -362,7 +344,6 @@ class KindMeter:
                 count.shares.denominator = max(1, limit)
 
     def usages(self, now_ns: int) -> tuple[Usage, ...]:
-        """How long each share of the limits was in use until `now_ns`, by phase and kind."""
         return tuple(count.usage(now_ns) for count in (*self._waiting, *self._executing))
 
     def in_flight(self, now_ns: int) -> dict[str, int]:

@@ -29,18 +29,15 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
-
 MAX_NAMED = 6
 """Of the values that would have matched so many are named."""
 
+LONGEST_SHOWN = 64
+"""Of a value that a client has sent."""
+
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that keeps a rule from matching.
-
-    Attributes:
-        field: Where in the FlowSchema, such as `spec.rules[0].subjects`.
-        reason: What is missing there, in words.
-    """
+    """One thing that keeps a rule from matching, at a field such as `spec.rules[0].subjects`."""
 
     field: str
     reason: str
@@ -52,36 +49,23 @@ def mismatches(
     attributes: RequestAttributes,
     header_of: Callable[[str], str] = no_header,
 ) -> tuple[Mismatch, ...]:
-    """Why a FlowSchema does not match a request.
+    """Why a FlowSchema does not match a request; empty if, and only if, it does.
 
-    `header_of` gives the value of a header by its name in lower case; "" if there is none.
-
-    Returns:
-        For each rule the first that fails: its subjects, or else something in each of its
-        resource or non-resource rules.  Where a rule matches, the condition that an addition makes
-        and the request does not meet.  Empty if, and only if, the FlowSchema matches.
+    For each rule the first that fails: its subjects, or else something in each of its resource or
+    non-resource rules.  Where a rule matches, the condition that an addition makes and the request
+    does not meet.  `header_of` gives the value of a header by its name in lower case, or "".
     """
     if not flow_schema.spec.rules:
         return (Mismatch(field="spec.rules", reason="there is no rule"),)
     found: list[Mismatch] = []
     for index, rule in enumerate(flow_schema.spec.rules):
-        field = f"spec.rules[{index}]"
-        failed = _of_rule(rule, field, user, attributes)
+        failed = _of_rule(rule, f"spec.rules[{index}]", user, attributes)
         if not failed:
-            return _of_condition(flow_schema, attributes, header_of)
+            condition = flow_schema.additions.condition
+            broken = condition and unmet(condition, attributes, header_of)
+            return (Mismatch(field=field_of(broken[0]), reason=broken[1]),) if broken else ()
         found += failed
     return tuple(found)
-
-
-def _of_condition(
-    flow_schema: FlowSchema, attributes: RequestAttributes, header_of: Callable[[str], str]
-) -> tuple[Mismatch, ...]:
-    condition = flow_schema.additions.condition
-    failed = None if condition is None else unmet(condition, attributes, header_of)
-    if failed is None:
-        return ()
-    annotation, reason = failed
-    return (Mismatch(field=field_of(annotation), reason=reason),)
 
 
 def _of_rule(
@@ -90,27 +74,22 @@ def _of_rule(
     if not Subjects(rule.subjects).match(user):
         named = _listed([_subject_text(subject) for subject in rule.subjects])
         return [Mismatch(field=f"{field}.subjects", reason=f"the user is not {named}")]
-    found = []
     if attributes.is_resource_request:
-        for index, resource_rule in enumerate(rule.resource_rules):
-            failed = _of_resource_rule(resource_rule, attributes)
-            if failed is None:
-                return []
-            name, reason = failed
-            found.append(Mismatch(field=f"{field}.resourceRules[{index}].{name}", reason=reason))
         name, what = "resourceRules", "a resource"
+        failures = [_of_resource_rule(each, attributes) for each in rule.resource_rules]
     else:
-        for index, url_rule in enumerate(rule.non_resource_rules):
-            failed = _of_non_resource_rule(url_rule, attributes)
-            if failed is None:
-                return []
-            name, reason = failed
-            found.append(Mismatch(field=f"{field}.nonResourceRules[{index}].{name}", reason=reason))
         name, what = "nonResourceRules", "no resource"
-    if not found:
+        failures = [_of_non_resource_rule(each, attributes) for each in rule.non_resource_rules]
+    if not failures:
         reason = f"there is none, and the request is for {what}"
-        found.append(Mismatch(field=f"{field}.{name}", reason=reason))
-    return found
+        return [Mismatch(field=f"{field}.{name}", reason=reason)]
+    if None in failures:
+        return []
+    return [
+        Mismatch(field=f"{field}.{name}[{index}].{failed[0]}", reason=failed[1])
+        for index, failed in enumerate(failures)
+        if failed is not None
+    ]
 
 
 def _of_resource_rule(
@@ -142,8 +121,7 @@ def _of_non_resource_rule(
         return "verbs", _not_among(attributes.verb, rule.verbs)
     if match_url(rule.non_resource_urls, attributes.path):
         return None
-    reason = _not_among(attributes.path, rule.non_resource_urls)
-    return "nonResourceURLs", reason
+    return "nonResourceURLs", _not_among(attributes.path, rule.non_resource_urls)
 
 
 def _has(values: tuple[str, ...], value: str) -> bool:
@@ -184,25 +162,16 @@ def quoted(text: str) -> str:
     return f'"{text}"'
 
 
-LONGEST_SHOWN = 64
-"""Of a value that a client has sent."""
-
-
 def unmet(
     condition: Condition, attributes: RequestAttributes, header_of: Callable[[str], str]
 ) -> tuple[str, str] | None:
-    """The annotation that a request does not meet, and why; None if it meets all.
-
-    `header_of` gives the value of a header by its name in lower case; "" if there is none.
-    """
+    """The annotation that a request does not meet, and why; None if it meets all."""
     methods, verb = condition.methods, attributes.verb
     if condition.is_broken:
         return MATCH_HEADER, "a condition cannot be read, and so is never met"
     if methods is not None and not attributes.is_resource_request and verb not in methods:
-        return (
-            MATCH_METHODS,
-            f"{verb.upper()} is not {' or '.join(sorted(each.upper() for each in methods))}",
-        )
+        allowed = " or ".join(sorted(each.upper() for each in methods))
+        return MATCH_METHODS, f"{verb.upper()} is not {allowed}"
     if not condition.header:
         return None
     value = header_of(condition.header).strip(" \t")
@@ -210,10 +179,8 @@ def unmet(
         return MATCH_HEADER, f"the request has no header {condition.header}"
     if condition.values and not any(matches(each, value) for each in condition.values):
         shown = value if value.isascii() and len(value) <= LONGEST_SHOWN else "another"
-        return (
-            MATCH_HEADER,
-            f"{condition.header} is {shown}, not {' or '.join(sorted(condition.values))}",
-        )
+        wanted = " or ".join(sorted(condition.values))
+        return MATCH_HEADER, f"{condition.header} is {shown}, not {wanted}"
     return None
 
 

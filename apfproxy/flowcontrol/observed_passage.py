@@ -66,18 +66,13 @@ class ObservedPassage(Passage):
         self._callers = callers
         self._caller: Caller | None = None
         self._came_ns = 0
-        self._needed_ns = UNKNOWN
-        """For how long the request needed seats, once it does so no more."""
-        self._gap_ns = 0
-        """How long after the end of the one before it enters, if it was held back."""
-        self.through_ns = UNKNOWN
-        """When the response was through."""
-        self.ended_ns = 0
-        """When it ended, if none was held back by it."""
+        self._needed_ns = UNKNOWN  # for how long the request needed seats, once it does no more
+        self._gap_ns = 0  # how long after the end of the one before it enters, if it was held back
+        self.through_ns = UNKNOWN  # when the response was through
+        self.ended_ns = 0  # when it ended, if none was held back by it
 
     @property
     def seats(self) -> int:
-        """The seats that it would take."""
         found = self.classification
         if self.ticket is not None or self.refusal is not None:
             return super().seats
@@ -113,13 +108,10 @@ class ObservedPassage(Passage):
                 caller.remove(last)
                 self.enter_after(last.ended_ns)
         else:
-            self._ask()
+            super().acquire(self)
             if self.ticket is not None:
                 self._came_ns = self.ticket.arrived_ns  # a clock goes on between two looks
         return True
-
-    def _ask(self) -> None:
-        super().acquire(self)
 
     # What would become of it.
 
@@ -177,7 +169,7 @@ class ObservedPassage(Passage):
     def _on_gap_end(self) -> None:
         try:
             self._timer = None
-            self._ask()
+            super().acquire(self)
             if self.state is EXECUTING:
                 self.on_seats()
             elif self.state is not WAITING and self.is_through:

@@ -88,7 +88,7 @@ class PromptLimits:
 
     def on_adjustment(self) -> None:
         """Limits were adjusted by smoothed demand: look, if requests wait that may get more."""
-        if any(_may_get_more(level, 0) for level in self._levels()):
+        if any(_may_get_more(level) for level in self._levels()):
             self.on_wait()
 
     def mark(self, levels: Sequence[PriorityLevel]) -> None:
@@ -100,15 +100,11 @@ class PromptLimits:
                 level.demand.mark()
 
     def foreseen_limits(self, level: PriorityLevel, seats: int) -> dict[str, int]:
-        """The current limits by level if an arrival of so many seats had to wait at one of them.
-
-        Changes nothing.
-        """
+        """The current limits by level if so many seats had to be waited for; changes nothing."""
         levels = self._levels()
         limits = {each.name: each.current_limit for each in levels}
         if self._timer is None and self._clock.now_ns() >= self._due_ns:
-            arriving = {level.name: seats}
-            adjustment = adjustment_for_waiting(levels, arriving, self._server_limit())
+            adjustment = adjustment_for_waiting(levels, {level.name: seats}, self._server_limit())
             if adjustment is not None:
                 limits = dict(zip(limits, adjustment.current, strict=True))
         return limits
@@ -123,13 +119,10 @@ class PromptLimits:
         self._look(self._clock.now_ns(), {})
 
     def _look(self, now_ns: int, arriving: dict[str, int]) -> None:
-        """Adjust the limits if that helps, and look again later if anything waits.
-
-        `arriving` as of `adjustment_for_waiting`.
-        """
+        """Adjust the limits if that helps, and look again later if anything waits."""
         levels = self._levels()
         self._due_ns = now_ns + max(LOOK_NS, LOOK_NS_PER_LEVEL * len(levels))
-        if any(_may_get_more(level, 0) for level in levels):
+        if any(_may_get_more(level) for level in levels):
             # First, so that no error can end the looks.
             self._timer = self._clock.call_at(self._due_ns, self._on_due)
         elif not arriving:
@@ -148,42 +141,30 @@ def adjustment_for_waiting(
 ) -> Adjustment | None:
     """The adjustment by which a level that is short of seats gets more; None if none does.
 
-    `arriving` has the seats of a request that is about to wait or to be rejected, by the name of
-    its level.  `server_limit` is what the server has.
+    `arriving` has the seats of a request that is about to wait or to be rejected, by its level.
     """
     wanted = [level.demand.seats + arriving.get(level.name, 0) for level in levels]
     waiting = [_may_get_more(level, arriving.get(level.name, 0)) for level in levels]
     if not any(waiting) or not any(
-        _has_idle_seats(level) or (is_waiting and _lacks_its_own(level, seats))
+        # A level has idle seats, or lent some of its own that it wants now.
+        _has_idle_seats(level)
+        or (is_waiting and level.current_limit < min(seats, level.nominal_limit))
         for level, is_waiting, seats in zip(levels, waiting, wanted, strict=True)
     ):
         return None
-    adjustment = _divide(levels, waiting, wanted, server_limit)
-    for level, is_waiting, seats in zip(levels, waiting, adjustment.current, strict=True):
-        if is_waiting and seats > level.current_limit:
-            return adjustment
-    return None
-
-
-def _divide(
-    levels: Sequence[PriorityLevel],
-    waiting: Sequence[bool],
-    wanted: Sequence[int],
-    server_limit: int,
-) -> Adjustment:
-    """Divide the seats by the demand of now, what is left over among the levels that are short."""
     demands = [
         level.level_demand(max(level.demand.recent_watermark, seats), float(seats))
         for level, seats in zip(levels, wanted, strict=True)
     ]
-    return divide(
-        demands,
-        server_limit,
-        [
-            float(seats) if is_waiting else 0.0
-            for is_waiting, seats in zip(waiting, wanted, strict=True)
-        ],
-    )
+    weights = [
+        float(seats) if is_waiting else 0.0
+        for is_waiting, seats in zip(waiting, wanted, strict=True)
+    ]
+    adjustment = divide(demands, server_limit, weights)
+    for level, is_waiting, seats in zip(levels, waiting, adjustment.current, strict=True):
+        if is_waiting and seats > level.current_limit:
+            return adjustment
+    return None
 
 
 def divide(
@@ -192,13 +173,7 @@ def divide(
     """As `adjust`, but what is left when every level has what it wants is divided otherwise.
 
     Kubernetes divides it in proportion to what levels want, which of idle ones is what they never
-    lend.
-
-    Args:
-        demands: Of the levels.
-        server_limit: Seats of the server.
-        weights: What is left is divided in proportion to these; by default to what a level lacks of
-            its nominal limit.  Those of exempt levels do not count.
+    lend; here it is by `weights`, by default what a level lacks of its nominal limit.
     """
     kept = sum(demand.limits.lower for demand in demands if not demand.high_watermark)
     seats = min(sum(demand.limits.nominal for demand in demands), server_limit + kept)
@@ -221,19 +196,13 @@ def divide(
     return adjust(changed, seats)
 
 
-def _may_get_more(level: PriorityLevel, arriving: int) -> bool:
+def _may_get_more(level: PriorityLevel, arriving: int = 0) -> bool:
     """Whether requests want seats that the level may have, and lack them."""
-    return bool(
-        (arriving or level.queue_set.requests_waiting) and level.current_limit < level.upper_limit
-    )
+    is_wanted = arriving > 0 or level.queue_set.requests_waiting > 0
+    return is_wanted and level.current_limit < level.upper_limit
 
 
 def _has_idle_seats(level: PriorityLevel) -> bool:
     """Whether others may have seats that the level does not use, and did not use lately."""
     used = level.demand.recent_watermark
     return not level.is_exempt and level.current_limit > max(level.lower_limit, used)
-
-
-def _lacks_its_own(level: PriorityLevel, seats: int) -> bool:
-    """Whether the level has lent seats of its own to others that it wants now, so many in all."""
-    return level.current_limit < min(seats, level.nominal_limit)
