@@ -54,9 +54,7 @@ from apfproxy.flowcontrol.prompt_limits import FIRST_PAUSES_S, PromptLimits, div
 from apfproxy.flowcontrol.queue_set import UNLIMITED, QueueSet
 from apfproxy.flowcontrol.seat_pool import PoolMember, SeatPool
 from apfproxy.flowcontrol.ticket import Flow
-from apfproxy.objects.additions import (
-    NO_FLOW_SCHEMA_ADDITIONS,
-)
+from apfproxy.objects.additions import NO_FLOW_SCHEMA_ADDITIONS
 from apfproxy.objects.bootstrap import mandatory_objects
 from apfproxy.objects.names import CATCH_ALL
 from apfproxy.objects.types import FlowSchema, PriorityLevelConfiguration, kind_of, stable_uid
@@ -73,8 +71,6 @@ if TYPE_CHECKING:
 
 BY_USER: Final = "ByUser"
 BY_NAMESPACE: Final = "ByNamespace"
-"""Types of a distinguisher method."""
-
 NO_SEATS: Final = LevelLimits(0, 0, 0)
 """Of a level that a shared limit knows nothing of yet."""
 
@@ -112,7 +108,6 @@ class Checked:
     """What an object that was given comes to, whatever else is given; immutable.
 
     Attributes:
-        object: The object, with its defaults.
         unused: What is wrong with its additions, one line each.
         uid: As the response's headers name it.
         additions: Those of a FlowSchema; else none.
@@ -145,21 +140,8 @@ class Classification:
     Attributes:
         flow_schema: The one that matched, or the catch-all one.
         flow_schema_uid, priority_level_uid: As the response's headers name them.
-        level: The priority level that the FlowSchema names.
-        flow: The requests that this one shares its hand of queues with.
         limits: What additions ask of the flow; None if there are none.
-        generation: The controller's at that time.
     """
-
-    __slots__ = (
-        "flow",
-        "flow_schema",
-        "flow_schema_uid",
-        "generation",
-        "level",
-        "limits",
-        "priority_level_uid",
-    )
 
     def __init__(self, route: Route, flow: Flow, generation: int) -> None:
         self.flow_schema = route.flow_schema
@@ -211,7 +193,7 @@ class Controller:
         hash_seed: Makes the hashes of flows, and with them their queues, hard to guess.
         is_prompt: Whether idle seats are lent as soon as a request lacks them, see
             `prompt_limits`, a level that has lent all serves one request at a time, and the first
-            adjustments come sooner.  Kubernetes has requests wait for the next adjustment.
+            adjustments come sooner.
         on_short: Called while seats are allotted, when a request is about to wait, with "" and 0,
             or to be rejected, with its level and its seats: more of them would admit it.
 
@@ -256,12 +238,9 @@ class Controller:
     # Configuration
 
     def digest(self, objects: Iterable[FlowControlObject]) -> Digest:
-        """Check a configuration and prepare it, without touching the one in force.
+        """Check all of a new configuration, which is valid, and prepare what to `commit`.
 
         Nothing here is changed, so another thread may call it, one at a time.
-
-        `objects` are all of the new configuration, valid, in any order.  What to `commit` is
-        returned; its `problems` say what is not used.
         """
         before = self.in_force
         problems: list[str] = []
@@ -289,17 +268,16 @@ class Controller:
             else:
                 levels[found.object.metadata.name] = found.object
         dangling: dict[str, str] = {}
-        for name, schema in schemas.items():
+        for name, schema in list(schemas.items()):
             level_name = schema.spec.priority_level_configuration.name
             if level_name not in levels:
+                del schemas[name]
                 dangling[name] = level_name
                 problems.append(
                     f"FlowSchema {name!r}: spec.priorityLevelConfiguration.name: there is no"
                     f" usable PriorityLevelConfiguration {level_name!r}; the FlowSchema is not used"
                 )
-        for name in dangling:
-            del schemas[name]
-        now_ns, there = self._clock.now_ns(), self.levels
+        there = self.levels
         return Digest(
             priority_levels=levels,
             flow_schemas=schemas,
@@ -309,7 +287,7 @@ class Controller:
             unused_additions=len(unused),
             checked=checked,
             new_levels={
-                name: self._new_level(configuration, now_ns)
+                name: self._new_level(configuration)
                 for name, configuration in levels.items()
                 if name not in there
             },
@@ -318,17 +296,15 @@ class Controller:
     def commit(self, digest: Digest) -> None:
         """Put a digest in force; requests that execute or wait go on.
 
-        May dispatch requests, and so call their `on_dispatch`; the new configuration is in force
-        by then.
+        May dispatch requests; the new configuration is in force by then.
         """
-        now_ns = self._clock.now_ns()
         levels: dict[str, PriorityLevel] = {}
         for name, configuration in digest.priority_levels.items():
             known = self.levels.get(name)
             if known is None:
                 # Made by the digest, unless that was committed before, or the level went since.
                 made = digest.new_levels.pop(name, None)
-                levels[name] = made or self._new_level(configuration, now_ns)
+                levels[name] = made or self._new_level(configuration)
             else:
                 if known.is_quiescing or known.configuration is not configuration:
                     known.configure(configuration)
@@ -342,10 +318,8 @@ class Controller:
         self.levels = levels
         self._set_limits()
         for name in new:
-            level = levels[name]
-            level.current_limit = (
-                level.nominal_limit - (level.nominal_limit - level.lower_limit) // 2
-            )
+            nominal = levels[name].nominal_limit
+            levels[name].current_limit = nominal - (nominal - levels[name].lower_limit) // 2
         self.in_force = digest
         self._classifier = digest.classifier
         self._routes = {
@@ -357,18 +331,21 @@ class Controller:
             for name, limits in self._flow_limits.items()
             if name in self._routes or limits.long_running
         }
-        self._forget_unused_counters()
+        # Those stay that routes lead to, or that ever counted a request.
+        used = {id(route.counters) for route in self._routes.values()}
+        self._counters = {
+            key: counters
+            for key, counters in self._counters.items()
+            if id(counters) in used or counters.has_counted
+        }
         self.generation += 1
-        self._adjust(now_ns)
+        self._adjust()
 
     def resize(self, server_concurrency_limit: int) -> None:
-        """Divide another number of seats; requests that execute or wait go on.
-
-        May dispatch requests, as `commit` may.
-        """
+        """Divide another number of seats; may dispatch requests."""
         self.server_concurrency_limit = server_concurrency_limit
         self._set_limits()
-        self._adjust(self._clock.now_ns())
+        self._adjust()
 
     def allot(self, seats: int, by_level: Mapping[str, LevelLimits]) -> None:
         """Have seats of a limit that is shared with other proxies; nothing may exceed them.
@@ -376,10 +353,8 @@ class Controller:
         The demand of the period goes on, and no request runs but on seats of its level, where a
         proxy by itself lets a level go on that has lent all.  May dispatch requests.
 
-        Args:
-            seats: Of all levels that are limited, which may lend each other what is idle.
-            by_level: Their bounds, whose nominal limits sum to that; a level that is left out has
-                none.
+        `seats` are those of all levels that are limited, which may lend each other what is idle;
+        `by_level` has their bounds, whose nominal limits sum to that.
         """
         is_same = seats == self.server_concurrency_limit and by_level == self._allotted
         self.server_concurrency_limit = seats
@@ -400,19 +375,17 @@ class Controller:
     def adjust_limits(self) -> None:
         """Let the current limits follow demand; to be called after each of `adjustment_pauses_s`.
 
-        Levels that have drained disappear.  May dispatch requests, as `commit` may.
+        Levels that have drained disappear.  May dispatch requests.
         """
-        drained = [
-            name
+        levels = {
+            name: level
             for name, level in self.levels.items()
-            if level.is_quiescing and level.queue_set.is_idle
-        ]
-        if drained:
-            self.levels = {
-                name: level for name, level in self.levels.items() if name not in drained
-            }
+            if not (level.is_quiescing and level.queue_set.is_idle)
+        }
+        if len(levels) < len(self.levels):
+            self.levels = levels
             self._set_limits()
-        self._adjust(self._clock.now_ns())
+        self._adjust()
 
     # Requests
 
@@ -450,10 +423,7 @@ class Controller:
         return flow_hash(self._hash_seed, flow_schema, distinguisher)
 
     def flow_schema_counters(self) -> Iterator[FlowSchemaCounters]:
-        """The counters of FlowSchemas at their levels, of former configurations too.
-
-        A FlowSchema has some from its first request on.
-        """
+        """Those of FlowSchemas at their levels, former ones too, from their first requests on."""
         return iter(self._counters.values())
 
     def now_ns(self) -> int:
@@ -489,7 +459,7 @@ class Controller:
 
     @property
     def executing_limit(self) -> int:
-        """Seats of all levels together: the sum of the nominal limits."""
+        """Seats of all levels together."""
         return sum(level.nominal_limit for level in self.levels.values())
 
     @property
@@ -531,14 +501,13 @@ class Controller:
             self._on_short("", 0)
 
     def _on_rejection(self, name: str, seats: int) -> None:
-        """As `_on_wait`, at a level without queues."""
         if self._prompt_limits is not None:
             self._prompt_limits.on_rejection(name, seats)
         if self._allotted is not None:
             self._on_short(name, seats)
 
-    def _new_level(self, configuration: PriorityLevelConfiguration, now_ns: int) -> PriorityLevel:
-        demand = SeatDemand(now_ns)
+    def _new_level(self, configuration: PriorityLevelConfiguration) -> PriorityLevel:
+        demand = SeatDemand(self._clock.now_ns())
         queue_set = QueueSet(
             configuration.metadata.name,
             self._clock,
@@ -560,8 +529,9 @@ class Controller:
             server_limit,
             {name: level_shares(level.configuration)[0] for name, level in self.levels.items()},
         )
+        members = []
         for name, level in self.levels.items():
-            _, lendable_percent, borrowing_percent = level_shares(level.configuration)
+            shares, lendable_percent, borrowing_percent = level_shares(level.configuration)
             if self._allotted is None:
                 limits = level_limits(
                     nominal[name], server_limit, lendable_percent, borrowing_percent
@@ -573,25 +543,17 @@ class Controller:
             level.upper_limit = limits.upper
             hand_size = queue_set_config(level.configuration).hand_size
             level.max_seats = max_seats(limits.nominal, hand_size) if hand_size else 0
-        self._set_pool()
-
-    def _set_pool(self) -> None:
-        """Have one pool of the levels with a priority."""
-        members = []
-        for level in self.levels.values():
-            priority = level.additions.priority
-            if priority is not None:
-                shares, _, borrowing_percent = level_shares(level.configuration)
-                member = PoolMember(level.queue_set, priority, shares)
-                member.lower = level.lower_limit
+            if level.additions.priority is not None:
+                member = PoolMember(level.queue_set, level.additions.priority, shares)
+                member.lower = limits.lower
                 # What a member of a fleet may borrow is a part, even if it may borrow all.
-                member.upper = UNLIMITED if borrowing_percent is None else level.upper_limit
+                member.upper = UNLIMITED if borrowing_percent is None else limits.upper
                 members.append(member)
         if members or self.pool.members:
             self.pool.replace(members)
 
-    def _adjust(self, now_ns: int) -> None:
-        levels = list(self.levels.values())
+    def _adjust(self) -> None:
+        now_ns, levels = self._clock.now_ns(), list(self.levels.values())
         demands = []
         for level in levels:
             stats = level.demand.reset(now_ns)
@@ -635,10 +597,7 @@ class Controller:
     def _cut(
         self, levels: Sequence[PriorityLevel], adjustment: Adjustment, pool_size: int
     ) -> tuple[tuple[int, ...], int]:
-        """The current limits of an adjustment, by which the seats that are allotted are enough.
-
-        Also the seats of the pool, of which the limits of its levels are only what to expect.
-        """
+        """The limits of an adjustment, and the seats of the pool, cut to the allotted seats."""
         found = list(adjustment.current)
         limited = [
             index
@@ -672,24 +631,13 @@ class Controller:
             return known
         added, is_ban = checked.additions, level.additions.is_ban
         limits = self._flow_limits.get(name)
-        is_limited = (
-            added.request_rate is not None or added.long_running_limit is not None or is_ban
-        )
-        if limits is None and is_limited:
+        has_flows = added.request_rate is not None or added.long_running_limit is not None
+        if limits is None and (has_flows or is_ban):
             limits = self._flow_limits[name] = FlowLimits(name)
         if limits is not None:
             limits.configure(added, level.name, is_ban=is_ban)
         counters = self._counters.get((level.name, name))
-        return Route(schema, checked, level, counters, limits if is_limited else None)
-
-    def _forget_unused_counters(self) -> None:
-        """Drop counters that no route leads to and that never counted a request."""
-        used = {id(route.counters) for route in self._routes.values()}
-        self._counters = {
-            key: counters
-            for key, counters in self._counters.items()
-            if id(counters) in used or counters.has_counted
-        }
+        return Route(schema, checked, level, counters, limits if has_flows or is_ban else None)
 
     def _new_classification(
         self, key: tuple[str, str], route: Route, outdated: Classification | None

@@ -51,16 +51,6 @@ class ObservedPassage(Passage):
     `callers` are those of the connection that have no request under way, for all its passages.
     """
 
-    __slots__ = (
-        "_caller",
-        "_callers",
-        "_came_ns",
-        "_gap_ns",
-        "_needed_ns",
-        "ended_ns",
-        "through_ns",
-    )
-
     def __init__(self, control: FlowControl, digest: RequestDigest, callers: list[Caller]) -> None:
         super().__init__(control, digest)
         self._callers = callers

@@ -52,9 +52,6 @@ class FlowControl:
     """What all passages share.
 
     Args:
-        controller: The configuration in force.
-        costs: What is learned from responses.
-        clock: The process's.
         unix_s: The wall clock, in whole seconds since 1970.
         on_error: Told of errors of the program in passages that are only observed; None where
             flow control is enforced.
@@ -128,22 +125,8 @@ class RequestDigest:
         timeout_ns: How long the request may take; a long-running one, until it has its seats.
         kind: Counts the request while it waits and executes.
         fixed_estimate: The estimate of its work if that depends on the attributes alone, else None.
-        takes_seats: False if flow control lets the request pass.
         classification: The last one, by the configuration's generation that it names.
     """
-
-    __slots__ = (
-        "attributes",
-        "classification",
-        "fixed_estimate",
-        "is_list",
-        "is_long_running",
-        "is_watch",
-        "kind",
-        "takes_seats",
-        "timeout_ns",
-        "user",
-    )
 
     def __init__(
         self,
@@ -257,23 +240,10 @@ class Passage:
     """The passage of one request; `acquire` comes once, `release` at most once, `cancel` last.
 
     Attributes:
-        state: Where it stands.
         classification: Where the request belongs; None before it entered.
         ticket: What the queue set gave; None if it was not asked, or rejected the request.
         refusal: Why the request was rejected; None if it was not.
     """
-
-    __slots__ = (
-        "_control",
-        "_place",
-        "_timer",
-        "_waiter",
-        "classification",
-        "digest",
-        "refusal",
-        "state",
-        "ticket",
-    )
 
     def __init__(self, control: FlowControl, digest: RequestDigest) -> None:
         self._control = control

@@ -38,11 +38,9 @@ SERVICE_GUESS_TICKS: Final = SERVICE_GUESS_NS // NS_PER_TICK
 
 
 def seat_ticks(seats: float, duration_ns: int) -> SeatTicks:
-    """The work of holding seats for a time.
+    """The work of holding seats for a time, with the sign of the duration.
 
-    Args:
-        seats: A number of seats; a fraction where one queue's share of the seats is meant.
-        duration_ns: May be negative; the result has its sign.
+    A fraction of a seat is one queue's share of the seats.
     """
     exact = seats * duration_ns / NS_PER_TICK
     magnitude = abs(exact)
@@ -54,7 +52,7 @@ def seat_ticks(seats: float, duration_ns: int) -> SeatTicks:
 
 
 def ns_per_seat(work: SeatTicks, seats: int) -> int:
-    """For how many nanoseconds that many seats have to be held to do the work; rounded down."""
+    """For how long that many seats have to be held to do the work; rounded down."""
     return int(work / seats * NS_PER_TICK)
 
 
@@ -84,12 +82,9 @@ class Flow:
         distinguisher: The user name or namespace; "" without a distinguisher method, or where the
             level has no more than one queue.
         hash: 64 bits that the dealer turns into a hand.
-        counters: Those of the FlowSchema at its priority level.
         hand, dealer: The hand dealt last and its dealer; kept by the queue set, which deals
             again when its dealer is another one.
     """
-
-    __slots__ = ("counters", "dealer", "distinguisher", "hand", "hash")
 
     def __init__(self, hash_: int, distinguisher: str, counters: FlowSchemaCounters) -> None:
         self.hash = hash_
@@ -113,20 +108,10 @@ class WorkEstimate:
     Attributes:
         initial_seats: Seats while it executes; >= 1.
         final_seats: Seats for `additional_latency_ns` after its end; >= 0.
-        additional_latency_ns: How long it lingers after its end.
         max_seats: The larger of the two, which it holds from dispatch until it has lingered.
         final_work: The work of lingering, in seat ticks.
         work: The whole work, in seat ticks, as long as its execution time is a guess.
     """
-
-    __slots__ = (
-        "additional_latency_ns",
-        "final_seats",
-        "final_work",
-        "initial_seats",
-        "max_seats",
-        "work",
-    )
 
     def __init__(
         self, initial_seats: int, final_seats: int = 0, additional_latency_ns: int = 0
@@ -170,13 +155,10 @@ DONE: Final = 3
 class Ticket:
     """A request inside a queue set: its place in a queue, then its seats.
 
-    The queue set owns every field but `details`.
+    The queue set owns every field but `details`, the caller's own, which the dumps show.
 
     Attributes:
-        flow: Whose request it is.
-        estimate: What it is expected to need; replaced at dispatch if it had to be cut to the
-            concurrency limit.
-        details: Whatever the caller wants to find again in the dumps.
+        estimate: Replaced at dispatch if it had to be cut to the concurrency limit.
         arrived_ns, dispatched_ns: Clock readings; -1 before it was dispatched.
         arrival_r: The progress meter at its arrival; 0 at a level without queues.
         queue: The queue it was put into; None at a level without queues.
@@ -184,20 +166,6 @@ class Ticket:
         on_dispatch: What to call when it is dispatched; None unless it has to wait.
         previous, next: Its neighbours while it waits in its queue; None otherwise.
     """
-
-    __slots__ = (
-        "arrival_r",
-        "arrived_ns",
-        "details",
-        "dispatched_ns",
-        "estimate",
-        "flow",
-        "next",
-        "on_dispatch",
-        "previous",
-        "queue",
-        "state",
-    )
 
     def __init__(
         self,
@@ -236,28 +204,12 @@ class Queue:
     Attributes:
         index: Its place in the queue set; changes when a queue before it goes away.
         is_removed: Whether it went away; requests of it may linger.
-        oldest, newest: The ends of the chain; None when nothing waits.
-        requests_waiting, initial_seats_waiting, seats_waiting, work_waiting: Sums over what waits:
-            number, initial seats, max seats, total work.
+        seats_waiting, work_waiting: Max seats and total work of what waits.
         requests_executing: Executing now, lingering ones not counted.
         seats_in_use: Max seats of what executes or lingers.
         next_dispatch_r: The reading of the progress meter at which, in the virtual world, the
             queue's oldest request begins to execute.
     """
-
-    __slots__ = (
-        "index",
-        "initial_seats_waiting",
-        "is_removed",
-        "newest",
-        "next_dispatch_r",
-        "oldest",
-        "requests_executing",
-        "requests_waiting",
-        "seats_in_use",
-        "seats_waiting",
-        "work_waiting",
-    )
 
     def __init__(self, index: int) -> None:
         self.index = index
