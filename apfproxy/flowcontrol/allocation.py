@@ -58,11 +58,9 @@ class Allocation:
 def allocate(required_sum: int, items: Sequence[Item]) -> Allocation:
     """Divide `required_sum` among the items in proportion to their targets, within their bounds.
 
-    Returns:
-        Amounts that sum to `required_sum`, to rounding; each is `fair_proportion * target` where
-        its bounds allow that.  Where all items stand at their lower bounds the proportion is the
-        least ratio of bound to target, at their upper bounds the largest; it is 0 when nothing is
-        divided.
+    The amounts sum to `required_sum`, to rounding; each is `fair_proportion * target` where its
+    bounds allow that.  Where all items stand at their lower bounds the proportion is the least
+    ratio of bound to target, at their upper bounds the largest; it is 0 when nothing is divided.
 
     Raises:
         InfeasibleError: The sum is negative or cannot be reached, or an item contradicts itself.

@@ -56,12 +56,7 @@ def flow_hash(seed: int, flow_schema_name: str, distinguisher: str) -> int:
 
 
 class Classifier:
-    """Finds the FlowSchema of a request, in a time that hardly depends on how many there are.
-
-    Args:
-        flow_schemas: In any order; names differ.
-        most_lines: Of one index; >= 1.
-    """
+    """Finds the FlowSchema of a request, in a time that hardly depends on how many there are."""
 
     def __init__(self, flow_schemas: Iterable[FlowSchema], most_lines: int = MOST_LINES) -> None:
         lines = list(chain.from_iterable(map(_lines, sorted(flow_schemas, key=matching_order))))
@@ -76,10 +71,7 @@ class Classifier:
         attributes: RequestAttributes,
         header_of: Callable[[str], str] = no_header,
     ) -> FlowSchema | None:
-        """The first FlowSchema that matches; None cannot be with the mandatory `catch-all`.
-
-        `header_of` gives the value of a header by its name in lower case; "" if there is none.
-        """
+        """The first FlowSchema that matches; None cannot be with the mandatory `catch-all`."""
         for index in self._indexes:
             found = index.first(user, attributes, header_of)
             if found is not None:
@@ -111,10 +103,7 @@ def added_distinguisher(
     attributes: RequestAttributes,
     header_of: Callable[[str], str],
 ) -> str:
-    """What tells the flow of a request apart from others of its FlowSchema; "" if nothing does.
-
-    `header_of` gives the value of a header by its name in lower case; "" if there is none.
-    """
+    """What tells the flow of a request apart from others of its FlowSchema; "" if nothing does."""
     if distinguisher.kind is DistinguisherKind.GROUP:
         return next((group for group in user.groups if group not in VIRTUAL_GROUPS), "")
     if distinguisher.kind is DistinguisherKind.PATH_PREFIX:

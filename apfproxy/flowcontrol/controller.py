@@ -459,12 +459,10 @@ class Controller:
 
     @property
     def executing_limit(self) -> int:
-        """Seats of all levels together."""
         return sum(level.nominal_limit for level in self.levels.values())
 
     @property
     def waiting_limit(self) -> int:
-        """Requests that all queues together can hold."""
         configs = [level.queue_set.config for level in self.levels.values()]
         return sum(config.queues * config.queue_length_limit for config in configs)
 
@@ -618,7 +616,6 @@ class Controller:
         return tuple(found), pool_cut
 
     def _route(self, schema: FlowSchema, checked: Checked) -> Route:
-        """Where a FlowSchema leads, with the counters that it has had there before, if any."""
         level = self.levels[schema.spec.priority_level_configuration.name]
         name = schema.metadata.name
         known = self._routes.get(name)

@@ -43,7 +43,6 @@ class SeatDemand:
     """Integrates the seat demand of one priority level.
 
     Attributes:
-        seats: The demand now; zero at first.
         stats: Those of the period that ended last; zeros before.
         smoothed: The envelope of `average + stddev` over the periods so far, in seats.
     """
@@ -112,6 +111,7 @@ class SeatDemand:
         self.mark()
         watermark, self._period_watermark = self._period_watermark, 0
         duration_ns = now_ns - self._start_ns
+        average, stddev = self.stats.average, self.stats.stddev
         if duration_ns > 0:
             # The sums are exact; from here on the floating-point steps are those of Kubernetes
             # (fairqueuing/integrator.go), which decide what is left of a small deviation.
@@ -124,9 +124,7 @@ class SeatDemand:
                 envelope,
                 SMOOTHING_COEFFICIENT * self.smoothed + (1 - SMOOTHING_COEFFICIENT) * envelope,
             )
-            self.stats = DemandStats(average, stddev, watermark)
-        else:
-            self.stats = DemandStats(self.stats.average, self.stats.stddev, watermark)
+        self.stats = DemandStats(average, stddev, watermark)
         self._start_ns = now_ns
         self._seat_ns = 0
         self._square_seat_ns = 0

@@ -188,7 +188,6 @@ class LevelMeter:
         self.seat_demand = RatioHistogram(DEMAND_RATIO_BOUNDS)
 
     def fold(self) -> None:
-        """Sort the states so far into the histograms."""
         for state, duration_ns in self.time_at.items():
             seats = state >> SEATS_SHIFT & SEATS_MASK
             self.requests_executing.add(state & REQUESTS_MASK, duration_ns)
@@ -295,7 +294,6 @@ class RequestCount:
         self.second_end_ns += (now_ns - self.second_end_ns) // NS_PER_S * NS_PER_S + NS_PER_S
 
     def last_high(self, now_ns: int) -> int:
-        """The largest count in the last full second before `now_ns`."""
         if now_ns >= self.second_end_ns:
             self.roll(now_ns)
         return self.previous_high

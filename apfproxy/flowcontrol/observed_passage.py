@@ -72,7 +72,6 @@ class ObservedPassage(Passage):
 
     @property
     def has_seats(self) -> bool:
-        """Whether it has seats, and the request has not given them back."""
         return self.state is EXECUTING and self._needed_ns == UNKNOWN
 
     @property
@@ -106,7 +105,6 @@ class ObservedPassage(Passage):
     # What would become of it.
 
     def on_seats(self) -> None:
-        """Its turn has come: have the seats for as long as the request needed them."""
         if self._needed_ns != UNKNOWN:
             assert self.ticket is not None
             self._timer = self._control.clock.call_at(
@@ -118,26 +116,22 @@ class ObservedPassage(Passage):
             self._pause()
 
     def _pause(self) -> None:
-        """After a rejection the caller asks again as soon as after a response."""
-        clock = self._control.clock
+        clock = self._control.clock  # after a rejection the caller asks again, as after a response
         self._timer = clock.call_at(clock.now_ns() + self._needed_ns, self._on_enough)
 
     def _on_enough(self) -> None:
         try:
             self._timer = None
             now_ns = self._control.clock.now_ns()
-            if self.is_through:
-                self._finish(now_ns)
-            else:
+            if not self.is_through:
                 super().release_seats(now_ns)
+                return
+            try:
+                super().release(now_ns)
+            finally:
+                self._let_next_enter()
         except Exception as error:  # noqa: BLE001  nobody but the clock is there to hear of it
             self.fail(error)
-
-    def _finish(self, now_ns: int) -> None:
-        try:
-            super().release(now_ns)
-        finally:
-            self._let_next_enter()
 
     def _let_next_enter(self) -> None:
         caller, self._caller = self._caller, None
@@ -180,7 +174,6 @@ class ObservedPassage(Passage):
     # What the request does.
 
     def release_seats(self, now_ns: int) -> None:
-        """The request goes on, but needs its seats no more."""
         if self.state is EXECUTING and not self._is_late:
             super().release_seats(now_ns)
         else:

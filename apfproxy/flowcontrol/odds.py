@@ -31,11 +31,7 @@ class OddsError(ValueError):
 
 
 def check_sizes(queues: int, hand_size: int) -> None:
-    """Refuse what Kubernetes refuses in a PriorityLevelConfiguration.
-
-    Raises:
-        OddsError: There cannot be such queues or hands.
-    """
+    """Refuse, by an `OddsError`, what Kubernetes refuses in a PriorityLevelConfiguration."""
     if not 1 <= queues <= MAX_QUEUES:
         raise OddsError(f"expected 1 to {MAX_QUEUES} queues, not {queues}")
     if not 1 <= hand_size <= queues:
@@ -82,14 +78,7 @@ def suggest(bound: float, elephants: int) -> Suggestion | None:
     """The fewest queues with which the odds can be at most the bound, and the smallest such hand.
 
     More queues of the same hand are never worse, so each hand has a least number of them, which is
-    searched for by halving.
-
-    Args:
-        bound: Probability, above 0.
-        elephants: >= 0.
-
-    Returns:
-        None if no sizes that Kubernetes accepts get there.
+    searched for by halving.  None if no sizes that Kubernetes accepts get there.
     """
     best: Suggestion | None = None
     for hand_size in range(1, MAX_HASH_BITS + 1):

@@ -51,14 +51,8 @@ class FlowObserver(Protocol):
 class FlowControl:
     """What all passages share.
 
-    Args:
-        unix_s: The wall clock, in whole seconds since 1970.
-        on_error: Told of errors of the program in passages that are only observed; None where
-            flow control is enforced.
-
-    Attributes:
-        is_observing: Whether requests go on whatever becomes of their passages.
-        top_flows: Gathers what flows take; None for nobody.
+    `on_error` is told of errors of the program in passages that are only observed; it is None where
+    flow control is enforced.  `unix_s` is the wall clock, in whole seconds since 1970.
     """
 
     def __init__(
@@ -80,24 +74,15 @@ class FlowControl:
         self._unix_s = unix_s
         self.on_error = on_error
         self.is_observing = on_error is not None
-        self.top_flows: FlowObserver | None = None
+        self.top_flows: FlowObserver | None = None  # gathers what flows take
 
     def replace(self, on_error: Callable[[Exception], None] | None) -> FlowControl:
-        """The same, but enforced, or observed if `on_error` is given."""
-        other = FlowControl(
-            self.controller,
-            self.estimator,
-            self.costs,
-            self.kinds,
-            self.clock,
-            unix_s=self._unix_s,
-            on_error=on_error,
-        )
+        shared = self.controller, self.estimator, self.costs, self.kinds, self.clock
+        other = FlowControl(*shared, unix_s=self._unix_s, on_error=on_error)
         other.top_flows = self.top_flows
         return other
 
     def classify(self, digest: RequestDigest) -> Classification:
-        """Where a request belongs by the configuration in force."""
         found = digest.classification = self.controller.classify(
             digest.user, digest.attributes, digest.header
         )
@@ -113,9 +98,6 @@ class FlowControl:
         """Why there are no seats, and when to ask again; counts a request as dropped."""
         level.retry_after.record_drop(self._unix_s())
         return Refusal(reason, "", level.retry_after.get())
-
-    def __repr__(self) -> str:
-        return f"<FlowControl {'observed' if self.is_observing else 'enforced'}>"
 
 
 class RequestDigest:
@@ -180,25 +162,14 @@ SEATLESS: Final = PassageState.SEATLESS
 OUTSIDE: Final = PassageState.OUTSIDE
 DONE: Final = PassageState.DONE
 
+ENDS: Final = {"released": DONE, "cancelled": DONE}
 TRANSITIONS: Final = {
-    NEW: {
-        "passed": SEATLESS,
-        "admitted": EXECUTING,
-        "queued": WAITING,
-        "rejected": OUTSIDE,
-        "released": DONE,
-        "cancelled": DONE,
-    },
-    WAITING: {"dispatched": EXECUTING, "timed-out": OUTSIDE, "released": DONE, "cancelled": DONE},
-    EXECUTING: {
-        "seats-released": SEATLESS,
-        "left-to-upstream": ABANDONED,
-        "released": DONE,
-        "cancelled": DONE,
-    },
-    ABANDONED: {"released": DONE, "cancelled": DONE},
-    SEATLESS: {"seats-released": SEATLESS, "released": DONE, "cancelled": DONE},
-    OUTSIDE: {"released": DONE, "cancelled": DONE},
+    NEW: {"passed": SEATLESS, "admitted": EXECUTING, "queued": WAITING, "rejected": OUTSIDE} | ENDS,
+    WAITING: {"dispatched": EXECUTING, "timed-out": OUTSIDE, **ENDS},
+    EXECUTING: {"seats-released": SEATLESS, "left-to-upstream": ABANDONED, **ENDS},
+    ABANDONED: ENDS,
+    SEATLESS: {"seats-released": SEATLESS, **ENDS},
+    OUTSIDE: ENDS,
     DONE: {},
 }
 """State to event to the next state; `EXECUTING` and `ABANDONED` have seats, `WAITING` a place in a
@@ -275,7 +246,6 @@ class Passage:
 
     @property
     def has_seats(self) -> bool:
-        """Whether it has seats that the request has not given back."""
         return self.state is EXECUTING
 
     # The request arrives.
@@ -289,8 +259,15 @@ class Passage:
             found = control.classify(digest)
         self.classification = found
         if found.limits is not None:
-            refusal = self._refused_by(found.limits, found)
-            if refusal is not None:
+            refusal = found.limits.refusal(
+                found.flow.distinguisher,
+                control.clock.now_ns(),
+                is_long_running=digest.is_long_running,
+            )
+            if refusal is None:
+                if digest.is_long_running and found.limits.long_running_limit is not None:
+                    self._place = found.limits
+            else:
                 if digest.takes_seats:
                     refusal.seats = control.foreseen_estimate(digest, found).max_seats
                 count_rejection(found.level.queue_set, found.flow.counters, refusal.reason)
@@ -323,18 +300,6 @@ class Passage:
         )
         return False
 
-    def _refused_by(self, limits: FlowLimits, found: Classification) -> Refusal | None:
-        """Ask the limits of the flow; a long-running request that may go has a place there."""
-        is_long_running = self.digest.is_long_running
-        refusal = limits.refusal(
-            found.flow.distinguisher,
-            self._control.clock.now_ns(),
-            is_long_running=is_long_running,
-        )
-        if refusal is None and is_long_running and limits.long_running_limit is not None:
-            self._place = limits
-        return refusal
-
     def _reject(
         self, event: PassageEvent, found: Classification, refusal: Refusal, waited_ns: int = 0
     ) -> None:
@@ -350,6 +315,7 @@ class Passage:
     def on_dispatch(self, ticket: Ticket) -> None:
         """Take the seats that the queue set gives; never raises."""
         waiter = self._waiter
+        assert waiter is not None
         try:
             now_ns, kind = ticket.dispatched_ns, self.digest.kind
             assert self._timer is not None
@@ -358,14 +324,13 @@ class Passage:
             self.state = DISPATCHED[self.state]
             kind.waiting.end(now_ns)
             kind.executing.begin(now_ns)
-            assert waiter is not None
             waiter.on_seats()
         except Exception as error:  # noqa: BLE001  it is not the fault of whoever gave them back
-            assert waiter is not None
             waiter.fail(error)
 
     def _on_wait_limit(self) -> None:
         waiter = self._waiter
+        assert waiter is not None
         try:
             self._timer = None
             found, control = self.classification, self._control
@@ -373,10 +338,8 @@ class Passage:
             waited_ns = self._leave_queue(control.clock.now_ns(), RejectReason.TIME_OUT)
             refusal = control.refusal(found.level, RejectReason.TIME_OUT)
             self._reject(TIMED_OUT, found, refusal, waited_ns)
-            assert waiter is not None
             waiter.on_time_out()
         except Exception as error:  # noqa: BLE001  nobody but the clock is there to hear of it
-            assert waiter is not None
             waiter.fail(error)
 
     # The request goes on, and ends.
@@ -452,7 +415,7 @@ class Passage:
 
 
 def _on_dispatch(ticket: Ticket) -> None:
-    """Tell the passage; one function for all of them, so that admission makes no bound method."""
+    """One function for all passages, so that admission makes no bound method."""
     passage: Passage = ticket.details
     passage.on_dispatch(ticket)
 

@@ -30,11 +30,9 @@ class Preset:
     """A kind of API.
 
     Attributes:
-        name: As the setting `preset` has it.
         is_plain: Whether it is not Kubernetes'.
         read: Makes attributes of a method and a target, by rules; AttributesError if they make no
             sense.
-        rules: Those rules.
         file: Of `config/bootstrap/`: the objects beside the mandatory ones.
     """
 
@@ -45,7 +43,6 @@ class Preset:
     file: str
 
     def attributes_of(self, method: str, target: bytes) -> RequestAttributes:
-        """The attributes of a request; AttributesError as of `read`."""
         return self.read(method, target, self.rules)
 
     def with_rules(
@@ -65,7 +62,6 @@ class Preset:
         return replace(self, rules=rules)
 
     def suggested_objects(self) -> tuple[FlowControlObject, ...]:
-        """The objects that are built in beside the mandatory ones; a user may replace them."""
         return built_in(self.file)
 
     def objects(self) -> tuple[FlowControlObject, ...]:

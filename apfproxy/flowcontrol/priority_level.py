@@ -49,24 +49,16 @@ class RetryAfter:
         return self._retry_after_s
 
     def record_drop(self, unix_s: int) -> None:
-        """Count a rejected request."""
         if unix_s == self._current_s:
             self._current_drops += 1
             return
-        self._remember_current_second()
-        self._current_s = unix_s
-        self._current_drops = 1
-        self._reconsider(unix_s)
-
-    def _remember_current_second(self) -> None:
-        now_s = self._current_s
-        oldest_s = now_s - min(2 * self._retry_after_s, MAX_RETRY_AFTER_S)
-        self._history.append((now_s, self._current_drops))
+        retry_after_s = self._retry_after_s
+        oldest_s = self._current_s - min(2 * retry_after_s, MAX_RETRY_AFTER_S)
+        self._history.append((self._current_s, self._current_drops))
         while self._history[0][0] < oldest_s:
             self._history.pop(0)
-
-    def _reconsider(self, unix_s: int) -> None:
-        retry_after_s = self._retry_after_s
+        self._current_s = unix_s
+        self._current_drops = 1
         drops = 0
         for second, count in reversed(self._history):
             if unix_s - second > retry_after_s:
@@ -92,10 +84,8 @@ def queue_set_config(
 ) -> QueueSetConfig:
     """How a level queues, by its validated configuration.
 
-    Args:
-        configuration: The level's.
-        is_prompt: Whether one request at a time goes on even while the level has lent all that it
-            has.  A level without shares is given nothing: to hold requests is what it is for.
+    If `is_prompt`, one request at a time goes on even while the level has lent all that it has.  A
+    level without shares is given nothing: to hold requests is what it is for.
     """
     limited = configuration.spec.limited
     if limited is None:
@@ -134,15 +124,10 @@ class PriorityLevel:
     requests and its history of demand.
 
     Attributes:
-        is_exempt: Whether its requests are never limited.
-        demand: The seat demand that the queue set reports.
         configuration: The object in force; the last one while it is quiescing.
-        uid: The object's, as responses name it.
-        additions: What its annotations add.
         is_quiescing: Whether its object is gone and it only drains.
         nominal_limit: Seats that its shares buy it.
-        lower_limit: Seats that it never lends; <= `nominal_limit`.
-        upper_limit: Seats that it can have at most, borrowed ones included.
+        lower_limit, upper_limit: Seats that it never lends, and that it has at most.
         max_seats: Seats that a work estimate may ask for; 0 where it sets no bound of its own.
         target: Seats that it was to have at the last adjustment, before others were considered.
         failed_total: Requests that had seats but that the server failed; counted by whoever
@@ -187,7 +172,6 @@ class PriorityLevel:
         self.is_quiescing = False
 
     def level_demand(self, high_watermark: int, smoothed: float) -> LevelDemand:
-        """What the adjustment of limits needs to know of it, by its demand in seats."""
         return LevelDemand(
             LevelLimits(self.nominal_limit, self.lower_limit, self.upper_limit),
             self.is_exempt,
@@ -201,10 +185,3 @@ class PriorityLevel:
     def longest_wait_ns(self, timeout_ns: int) -> int:
         """How long a request may wait in its queue that may take so long in all."""
         return min(timeout_ns // WAIT_DIVISOR, self.additions.wait_limit_ns or MOST_WAIT_NS)
-
-    def __repr__(self) -> str:
-        state = " quiescing" if self.is_quiescing else ""
-        return (
-            f"<PriorityLevel {self.name}{state}: {self.current_limit} seats of nominal"
-            f" {self.nominal_limit} in {self.lower_limit}..{self.upper_limit}>"
-        )

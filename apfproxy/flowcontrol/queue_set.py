@@ -85,12 +85,10 @@ class QueueSetKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueueSetConfig:
-    """How requests queue; the last three mean something to `QueueSetKind.QUEUE` only.
+    """How requests queue; all but `kind` mean something to `QueueSetKind.QUEUE` only.
 
     Attributes:
-        kind: What happens to a request that does not fit.
-        queues: How many queues there are; >= 1.
-        hand_size: How many of them a flow may use; 1 to `queues`.
+        hand_size: How many of the queues a flow may use; 1 to `queues`.
         queue_length_limit: Requests that may wait in one queue while all seats are taken.
         least_seats: Seats that requests may use whatever the limit; Kubernetes has none.
     """
@@ -106,9 +104,6 @@ class QueueSet:
     """The queues and the seats of one priority level.
 
     Args:
-        name: The priority level's.
-        clock: Time, and the timers of lingering requests.
-        config: How requests queue.
         concurrency_limit: Seats; >= 0.  Only counted, not enforced, at an exempt level.
         demand: Told of every change of seats in use plus seats waited for.
         on_wait: Called when an arrival is about to wait; it may bring about more seats for it.
@@ -122,11 +117,9 @@ class QueueSet:
         share_out: In place of what dispatches by itself, where levels have a pool of seats; see
             `seat_pool`.  Called after a change, and settled; it tells who was dispatched.
         is_contended: Whether something waits at any level of the pool.
-        requests_waiting, seats_waiting: What waits, and its max seats.
         requests_executing, seats_in_use: What executes, and its seats and those of what lingers.
         executing: The tickets that execute, in the order of dispatch; the values say nothing.
-        dispatched_total, rejected_total: Requests so far; among the rejected are also
-        timed_out_total, cancelled_total: Those that left their queue unserved.
+        rejected_total: Counts `timed_out_total` and `cancelled_total`, too.
         current_r: The progress meter as of the last event; call `sync` first to have it now.
         dispatch_r, latest_s: R, and the winner's `next_dispatch_r`, at the last dispatch.
         seat_limit: The seats that requests may use: the concurrency limit, or what overrides it.
@@ -196,15 +189,9 @@ class QueueSet:
     ) -> Ticket | RejectReason:
         """Give the request seats now, a place in a queue, or the reason why it gets neither.
 
-        Args:
-            flow: Whose request it is.
-            estimate: What it is expected to need.
-            on_dispatch: Called with the ticket at most once, later, if the request has to wait;
-                never from inside this call.  It may call any method, but must not raise.
-            details: The caller's own, which the dumps show.
-
-        Returns:
-            A ticket, which says whether it `is_executing`; hand it to `finish` or `withdraw`.
+        `on_dispatch` is called with the ticket at most once, later, if the request has to wait;
+        never from inside this call.  It may call any method, but must not raise.  A ticket says
+        whether it `is_executing`; hand it to `finish` or `withdraw`.
         """
         now_ns = self._now_ns()
         if now_ns != self._last_ns:
@@ -262,8 +249,6 @@ class QueueSet:
         """End the execution of a request; its seats come back now, or when it has lingered.
 
         Tells others of their dispatch.  Harmless if the ticket does not execute (any more).
-
-        `is_watch` says which of the two histograms of execution times it belongs to.
         """
         if ticket.state != EXECUTING:
             return
@@ -362,7 +347,7 @@ class QueueSet:
         self.set_concurrency_limit(concurrency_limit)
 
     def set_concurrency_limit(self, concurrency_limit: int) -> None:
-        """Have that many seats from now on; dispatches what fits, takes seats back as they end."""
+        """Have so many seats from now on; dispatches what fits, takes seats back as they end."""
         self._advance(now_ns := self._now_ns())
         self.concurrency_limit = concurrency_limit
         if self.share_out is None:
@@ -383,7 +368,6 @@ class QueueSet:
         self.seat_limit = seats
 
     def next_seats(self) -> int:
-        """The seats that the next request wants; something must be waiting."""
         ticket = self.robin.next().oldest
         assert ticket is not None
         return ticket.estimate.max_seats
@@ -395,7 +379,6 @@ class QueueSet:
         self._settle(now_ns)
 
     def tell(self) -> None:
-        """Tell who was dispatched of a pool."""
         if self._ready and not self._is_notifying:
             self._notify()
 
@@ -421,9 +404,9 @@ class QueueSet:
         self.meter.fold()
 
     def next_s_bounds(self) -> tuple[SeatTicks, SeatTicks]:
-        """Least and greatest `next_dispatch_r` of the queues where something waits.
+        """Least and greatest `next_dispatch_r` where something waits; else `latest_s`.
 
-        `latest_s` twice if there is none.  Visits all queues: meant for a scrape.
+        Visits all queues: meant for a scrape.
         """
         return self.robin.start_bounds(0) or (self.latest_s, self.latest_s)
 

@@ -191,11 +191,22 @@ class RuleIndex:
             bit = 1 << number
             self._flow_schemas.append(line.flow_schema)
             self._headers.append(self._add_condition(line, bit, headers))
-            self._add_subjects(line.subjects, bit)
-            if isinstance(line.rule, ResourcePolicyRule):
-                self._add_resource_rule(line.rule, bit)
+            if line.subjects.is_all:
+                self._everybody |= bit
             else:
-                self._add_url_rule(line.rule, line.condition, bit)
+                _add(self._users, line.subjects.users, bit)
+                _add(self._groups, line.subjects.groups, bit)
+                _add(self._accounts, line.subjects.user_prefixes, bit)
+            rule = line.rule
+            if isinstance(rule, ResourcePolicyRule):
+                self._resource_verbs.add(rule.verbs, bit)
+                self._api_groups.add(rule.api_groups, bit)
+                self._resources.add(rule.resources, bit)
+                self._namespaces.add(rule.namespaces, bit)
+                if rule.cluster_scope:
+                    self._cluster_scope |= bit
+            else:
+                self._add_url_rule(rule, line.condition, bit)
         self._longest_below = max(map(len, self._below), default=0)
         for field in (
             self._resource_verbs,
@@ -216,22 +227,6 @@ class RuleIndex:
         header.add_condition(condition.values, bit)
         self._asking |= bit
         return header
-
-    def _add_subjects(self, subjects: Subjects, bit: int) -> None:
-        if subjects.is_all:
-            self._everybody |= bit
-        else:
-            _add(self._users, subjects.users, bit)
-            _add(self._groups, subjects.groups, bit)
-            _add(self._accounts, subjects.user_prefixes, bit)
-
-    def _add_resource_rule(self, rule: ResourcePolicyRule, bit: int) -> None:
-        self._resource_verbs.add(rule.verbs, bit)
-        self._api_groups.add(rule.api_groups, bit)
-        self._resources.add(rule.resources, bit)
-        self._namespaces.add(rule.namespaces, bit)
-        if rule.cluster_scope:
-            self._cluster_scope |= bit
 
     def _add_url_rule(
         self, rule: NonResourcePolicyRule, condition: Condition | None, bit: int
@@ -257,10 +252,6 @@ class RuleIndex:
     def first(
         self, user: User, attributes: RequestAttributes, header_of: Callable[[str], str]
     ) -> FlowSchema | None:
-        """The FlowSchema of the first line that matches a request; None if none does.
-
-        `header_of` gives the value of a header by its name in lower case; "" if there is none.
-        """
         found = self._everybody
         of_group = self._groups
         for group in user.groups:
@@ -299,7 +290,6 @@ class RuleIndex:
         return self._flow_schemas[found.bit_length()]
 
     def _of_path(self, path: str) -> int:
-        """The lines of non-resource URLs that match a path."""
         field = self._urls
         found = field.lines.get(path, field.every)
         if path.startswith(ROOT):

@@ -43,9 +43,7 @@ class PoolMember:
     """A priority level's side of the pool.
 
     Attributes:
-        priority: The greatest goes first.
-        lower: Seats that it never lends.
-        upper: Seats that it has at most, or `UNLIMITED`.
+        lower, upper: Seats that it never lends, and that it has at most, or `UNLIMITED`.
         sure: Whole seats that it is sure of.
         gain: Credit for each seat that is dispatched of the pool, while something waits here.
         credit: What it has gained, less what it was given; from one turn less than nothing to two.
@@ -79,17 +77,9 @@ class PoolMember:
         queue_set = self.queue_set
         return queue_set.seats_in_use + min(queue_set.next_seats(), self.upper) > self.upper
 
-    def __repr__(self) -> str:
-        return f"<PoolMember {self.queue_set.name}: priority {self.priority}, {self.sure} sure>"
-
 
 class SeatPool:
-    """The seats of all levels with a priority; without levels at first.
-
-    Attributes (to read only):
-        size: Seats that there are.
-        members: The levels, the greatest priority first.
-    """
+    """The seats of all levels with a priority, the greatest first; without levels at first."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -115,12 +105,7 @@ class SeatPool:
         """Have so many seats, and dispatch what fits.
 
         What is in use stays with its level, the greatest priority first where it is too much; what
-        is left goes to where it is to be used.
-
-        Args:
-            size: Seats that there are.
-            targets: Those of each level, by name, as they are expected to be used.
-            now_ns: The time.
+        is left goes to where it is to be used, by `targets`.
         """
         self.size = left = size
         total = sum(member.shares for member in self.members) or 1
@@ -163,10 +148,10 @@ class SeatPool:
 
         `limits` are the current limits by then, by level, of which those here sum up to the pool.
         """
-        others = [each.queue_set for each in self.members if each.queue_set is not queue_set]
-        if any(other.requests_waiting for other in others):
+        others = [each for each in self.members if each.queue_set is not queue_set]
+        if any(other.queue_set.requests_waiting for other in others):
             return queue_set.seat_limit
-        idle = sum(each.idle for each in self.members if each.queue_set is not queue_set)
+        idle = sum(other.idle for other in others)
         size = sum(limits[each.queue_set.name] for each in self.members)
         return queue_set.seat_limit + idle + max(0, size - self.size)
 
@@ -206,11 +191,8 @@ class SeatPool:
         return taken == seats
 
     def _count(self, chosen: PoolMember, seats: int) -> None:
-        """Count a dispatch of so many seats, for the fractions that levels are sure of."""
+        """For the fractions that levels are sure of."""
         for member in self.members:
             if member.queue_set.requests_waiting:
                 member.credit = min(2 * TURN, member.credit + seats * member.gain)
         chosen.credit = max(-TURN, chosen.credit - seats * TURN)
-
-    def __repr__(self) -> str:
-        return f"<SeatPool: {self.size} seats of {len(self.members)} levels>"

@@ -39,7 +39,6 @@ class Tournament:
         return self.nodes[self.size : self.size + self.length]
 
     def set(self, index: int, key: int) -> None:
-        """Give the index another key."""
         nodes = self.nodes
         node = index + self.size
         nodes[node] = key

@@ -80,12 +80,9 @@ class WorkEstimator:
         max_seats: int,
         counters: FlowSchemaCounters | None = None,
     ) -> WorkEstimate:
-        """Estimate the work of a request.
+        """Estimate the work of a request; `max_seats` is its level's bound, 0 for none.
 
-        Args:
-            attributes: What it does.
-            max_seats: The most that its priority level lets one request have; 0 for no limit.
-            counters: Where to count the watches that a write is of interest to.
+        `counters` count the watches that a write is of interest to.
         """
         estimate = self.fixed(attributes)
         if estimate is not None:
@@ -98,7 +95,6 @@ class WorkEstimator:
         return _mutating(watch_count, max_seats)
 
     def _list_seats(self, attributes: RequestAttributes, max_seats: int) -> int:
-        """Seats of a LIST or WATCH; 1 to `MAX_LIST_SEATS`."""
         most = min(max_seats or MAX_LIST_SEATS, MAX_LIST_SEATS)
         options = attributes.list_options
         assert options is not None

@@ -11,7 +11,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from apfproxy.flowcontrol.demand import SeatDemand
 from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
-from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, TicketState, WorkEstimate
+from apfproxy.flowcontrol.ticket import (
+    DONE,
+    EXECUTING,
+    LINGERING,
+    WAITING,
+    Flow,
+    RejectReason,
+    Ticket,
+    WorkEstimate,
+)
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -56,7 +65,7 @@ class QueueSetMachine(RuleBasedStateMachine):
         self.executed: list[Ticket] = []  # ended after execution
         self.reasons: list[tuple[FlowSchemaCounters, RejectReason | None]] = []
 
-    def those(self, *states: TicketState) -> list[Ticket]:
+    def those(self, *states: int) -> list[Ticket]:
         """The tickets in any of these states."""
         return [ticket for ticket in self.tickets if ticket.state in states]
 
@@ -76,7 +85,7 @@ class QueueSetMachine(RuleBasedStateMachine):
     @rule(number=numbers, is_watch=st.booleans())
     def finish(self, number: int, is_watch: bool) -> None:
         """An execution ends."""
-        executing = self.those(TicketState.EXECUTING)
+        executing = self.those(EXECUTING)
         ticket = executing[number % len(executing)]
         self.queue_set.finish(ticket, is_watch)
         self.executed.append(ticket)
@@ -85,7 +94,7 @@ class QueueSetMachine(RuleBasedStateMachine):
     @rule(number=numbers, reason=st.sampled_from([None, RejectReason.TIME_OUT]))
     def withdraw(self, number: int, reason: RejectReason | None) -> None:
         """A wait ends without execution."""
-        waiting = self.those(TicketState.WAITING)
+        waiting = self.those(WAITING)
         ticket = waiting[number % len(waiting)]
         self.queue_set.withdraw(ticket, reason)
         self.reasons.append((ticket.flow.counters, reason))
@@ -95,7 +104,7 @@ class QueueSetMachine(RuleBasedStateMachine):
     def end_again(self, number: int) -> None:
         """Someone ends a request that has ended."""
         ticket = self.tickets[number % len(self.tickets)]
-        if ticket.state in (TicketState.LINGERING, TicketState.DONE):
+        if ticket.state in (LINGERING, DONE):
             self.queue_set.finish(ticket)
             self.queue_set.withdraw(ticket, RejectReason.TIME_OUT)
 
@@ -117,9 +126,9 @@ class QueueSetMachine(RuleBasedStateMachine):
     @invariant()
     def seats_are_conserved(self) -> None:
         """Each seat in use is held by a request that executes or lingers."""
-        executing = self.those(TicketState.EXECUTING)
-        held = seats_of([*executing, *self.those(TicketState.LINGERING)])
-        waiting = self.those(TicketState.WAITING)
+        executing = self.those(EXECUTING)
+        held = seats_of([*executing, *self.those(LINGERING)])
+        waiting = self.those(WAITING)
 
         assert held == self.queue_set.seats_in_use
         assert seats_of(waiting) == self.queue_set.seats_waiting
@@ -146,9 +155,9 @@ class QueueSetMachine(RuleBasedStateMachine):
         for counters in self.counters:
             tickets = [t for t in self.tickets if t.flow.counters is counters]
             reasons = [reason for of, reason in self.reasons if of is counters]
-            executing = [t for t in tickets if t.state == TicketState.EXECUTING]
-            lingering = [t for t in tickets if t.state == TicketState.LINGERING]
-            waiting = [t for t in tickets if t.state == TicketState.WAITING]
+            executing = [t for t in tickets if t.state == EXECUTING]
+            lingering = [t for t in tickets if t.state == LINGERING]
+            waiting = [t for t in tickets if t.state == WAITING]
             dispatched = [t for t in tickets if t.dispatched_ns >= 0]
             waits = sum(t.dispatched_ns - t.arrived_ns for t in dispatched)
             executions = [counters.execution_regular_ns, counters.execution_watch_ns]
@@ -176,9 +185,9 @@ class QueueSetMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """When all requests have ended nothing is left, and every nanosecond was measured."""
         while not self.queue_set.is_idle:
-            for ticket in self.those(TicketState.WAITING):
+            for ticket in self.those(WAITING):
                 self.queue_set.withdraw(ticket, None)
-            for ticket in self.those(TicketState.EXECUTING):
+            for ticket in self.those(EXECUTING):
                 self.queue_set.finish(ticket)
         self.clock.run()
         self.queue_set.sync()
