@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 MIN_TARGET = 0.001
 """Targets below this count as this, so that a proportion always has something to multiply."""
-
 EPSILON = 1e-7
 """Sums that differ by no more are equal: bounds are seats, whole numbers far above it."""
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
-
 LONGEST_VALUE: Final = 128
 """Characters of a header or a path that count: flows are kept by their names."""
 

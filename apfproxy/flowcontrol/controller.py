@@ -5,11 +5,9 @@ without touching what is in force, so that a thread may do it while requests go 
 it in, at once, and cannot fail.  What an object comes to is worked out once: the next digest takes
 it over from the configuration in force, if the object is the same or equal.
 
-1. The objects are valid: whoever reads them skips and reports the others.  Of two with one name
-   the first counts.
+1. The objects are valid.  Of two with one name the first counts.
 2. The mandatory objects, `exempt` and `catch-all` of either kind, exist always: where the
-   given ones lack them, as built in.  (A server refuses to change what they say, but for the
-   shares of the exempt level; so does validation here.)
+   given ones lack them, as built in.
 3. A FlowSchema whose priority level does not exist is dangling: not used, and reported.
 4. A level that stays keeps its queue set, its requests and its history of demand.
 5. A level that goes is quiescing while anything waits or executes there.  It takes no requests,
@@ -73,7 +71,6 @@ BY_USER: Final = "ByUser"
 BY_NAMESPACE: Final = "ByNamespace"
 NO_SEATS: Final = LevelLimits(0, 0, 0)
 """Of a level that a shared limit knows nothing of yet."""
-
 MAX_KEPT_CLASSIFICATIONS = 16384
 """Flows remembered, about 500 bytes each; when they are more, the older half is forgotten.
 

@@ -5,11 +5,9 @@ time-weighted average, its standard deviation and its maximum over a period say 
 wants of the next one (KEP-1040, "Dispatching").  An envelope, average plus one standard deviation,
 rises at once and decays slowly, so that a level does not lose what it borrowed in a short lull.
 
-The sums are exact integers of seats times nanoseconds; only `reset` turns them into floats.
-
-Beside that it remembers the maximum of the last moments, for whoever looks at it between the ends
-of periods: a period is taken apart by marks, and these by peaks, which change none of its
-statistics.
+The sums are exact integers of seats times nanoseconds; only `reset` turns them into floats.  Marks
+and peaks, which change none of these, tell the maximum of the last moments between the ends of
+periods.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ kube-apiserver knows how many objects it stores and how large they are.  A proxy
 for each resource, and for LISTs of one namespace and of all apart, it keeps moving averages of
 
 - the bytes of whole LISTs: no limit, no selector;
-- the bytes per object of pages, from a LIST's bytes and its limit, so that pages do not make a
-  whole LIST seem small (a page that is not full makes objects seem small, so the fullest lately
-  counts);
+- the bytes per object of pages, from a LIST's bytes and its limit (a page that is not full makes
+  objects seem small, so the fullest lately counts);
 - the bytes of LISTs with a selector, which say how much there is at least.
 
 They are turned into a number of objects and a size of one, and the estimate goes on as in
@@ -14,10 +13,10 @@ Kubernetes: 100 kB a seat.  A LIST of one name teaches nothing, nor does the res
 `continue` token asks for: its last page may hold any number of objects.
 
 Counts read from the server's own metrics go before learned ones while they are fresh.  Outdated
-ones are left out rather than taken for a sign of trouble, as Kubernetes does with its own: a
-metrics page that cannot be reached says nothing about the server's load.
+ones are left out, not taken for a sign of trouble as by Kubernetes: a metrics page that cannot be
+reached says nothing about the server's load.
 
-WATCHes are counted as Kubernetes counts them, by resource, namespace and name.
+WATCHes are counted by resource, namespace and name.
 
 Source: kubernetes/apiserver pkg/util/flowcontrol/watch_tracker.go for WATCHes.
 """
@@ -41,7 +40,6 @@ LONGEST_KEY = 512
 """Of a resource and its group, in characters; Kubernetes' have 317 at most."""
 MAX_KEYS = 4096
 """Resources and scopes remembered: a large cluster has a few hundred resources."""
-
 WEIGHT = 0.2
 """Of the newest LIST in the average: five LISTs are half forgotten after three more."""
 ASSUMED_OBJECT_BYTES = 1000

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 ADJUSTMENT_PERIOD_S = 10
 """How often current limits follow demand, as Kubernetes has it."""
-
 NEARLY = 1e-6
 """Amounts of seats that differ by no more are equal."""
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 MAX_NAMED = 6
 """Of the values that would have matched so many are named."""
-
 LONGEST_SHOWN = 64
 """Of a value that a client has sent."""
 

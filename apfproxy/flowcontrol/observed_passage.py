@@ -1,9 +1,8 @@
 """The passage of a request whose flow control is only observed: it goes on, whatever becomes of it.
 
-The request is forwarded at once.  Its passage tells what enforcing would do: it waits in its queue,
-is rejected, or has its seats, from its own dispatch, for as long as the request needed them.
-
-Who waits for a response sends the next request that much later.  So, of one caller:
+Its passage tells what enforcing would do: it waits in its queue, is rejected, or has its seats,
+from its own dispatch, for as long as the request needed them.  Who waits for a response sends the
+next request that much later.  So, of one caller:
 
 1. The response may be through before the passage of its request ends.  That passage is unfinished,
    and goes on.

@@ -22,10 +22,8 @@ from apfproxy.objects.types import (
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.demand import SeatDemand
 
-
 MAX_RETRY_AFTER_S = 32
 """Kubernetes' bound."""
-
 DROPS_PER_S_TO_DOUBLE = 3
 """Dropping is the last resort after queuing, so even a few drops a second mean overload."""
 

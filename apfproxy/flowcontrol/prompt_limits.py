@@ -1,22 +1,21 @@
 """Lends idle seats at once, and gives them back at once: for what waits, limits are adjusted early.
 
 Kubernetes adjusts the current limits every 10 s.  A level that has lent all that it has, or that is
-suddenly in demand, waits until then for seats that nobody uses, or for its own.  Here the arrival
-that has to wait, or to be rejected by a level without queues, has the limits adjusted, by the same
-division of seats and these rules:
+suddenly in demand, waits until then.  Here the arrival that has to wait, or to be rejected by a
+level without queues, has the limits adjusted, by the same division of seats and these rules:
 
-1. What counts is the demand of now, the seats in use and waited for, where Kubernetes has smoothed
-   demand: that forgets in minutes that a level was busy.  Neither it nor the averages of the period
-   are changed by looking, so that the adjustment at the period's end is what it would have been.
+1. What counts is the demand of now, the seats in use and waited for: smoothed demand forgets in
+   minutes that a level was busy.  Looking changes neither it nor the averages of the period, so
+   that the adjustment at the period's end is what it would have been.
 2. Nobody goes below what it used of its own in the last `MARK_NS` at least: a level whose requests
    come and go keeps the seats for the next one.
 3. Nominal limits are rounded up, so that their sum can exceed the seats of the server.  What is
    divided does not: the seats of the server, and what levels that nobody asks for keep all the
    same.
 4. Seats that are left when every level has what it wants go to the levels that are short of seats,
-   in proportion to their demand.  Kubernetes divides them among all, idle levels included, so that
-   a level that was idle until now would get few at its first look.  At a period's end, when no
-   level may be short, they are divided as the nominal limits are: an idle proxy has these.
+   in proportion to their demand; by Kubernetes to all, so that a level that was idle until now
+   would get few at its first look.  At a period's end, when no level may be short, they are divided
+   as the nominal limits are: an idle proxy has these.
 5. Limits change only where a level that is short gets more seats by it.
 6. There are at most ten looks a second, fewer with more than a hundred levels, and none where
    nothing is short.

@@ -6,17 +6,16 @@ has the highest bit.  For each field of a rule there is a table from a value to 
 value matches, and the lines that any other value matches, by a wildcard.  A request's lines are the
 intersection of those of its fields, and the first of them is the length of the integer in bits.
 
-So the cost of a request depends on the lines only as an intersection of integers does, which takes
-a few nanoseconds for 64 lines.  The tables of n lines may take n² bits, so n is bounded
-(`MOST_LINES`): a `Classifier` asks one index after the other.
+The tables of n lines may take n² bits, so n is bounded (`MOST_LINES`): a `Classifier` asks one
+index after the other.
 
 A non-resource URL `/a`, `/a/` or `/a/*` matches what is below `/a/` too; `*` matches everything.
 
-Deviation: a path that some server might take for another one matches a non-resource URL only as a
-whole, or by `*` or `/*`.  Kubernetes lets `/healthz/../api/v1/secrets` pass for a part of
-`/healthz`, which is harmless before kube-apiserver, which resolves nothing.  Behind this proxy may
-be a server that does, and its clients must not choose an exempt priority level so.  Such paths are
-named in `request.path_prefixes`.
+Deviation: a path that some server might take for another one, see `request.path_prefixes`, matches
+a non-resource URL only as a whole, or by `*` or `/*`.  Kubernetes lets `/healthz/../api/v1/secrets`
+pass for a part of `/healthz`, which is harmless before kube-apiserver, which resolves nothing.
+Behind this proxy may be a server that does, and its clients must not choose an exempt priority
+level so.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import Subject
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
-
 
 ALL: Final = "*"
 SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"

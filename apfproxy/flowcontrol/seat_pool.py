@@ -1,15 +1,14 @@
 """Seats that several priority levels have together, and take by their priorities.
 
 Levels with the annotation `apfproxy.io/priority` have one pool: what the division of limits gives
-to them together.  Kubernetes divides what goes beyond guarantees in proportion to demand, so that
-no shares can make one level go before another one; and it divides limits, so that a level waits
-for the next division though seats are freed every moment.  Here each seat that is freed goes to
-one of the requests that wait then, by these rules:
+to them together.  (Kubernetes divides in proportion to demand, so that no level can go before
+another one, and only limits, so that a level waits for the next division though seats are freed
+every moment.)  Each seat that is freed goes to one of the requests that wait then:
 
 1. A level is sure of its part of the pool: what its shares are of all shares in the pool.  Whole
    seats of that it may always have in use.  For the fraction it has one more in turns: as soon as
-   fewer of the dispatches were its own than its part of them, while it waited.  So what is less
-   than a seat is not rounded to one, and levels differ however few seats there are.
+   fewer of the dispatches were its own than its part of them, while it waited.  So levels differ
+   however few seats there are.
 2. A level that has not what it is sure of gets the next seat; of several, that of the greatest
    priority.
 3. Else the level of the greatest priority gets it; of equal ones the one that uses least of its
@@ -19,9 +18,8 @@ one of the requests that wait then, by these rules:
 
 Between these events each level has a seat limit of its own, of which the sum is the pool: a
 request that fits there asks nobody else.  One that does not fit takes what is idle at other levels;
-while nothing is, somebody waits, and every seat that comes back is shared out anew.  No request is
-interrupted, and no more seats are used than the pool has, but for what executed already when it
-became smaller.
+while nothing is, every seat that comes back is shared out anew.  No request is interrupted, and no
+more seats are used than the pool has, but for what executed already when it became smaller.
 """
 
 from __future__ import annotations

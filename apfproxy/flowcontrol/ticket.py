@@ -29,7 +29,6 @@ An alias, not a NewType: calling a NewType costs 40 ns, and there are a dozen on
 
 NS_PER_TICK: Final = 10
 """Nanoseconds for which one seat makes one tick of work."""
-
 SERVICE_GUESS_NS: Final = 3_000_000
 """How long a request is assumed to execute until it is known.  Kubernetes' value: 3 ms."""
 

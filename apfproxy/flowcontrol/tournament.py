@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.ticket import SeatTicks
 
-
 NEVER: Final = 1 << 200
 """The key of a queue in which nothing waits.  An integer, since those compare faster than inf."""
 
