@@ -19,13 +19,12 @@ from apfproxy.flowcontrol.passage import (
     OUTSIDE,
     SEATLESS,
     WAITING,
+    Passage,
 )
 from tests.flowcontrol.test_passage import GET, LIMITED, LOG, WATCH, Bench, Fussy, Request, S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from apfproxy.flowcontrol.passage import Passage
 
 
 @pytest.fixture
@@ -374,7 +373,7 @@ def test_an_error_of_one_that_enters_late(bench: Bench, monkeypatch: pytest.Monk
     first, callers, passage = unfinished(bench)
     following = bench.arrive(callers=callers).passage
     end(bench, first.passage)
-    monkeypatch.setattr(ObservedPassage, "_ask", lambda _: 1 / 0)
+    monkeypatch.setattr(Passage, "acquire", lambda *_: 1 / 0)
     monkeypatch.setattr(ObservedPassage, "cancel", lambda *_: 1 / 0)
     bench.wait(0.1)
 

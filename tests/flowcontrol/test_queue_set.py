@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.flowcontrol.meters import MAX_STATES
-from apfproxy.flowcontrol.ticket import RejectReason, Ticket, TicketState, WorkEstimate
+from apfproxy.flowcontrol.ticket import (
+    DONE,
+    RejectReason,
+    Ticket,
+    WorkEstimate,
+)
 from tests.flowcontrol.level import EXEMPT, MS, ONE_QUEUE, REJECT, Level, queues
 
 
@@ -54,7 +59,7 @@ def test_withdraw(reason: RejectReason | None, timed_out: int, cancelled: int) -
     level.queue_set.withdraw(second, reason)
 
     assert level.waiting == [first, third]
-    assert second.state == TicketState.DONE
+    assert second.state == DONE
     assert (timed_out, cancelled) == (
         level.queue_set.timed_out_total,
         level.queue_set.cancelled_total,
@@ -140,7 +145,7 @@ def test_nobody_is_told_inside_its_own_admission() -> None:
     blocked = level.admit(on_dispatch=level.queue_set.finish)
     level.queue_set.finish(wide)
 
-    assert blocked.state == TicketState.DONE
+    assert blocked.state == DONE
     assert level.dispatched == []
 
 
@@ -153,7 +158,7 @@ def test_an_admission_that_lets_another_go_first() -> None:
     level.queue_set.withdraw(wide, None)
     last = level.admit()
 
-    assert narrow.state == TicketState.DONE
+    assert narrow.state == DONE
     assert last.is_executing
     assert level.dispatched == []
 
@@ -165,7 +170,7 @@ def test_a_long_chain_of_dispatches_does_not_nest() -> None:
     chain = [level.admit(on_dispatch=level.queue_set.finish) for _ in range(5_000)]
     level.queue_set.finish(first)
 
-    assert {ticket.state for ticket in chain} == {TicketState.DONE}
+    assert {ticket.state for ticket in chain} == {DONE}
     assert level.queue_set.is_idle
 
 
@@ -178,7 +183,7 @@ def test_a_request_that_ended_before_its_turn_is_not_told() -> None:
     tickets.append(level.admit())
     level.queue_set.finish(wide)
 
-    assert tickets[1].state == TicketState.DONE
+    assert tickets[1].state == DONE
     assert level.dispatched == []
 
 
