@@ -73,17 +73,13 @@ _MAX_INTERIM_RESPONSES = 32
 class EndpointState(enum.StrEnum):
     """How an endpoint is, and so whether it gets requests."""
 
+    # Gets requests, but where there are checks, only until another one is known to be well.
     UNKNOWN = "unknown"
-    """It gets requests, but where there are checks, only until another one is known to be well."""
-    JOINING = "joining"
-    """It has joined others, and gets no requests before its first good check."""
+    JOINING = "joining"  # gets none before its first good check, as it has joined others
     UP = "up"
-    EJECTED = "ejected"
-    """Requests failed: it gets none for a while."""
-    FAILING = "failing"
-    """Checks of its health failed: it gets none until they succeed."""
-    DRAINING = "draining"
-    """It is an endpoint no more: the requests that it has end."""
+    EJECTED = "ejected"  # gets none for a while, since requests failed
+    FAILING = "failing"  # gets none until checks succeed again
+    DRAINING = "draining"  # is an endpoint no more: the requests that it has end
 
 
 UNKNOWN: Final = EndpointState.UNKNOWN
@@ -103,41 +99,24 @@ TRANSITIONS = {
 }
 """State to event to the next state."""
 
-LEARN: Final = Event("learn", TRANSITIONS)
-"""Requests, or the first check, say that it is well."""
+LEARN: Final = Event("learn", TRANSITIONS)  # requests, or the first check, say that it is well
 JOIN: Final = Event("join", TRANSITIONS)
-EJECT: Final = Event("eject", TRANSITIONS)
-"""Requests failed, one after the other."""
-TRY_AGAIN: Final = Event("try-again", TRANSITIONS)
-"""Its pause is over."""
-FAIL: Final = Event("fail", TRANSITIONS)
-"""As many checks failed as may."""
-RECOVER: Final = Event("recover", TRANSITIONS)
-"""As many checks succeeded as must."""
-FORGET: Final = Event("forget", TRANSITIONS)
-"""The way to it is another one: what was known of it tells nothing."""
-DRAIN: Final = Event("drain", TRANSITIONS)
-"""It is named no more."""
+EJECT: Final = Event("eject", TRANSITIONS)  # requests failed, one after the other
+TRY_AGAIN: Final = Event("try-again", TRANSITIONS)  # its pause is over
+FAIL: Final = Event("fail", TRANSITIONS)  # as many checks failed as may
+RECOVER: Final = Event("recover", TRANSITIONS)  # as many checks succeeded as must
+FORGET: Final = Event("forget", TRANSITIONS)  # another way to it: what was known tells nothing
+DRAIN: Final = Event("drain", TRANSITIONS)  # it is named no more
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Endpoint:
-    """A server behind.
+    """A server behind; `on_closed` is called when a connection of it is closed.
 
-    Args:
-        address: Where it is, how much it takes compared with others, and the name that its
-            certificate must have.
-        settings: Of the servers behind.
-        totals: What the connections of its pool did.
-        tls: How to speak TLS with it; it is left alone if the address is of plain HTTP.
-        now_ns: The clock.
-        on_closed: Called when a connection of it is closed.
-        on_failing: Called when it failed as often in a row as it may, or when it is one of several
-            and may be gone.
+    `on_failing` is called when it failed as often in a row as it may, or when it is one of several
+    and may be gone.  `totals` counts what the connections of its pool did.
 
     Attributes:
-        connecting: Connections that are on their way.
-        counters: What it did.
         failures_in_row: Failures, and responses 502, 503 and 504, since the last other response.
         generation: Counts identities; connections of another one get no further request.
         idle: Connections that wait for a request, in the order of use: the next one is last.
@@ -146,12 +125,9 @@ class Endpoint:
         is_one_of_several: Whether a request that it failed may be sent to another one.
         log_name: Its address for the access log; "" where it is the only one.
         max_failures_in_row: So many are enough to take it out; 0 for never.
-        open: All connections.
-        ramp: The part of its weight that it has already, of (0, 1].
+        ramp: The part of its weight that it has already, of (0, 1]; `share` is the product.
         seats: Of requests that it works on.
-        share: The weight that it has.
         stale: Connections of an earlier identity; empty most of the time.
-        state: How it is.
     """
 
     def __init__(
@@ -207,7 +183,6 @@ class Endpoint:
     def configure(
         self, address: EndpointAddress, settings: UpstreamSettings, tls: ClientTls | None
     ) -> None:
-        """Put other settings in force; where the server is stays the same."""
         self.address = address
         self._settings = settings
         self._tls = tls if address.address.is_tls else None
@@ -224,7 +199,6 @@ class Endpoint:
             connection.abort()
 
     def drain(self) -> None:
-        """Get no further request."""
         self.state = DRAIN[self.state]
         self.is_drawn = False
         self.renew()
@@ -232,7 +206,6 @@ class Endpoint:
     # What requests tell of it.
 
     def answered(self, status: int, took_ns: int) -> None:
-        """Count the head of a final response, and how long it took."""
         counters = self.counters
         answers = counters.answers
         answers[status] = answers.get(status, 0) + 1
@@ -243,7 +216,6 @@ class Endpoint:
             self.failures_in_row = 0
 
     def fail(self, failure: UpstreamFailure, problem: str, *, is_telling: bool = True) -> None:
-        """Count a failure, as `UpstreamCounters.fail` does."""
         self.counters.fail(failure, problem, is_telling=is_telling)
         if is_telling:
             # A slow server is not gone.
@@ -251,7 +223,6 @@ class Endpoint:
 
     @property
     def has_failed_enough(self) -> bool:
-        """Whether it failed as often in a row as it may."""
         return 0 < self.max_failures_in_row <= self.failures_in_row
 
     def _count_in_row(self, *, may_be_gone: bool) -> None:
@@ -277,7 +248,6 @@ class Endpoint:
     # Its connections.
 
     def forget(self, connection: UpstreamConnection) -> None:
-        """Leave out a connection that is closed."""
         sessions = self._sessions
         if sessions is not None:
             with contained(Part.POOL):
@@ -310,12 +280,9 @@ class Endpoint:
             )
 
     def close_stale(self, now_ns: int, idle_ns: int, period_ns: int) -> None:
-        """Close connections that have been idle for too long.
+        """Close connections idle for over `idle_ns`, or as long as the server itself keeps them.
 
-        Args:
-            now_ns: The time.
-            idle_ns: For so long at most, by the settings.
-            period_ns: Until the next call.
+        `period_ns` is the time until the next call.
         """
         limit_ns = self._idle_limit.limit_ns(now_ns)
         if limit_ns:
@@ -323,7 +290,6 @@ class Endpoint:
         self.close_idle(now_ns - idle_ns)
 
     def close_idle(self, idle_since_ns: int) -> None:
-        """Close connections that have been idle since then or longer."""
         while self.idle:
             connection = next(iter(self.idle))
             if connection.idle_since_ns > idle_since_ns:
@@ -338,25 +304,20 @@ class Endpoint:
         """Open a connection, which no client's request gets, and close it again.
 
         Raises:
-            OSError, ValueError: As of `CONNECT_ERRORS`: there is none.
+            OSError, ValueError: As of `CONNECT_ERRORS`.
         """
         connection = await self.open_connection()
         # In order: servers that log broken connections would log each probe.
         connection.transport.close()
 
     async def ask(self, question: bytes, limit_s: float) -> int:
-        """Send a request on a connection of its own: the status code of the response.
-
-        Args:
-            question: The request, of `health_check.question`.
-            limit_s: For the response, once there is a connection.
+        """Send a question of `health_check` on a connection of its own: the response's status.
 
         Raises:
-            NoAnswerError: There is none.
+            NoAnswerError: There is none within `limit_s` of the connection.
             OSError, ValueError: As of `CONNECT_ERRORS`: there is no connection.
         """
-        connection = await self.open_connection()
-        return await status_of(connection.transport, question, limit_s)
+        return await status_of((await self.open_connection()).transport, question, limit_s)
 
     async def open_connection(self) -> UpstreamConnection:
         """Connect; the connection is not among those that are open yet.
@@ -373,9 +334,9 @@ class Endpoint:
             for other in self.open:  # any one: it has had the time to get a session
                 sessions.remember(other.transport, time.time())
                 break
-        timeout_s = self._settings.connect_timeout_s
         connection = UpstreamConnection(self, self._counters)
-        await connected(connection, address.address, timeout_s, tls, sessions, server_name)
+        limit_s = self._settings.connect_timeout_s
+        await connected(connection, address.address, limit_s, tls, sessions, server_name)
         if tls is not None:
             self._counters.handshakes[handshake_of(connection.transport)] += 1
         return connection
@@ -388,11 +349,9 @@ class UpstreamConnection:
     """One connection, which the pool gives to one exchange at a time.
 
     Attributes:
-        endpoint: The server at its other end.
         seats: Which the request that it carries holds there.
         sink: What takes the awaited response, such as an exchange's relay; None while it is idle.
         is_write_paused: Whether the server is slow to take the request's body.
-        idle_since_ns: When it was released last.
         tunnelled: The relay whose tunnel has the transport, which is `sink` no more.
         was_used: Whether a request was answered on it.
     """
@@ -410,32 +369,24 @@ class UpstreamConnection:
         self.is_read_paused = False
         self.is_write_paused = False
         self.was_used = False
-        self._partial = bytearray()
-        """Of a head, of which the end has not come."""
+        self._partial = bytearray()  # of a head, of which the end has not come
         self._head: ResponseHead | None = None
         self._framing = NO_BODY
         self._body_left = 0
         self._interims = 0
-        # Of the request: whether its method is HEAD, and whether it offers another protocol.
         self._is_head = False
         self._is_upgrade = False
         self._decoder: ChunkedDecoder | None = None
-        self._last_raw = b""
-        """The bytes of the last answer's head, to another method than HEAD; `_last_head` is what
-        they say."""
+        self._last_raw = b""  # of the last head, to another method than HEAD; `_last_head` is that
         self._last_head: ResponseHead | None = None
 
     @property
     def awaits_head(self) -> bool:
-        """Whether a request is sent, or being sent, of whose response not even the head has come.
-
-        One that may last as long as it likes awaits nothing.
-        """
+        """Whether the head of a response is due; one that may last as it likes awaits nothing."""
         return self.sink is not None and self._head is None and not self.sink.is_long_running
 
     @property
     def is_within_chunk(self) -> bool:
-        """Whether a part of a chunk of the response is through, and its end has not come."""
         decoder = self._decoder
         return decoder is not None and decoder.is_within_chunk
 
@@ -446,7 +397,6 @@ class UpstreamConnection:
         self.endpoint.seats += seats
 
     def release_seats(self) -> None:
-        """They hold the server's attention no more; harmless if they do not."""
         if self.seats:
             self.endpoint.seats -= self.seats
             self.seats = 0
@@ -454,13 +404,9 @@ class UpstreamConnection:
     def send(
         self, sink: ResponseSink, data: bytes, *, is_head: bool = False, is_upgrade: bool = False
     ) -> None:
-        """Start a request; the response goes to `sink`.
+        """Start a request with `data`, its head and what there is of its body.
 
-        Args:
-            sink: What takes the response.
-            data: The request's head, and what there is of its body.
-            is_head: Whether the method is HEAD, so that the response has no body.
-            is_upgrade: Whether another protocol is offered, so that 101 may come.
+        `is_head` says that the response has no body, `is_upgrade` that 101 may come.
         """
         self.sink = sink
         self._is_head = is_head
@@ -473,7 +419,6 @@ class UpstreamConnection:
         self.write(data)
 
     def send_pieces(self, pieces: Sequence[Piece]) -> int:
-        """Send more of the request's body; returns how many bytes that is."""
         size = sum(map(len, pieces))
         self._counters.bytes_sent += size
         if size:
@@ -497,7 +442,7 @@ class UpstreamConnection:
 
     @property
     def can_half_close(self) -> bool:
-        """Whether the server of a tunnel can be told that no more comes: not by TLS."""
+        """Not by TLS."""
         return self.transport.can_write_eof()
 
     def half_close(self) -> None:
@@ -698,7 +643,9 @@ class UpstreamConnection:
                 return
             data = data[end:]
             end = data.find(_HEAD_END)
-        self._start_body(sink, head, rest_of(data, end))
+        # A copy of a little, a view of much.
+        is_small = len(data) - end < LARGE_BYTES
+        self._start_body(sink, head, data[end:] if is_small else memoryview(data)[end:])
 
     def _start_body(self, sink: ResponseSink, head: ResponseHead, rest: Piece) -> None:
         self._head = head
@@ -707,25 +654,21 @@ class UpstreamConnection:
             self._body_left = head.length - len(rest)
             sink.on_response(head, rest, is_whole=False)
         elif head.framing == CHUNKED:
-            self._decoder = ChunkedDecoder()
+            decoder = self._decoder = ChunkedDecoder()
             try:
-                pieces, excess = self._decoder.feed(rest)
+                pieces, excess = decoder.feed(rest)
             except ChunkedError:
                 # The upstream has answered: the client gets its head, and then no end.
                 sink.on_response(head, b"", is_whole=False)
                 raise
-            body = b"".join(pieces)
-            if self._decoder.is_done:
-                trailers = self._decoder.trailers
+            trailers = decoder.trailers
+            if decoder.is_done:
                 self._end(sink, keep_alive=head.keep_alive and not excess)
-                # In one call where nothing would be lost by it.
-                if trailers:
-                    sink.on_response(head, body, is_whole=False)
-                    sink.on_body((), is_last=True, trailers=trailers)
-                else:
-                    sink.on_response(head, body, is_whole=True)
-            else:
-                sink.on_response(head, body, is_whole=False)
+            # In one call where nothing would be lost by it.
+            is_whole = decoder.is_done and not trailers
+            sink.on_response(head, b"".join(pieces), is_whole=is_whole)
+            if trailers:
+                sink.on_body((), is_last=True, trailers=trailers)
         elif head.framing in (NO_BODY, SIZED):
             # What is beyond the announced length belongs to nobody.
             announced = rest[: head.length if head.framing else 0]
@@ -786,8 +729,3 @@ class UpstreamConnection:
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "busy" if self.sink is not None else "idle"
         return f"<UpstreamConnection {state}>"
-
-
-def rest_of(data: bytes, start: int) -> Piece:
-    """What follows the head: a copy of a little, a view of much."""
-    return data[start:] if len(data) - start < LARGE_BYTES else memoryview(data)[start:]
