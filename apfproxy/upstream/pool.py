@@ -60,11 +60,9 @@ class PoolWaiter(Protocol):
 
 
 class Place:
-    """A place in line.
+    """A place in line; `arrival` counts up.
 
-    Attributes:
-        arrival: Counts up.
-        avoided: Whose connections will not do, since it just failed the request; None for any.
+    Connections of `avoided` will not do, since it just failed the request; None for any.
     """
 
     __slots__ = ("arrival", "avoided")
@@ -75,22 +73,14 @@ class Place:
 
 
 class Pool:
-    """A bounded set of connections to some endpoints.
-
-    Args:
-        settings: Of the servers behind.
-        counters: Of the data plane.
-        now_ns: The clock.
-        tls: How to speak TLS with them; None if no endpoint does.
-        draw: A random number of [0, 1).
+    """A bounded set of connections to some endpoints; `draw` is a random number of [0, 1).
 
     Attributes:
         endpoints: Those in force, in the order in which they are named.
         is_checked: Whether endpoints are checked, so that those known to be well come first.
         draining: Those that are named no more, but have connections in use.
         on_change: Called after the endpoints, or the state of one, have changed.
-        on_endpoint_failing: Called when requests failed at one as often in a row as they may, or
-            when it may be gone.
+        on_endpoint_failing: Called as of `Endpoint.on_failing`.
     """
 
     def __init__(
@@ -107,8 +97,8 @@ class Pool:
         self._now_ns = now_ns
         self._counters = counters
         self._draw = draw
-        self.on_change: Callable[[], None] = _ignore
-        self.on_endpoint_failing: Callable[[Endpoint], None] = _ignore_one
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_endpoint_failing: Callable[[Endpoint], None] = lambda _: None
         self._connects: set[asyncio.Task[None]] = set()
         # Insertion order is the line; a waiter that leaves is taken out in constant time.
         # Those who need a connection without a past stand in a line of their own; the places say
@@ -123,7 +113,7 @@ class Pool:
         self._only: Endpoint | None = None
         self._wheel: list[Endpoint] = []
         self._cap = 0
-        self._put(self._made(settings.addresses))
+        self.set_endpoints(settings.addresses)
 
     # Endpoints.
 
@@ -142,7 +132,7 @@ class Pool:
         for endpoint in self.endpoints:
             endpoint.configure(endpoint.address, settings, tls)
         if settings.addresses and settings.addresses != before.addresses:
-            self._put(self._made(settings.addresses))
+            self.set_endpoints(settings.addresses)
         else:
             self.weigh()
         if is_other_identity:
@@ -151,11 +141,8 @@ class Pool:
 
     def set_endpoints(self, addresses: Iterable[EndpointAddress]) -> None:
         """Have other endpoints; those that are named again stay as they are."""
-        self._put(self._made(addresses))
-        self._connect_for_the_line()
-
-    def _made(self, addresses: Iterable[EndpointAddress]) -> list[Endpoint]:
-        known = {(each.address.address, each.address.server_name): each for each in self.endpoints}
+        before = self.endpoints
+        known = {(each.address.address, each.address.server_name): each for each in before}
         found: dict[Endpoint, None] = {}
         for address in addresses:
             endpoint = known.get((address.address, address.server_name))
@@ -174,13 +161,10 @@ class Pool:
             else:
                 endpoint.configure(address, self._settings, self._tls)
             found[endpoint] = None
-        return list(found)
-
-    def _put(self, endpoints: list[Endpoint]) -> None:
-        before, self.endpoints = self.endpoints, tuple(endpoints)
+        self.endpoints = tuple(found)
         self.weigh()
         for endpoint in before:
-            if endpoint not in self.endpoints:
+            if endpoint not in found:
                 self.draining[endpoint] = None
                 endpoint.drain()
                 self._forget_if_drained(endpoint)
@@ -213,7 +197,6 @@ class Pool:
 
     @property
     def healthy_count(self) -> int:
-        """Endpoints that get requests because they are well."""
         return sum(each.is_well for each in self.endpoints)
 
     def _choose(self, *, is_long: bool) -> Endpoint | None:
@@ -234,11 +217,9 @@ class Pool:
         return found
 
     def _least_loaded(self, avoided: Endpoint | None, *, has_idle: bool) -> Endpoint | None:
-        """The best endpoint that has room; None if there is none.
+        """The best endpoint that has room, but for `avoided`; None if there is none.
 
-        Args:
-            avoided: One that will not do.
-            has_idle: Whether endpoints with idle connections come first, or those without.
+        Endpoints with idle connections come first if `has_idle`, or those without.
         """
         best, best_key = None, (True, 0.0, 0.0)
         for each in self._drawn():
@@ -260,14 +241,12 @@ class Pool:
     # Connections.
 
     def limit(self, max_connections: int) -> None:
-        """Have no more connections than that at once."""
         self._settings = replace(self._settings, max_connections=max_connections)
 
     def acquire(self, *, is_long: bool = False) -> UpstreamConnection | None:
         """An idle connection, or None: then `wait` for one.
 
-        Args:
-            is_long: Whether the request may go on for as long as it likes.
+        `is_long` says that the request may go on for as long as it likes.
         """
         endpoint = self._only
         if endpoint is None:
@@ -282,12 +261,9 @@ class Pool:
     ) -> None:
         """Stand in line; the waiter is called back, never from inside this call.
 
-        Args:
-            waiter: Who waits.
-            is_new: Whether only a connection that has carried no request will do, as for an
-                upgrade.  It counts in the bound like any other; an idle one makes way for it.
-            avoided: The endpoint that has failed the request, so that another one gets it, if
-                there is one.
+        If `is_new`, only a connection that has carried no request will do, as for an upgrade.  It
+        counts in the bound like any other; an idle one makes way for it.  `avoided` is the endpoint
+        that has failed the request, so that another one gets it, if there is one.
         """
         self._arrivals += 1
         if avoided is not None and not any(each is not avoided for each in self._wheel):
@@ -297,7 +273,6 @@ class Pool:
         self._connect_for_the_line()
 
     def leave(self, waiter: PoolWaiter) -> None:
-        """Leave the line."""
         self._line.pop(waiter, None)
         self._new_line.pop(waiter, None)
         if self._cap:  # an endpoint that would not do for it may have room for others
@@ -343,7 +318,7 @@ class Pool:
         self.on_endpoint_failing(endpoint)
 
     def close_idle(self, now_ns: int, idle_ns: int = 0, period_ns: int = 0) -> None:
-        """Close connections that have been idle for too long, as of `Endpoint.close_stale`."""
+        """Close idle connections, as of `Endpoint.close_stale`."""
         for endpoint in self.endpoints:
             endpoint.close_stale(now_ns, idle_ns, period_ns)
 
@@ -356,12 +331,10 @@ class Pool:
 
     @property
     def idle_count(self) -> int:
-        """Connections that wait for a request."""
         return sum(len(each.idle) for each in self.endpoints)
 
     @property
     def open_count(self) -> int:
-        """Connections in all."""
         count = 0
         for endpoint in self.endpoints:
             count += len(endpoint.open)
@@ -371,25 +344,23 @@ class Pool:
 
     @property
     def waiting_count(self) -> int:
-        """Requests that wait for a connection."""
         return len(self._line) + len(self._new_line)
 
     # The line.
 
-    def _is_new_first(self) -> bool:
-        """Whether the first of all in line needs a connection without a past."""
-        if not self._new_line:
-            return False
-        if not self._line:
-            return True
-        return next(iter(self._new_line.values())).arrival < next(iter(self._line.values())).arrival
+    def _first_line(self) -> OrderedDict[PoolWaiter, Place]:
+        """The line of the first of all who wait."""
+        if not self._new_line or not self._line:
+            return self._new_line or self._line
+        first_new, first = next(iter(self._new_line.values())), next(iter(self._line.values()))
+        return self._new_line if first_new.arrival < first.arrival else self._line
 
     def _has_to_make_way(self) -> bool:
         """Whether a connection has to be closed so that the first in line gets a new one."""
         return (
             not self._connects
             and self.open_count >= self._settings.max_connections
-            and self._is_new_first()
+            and self._first_line() is self._new_line
         )
 
     def _connect_for_the_line(self) -> None:
@@ -411,7 +382,7 @@ class Pool:
 
     def _endpoint_for_the_line(self) -> Endpoint | None:
         """The one to connect to for the first in line, or for the first for whom one will do."""
-        line = self._new_line if self._is_new_first() else self._line
+        line = self._first_line()
         avoided = next(iter(line.values())).avoided
         found = self._least_loaded(avoided, has_idle=False)
         if found is None and avoided is not None:
@@ -485,7 +456,7 @@ class Pool:
         return failure
 
     def _give_idle(self, tried: list[Endpoint]) -> bool:
-        """Give an idle connection of another endpoint to who is first in line; False if none is."""
+        """Give an idle connection of another endpoint to the first in line it will do for."""
         for endpoint in self._drawn():
             if endpoint.idle and endpoint not in tried:
                 waiter = first_for(self._line, endpoint)
@@ -510,15 +481,11 @@ class Pool:
     ) -> None:
         """Give a new connection to who is first in line, or keep it.
 
-        Args:
-            endpoint: Whose it is.
-            connection: The connection.
-            is_last: Whether others could not be connected to: then it will do for anybody.
+        `is_last` says that others could not be connected to: then it will do for anybody.
         """
         endpoint.open.add(connection)
-        is_new_first = self._is_new_first()
-        line = self._new_line if is_new_first else self._line
-        if is_new_first or (is_last and line):
+        line = self._first_line()
+        if line and (is_last or line is self._new_line):
             waiter = first_for(line, None if is_last else endpoint)
             if waiter is not None:
                 del line[waiter]
@@ -532,8 +499,8 @@ class Pool:
             connection.abort()
 
     def _fail_one(self, failure: ConnectFailure) -> None:
-        if self._line or self._new_line:
-            line = self._new_line if self._is_new_first() else self._line
+        line = self._first_line()
+        if line:
             waiter, _ = line.popitem(last=False)
             try:
                 waiter.on_no_connection(failure.code, failure.reason)
@@ -580,11 +547,3 @@ def wheel_of(endpoints: list[Endpoint]) -> list[Endpoint]:
         for each, count in zip(endpoints, turns, strict=True)
         if turn < count // common
     ]
-
-
-def _ignore() -> None:
-    """Nobody wants to know."""
-
-
-def _ignore_one(endpoint: Endpoint) -> None:
-    """Nobody wants to know of this endpoint."""
