@@ -80,7 +80,7 @@ from apfproxy.upstream.health_check import (
 from apfproxy.upstream.recent_responses import RecentOfAll, RecentResponses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from apfproxy.base.transitions import Event
     from apfproxy.settings import Settings, UpstreamSettings
@@ -97,8 +97,7 @@ LINE_S = 10.0
 READYZ = "/readyz"
 """What API servers of Kubernetes are asked for."""
 JITTER = 0.1
-"""The part by which an interval between checks is longer or shorter, so that those of many
-endpoints, and of many proxies, do not come at once."""
+"""Of an interval between checks: those of many endpoints and proxies must not come at once."""
 FIRST_RAMP = 0.1
 """Of its weight an endpoint that joins or returns gets at once."""
 MOST_NAMED = 3
@@ -113,14 +112,7 @@ Problem = tuple[UpstreamFailure | None, str]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How endpoints are judged.
-
-    Attributes:
-        settings: Of the servers behind.
-        path: What checks ask for; None for a connection alone.
-        is_alone: Whether there is no other endpoint.
-        look_s: How often they are looked at.
-    """
+    """How endpoints are judged; checks ask for `path`, None for a connection alone."""
 
     settings: UpstreamSettings
     path: str | None
@@ -129,8 +121,13 @@ class Rules:
 
     @property
     def interval_s(self) -> float | None:
-        """From check to check; None for no checks."""
         return self.settings.health_check.interval_s
+
+    @property
+    def asked(self) -> tuple[object, ...]:
+        """All on which the answer to a check depends, beside the server."""
+        of = self.settings
+        return of.tls, of.host_header, of.identity, of.token_file, self.path
 
 
 class Judge(ABC):
@@ -201,9 +198,7 @@ class ActiveHealth(Judge):
 
     def __init__(self, health: EndpointHealth) -> None:
         super().__init__(health)
-        # Of checks in a row.
-        self._good = 0
-        self._bad = 0
+        self._good = self._bad = 0  # of checks in a row
         self._refusal = ""
         """What is wrong with the last check's response, if that was taken for well all the same."""
         self._rare_log = RareLog(log, health.owner.now_ns, period_s=3600.0)
@@ -247,7 +242,6 @@ class ActiveHealth(Judge):
         health.say(now_ns)
 
     async def _asked(self, path: str | None) -> Problem | None:
-        """Ask the endpoint: what is wrong with its response, if anything is."""
         health = self._health
         if path is None:
             await self._reach()
@@ -261,19 +255,18 @@ class ActiveHealth(Judge):
                 health.owner.on_path_right()
         if is_well(status):
             return None
-        if status not in REFUSALS:
+        if status in REFUSALS:
+            answer += ", though the proxy may ask for it"
+        if status not in REFUSALS or health.owner.is_path_right:
             return None, answer
-        if health.owner.is_path_right:
-            return None, f"{answer}, though the proxy may ask for it"
-        self._refusal = f"{answer}, though the proxy may ask for it"
+        self._refusal = answer
         if before:  # else another endpoint may be about to say that the proxy may ask
-            cluster = health.owner.cluster
             self._rare_log.log(
                 logging.WARNING,
                 f"answered by {status}",
                 "%s%s answers %s to %s, which tells nothing of its health: set"
                 " upstream.healthCheck.path to what the proxy may ask for",
-                cluster and f"{cluster}: ",
+                health.prefix,
                 health.endpoint.url,
                 status_text(status),
                 path,
@@ -314,21 +307,17 @@ class EndpointHealth:
     """How one endpoint is, and since when; what it did, and when it is checked next.
 
     Attributes:
-        endpoint: The endpoint, whose state this decides.
-        recent: What it did in the last seconds.
         failure: How it fails; None unless it does, or it fails by what it responds.
         since_unix_s: When its state began, in seconds since 1970; None while it is unknown.
         awaiting: Requests that wait for a response while it gives none to anybody; else 0.
         silent_s: For how long it has given none, while some waited for one.
         ejections: Recent ejections; each lengthens the next pause.
-        ejections_total: All ejections.
         has_passed: Whether it has ever answered 2xx to the path of the checks.
         heard_ns: When a check ended, or a response was noticed, last; None if it is to be checked
             at once.
-        failed_ns: When it failed last.
-        judge: Decides by requests or by checks.
         is_doubted: Whether one failed check is enough, as requests say that it may be gone and no
             good check has said otherwise since.
+        prefix: Of lines of the log, where there are several clusters.
     """
 
     def __init__(self, endpoint: Endpoint, owner: UpstreamHealth) -> None:
@@ -351,24 +340,17 @@ class EndpointHealth:
         self._problem = ""
         self._sampled_ns = now_ns
         self._checking: asyncio.Task[None] | None = None
-        self._server = f"the server behind, {endpoint.url},"
-        if owner.cluster:
-            self._server = f"{owner.cluster}: {self._server}"
+        self.prefix = f"{owner.cluster}: " if owner.cluster else ""
         # What the log's last line says, and since when the endpoint is out if it says so.
         self._said: tuple[str, UpstreamFailure | None] = (UNKNOWN, None)
         self._out_since_ns = 0
         self._next_line_ns = 0
         self._since_ns = 0
-        self._asked_ns = 0
-        """When the last check began."""
-        self._spoke_ns = now_ns
-        """When it was last seen to respond, or to have nothing to respond to."""
-        self._factor = 1.0
-        """By which the next interval is longer."""
-        self._try_again_ns = 0
-        """When its pause is over, while it is ejected."""
-        self._well_ns = 0
-        """Time from which one earlier ejection is forgiven per pause."""
+        self._asked_ns = 0  # when the last check began
+        self._spoke_ns = now_ns  # when it last responded, or had nothing to respond to
+        self._factor = 1.0  # by which the next interval is longer
+        self._try_again_ns = 0  # when its pause is over, while it is ejected
+        self._well_ns = 0  # from then on one earlier ejection is forgiven per pause
         self._ramp_ns: int | None = None
         """When it began to get requests, if it does not get all of its part yet."""
         # Counted at the last look; of the failures those that tell of the server.
@@ -382,7 +364,6 @@ class EndpointHealth:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the server, in some words; None unless it is out."""
         return None if self.endpoint.is_well else self._problem
 
     @property
@@ -392,7 +373,6 @@ class EndpointHealth:
     # Its life.
 
     def follow(self, rules: Rules) -> None:
-        """Judge it by requests or by checks, as the rules say."""
         kind = PassiveHealth if rules.is_alone and rules.path is None else ActiveHealth
         if not isinstance(self.judge, kind):
             self.judge = kind(self)
@@ -478,7 +458,6 @@ class EndpointHealth:
             self._check_if_due(now_ns)
 
     def _pause_ns(self) -> int:
-        """How long the last ejection lasts."""
         ejection = self.owner.rules.settings.ejection
         return round(min(ejection.pause_s * self.ejections, ejection.max_pause_s) * NS_PER_S)
 
@@ -509,7 +488,6 @@ class EndpointHealth:
         self.endpoint.ramp = FIRST_RAMP
 
     def ramp(self, now_ns: int) -> None:
-        """Let it have the part that is due."""
         if self._ramp_ns is not None:
             rules = self.owner.rules
             whole_ns = 0 if rules.is_alone else rules.settings.slow_start_s * NS_PER_S
@@ -536,7 +514,6 @@ class EndpointHealth:
             self._become(RECOVER, now_ns)
 
     def fail(self, problem: Problem, now_ns: int) -> None:
-        """Take it for failing."""
         self.failure, self._problem = problem
         self.failed_ns = now_ns
         if self.endpoint.state not in {FAILING, DRAINING}:
@@ -551,6 +528,7 @@ class EndpointHealth:
 
     def say(self, now_ns: int) -> None:
         """Have the log say what it does not say yet; of a failure of another kind, too."""
+        server = f"{self.prefix}the server behind, {self.endpoint.url},"
         state, failure = self.state, self.failure
         is_out = state in {FAILING, EJECTED}
         if (state, failure) == self._said or (is_out and now_ns < self._next_line_ns):
@@ -565,12 +543,12 @@ class EndpointHealth:
             if state == EJECTED:
                 pause_s = self._pause_ns() / NS_PER_S
                 text = f"gets no requests (for {pause_s:g} s): {self._problem}"
-            log.warning("%s %s%s", self._server, "still " if was_out else "", text)
+            log.warning("%s %s%s", server, "still " if was_out else "", text)
         elif was_out:
             lasted_s = (self._since_ns - self._out_since_ns) / NS_PER_S
-            log.info("%s is up again after %.0f s", self._server, lasted_s)
+            log.info("%s is up again after %.0f s", server, lasted_s)
         elif before == UNKNOWN and state == UP:
-            log.info("%s can be reached", self._server)
+            log.info("%s can be reached", server)
 
     # Checks.
 
@@ -609,25 +587,16 @@ class EndpointHealth:
 class UpstreamHealth:
     """Looks at the endpoints of a pool, and decides which of them get requests.
 
-    Args:
-        settings: Of the cluster.
-        pool: Which has the endpoints.
-        counters: Of the cluster.
-        loop: On which it looks.
-        now_ns: The clock.
-        own_lines: Header lines that say who the proxy is; b"" for none.
-        on_change: Called soon after the endpoints, or the state of one, have changed.
-        unix_s: The time since 1970.
+    `on_change` is called soon after the endpoints, or the state of one, have changed; `own_lines`
+    gives the header lines that say who the proxy is, b"" for none.
 
     Attributes:
         cluster: Whose servers they are, for the log; "" where there is one cluster.
         draw: A random number of [0, 1).
         watches: Of the endpoints, in their order.
-        recent: What the servers did in the last seconds, together.
         state: `unknown`, `up` while any endpoint is, or `failing`.
         since_unix_s: When that began, in seconds since 1970; None while it is unknown.
-        awaiting: Requests that wait for an answer while there is none for anybody; else 0.
-        silent_s: For how long there was none, while some waited for one.
+        awaiting, silent_s: As of `EndpointHealth`, of all together.
     """
 
     def __init__(  # noqa: PLR0913  what it looks at, and what it is told by
@@ -654,9 +623,8 @@ class UpstreamHealth:
         self.own_lines = own_lines
         self._on_change = on_change
         self._tells_soon = False
-        self._looking = Recurring(
-            Part.UPSTREAM, loop, LOOK_S, STALE_LOOK_S, self.look, self._pauses_s()
-        )
+        pauses_s = iter(lambda: self.rules.look_s, None)
+        self._looking = Recurring(Part.UPSTREAM, loop, LOOK_S, STALE_LOOK_S, self.look, pauses_s)
         self._is_started = False
         self.watches: dict[Endpoint, EndpointHealth] = {}
         self.rules = self._rules()
@@ -718,11 +686,11 @@ class UpstreamHealth:
 
     def configure(self, settings: Settings) -> None:
         """Put other settings in force; servers are asked anew where the way to them is another."""
-        before = asked_of(self._settings, self.rules)
+        before = self.rules.asked
         self._settings = settings
         self._take_rules()
         self._prefer_known()
-        if asked_of(settings, self.rules) != before:
+        if self.rules.asked != before:
             for watch in list(self.watches.values()):
                 watch.forget()
         self.judge()
@@ -769,10 +737,6 @@ class UpstreamHealth:
             path = READYZ
         interval_s = settings.upstream.health_check.interval_s or LOOK_S
         return Rules(settings.upstream, path, is_alone, min(LOOK_S, interval_s))
-
-    def _pauses_s(self) -> Iterator[float]:
-        while True:
-            yield self.rules.look_s
 
     def _take_rules(self) -> None:
         self.rules = rules = self._rules()
@@ -869,27 +833,18 @@ class UpstreamHealth:
         """Find out how the servers are as a whole."""
         watches = self.watches.values()
         if any(each.endpoint.state is UP for each in watches):
-            state = str(UP)
+            state = UP
         elif any(each.state == UNKNOWN for each in watches) or not (watches or self._is_started):
-            state = str(UNKNOWN)
+            state = UNKNOWN
         else:
-            state = str(FAILING)
+            state = FAILING
         if state != self.state:
-            self.state = state
+            self.state = str(state)
             self._since_ns = self.now_ns()
             self.since_unix_s = None if state == UNKNOWN else self.unix_s()
 
     def __repr__(self) -> str:
         return f"<UpstreamHealth {self.address}: {self.state}>"
-
-
-def asked_of(settings: Settings, rules: Rules) -> tuple[object, ...]:
-    """All settings on which the answer to a check depends, beside the server."""
-    upstream = settings.upstream
-    return (
-        *(upstream.tls, upstream.host_header, upstream.identity, upstream.token_file),
-        rules.path,
-    )
 
 
 def _named(watches: list[EndpointHealth]) -> str:
