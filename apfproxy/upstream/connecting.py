@@ -35,10 +35,11 @@ CONNECT_ERRORS = (OSError, ValueError)
 CONNECTION, TLS_HANDSHAKE = "connection", "TLS handshake"
 """The steps of connecting."""
 
-CA_CODES = frozenset({2, 18, 19, 20, 21})
-"""X509_V_ERR_* of OpenSSL: no CA that is known has signed it."""
-NAME_CODES = frozenset({62, 64})
-"""X509_V_ERR_* of OpenSSL: the certificate is another host's, or another address's."""
+WRONG_SETTINGS = {
+    **dict.fromkeys((2, 18, 19, 20, 21), "; upstream.tls.caFile"),  # no known CA has signed it
+    **dict.fromkeys((62, 64), "; upstream.tls.serverName"),  # another host's, or address's
+}
+"""The setting that is likely wrong, by OpenSSL's X509_V_ERR_* of a refused certificate."""
 NO_TLS_SPOKEN = frozenset(
     {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
 )
@@ -47,13 +48,9 @@ NO_TLS_SPOKEN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ConnectFailure:
-    """A connection that did not come about.
+    """A connection that did not come about: `code` and `reason` are for the client.
 
-    Attributes:
-        kind: How.
-        code: The status that the request gets.
-        reason: What its client is told.
-        problem: What an operator has to know, and the setting that may be wrong.
+    `problem` is what an operator has to know, and the setting that may be wrong.
     """
 
     kind: UpstreamFailure
@@ -105,13 +102,7 @@ async def connected(
 ) -> None:
     """Connect; with TLS in two steps, because each has a limit of its own.
 
-    Args:
-        connection: The protocol.
-        address: Of the server.
-        timeout_s: For the connection.
-        tls: How to speak TLS with it; None if it speaks plain HTTP.
-        sessions: The server's own; None without TLS.
-        server_name: The name that its certificate must have.
+    `connection` is the protocol; without TLS the server's own `sessions` are None.
 
     Raises:
         ConnectTimeoutError: A step takes too long.
@@ -186,15 +177,16 @@ def watch_over(transport: asyncio.Transport) -> None:
 
 
 def connect_failure(error: Exception) -> ConnectFailure:
-    """What became of an attempt that ended in one of `CONNECT_ERRORS`."""
+    """The failure that is one of `CONNECT_ERRORS`."""
     # OpenSSL's own errors have more to them than those that Python raises in its name.
     if isinstance(error, ssl.SSLCertVerificationError):
         why = str(getattr(error, "verify_message", "") or error).removesuffix(".")
+        code = getattr(error, "verify_code", 0)
         return ConnectFailure(
             UpstreamFailure.TLS,
             502,
             f"the upstream's certificate is not valid: {why}",
-            f"certificate verify failed: {why}{_setting(getattr(error, 'verify_code', 0))}",
+            f"certificate verify failed: {why}{WRONG_SETTINGS.get(code, '')}",
         )
     if isinstance(error, ssl.SSLError):
         why = getattr(error, "reason", "") or str(error)
@@ -219,12 +211,3 @@ def connect_failure(error: Exception) -> ConnectFailure:
         f"no connection to the upstream: {why}",
         why[:1].lower() + why[1:] if why[1:2].islower() else why,
     )
-
-
-def _setting(verify_code: int) -> str:
-    """The setting that is likely wrong where a certificate is refused so."""
-    if verify_code in CA_CODES:
-        return "; upstream.tls.caFile"
-    if verify_code in NAME_CODES:
-        return "; upstream.tls.serverName"
-    return ""

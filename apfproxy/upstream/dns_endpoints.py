@@ -70,9 +70,7 @@ class Resolver:
             look_up = self._look_up or system_addresses
             # A daemon: the end of the process does not wait for it.
             threading.Thread(
-                target=lambda: self._work(host, look_up, loop),
-                name=f"resolving {host}",
-                daemon=True,
+                target=self._work, args=(host, look_up, loop), name=f"resolving {host}", daemon=True
             ).start()
         return asking
 
@@ -94,15 +92,7 @@ class Resolver:
 
 
 class DnsEndpoints:
-    """The addresses of the host of `address`, all with its port.
-
-    Certificates are those of the host, whatever its addresses are.
-
-    Args:
-        address: A host by name, with the port, and whether to connect with TLS.
-        interval_s: From an answer to the next question.
-        resolver: Asks the system.
-    """
+    """The addresses of the host of `address`, all with its port; certificates are the host's."""
 
     def __init__(
         self,
@@ -132,7 +122,9 @@ class DnsEndpoints:
         while True:
             answer = await self._answer()
             if isinstance(answer, tuple) and answer:
-                self._well()
+                if self._why is not None:
+                    self._why = None
+                    logger.info("%s: is resolved again", self.name)
                 self._backoff.reset()
                 self.found.put(self._endpoints(answer))
                 pause_s = self._interval_s * (1 + JITTER * (2 * self._chance() - 1))
@@ -152,22 +144,13 @@ class DnsEndpoints:
     def _endpoints(self, hosts: Iterable[str]) -> list[EndpointAddress]:
         at = self._address
         name = at.host.rstrip(".")  # a dot at the end says that the name is whole
-        return [
-            EndpointAddress(
-                address=Address(host=host, port=at.port, is_tls=at.is_tls), server_name=name
-            )
-            for host in hosts
-        ]
+        addresses = (Address(host=host, port=at.port, is_tls=at.is_tls) for host in hosts)
+        return [EndpointAddress(address=each, server_name=name) for each in addresses]
 
     def _failed(self, what: str) -> None:
         before, self._why = self._why, what
         if before != what:
             logger.warning("%s: %s; %s", self.name, what, self.found.kept)
-
-    def _well(self) -> None:
-        if self._why is not None:
-            self._why = None
-            logger.info("%s: is resolved again", self.name)
 
     async def close(self) -> None:
         """Nothing is left to end; for the sake of those that ask an API."""

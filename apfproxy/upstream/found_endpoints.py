@@ -23,21 +23,9 @@ logger = logging.getLogger(__name__)
 
 
 class FoundEndpoints:
-    """The endpoints of one source.
+    """The endpoints of one source; `is_known` once it has told anything."""
 
-    Args:
-        name: Of the source, as a log shows it.
-
-    Attributes:
-        endpoints: By address, each once.
-        is_known: Whether the source has told anything yet.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        now_ns: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
+    def __init__(self, name: str, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._name = name
         self._listener: Callable[[tuple[EndpointAddress, ...]], None] | None = None
         self._log = RareLog(logger, now_ns)
@@ -51,6 +39,8 @@ class FoundEndpoints:
         ordered = sorted(by_address.values(), key=place)
         endpoints = tuple(ordered[:MAX_ENDPOINTS])
         if len(ordered) > MAX_ENDPOINTS:
+            text = "%s has %d endpoints; %d of them are used"
+            self._log.log(logging.WARNING, "many", text, self._name, len(ordered), MAX_ENDPOINTS)
             self._log.log(
                 logging.WARNING,
                 "many",
@@ -65,9 +55,8 @@ class FoundEndpoints:
             return
         self.endpoints = endpoints
         if endpoints:
-            self._log.log(
-                logging.INFO, "changed", "%s has the endpoints %s", self._name, listed(endpoints)
-            )
+            text = "%s has the endpoints %s"
+            self._log.log(logging.INFO, "changed", text, self._name, listed(endpoints))
         else:
             self._log.log(logging.WARNING, "none", "%s has no endpoint", self._name)
         if self._listener is not None:
@@ -80,7 +69,6 @@ class FoundEndpoints:
             listener(self.endpoints)
 
     def tell_nobody(self) -> None:
-        """Call nobody any more."""
         self._listener = None
 
     async def wait(self, timeout_s: float) -> bool:
@@ -93,7 +81,6 @@ class FoundEndpoints:
         return self.is_known
 
     def stop_waiting(self) -> None:
-        """Let nobody wait any more."""
         self._told.set()
 
     @property

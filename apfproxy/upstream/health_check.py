@@ -20,11 +20,7 @@ REFUSALS: Final = frozenset({401, 403, 404})
 
 
 class NoAnswerError(OSError):
-    """A connection, but no answer.
-
-    Attributes:
-        kind: How.
-    """
+    """A connection, but no answer."""
 
     def __init__(self, kind: UpstreamFailure, problem: str) -> None:
         super().__init__(problem)
@@ -32,22 +28,16 @@ class NoAnswerError(OSError):
 
 
 class StatusLine(asyncio.BufferedProtocol):
-    """Waits for the start of an answer.
-
-    Attributes:
-        came: The status code, or why there is none.
-    """
+    """Waits for the start of an answer; `came` is its status code, or why there is none."""
 
     def __init__(self) -> None:
         self.came: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._start = b""
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
-        """Where it goes."""
         return READS.data
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Some of it came."""
         if self.came.done():
             return
         self._start += READS.view[: min(nbytes, _CODE_END - len(self._start))].tobytes()
@@ -60,7 +50,6 @@ class StatusLine(asyncio.BufferedProtocol):
             self._fail("its answer is not HTTP/1.1")
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  as above
-        """No more of it will come."""
         if not self.came.done():
             self._fail("it closes the connection without an answer")
 
@@ -88,14 +77,7 @@ async def status_of(transport: asyncio.Transport, asked: bytes, limit_s: float) 
 
 
 def question(method: str, path: str, host: str, lines: bytes = b"") -> bytes:
-    """The bytes of a request without a body.
-
-    Args:
-        method: GET or HEAD.
-        path: The target.
-        host: The Host field.
-        lines: Further header lines, each with its CRLF.
-    """
+    """The bytes of a GET or HEAD request; further header `lines` end in CRLF each."""
     head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: apfproxy\r\n".encode()
     return head + lines + b"Connection: close\r\n\r\n"
 
