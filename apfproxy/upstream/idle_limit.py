@@ -33,21 +33,14 @@ class IdleLimit:
     """What one server has taught."""
 
     def __init__(self) -> None:
-        self._announced_ns = 0
-        """By its field; 0 for never."""
-        self._limit_ns = 0
-        """Learned; 0 for none."""
-        self._learned_ns = 0
-        """When that was."""
-        self._age_ns = 0
-        """Of the connection that taught it."""
-        self._before_ns = 0
-        """What was in force before."""
-        self._ends_ns = 0
-        """Until then, it is a server that ends which closes connections."""
+        self._announced_ns = 0  # by its field; 0 for never
+        self._limit_ns = 0  # learned; 0 for none
+        self._learned_ns = 0  # when that was
+        self._age_ns = 0  # of the connection that taught it
+        self._before_ns = 0  # what was in force before
+        self._ends_ns = 0  # until then, it is a server that ends which closes connections
 
     def announced(self, field: bytes) -> None:
-        """Take the value of a Keep-Alive field of the server's."""
         found = _TIMEOUT.search(field)
         self._announced_ns = _sooner(int(found[1]) * 1_000_000_000) if found else 0
 

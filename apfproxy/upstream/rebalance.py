@@ -43,16 +43,7 @@ SLACK = 0.1
 
 
 class Rebalancing:
-    """Ends what is too much, for one pool.
-
-    Args:
-        settings: Of the servers behind.
-        pool: Which has them.
-        counters: Of the cluster.
-        loop: On which it looks.
-        now_ns: The clock.
-        is_steady: Says whether no endpoint starts slowly.
-    """
+    """Ends what is too much, for one pool; `is_steady` says that no endpoint starts slowly."""
 
     def __init__(
         self,
@@ -68,40 +59,37 @@ class Rebalancing:
         self._counters = counters
         self._now_ns = now_ns
         self._is_steady = is_steady
-        self._due = 0.0
-        """Of answers to be ended, what was not a whole one yet."""
+        self._due = 0.0  # of answers to be ended, what was not a whole one yet
         self._random = random.Random()  # noqa: S311  nothing secret
         self._recurring = Recurring(Part.UPSTREAM, loop, PERIOD_S, STALE_S, self.look)
 
     def configure(self, settings: UpstreamSettings) -> None:
-        """Put other settings in force."""
         self._settings = settings
 
     def start(self) -> None:
-        """Look from now on."""
         self._recurring.start()
 
     def stop(self) -> None:
-        """Look no more; harmless if it never started."""
         self._recurring.stop()
 
     def look(self) -> None:
         """End what is due since the last look, if anything is."""
         percent = self._settings.rebalance.percent_per_minute
-        if not percent or len(self._pool.endpoints) < 2 or not self._is_steady():
-            self._due = 0.0
-            return
-        excess = excesses(self._pool.endpoints)
+        is_due = percent and len(self._pool.endpoints) > 1 and self._is_steady()
+        excess = excesses(self._pool.endpoints) if is_due else {}
         over = sum(excess.values())
         if not over:
             self._due = 0.0
             return
         self._due += max(1.0, over * percent / 100) * PERIOD_S / MINUTE_S
         count = math.floor(self._due)
-        if count:
-            self._due -= count
-            for answer in self._chosen(excess, count):
-                self._end(answer)
+        self._due -= count
+        for answer in self._chosen(excess, count) if count else ():
+            self._counters.rebalanced += 1
+            try:
+                answer.end_watch()
+            except Exception as error:  # noqa: BLE001  it is of this one alone
+                answer.fail(error)
 
     def _chosen(self, excess: dict[Endpoint, int], count: int) -> list[ResponseSink]:
         """Some of those that are over, at random; at most so many."""
@@ -117,13 +105,6 @@ class Rebalancing:
             found += old[:most]
         self._random.shuffle(found)
         return found[:count]
-
-    def _end(self, answer: ResponseSink) -> None:
-        self._counters.rebalanced += 1
-        try:
-            answer.end_watch()
-        except Exception as error:  # noqa: BLE001  it is of this one alone
-            answer.fail(error)
 
     def __repr__(self) -> str:
         return f"<Rebalancing: {self._counters.rebalanced} ended>"

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from apfproxy.upstream.counters import UpstreamCounters
 
 RATES_S = 5
-"""Rates are those of the last so many samples."""
+"""Samples that rates are those of."""
 QUANTILES_S = 10
-"""Quantiles are those of so many: a p99 needs more of them."""
+"""Samples that quantiles are those of: a p99 needs more of them."""
 NS_PER_S = 1_000_000_000
 
 
@@ -58,12 +58,11 @@ class Recent(ABC):
 
     @property
     def p50_s(self) -> float | None:
-        """Half of these times are within this one; None without answers."""
+        """Half of these times are within it; None without answers."""
         return quantile_s(LATENCY_BOUNDS_NS, self.head_counts, 0.5)
 
     @property
     def p99_s(self) -> float | None:
-        """99 % of these times are within this one; None without answers."""
         return quantile_s(LATENCY_BOUNDS_NS, self.head_counts, 0.99)
 
     def __repr__(self) -> str:
@@ -72,7 +71,7 @@ class Recent(ABC):
 
 
 class RecentResponses(Recent):
-    """Of one server: a ring of samples, and what follows from it."""
+    """The last seconds of one server."""
 
     __slots__ = ("_counters", "_samples")
 
@@ -106,8 +105,7 @@ class RecentResponses(Recent):
 
     def _ends(self) -> tuple[Sample, Sample, float]:
         """The samples between which rates are taken, and the seconds between them."""
-        samples = self._samples
-        new, old = samples[-1], samples[max(0, len(samples) - 1 - RATES_S)]
+        new, old = self._samples[-1], self._samples[max(0, len(self._samples) - 1 - RATES_S)]
         return old, new, (new.at_ns - old.at_ns) / NS_PER_S
 
     def _take(self, now_ns: int) -> Sample:
@@ -121,7 +119,7 @@ class RecentResponses(Recent):
 
 
 class RecentOfAll(Recent):
-    """Of several servers together; `parts` gives those that there are now."""
+    """The last seconds of several servers; `parts` gives those that there are now."""
 
     __slots__ = ("_parts",)
 
@@ -142,11 +140,8 @@ class RecentOfAll(Recent):
 
     @property
     def head_counts(self) -> list[int]:
-        found = [0] * (len(LATENCY_BOUNDS_NS) + 1)
-        for part in self._parts():
-            for place, count in enumerate(part.head_counts):
-                found[place] += count
-        return found
+        counts = zip(*(part.head_counts for part in self._parts()), strict=True)
+        return [sum(each) for each in counts] or [0] * (len(LATENCY_BOUNDS_NS) + 1)
 
 
 def quantile_s(bounds_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float | None:

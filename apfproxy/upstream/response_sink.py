@@ -73,11 +73,9 @@ class ResponseSink(ABC):
     def on_broken(self, reason: str, *, may_retry: bool) -> None:
         """The connection is gone before the response was whole.
 
-        Args:
-            reason: What went wrong.
-            may_retry: Whether no byte of a response came, and either the connection had been used
-                before, so that the server probably closed it before it saw the request, or there
-                is another server.
+        `may_retry` says that no byte of a response came, and either the connection had been used
+        before, so that the server probably closed it before it saw the request, or there is
+        another server.
         """
 
     @abstractmethod

@@ -32,9 +32,6 @@ MAX_AGE_S: Final = 3600.0
 class ClientTls:
     """TLS towards the servers behind; the name that a certificate must have is of its endpoint.
 
-    Args:
-        settings: What they are verified against, and the proxy's own certificate.
-
     Attributes:
         context: For new connections; before `load` one without a CA, with which every handshake
             fails.
@@ -54,7 +51,6 @@ class ClientTls:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files that it is made of."""
         return paths_of(self._files.values())
 
     def load(self) -> None:
@@ -105,7 +101,6 @@ class SessionContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """Begin a connection, with the session that is remembered."""
         return self.shared.wrap_bio(
             incoming, outgoing, server_side, server_hostname, session or self._session
         )
@@ -116,13 +111,9 @@ class SessionContext(ssl.SSLContext):
             self._session = None
 
     def remember(self, transport: asyncio.BaseTransport, now_unix_s: float) -> None:
-        """Remember the session of a connection, if it can be taken up.
+        """Remember the session of a connection, which may be closed, if it can be taken up.
 
         Only a session of a whole handshake is: of another one the certificate was not checked.
-
-        Args:
-            transport: The connection's, whose handshake is through; it may be closed.
-            now_unix_s: The time, in seconds since 1970.
         """
         tls: Any = transport.get_extra_info("ssl_object")
         if tls is None or tls.context is not self.shared or tls.session_reused:
