@@ -18,11 +18,7 @@ from apfproxy.authn.credential_fields import CredentialsError, is_impersonation,
 from apfproxy.authn.credentials import NO_CREDENTIALS
 from apfproxy.http.client_address import forwarded_client
 from apfproxy.http.grammar import HOST, TOKEN, GrpcError, HeadError, elements, hyphenated
-from apfproxy.http.upgrade import (
-    bearer_token,
-    offered,
-    without_bearer,
-)
+from apfproxy.http.upgrade import bearer_token, offered, without_bearer
 
 if TYPE_CHECKING:
     from apfproxy.authn.credential_fields import CredentialRules, Lines
@@ -53,36 +49,20 @@ _GRPC: Final = re.compile(rb"application/grpc(?![0-9A-Za-z-])", re.IGNORECASE)
 """Not gRPC-Web, which any HTTP carries."""
 
 _HOP_BY_HOP = frozenset(
-    (
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    )
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer"
+    b" transfer-encoding upgrade".split()
 )
 # What a Connection field may not nominate: taking it out would change what the request means.
-_NOT_NOMINABLE = frozenset(
-    (b"host", b"content-length", b"authorization", b"content-type", b"cookie")
-)
+_NOT_NOMINABLE = frozenset(b"host content-length authorization content-type cookie".split())
 # Fields that say who forwarded the request, and what it was before; only a trusted front may set
 # them, or any other field that begins with X-Forwarded-.
 _FORWARDING = frozenset(
-    (
-        b"forwarded",
-        b"x-forwarded-host",
-        b"x-forwarded-proto",
-        b"x-forwarded-uri",
-        b"x-original-url",
-        b"x-real-ip",
-        b"x-rewrite-url",
-    )
+    b"forwarded x-forwarded-host x-forwarded-proto x-forwarded-uri x-original-url x-real-ip"
+    b" x-rewrite-url".split()
 )
 _FORWARDED_PREFIX = b"x-forwarded-"
+# Keys of extra values may have any character, so no name is another spelling of any.
+_GUARDED_PREFIXES = (_FORWARDED_PREFIX, b"impersonate-", b"impersonate-extra-")
 # Fields by which many frameworks take another method for the request's, whatever it is.
 _METHOD_OVERRIDES = frozenset((b"x-http-method", b"x-http-method-override", b"x-method-override"))
 # Names that change a request's framing or route.  Servers that fold other characters into the
@@ -93,13 +73,7 @@ _GUARDED = _HOP_BY_HOP | {b"content-length", b"expect", b"host", b"x-forwarded-f
 _GUARDED_SPELLINGS = _GUARDED | _FORWARDING | {b"authorization", b"sec-websocket-protocol"}
 
 RESERVED_NAMES = (
-    _GUARDED_SPELLINGS
-    | _NOT_NOMINABLE
-    | {
-        b"sec-websocket-key",
-        b"sec-websocket-protocol",
-        b"sec-websocket-version",
-    }
+    _GUARDED_SPELLINGS | _NOT_NOMINABLE | {b"sec-websocket-key", b"sec-websocket-version"}
 )
 """Names, in lower case, to which no setting may give another meaning."""
 
@@ -129,11 +103,9 @@ CHUNKED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class UpstreamHosts:
-    """The Host field towards the upstream.
+    """The Host field towards the upstream: the `default` of an HTTP/1.0 request that has none.
 
-    Attributes:
-        default: For an HTTP/1.0 request that has none.
-        always: In place of the client's, or b"" to keep that.
+    `always` stands in place of the client's, or is b"" to keep that.
     """
 
     default: bytes
@@ -145,16 +117,12 @@ class FieldRules:
     """How the fields of one kind of client are read.
 
     Attributes:
-        hosts: What to say in Host where the client does not decide it.
-        credentials: Which fields name the user.
-        max_fields, max_target_bytes: What a head may have at most.
         believes_claims: Whether such clients are front proxies.
         believes_forwarding: Whether such clients are front proxies or others that are believed when
             they say for whom they forward.
         proxies: Addresses of all that are.
         forwards_credentials: Whether the client's own credentials go on to the upstream.
         forwards_impersonation: Whether the upstream is to judge whom the client may impersonate.
-        is_tls: Whether such clients speak TLS.
         is_http2: Whether they speak HTTP/2; their heads are written as those of HTTP/1.1.
         kinds: What has been found out about names of fields, in lower case; few are ever used, so
             that one look-up does for most.
@@ -184,18 +152,13 @@ class RequestFields:
             them.  If the fields are forwarded verbatim, those lines that follow them.
         is_verbatim: Whether the fields are forwarded as they stand.
         host: The client's Host, or None in HTTP/1.0 without it.
-        framing: `NO_BODY`, `SIZED` or `CHUNKED`.
         body_bytes: Length of a sized body; other heads with these fields have other lengths.
         has_one_length: Whether one Content-Length says it, not two that agree.
-        is_http_10: Whether the client speaks HTTP/1.0.
         keep_alive: Whether the connection may serve another request.
-        expects_continue: Whether the client waits for a 100 before it sends the body.
         upgrade: What the client offers to switch to, of what is served anywhere.
         overrides_method: Whether the server may take another method for the request's.
-        credentials: Those in them.
         address: The client's, as proxies name it that are believed; "" if none does.
         secret_names: Of fields that have secrets by the settings, in lower case.
-        protocol: What the client speaks.
     """
 
     is_http_10: bool
@@ -218,19 +181,17 @@ class RequestFields:
 def read_fields(
     lines: Lines, rules: FieldRules, section: bytes = b"", *, is_http_10: bool
 ) -> RequestFields:
-    """Check the fields of one result.
+    """Check the fields of one head.
 
-    Args:
-        lines: Names and values.
-        rules: For this kind of client.
-        section: Their bytes, up to the empty line; b"" if they are not to be forwarded verbatim.
-        is_http_10: Whether the client speaks HTTP/1.0.
+    `section` has their bytes, up to the empty line; b"" if they are not to be forwarded verbatim.
 
     Raises:
         HeadError: They are malformed, ambiguous, or not served.
     """
     protocol = HTTP_2 if rules.is_http2 else HTTP_1_0 if is_http_10 else HTTP_1_1
-    if rules.is_http2 and _is_grpc(lines):
+    if rules.is_http2 and any(
+        name.lower() == b"content-type" and _GRPC.match(value) for name, value in lines
+    ):
         raise GrpcError
     result = RequestFields(
         is_http_10,
@@ -241,23 +202,10 @@ def read_fields(
     return _Reader(result, lines, rules).read(section)
 
 
-def _is_grpc(lines: Lines) -> bool:
-    return any(name.lower() == b"content-type" and _GRPC.match(value) for name, value in lines)
-
-
 def _without_token(name: bytes, value: bytes) -> list[bytes]:
     """The line of a Sec-WebSocket-Protocol field, if anything is left of it, without the token."""
     kept = without_bearer(elements([value]))
     return [b"%b: %b\r\n" % (name, b", ".join(kept))] if kept else []
-
-
-def _is_like_impersonation(folded: bytes, name: bytes) -> bool:
-    """Whether a name becomes one of impersonation, or of an extra value, only once it is folded."""
-    # Keys of extra values may have any character, so those names are no other spelling of any.
-    return any(
-        folded.startswith(prefix) and not name.startswith(prefix)
-        for prefix in (b"impersonate-", b"impersonate-extra-")
-    )
 
 
 class _Reader:
@@ -277,10 +225,8 @@ class _Reader:
         self._impersonations: Lines = []
         self._namings: Lines = []
         self._has_proto = False
-        self._is_changed = False
-        """Whether any of them is not forwarded as it stands."""
-        self._listed = 0
-        """Elements of lists so far."""
+        self._is_changed = False  # whether any of them is not forwarded as it stands
+        self._listed = 0  # elements of lists so far
 
     def read(self, section: bytes) -> RequestFields:
         result, rules = self._result, self._rules
@@ -315,7 +261,9 @@ class _Reader:
         if self._forwarded_for and rules.believes_forwarding:
             result.address = forwarded_client(self._forwarded_for, rules.proxies)
         self._read_credentials()
-        result.is_verbatim = not self._is_changed and section == self._as_it_stands()
+        result.is_verbatim = not self._is_changed and section == b"".join(
+            [b"%b: %b\r\n" % each for each in self._fields]
+        )
         if result.is_verbatim:
             lines.clear()
         elif result.framing == CHUNKED:
@@ -330,10 +278,6 @@ class _Reader:
         # One object for the many whose fields go on verbatim.
         result.forward = next((end for end in _VERBATIM_ENDS if end == forward), forward)
         return result
-
-    def _as_it_stands(self) -> bytes:
-        """The fields as they are written when they are made anew."""
-        return b"".join([b"%b: %b\r\n" % field for field in self._fields])
 
     def _nominated(self) -> set[bytes]:
         """Field names that Connection lists; also decides whether the connection is kept."""
@@ -361,7 +305,6 @@ class _Reader:
         return nominated
 
     def _count_elements(self, value: bytes) -> None:
-        """Count the elements of a list, before anything is made of them."""
         self._listed += value.count(b",") + 1
         if self._listed > MAX_LISTED:
             raise HeadError(
@@ -370,7 +313,6 @@ class _Reader:
             )
 
     def _take_guarded(self, lower: bytes, value: bytes) -> None:
-        """Take a field that is not forwarded as it stands."""
         if lower == b"host":
             self._hosts.append(value)
             return
@@ -383,8 +325,10 @@ class _Reader:
         elif lower == b"upgrade":
             self._count_elements(value)
             self._upgrades.append(value)
-        elif lower == b"expect":
-            self._take_expect(value)
+        elif lower == b"expect" and not self._result.is_http_10:  # RFC 9110, section 10.1.1
+            if value.lower() != b"100-continue":
+                raise HeadError(417, "the only expectation that is served is 100-continue")
+            self._result.expects_continue = True
         elif lower == b"x-forwarded-for":
             self._forwarded_for.append(value)
 
@@ -395,13 +339,6 @@ class _Reader:
             # Without it the rest would mean somebody else, or somebody with less to restrain them.
             raise HeadError(400, "Connection must not name a field that has the user")
         self._claims.append((lower, value))
-
-    def _take_expect(self, value: bytes) -> None:
-        if self._result.is_http_10:
-            return  # RFC 9110, section 10.1.1: ignored from HTTP/1.0
-        if value.lower() != b"100-continue":
-            raise HeadError(417, "the only expectation that is served is 100-continue")
-        self._result.expects_continue = True
 
     def _goes_on(self, kind: int, lower: bytes, value: bytes) -> bool:
         """Take a field that may be forwarded, and say whether it is."""
@@ -426,15 +363,15 @@ class _Reader:
         return True
 
     def _host_line(self) -> bytes:
-        if not self._hosts and self._result.is_http_10:
+        hosts = self._rules.hosts
+        host = hosts.default
+        if self._hosts or not self._result.is_http_10:
+            if len(self._hosts) != 1 or not HOST.fullmatch(self._hosts[0]):
+                raise HeadError(400, "a request must have exactly one valid Host field")
+            host = self._result.host = self._hosts[0]
+        if hosts.always or not self._hosts:
             self._is_changed = True
-            return b"Host: %b\r\n" % (self._rules.hosts.always or self._rules.hosts.default)
-        if len(self._hosts) != 1 or not HOST.fullmatch(self._hosts[0]):
-            raise HeadError(400, "a request must have exactly one valid Host field")
-        self._result.host = self._hosts[0]
-        if self._rules.hosts.always:
-            self._is_changed = True
-        return b"Host: %b\r\n" % (self._rules.hosts.always or self._hosts[0])
+        return b"Host: %b\r\n" % (hosts.always or host)
 
     def _frame(self) -> None:
         """Decide the framing, RFC 9112, section 6.3, and refuse whatever is ambiguous."""
@@ -476,7 +413,6 @@ class _Reader:
 
 
 def _kind_of(lower: bytes, rules: FieldRules) -> int:
-    """What becomes of fields of a name, in lower case."""
     kind = _PLAIN
     if rules.credentials.is_claim(lower):
         kind = _CLAIM
@@ -508,7 +444,6 @@ def _is_look_alike(lower: bytes, credentials: CredentialRules) -> bool:
     folded = hyphenated(lower)
     return folded != lower and (
         folded in _GUARDED_SPELLINGS
-        or (folded.startswith(_FORWARDED_PREFIX) and not lower.startswith(_FORWARDED_PREFIX))
-        or _is_like_impersonation(folded, lower)
+        or any(folded.startswith(each) and not lower.startswith(each) for each in _GUARDED_PREFIXES)
         or credentials.names_user(folded)
     )
