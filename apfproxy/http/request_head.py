@@ -34,11 +34,9 @@ class RequestHead:
     """The bytes of a head and what they say of themselves; immutable.
 
     Attributes:
-        method, target: As they stood in the request line.
         line: The request line to forward, with the fields of an upgrade.
         raw: All of the head as it came, up to the empty line; b"" where it is not forwarded so.
         size: Of the head as it came, in bytes.
-        body_bytes: Length of a sized body.
 
     All others are those of `RequestFields`.
     """
@@ -106,19 +104,15 @@ class RequestHead:
         return fields.forward
 
     def forwarded(self, user_lines: bytes = b"", suffix: bytes = b"") -> bytes:
-        """The head to forward.
+        """The head to forward, which the connection's `suffix` ends.
 
-        Args:
-            user_lines: Header lines that name the user, and an Audit-ID that was made.
-            suffix: The connection's, which ends it.
+        `user_lines` name the user, and have an Audit-ID that was made.
         """
         fields = self.fields
         if fields.is_verbatim:
             return b"".join((self.raw[:-2], user_lines, fields.forward, suffix))
-        if fields.framing == SIZED:
-            length = b"Content-Length: %d\r\n" % self.body_bytes
-            return b"".join((self.line, length, user_lines, fields.forward, suffix))
-        return b"".join((self.line, user_lines, fields.forward, suffix))
+        length = b"Content-Length: %d\r\n" % self.body_bytes if fields.framing == SIZED else b""
+        return b"".join((self.line, length, user_lines, fields.forward, suffix))
 
     def __repr__(self) -> str:
         return f"<RequestHead {self.method} {self.target!r}>"
@@ -230,11 +224,7 @@ def _malformed(error: Exception) -> HeadError:
 
 
 def parse_head(head: bytes, rules: FieldRules) -> RequestHead:
-    """Parse and check one head.
-
-    Args:
-        head: From the first byte of the request line to the empty line, that included.
-        rules: For this kind of client.
+    """Parse and check one head, from its request line to the empty line, that included.
 
     Raises:
         HeadError: It is malformed, over a limit, or not served.
@@ -257,11 +247,8 @@ def parse_fields(
 ) -> RequestFields:
     """Have llhttp judge a whole head, and read its fields.
 
-    Args:
-        head: As of `parse_head`, with a method that llhttp knows and a target in ASCII.
-        target: As it was found in the head; None if it was not.
-        rules: For this kind of client.
-        section: As of `read_fields`.
+    The head is as of `parse_head`, with a method that llhttp knows and a target in ASCII; `target`
+    is None if none was found in it.  `section` is as of `read_fields`.
 
     Raises:
         HeadError: As of `parse_head`.
@@ -288,7 +275,7 @@ def parse_fields(
 
 
 def target_too_long(rules: FieldRules) -> HeadError:
-    """Refuse a target that is longer than the rules say."""
+    """Make the refusal of a target that is longer than the rules say."""
     most = rules.max_target_bytes
     return HeadError(
         414, f"the request target is longer than {most} bytes (downstream.maxTargetBytes)"

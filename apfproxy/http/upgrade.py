@@ -46,29 +46,14 @@ UPGRADED_VERBS = frozenset({"proxy", "watch"})
 OWN_GROUPS = frozenset(
     {
         "",
-        "admissionregistration.k8s.io",
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
-        "apps",
-        "authentication.k8s.io",
-        "authorization.k8s.io",
-        "autoscaling",
-        "batch",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "extensions",
-        "flowcontrol.apiserver.k8s.io",
-        "internal.apiserver.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        "policy",
-        "rbac.authorization.k8s.io",
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-        "storagemigration.k8s.io",
+        *(
+            "admissionregistration.k8s.io apiextensions.k8s.io apiregistration.k8s.io apps"
+            " authentication.k8s.io authorization.k8s.io autoscaling batch certificates.k8s.io"
+            " coordination.k8s.io discovery.k8s.io events.k8s.io extensions"
+            " flowcontrol.apiserver.k8s.io internal.apiserver.k8s.io networking.k8s.io node.k8s.io"
+            " policy rbac.authorization.k8s.io resource.k8s.io scheduling.k8s.io storage.k8s.io"
+            " storagemigration.k8s.io"
+        ).split(),
     }
 )
 """Groups that kube-apiserver serves itself; it has no upgrades for any others of their paths."""
@@ -102,7 +87,6 @@ class Offer:
 
     @property
     def is_websocket(self) -> bool:
-        """Whether WebSocket is among the protocols."""
         return any(protocol.lower() == WEBSOCKET for protocol in self.protocols)
 
     @property
@@ -116,10 +100,8 @@ def offered(
 ) -> Offer | None:
     """What a request offers, or None if that is nothing which is served anywhere.
 
-    Args:
-        upgrades: The values of its Upgrade fields, which Connection nominates.
-        fields: Names and values of all its fields.
-        nominated: Lower-case names of the fields that are not forwarded.
+    The Upgrade fields' values are `upgrades`, which Connection nominates; the fields that it
+    nominates, by their names in small letters, are not forwarded.
     """
     protocols = tuple(item for item in elements(upgrades) if item.lower() in PROTOCOLS)
     if not protocols:
@@ -153,7 +135,8 @@ class UpgradeRules:
 
     def allows(self, path: str) -> bool:
         """Whether upgrades of a path are served, though no API is known to have them."""
-        return self._allowed is not None and _is_surely(self._allowed, path)
+        allowed = self._allowed
+        return allowed is not None and is_plain_path(path) and allowed.fullmatch(path) is not None
 
     def denies(self, path: str) -> bool:
         """Whether none are: also where a server might take the path for one that is denied."""
@@ -168,18 +151,12 @@ class UpgradeRules:
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str] | None:
-    """One of several patterns; None if there is none."""
     found = []
     for each in patterns:
         head, last = each[:-1], each[-1:]
         text = re.escape(head).replace(r"\*", "[^/]+")
         found.append(text + (".*" if last == "*" else re.escape(last)))
     return re.compile("|".join(found), re.DOTALL) if found else None
-
-
-def _is_surely(pattern: re.Pattern[str], path: str) -> bool:
-    """Whether a path matches, and no server takes it for another one."""
-    return is_plain_path(path) and pattern.fullmatch(path) is not None
 
 
 NO_RULES = UpgradeRules()
@@ -197,7 +174,10 @@ def honoured(
         return None
     if (
         attributes.is_plain
-        or (attributes.api_group in OWN_GROUPS and _is_by_websocket(attributes))
+        or (
+            attributes.api_group in OWN_GROUPS  # Kubernetes has no SPDY for these
+            and (attributes.verb == "watch" or attributes.subresource in WEBSOCKET_ONLY)
+        )
         or method not in SPDY_METHODS
     ):
         kept = tuple(item for item in offer.protocols if item.lower() == WEBSOCKET)
@@ -227,17 +207,8 @@ def _is_upgraded(attributes: RequestAttributes, rules: UpgradeRules) -> bool:
     )
 
 
-def _is_by_websocket(attributes: RequestAttributes) -> bool:
-    """Whether Kubernetes has no SPDY for such a request."""
-    return attributes.verb == "watch" or attributes.subresource in WEBSOCKET_ONLY
-
-
 def _check_handshake(offer: Offer, method: str) -> None:
-    """Refuse what RFC 6455, section 4.2.1, says is no handshake.
-
-    Raises:
-        HeadError: It is none.
-    """
+    """Refuse what RFC 6455, section 4.2.1, says is no handshake."""
     if method != "GET":
         raise HeadError(400, "a WebSocket handshake must be a GET")
     if len(offer.versions) == 1 and offer.versions[0] != _VERSION:
@@ -257,6 +228,15 @@ def _check_handshake(offer: Offer, method: str) -> None:
 # The answer.
 
 
+def _values_in(head: bytes) -> dict[bytes, list[bytes]]:
+    """The values of a head's fields, by their names in small letters."""
+    values: dict[bytes, list[bytes]] = {}
+    for line in head.split(b"\r\n")[1:-2]:
+        name, _, value = line.partition(b":")
+        values.setdefault(name.lower(), []).append(value)
+    return values
+
+
 def switched(head: bytes, offer: Offer | None) -> bytes:
     """The protocol that an answer 101 names, as the upstream spells it.
 
@@ -265,10 +245,7 @@ def switched(head: bytes, offer: Offer | None) -> bytes:
     """
     if offer is None:
         raise ResponseError("an unexpected answer 101")
-    values: dict[bytes, list[bytes]] = {}
-    for line in head.split(b"\r\n")[1:-2]:
-        name, _, value = line.partition(b":")
-        values.setdefault(name.lower(), []).append(value)
+    values = _values_in(head)
     options = elements(values.get(b"connection", ()))
     if not head.startswith(b"HTTP/1.1 ") or b"upgrade" not in {item.lower() for item in options}:
         raise ResponseError("an answer 101 that does not upgrade the connection")
@@ -300,11 +277,7 @@ def _without(lines: bytes, starts: bytes | tuple[bytes, ...]) -> bytes:
 
 
 def check_declined(status: int, *, is_connect: bool) -> None:
-    """Judge a final answer to an upgrade.
-
-    Args:
-        status: Its status.
-        is_connect: Whether the client takes any success for a tunnel.
+    """Judge a final answer to an upgrade; with CONNECT the client takes any success for a tunnel.
 
     Raises:
         ResponseError: The client must not get it.
@@ -324,12 +297,8 @@ def check_accept(head: bytes, offer: Offer) -> None:
         ResponseError: It is not.
     """
     digest = hashlib.sha1(offer.keys[0] + _ACCEPT_SUFFIX, usedforsecurity=False).digest()
-    accepts = [
-        value.strip(b" \t")
-        for name, _, value in (line.partition(b":") for line in head.split(b"\r\n")[1:-2])
-        if name.lower() == b"sec-websocket-accept"
-    ]
-    if accepts != [b64encode(digest)]:
+    values = _values_in(head).get(b"sec-websocket-accept", [])
+    if [value.strip(b" \t") for value in values] != [b64encode(digest)]:
         raise ResponseError("an answer 101 whose Sec-WebSocket-Accept is not that of the key")
 
 
