@@ -63,18 +63,13 @@ _ACTIONS: Final = {
     b"content-length": _LENGTH,
     b"date": _DATE,
     b"keep-alive": _IDLE,
-    b"proxy-authenticate": _DROP,
-    b"proxy-connection": _DROP,
-    b"te": _DROP,
     b"transfer-encoding": _CODING,
-    b"upgrade": _DROP,
-    b"x-apfproxy-flow-schema": _DROP,
-    b"x-apfproxy-priority-level": _DROP,
-    b"x-apfproxy-reason": _DROP,
-    b"x-apfproxy-seats": _DROP,
-    b"x-apfproxy-waited": _DROP,
-    b"x-kubernetes-pf-flowschema-uid": _DROP,
-    b"x-kubernetes-pf-prioritylevel-uid": _DROP,
+    **dict.fromkeys(
+        b"proxy-authenticate proxy-connection te upgrade x-apfproxy-flow-schema"
+        b" x-apfproxy-priority-level x-apfproxy-reason x-apfproxy-seats x-apfproxy-waited"
+        b" x-kubernetes-pf-flowschema-uid x-kubernetes-pf-prioritylevel-uid".split(),
+        _DROP,
+    ),
 }
 
 _PLAIN_LENGTH: Final = b"Content-Length: "
@@ -105,14 +100,11 @@ class ResponseHead:
     """An answer's head; nobody changes it once it is parsed.
 
     Attributes:
-        status: The status code.
         lines: The status line and the header lines to pass on, each with its CRLF; a Content-Length
             is among them, a Transfer-Encoding is not.
         length: The value of Content-Length, or -1; also of an answer that has no body.
         keep_alive: Whether the upstream keeps the connection.
-        framing: `NO_BODY`, `SIZED`, `CHUNKED` or `UNTIL_CLOSE`.
-        has_audit_id: Whether an Audit-ID is among the lines.
-        has_date: Whether a Date is.
+        has_audit_id, has_date: Whether an Audit-ID, or a Date, is among the lines.
         idle_line: That of its Keep-Alive field, which says how long an idle connection is kept.
     """
 
@@ -152,22 +144,9 @@ class ResponseHead:
         return f"<ResponseHead {self.status}>"
 
 
-class _Pattern:
-    """A head that frames its body by a length, without that and without the value of Audit-Id.
-
-    Attributes:
-        first, second, third: The lines to pass on, divided where those values stand; `third` is b""
-            if there is only a length.
-        head: One like it.
-    """
-
-    __slots__ = ("first", "head", "second", "third")
-
-    def __init__(self, first: bytes, second: bytes, third: bytes, head: ResponseHead) -> None:
-        self.first = first
-        self.second = second
-        self.third = third
-        self.head = head
+_Pattern = tuple[bytes, bytes, bytes, ResponseHead]
+"""The lines to pass on of a head that frames its body by a length, divided where that and the value
+of Audit-Id stand, with b"" in third place if there is only a length; and a head like it."""
 
 
 _Divided = tuple[bytes, bytes, bytes]
@@ -192,7 +171,6 @@ def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
 
 
 def _parsed_by_pattern(head: bytes) -> ResponseHead:
-    """The same by its pattern, if that is known."""
     start = head.find(_LENGTH_LINE) + len(_LENGTH_LINE)
     if start < len(_LENGTH_LINE) or len(head) > MAX_PATTERN_BYTES:
         return _parsed(head, answers_head=False)
@@ -219,13 +197,14 @@ def _parsed_by_pattern(head: bytes) -> ResponseHead:
         found = _parsed(head, answers_head=False)
         _remember_pattern(divided, found, has_audit=has_audit)
         return found
-    length, like = int(digits), pattern.head
+    length = int(digits)
+    first, second, third, like = pattern
     if not has_audit:
-        lines = b"".join((pattern.first, digits, pattern.second))
+        lines = b"".join((first, digits, second))
     elif start < audit_start:
-        lines = b"".join((pattern.first, digits, pattern.second, audit, pattern.third))
+        lines = b"".join((first, digits, second, audit, third))
     else:
-        lines = b"".join((pattern.first, audit, pattern.second, digits, pattern.third))
+        lines = b"".join((first, audit, second, digits, third))
     return ResponseHead(
         like.status,
         lines,
@@ -256,15 +235,14 @@ def _remember_pattern(divided: _Divided, found: ResponseHead, *, has_audit: bool
     start = lines.find(_LENGTH_LINE) + len(_LENGTH_LINE)
     end = lines.find(b"\r\n", start)
     if not has_audit:
-        _patterns[divided] = _Pattern(lines[:start], lines[end:], b"", found)
+        _patterns[divided] = lines[:start], lines[end:], b"", found
         return
     audit_start = lines.find(_AUDIT_LINE) + len(_AUDIT_LINE)
     audit_end = lines.find(b"\r\n", audit_start)
     if start < audit_start:
-        parts = (lines[:start], lines[end:audit_start], lines[audit_end:])
+        _patterns[divided] = lines[:start], lines[end:audit_start], lines[audit_end:], found
     else:
-        parts = (lines[:audit_start], lines[audit_end:start], lines[end:])
-    _patterns[divided] = _Pattern(parts[0], parts[1], parts[2], found)
+        _patterns[divided] = lines[:audit_start], lines[audit_end:start], lines[end:], found
 
 
 def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
@@ -298,7 +276,8 @@ def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
             says_keep_alive = True
         elif action == _CONNECTION:
             nominated = nominated or set()
-            nominated |= _options(_value_of(line))
+            options = {option.strip(b" \t").lower() for option in _value_of(line).split(b",")}
+            nominated |= options - {b""}  # empty elements count for nothing
         elif action == _CODING:
             codings.append(_value_of(line))
         # And `_DROP`, of which nothing is kept.
@@ -311,8 +290,9 @@ def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
     if length >= 0 and (status < _FIRST_FINAL or status == _NO_CONTENT):
         # RFC 9110, section 8.6, forbids it: some clients would wait for a body.
         kept[1:] = [line for line in kept[1:] if not line.lower().startswith(b"content-length:")]
-    is_chunked = bool(codings) and _is_chunked(codings, length, is_http_11=is_http_11)
-    framing = NO_BODY if answers_head else _framing(status, length, is_chunked=is_chunked)
+    if codings:
+        _check_codings(codings, length, is_http_11=is_http_11)
+    framing = NO_BODY if answers_head else _framing(status, length, is_chunked=bool(codings))
     kept.append(b"")
     return ResponseHead(
         status,
@@ -340,9 +320,7 @@ def _framing(status: int, length: int, *, is_chunked: bool) -> int:
 def check_start(start: bytes | bytearray, searched: int) -> None:
     """Refuse what cannot become a head any more, so that nobody waits for its end.
 
-    Args:
-        start: Of a head.
-        searched: So much of it was here before.
+    So much of it was `searched` before.
 
     Raises:
         ResponseError: It is not HTTP/1.1, or a line ends otherwise.
@@ -369,7 +347,6 @@ def _shown(text: bytes) -> str:
 
 
 def _other_protocol(start: bytes) -> str:
-    """What is wrong with the first bytes."""
     if start.startswith(_TLS_RECORDS):
         return "the server speaks TLS: its URL begins with https"
     if start.startswith(_HTTP2_SETTINGS, 3):
@@ -388,8 +365,7 @@ def _length_in(line: bytes, before: int) -> int:
     return int(value)
 
 
-def _is_chunked(codings: list[bytes], length: int, *, is_http_11: bool) -> bool:
-    """True, for an answer with a Transfer-Encoding; any but this one is refused."""
+def _check_codings(codings: list[bytes], length: int, *, is_http_11: bool) -> None:
     if len(codings) > 1:
         raise _malformed(f"it has {len(codings)} Transfer-Encoding fields")
     if codings[0].lower() != b"chunked":
@@ -398,7 +374,6 @@ def _is_chunked(codings: list[bytes], length: int, *, is_http_11: bool) -> bool:
         raise _malformed("it has a Transfer-Encoding in HTTP/1.0")
     if length >= 0:
         raise _malformed("it has both Content-Length and Transfer-Encoding")
-    return True
 
 
 def is_event_stream(lines: bytes) -> bool:
@@ -440,7 +415,6 @@ def _judge_line(line: bytes, lines: list[bytes]) -> int:
 
 
 def _line_problem(line: bytes, number: int) -> str:
-    """What is wrong with a field line."""
     name, colon, value = line.partition(b":")
     if line[:1] in (b" ", b"\t"):
         return f"header line {number} begins with white space, as if it continued another one"
@@ -460,13 +434,7 @@ def _remember(known: dict[bytes, int], what: bytes, action: int) -> None:
 
 
 def _value_of(line: bytes) -> bytes:
-    """The value of a field line, without the spaces around it."""
     return line.partition(b":")[2].strip(b" \t")
-
-
-def _options(value: bytes) -> set[bytes]:
-    """The options of a Connection field; empty elements count for nothing."""
-    return {option.strip(b" \t").lower() for option in value.split(b",")} - {b""}
 
 
 def _name_of(line: bytes) -> bytes:

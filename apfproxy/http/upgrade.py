@@ -46,14 +46,29 @@ UPGRADED_VERBS = frozenset({"proxy", "watch"})
 OWN_GROUPS = frozenset(
     {
         "",
-        *(
-            "admissionregistration.k8s.io apiextensions.k8s.io apiregistration.k8s.io apps"
-            " authentication.k8s.io authorization.k8s.io autoscaling batch certificates.k8s.io"
-            " coordination.k8s.io discovery.k8s.io events.k8s.io extensions"
-            " flowcontrol.apiserver.k8s.io internal.apiserver.k8s.io networking.k8s.io node.k8s.io"
-            " policy rbac.authorization.k8s.io resource.k8s.io scheduling.k8s.io storage.k8s.io"
-            " storagemigration.k8s.io"
-        ).split(),
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "apps",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "extensions",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
     }
 )
 """Groups that kube-apiserver serves itself; it has no upgrades for any others of their paths."""
