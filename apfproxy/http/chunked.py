@@ -111,7 +111,6 @@ class ChunkedDecoder:
 
     @property
     def is_within_chunk(self) -> bool:
-        """Whether a part of a chunk has come, and its end has not."""
         return self._state != _SIZE or bool(self._partial)
 
     def feed(self, data: Piece) -> tuple[list[Piece], bytes]:

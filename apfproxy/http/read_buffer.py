@@ -23,8 +23,7 @@ READ_BYTES: Final = 65536
 """Of a client: of its body, half as much may be held already while it waits for seats."""
 ANSWER_READ_BYTES: Final = 122880
 """Of the server.  Twice as much in a read saves a quarter of the CPU of a large answer."""
-LARGE_BYTES: Final = 16384
-"""From here on a copy costs more than a view does."""
+LARGE_BYTES: Final = 16384  # from here on a copy costs more than a view does
 MAX_PIECES: Final = 64
 """Written without being joined; beyond, they are so small that a copy costs less."""
 

@@ -31,8 +31,7 @@ HTTP_1_1: Final = "HTTP/1.1"
 HTTP_2: Final = "HTTP/2.0"
 """What a client speaks; written as Go and kube-apiserver write it."""
 
-VIA: Final = b"Via: 1.1 apfproxy\r\n"
-"""In answers: servers speak HTTP/1.1."""
+VIA: Final = b"Via: 1.1 apfproxy\r\n"  # in answers: servers speak HTTP/1.1
 _FOR: Final = b"X-Forwarded-For: "
 VIA_FOR: Final = VIA + _FOR
 _VIAS_FOR: Final = {

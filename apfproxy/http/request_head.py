@@ -19,8 +19,7 @@ _METHOD: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TARGET: Final = re.compile(rb"[\x21\x22\x24-\x7e\x80-\xff]+")
 _ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)", re.IGNORECASE)
 
-MAX_METHOD_BYTES: Final = 64
-"""The longest registered one has 17."""
+MAX_METHOD_BYTES: Final = 64  # the longest registered one has 17
 _FRAMING_METHODS: Final = (b"CONNECT", b"HEAD", b"PRI", b"TRACE")
 """What these mean for the bytes behind them is more than what fields say, so servers that fold case
 must not see them in another spelling."""
@@ -161,8 +160,7 @@ class HeadProbe:
     __slots__ = ("_begin", "_found", "_is_in_line", "_parser")
 
     def __init__(self) -> None:
-        self._begin: bytes | None = b""
-        """Of the request line, while its method may go on."""
+        self._begin: bytes | None = b""  # of the request line, while its method may go on
         self._is_in_line = True
         # No method of its own is called back: the two would hold each other, and memory with them.
         self._found = _Listener()

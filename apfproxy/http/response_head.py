@@ -15,15 +15,12 @@ from typing import Final
 
 MAX_HEAD_BYTES: Final = 262144
 """Of one head; Go's transport takes 10 MiB, nginx 4 to 8 KiB, HAProxy 16 KiB."""
-MAX_LENGTH_DIGITS: Final = 18
-"""An exbibyte less: what fits a signed 64-bit integer."""
-MAX_KNOWN_LINES = 1024
-"""Field lines, status lines, and names."""
+MAX_LENGTH_DIGITS: Final = 18  # an exbibyte less: what fits a signed 64-bit integer
+MAX_KNOWN_LINES = 1024  # field lines, status lines, and names
 MAX_KNOWN_LINE_BYTES: Final = 128
 """Longer lines are judged each time, so that the bound above is one in bytes too."""
 MAX_KNOWN_NAME_BYTES: Final = 64
-MAX_PATTERNS = 256
-"""A Date makes another one each second."""
+MAX_PATTERNS = 256  # a Date makes another one each second
 MAX_PATTERN_BYTES: Final = 1024
 
 # How an answer's body is framed.
@@ -31,10 +28,6 @@ NO_BODY: Final = 0
 SIZED: Final = 1
 CHUNKED: Final = 2
 UNTIL_CLOSE: Final = 3
-
-_FIRST_FINAL: Final = 200
-_NO_CONTENT: Final = 204
-_NOT_MODIFIED: Final = 304
 
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [\t\x20-\x7e\x80-\xff]*)?")
 _FIELD_LINE: Final = re.compile(
@@ -77,8 +70,7 @@ _VERSION: Final = b"HTTP/1."
 _BARE_LF: Final = re.compile(rb"(?<!\r)\n")
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _UNFIT_BYTE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")
-"""An alert and a handshake."""
+_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert and a handshake
 _HTTP2_SETTINGS: Final = b"\x04\x00\x00\x00"
 """Of a frame's head, behind its length: the first one of a server that speaks HTTP/2 only."""
 MAX_SHOWN_BYTES: Final = 40
@@ -88,8 +80,7 @@ class ResponseError(Exception):
     """The upstream's answer is not one that can be passed on."""
 
 
-_StatusLine = tuple[int, bool]
-"""The code, and whether the version is 1.1."""
+_StatusLine = tuple[int, bool]  # the code, and whether the version is 1.1
 # What becomes of field lines, by their bytes, and of fields, by their names as they are spelled.
 _known_lines: Final[dict[bytes, int]] = {}
 _known_names: Final[dict[bytes, int]] = {}
@@ -218,7 +209,6 @@ def _parsed_by_pattern(head: bytes) -> ResponseHead:
 
 
 def _remember_pattern(divided: _Divided, found: ResponseHead, *, has_audit: bool) -> None:
-    """Keep the pattern of a head, if it came before."""
     mark = hash(divided)
     if mark not in _seen:
         if len(_seen) >= 4 * MAX_PATTERNS:
@@ -226,7 +216,7 @@ def _remember_pattern(divided: _Divided, found: ResponseHead, *, has_audit: bool
         _seen.add(mark)
         return
     status, lines = found.status, found.lines
-    has_body = status >= _FIRST_FINAL and status not in (_NO_CONTENT, _NOT_MODIFIED)
+    has_body = status >= 200 and status not in (204, 304)
     if not has_body or (has_audit and not found.has_audit_id):
         return  # its length is not passed on, or its Audit-Id
     _seen.discard(mark)
@@ -287,7 +277,7 @@ def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
         has_audit_id = has_audit_id and b"audit-id" not in nominated
         has_date = has_date and b"date" not in nominated
         kept[1:] = [line for line in kept[1:] if _name_of(line) not in nominated]
-    if length >= 0 and (status < _FIRST_FINAL or status == _NO_CONTENT):
+    if length >= 0 and (status < 200 or status == 204):
         # RFC 9110, section 8.6, forbids it: some clients would wait for a body.
         kept[1:] = [line for line in kept[1:] if not line.lower().startswith(b"content-length:")]
     if codings:
@@ -308,7 +298,7 @@ def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
 
 def _framing(status: int, length: int, *, is_chunked: bool) -> int:
     """How a body is framed, RFC 9112, section 6.3; HEAD gets none."""
-    if status < _FIRST_FINAL or status in (_NO_CONTENT, _NOT_MODIFIED):
+    if status < 200 or status in (204, 304):
         return NO_BODY
     if is_chunked:
         return CHUNKED

@@ -74,8 +74,7 @@ OWN_GROUPS = frozenset(
 """Groups that kube-apiserver serves itself; it has no upgrades for any others of their paths."""
 BEARER_PREFIX = b"base64url.bearer.authorization.k8s.io."
 
-UPGRADE_LINES = b"Connection: upgrade\r\nUpgrade: websocket\r\n"
-"""Of an answer 426."""
+UPGRADE_LINES = b"Connection: upgrade\r\nUpgrade: websocket\r\n"  # of an answer 426
 
 _ACCEPT_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTENT_LENGTH = b"content-length:"
@@ -106,7 +105,6 @@ class Offer:
 
     @property
     def lines(self) -> bytes:
-        """The header lines that make the offer to the upstream."""
         return b"Connection: Upgrade\r\nUpgrade: %b\r\n" % b", ".join(self.protocols)
 
 

@@ -34,15 +34,12 @@ class FramePosition:
     __slots__ = ("_head", "_left", "has_closed")
 
     def __init__(self) -> None:
-        self._head = bytearray()
-        """Of a frame's head, of which the end has not come."""
-        self._left = 0
-        """Bytes to the end of the frame, once its head is through."""
+        self._head = bytearray()  # of a frame's head, of which the end has not come
+        self._left = 0  # bytes to the end of the frame, once its head is through
         self.has_closed = False
 
     @property
     def is_between(self) -> bool:
-        """Whether no frame is under way."""
         return not self._left and not self._head
 
     def feed(self, data: Piece, *, to_end: bool = False) -> int:
@@ -90,7 +87,6 @@ class FramePosition:
 
 
 def _head_bytes(second: int) -> int:
-    """The length of a frame's head, by its second byte."""
     length = second & _LENGTH
     size = 2 + (2 if length == _TWO_BYTES else 8 if length == _EIGHT_BYTES else 0)
     return size + _MASK_BYTES if second & _MASKED else size

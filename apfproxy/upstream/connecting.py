@@ -53,10 +53,10 @@ class ConnectFailure:
     `problem` is what an operator has to know, and the setting that may be wrong.
     """
 
-    kind: UpstreamFailure
-    code: int
     reason: str
     problem: str
+    code: int = 502
+    kind: UpstreamFailure = UpstreamFailure.CONNECT
 
 
 class ConnectTimeoutError(TimeoutError):
@@ -73,22 +73,14 @@ class ConnectTimeoutError(TimeoutError):
 
 
 OWN_FAILURE = ConnectFailure(
-    UpstreamFailure.CONNECT,
-    502,
     "the proxy failed to connect to the upstream; its log says more",
     "an error of the proxy itself; the log says more",
 )
 CLOSED_AT_ONCE = ConnectFailure(
-    UpstreamFailure.CONNECT,
-    502,
-    "the upstream closed the connection at once",
-    "connections are closed at once",
+    "the upstream closed the connection at once", "connections are closed at once"
 )
 NO_ENDPOINT = ConnectFailure(
-    UpstreamFailure.CONNECT,
-    503,
-    "no address of the upstream is known yet",
-    "no address of a server is known",
+    "no address of the upstream is known yet", "no address of a server is known", 503
 )
 
 
@@ -183,31 +175,21 @@ def connect_failure(error: Exception) -> ConnectFailure:
         why = str(getattr(error, "verify_message", "") or error).removesuffix(".")
         code = getattr(error, "verify_code", 0)
         return ConnectFailure(
-            UpstreamFailure.TLS,
-            502,
             f"the upstream's certificate is not valid: {why}",
             f"certificate verify failed: {why}{WRONG_SETTINGS.get(code, '')}",
+            kind=UpstreamFailure.TLS,
         )
     if isinstance(error, ssl.SSLError):
         why = getattr(error, "reason", "") or str(error)
         hint = "; upstream.url" if why in NO_TLS_SPOKEN else ""
-        return ConnectFailure(
-            UpstreamFailure.TLS, 502, f"no TLS with the upstream: {why}", f"no TLS: {why}{hint}"
-        )
+        reason = f"no TLS with the upstream: {why}"
+        return ConnectFailure(reason, f"no TLS: {why}{hint}", kind=UpstreamFailure.TLS)
     if isinstance(error, ConnectTimeoutError):
-        return ConnectFailure(
-            UpstreamFailure.CONNECT_TIMEOUT,
-            504,
-            str(error),
-            f"no {error.step} within {error.limit_s:g} s",
-        )
+        problem = f"no {error.step} within {error.limit_s:g} s"
+        return ConnectFailure(str(error), problem, 504, UpstreamFailure.CONNECT_TIMEOUT)
     why = str(getattr(error, "strerror", "") or error)
     code = getattr(error, "errno", None)
     if isinstance(code, int) and code in errno.errorcode and not isinstance(error, socket.gaierror):
         why = os.strerror(code)  # loops have words of their own, such as "Connect call failed"
-    return ConnectFailure(
-        UpstreamFailure.CONNECT,
-        502,
-        f"no connection to the upstream: {why}",
-        why[:1].lower() + why[1:] if why[1:2].islower() else why,
-    )
+    problem = why[:1].lower() + why[1:] if why[1:2].islower() else why
+    return ConnectFailure(f"no connection to the upstream: {why}", problem)

@@ -14,17 +14,14 @@ class UpstreamFailure(enum.StrEnum):
 
     CONNECT = "connect"
     """No connection: it was refused, the host cannot be reached, or its name is not known."""
-    CONNECT_TIMEOUT = "connect-timeout"
-    """No connection, or no TLS handshake, in time."""
-    TLS = "tls"
-    """A connection, but no TLS: its certificate is not valid, or it does not speak TLS."""
+    CONNECT_TIMEOUT = "connect-timeout"  # no connection, or no TLS handshake, in time
+    TLS = "tls"  # a connection, but no TLS: its certificate is not valid, or it does not speak TLS
     ANSWER_TIMEOUT = "answer-timeout"
     BROKEN_ANSWER = "broken-answer"
     """The answer was malformed or cut short, or none came before the connection closed."""
 
 
-CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
-"""Of status codes."""
+CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")  # of status codes
 
 _MANTISSAS = (100, 125, 150, 200, 250, 300, 400, 500, 600, 800)
 LATENCY_BOUNDS_NS = (0, *(mantissa * 10**zeros for zeros in range(3, 9) for mantissa in _MANTISSAS))
@@ -65,7 +62,6 @@ class UpstreamCounters:
         return found
 
     def add(self, other: UpstreamCounters) -> None:
-        """Count what another server did, too."""
         for code, number in other.answers.items():
             self.answers[code] = self.answers.get(code, 0) + number
         for failure, count in other.failures.items():
@@ -110,5 +106,4 @@ class PoolCounters:
         return found
 
     def leave(self, endpoint: object) -> None:
-        """Count what a server did with those that are gone."""
         self.unattributed.add(self.endpoints.pop(endpoint))

@@ -29,12 +29,10 @@ if TYPE_CHECKING:
 
     Answer = tuple[str, ...] | Exception
 
-ANSWER_S = 10.0
-"""The system's resolver asks twice for 5 s each by default."""
+ANSWER_S = 10.0  # the system's resolver asks twice for 5 s each by default
 JITTER = 0.1
 """The part by which an interval is longer or shorter, so that many proxies do not ask at once."""
-FIRST_PAUSE_S = 1.0
-"""After a failure; twice as long after each further one, up to the interval."""
+FIRST_PAUSE_S = 1.0  # after a failure; twice as long after each further one, up to the interval
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +116,6 @@ class DnsEndpoints:
         return None if self._why is None else f"{self.name}: {self._why}; {self.found.kept}"
 
     async def run(self) -> None:
-        """Ask for ever."""
         while True:
             answer = await self._answer()
             if isinstance(answer, tuple) and answer:

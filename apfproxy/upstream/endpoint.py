@@ -60,14 +60,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _HEAD_END: Final = b"\r\n\r\n"
-_SWITCHING_PROTOCOLS: Final = 101
-_FIRST_FINAL: Final = 200
-_FIRST_GATEWAY_ERROR: Final = 502
-_LAST_GATEWAY_ERROR: Final = 504
-MAX_LEFT_BYTES: Final = 1 << 20
-"""Of a response that is read once its connection is broken."""
-_MAX_INTERIM_RESPONSES = 32
-"""1xx responses to one request; Go's transport stops at 5, curl at none."""
+MAX_LEFT_BYTES: Final = 1 << 20  # of a response that is read once its connection is broken
+_MAX_INTERIM_RESPONSES = 32  # 1xx responses to one request; Go's transport stops at 5, curl at none
 
 
 class EndpointState(enum.StrEnum):
@@ -210,7 +204,7 @@ class Endpoint:
         answers = counters.answers
         answers[status] = answers.get(status, 0) + 1
         counters.head_ns.observe(took_ns)
-        if _FIRST_GATEWAY_ERROR <= status <= _LAST_GATEWAY_ERROR:
+        if 502 <= status <= 504:
             self._count_in_row(may_be_gone=False)
         elif self.failures_in_row:
             self.failures_in_row = 0
@@ -236,7 +230,6 @@ class Endpoint:
         return sum(connection.awaits_head for connection in self.open)
 
     def log_malformed(self, problem: str) -> None:
-        """Have the log say, now and then, that a response cannot be passed on."""
         self._rare_log.log(
             logging.WARNING,
             problem,
@@ -583,7 +576,7 @@ class UpstreamConnection:
             head = self._parse(READS.view[:end].tobytes())
             body_bytes = nbytes - end
             if (
-                head.status >= _FIRST_FINAL
+                head.status >= 200
                 and body_bytes == (head.length if head.framing == SIZED else 0)
                 and head.framing <= SIZED
                 and not self._is_upgrade
@@ -628,11 +621,11 @@ class UpstreamConnection:
             end += 4
             raw = data[:end]
             head = self._parse(raw)
-            if head.status >= _FIRST_FINAL:
+            if head.status >= 200:
                 if self._is_upgrade:
                     check_declined(head.status, is_connect=sink.is_connect)
                 break
-            if head.status == _SWITCHING_PROTOCOLS:
+            if head.status == 101:
                 sink.on_switch(head, raw, data[end:])
                 return
             self._interims += 1

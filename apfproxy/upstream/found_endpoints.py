@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from apfproxy.settings import EndpointAddress
 
-MAX_SHOWN = 8
-"""Addresses that a line of the log names."""
+MAX_SHOWN = 8  # addresses that a line of the log names
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +84,6 @@ class FoundEndpoints:
 
     @property
     def kept(self) -> str:
-        """What is in use while the source cannot tell, in a few words."""
         if not self.endpoints:
             return "no endpoint is known"
         number = len(self.endpoints)

@@ -72,7 +72,6 @@ from apfproxy.upstream.endpoint import (
 from apfproxy.upstream.health_check import (
     REFUSALS,
     NoAnswerError,
-    is_success,
     is_well,
     question,
     status_text,
@@ -92,16 +91,12 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
 STALE_LOOK_S = 10.0
-LINE_S = 10.0
-"""A server that comes and goes fills no log."""
-READYZ = "/readyz"
-"""What API servers of Kubernetes are asked for."""
+LINE_S = 10.0  # a server that comes and goes fills no log
+READYZ = "/readyz"  # what API servers of Kubernetes are asked for
 JITTER = 0.1
 """Of an interval between checks: those of many endpoints and proxies must not come at once."""
-FIRST_RAMP = 0.1
-"""Of its weight an endpoint that joins or returns gets at once."""
-MOST_NAMED = 3
-"""Endpoints that one text names; it counts the others."""
+FIRST_RAMP = 0.1  # of its weight an endpoint that joins or returns gets at once
+MOST_NAMED = 3  # endpoints that one text names; it counts the others
 ANSWER_FAILURES = frozenset({UpstreamFailure.ANSWER_TIMEOUT, UpstreamFailure.BROKEN_ANSWER})
 """Those of a server that accepts connections."""
 NS_PER_S = 1_000_000_000
@@ -249,7 +244,7 @@ class ActiveHealth(Judge):
         status = await health.ask("GET", path)
         answer = f"{path} is answered by {status_text(status)}"
         before, self._refusal = self._refusal, ""
-        if is_success(status) and not health.has_passed:
+        if 200 <= status < 300 and not health.has_passed:
             is_news, health.has_passed = not health.owner.is_path_right, True
             if is_news:
                 health.owner.on_path_right()
@@ -378,7 +373,6 @@ class EndpointHealth:
             self.judge = kind(self)
 
     def begin(self) -> None:
-        """Check at once."""
         self.heard_ns = None
         self._check_if_due(self.owner.now_ns())
 
@@ -388,7 +382,6 @@ class EndpointHealth:
         self.endpoint.state = JOIN[self.endpoint.state]
 
     def stop(self) -> None:
-        """Check no more; harmless if it never began."""
         if self._checking is not None:
             self._checking.cancel()
             self._checking = None
@@ -483,7 +476,6 @@ class EndpointHealth:
             self._become(TRY_AGAIN, now_ns)
 
     def start_slowly(self) -> None:
-        """Have it get more and more of its part from now on."""
         self._ramp_ns = self.owner.now_ns()
         self.endpoint.ramp = FIRST_RAMP
 
@@ -574,7 +566,6 @@ class EndpointHealth:
         return now_ns
 
     async def ask(self, method: str, path: str) -> int:
-        """Send a request on a connection of its own: the status code, as of `Endpoint.ask`."""
         settings = self.owner.rules.settings
         host = settings.host_header or settings.address.authority
         lines = self.owner.own_lines() if method == "GET" else b""
@@ -696,7 +687,6 @@ class UpstreamHealth:
         self.judge()
 
     def start(self) -> None:
-        """Look from now on, and check at once."""
         self._is_started = True
         self._looking.start()
         self._prefer_known()
@@ -709,7 +699,6 @@ class UpstreamHealth:
         self._pool.weigh()
 
     def stop(self) -> None:
-        """Look no more; harmless if it never started."""
         self._is_started = False
         self._looking.stop()
         for watch in self.watches.values():
@@ -830,7 +819,6 @@ class UpstreamHealth:
         self._on_change()
 
     def judge(self) -> None:
-        """Find out how the servers are as a whole."""
         watches = self.watches.values()
         if any(each.endpoint.state is UP for each in watches):
             state = UP
@@ -848,7 +836,6 @@ class UpstreamHealth:
 
 
 def _named(watches: list[EndpointHealth]) -> str:
-    """The first endpoints with what is wrong with them, and how many more there are."""
     texts = [f"{each.endpoint.url}: {each.problem}" for each in watches[:MOST_NAMED]]
     more = len(watches) - MOST_NAMED
     return "; ".join(texts) + (f"; and {more} more" if more > 0 else "")

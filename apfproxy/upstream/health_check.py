@@ -12,9 +12,6 @@ from apfproxy.upstream.counters import UpstreamFailure
 _VERSIONS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _CODE_END: Final = 12
 """A status line has the version, a space and three digits; no more of an answer is read."""
-_FIRST_CLIENT_ERROR: Final = 400
-_FIRST_SUCCESS: Final = 200
-_FIRST_REDIRECT: Final = 300
 REFUSALS: Final = frozenset({401, 403, 404})
 """They say that the check is wrong, not the server, unless others are answered well."""
 
@@ -84,12 +81,7 @@ def question(method: str, path: str, host: str, lines: bytes = b"") -> bytes:
 
 def is_well(status: int) -> bool:
     """Whether an answer to a check is that of a server that is well."""
-    return status < _FIRST_CLIENT_ERROR
-
-
-def is_success(status: int) -> bool:
-    """Whether an answer shows that what was asked for is there, and that the proxy may ask."""
-    return _FIRST_SUCCESS <= status < _FIRST_REDIRECT
+    return status < 400
 
 
 def status_text(status: int) -> str:

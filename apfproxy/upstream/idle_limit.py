@@ -17,14 +17,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-MIN_AGE_NS: Final = 250_000_000
-"""No server closes idle connections sooner; one that ends does."""
-MOMENT_NS: Final = 250_000_000
-"""In which a server that ends closes its connections."""
+MIN_AGE_NS: Final = 250_000_000  # no server closes idle connections sooner; one that ends does
+MOMENT_NS: Final = 250_000_000  # in which a server that ends closes its connections
 ENDING_NS: Final = 10_000_000_000
 """What a server that is gone has done for so long before, it did since it was ending."""
-FORGOTTEN_NS: Final = 600_000_000_000
-"""After this time connections are tried that are twice as old."""
+FORGOTTEN_NS: Final = 600_000_000_000  # after this time connections are tried that are twice as old
 _MOST_DOUBLINGS: Final = 20
 _TIMEOUT: Final = re.compile(rb"timeout[ \t]*=[ \t]*\"?([0-9]{1,9})", re.IGNORECASE)
 

@@ -305,7 +305,6 @@ class Pool:
             self._connect_for_the_line()
 
     def renew(self) -> None:
-        """Begin another identity everywhere, as of `Endpoint.renew`."""
         for endpoint in self.endpoints:
             endpoint.renew()
 

@@ -33,11 +33,9 @@ if TYPE_CHECKING:
     from apfproxy.upstream.response_sink import ResponseSink
 
 MINUTE_S = 60.0
-PERIOD_S = 6.0
-"""So that a minute's share is ended bit by bit."""
+PERIOD_S = 6.0  # so that a minute's share is ended bit by bit
 STALE_S = 60.0
-OLD_S = 60.0
-"""Clients ask for watches of five to ten minutes."""
+OLD_S = 60.0  # clients ask for watches of five to ten minutes
 SLACK = 0.1
 """Of its part that an endpoint may have beyond it: two random choices are no better with few."""
 
@@ -73,7 +71,6 @@ class Rebalancing:
         self._recurring.stop()
 
     def look(self) -> None:
-        """End what is due since the last look, if anything is."""
         percent = self._settings.rebalance.percent_per_minute
         is_due = percent and len(self._pool.endpoints) > 1 and self._is_steady()
         excess = excesses(self._pool.endpoints) if is_due else {}
@@ -92,7 +89,6 @@ class Rebalancing:
                 answer.fail(error)
 
     def _chosen(self, excess: dict[Endpoint, int], count: int) -> list[ResponseSink]:
-        """Some of those that are over, at random; at most so many."""
         before_ns = self._now_ns() - round(OLD_S * 1e9)
         found: list[ResponseSink] = []
         for endpoint, most in excess.items():

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
     from apfproxy.upstream.counters import UpstreamCounters
 
-RATES_S = 5
-"""Samples that rates are those of."""
-QUANTILES_S = 10
-"""Samples that quantiles are those of: a p99 needs more of them."""
+RATES_S = 5  # samples that rates are those of
+QUANTILES_S = 10  # samples that quantiles are those of: a p99 needs more of them
 NS_PER_S = 1_000_000_000
 
 
@@ -80,7 +78,6 @@ class RecentResponses(Recent):
         self._samples = deque([self._take(now_ns)], maxlen=QUANTILES_S + 1)
 
     def sample(self, now_ns: int) -> None:
-        """Take a sample, once a second; none if no time has passed."""
         if now_ns > self._samples[-1].at_ns:
             self._samples.append(self._take(now_ns))
 

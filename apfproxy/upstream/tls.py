@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from apfproxy.base.tls_files import Expiries
     from apfproxy.settings import UpstreamTlsSettings
 
-MAX_AGE_S: Final = 3600.0
-"""From the handshake in which the certificate was checked."""
+MAX_AGE_S: Final = 3600.0  # from the handshake in which the certificate was checked
 
 
 class ClientTls:
