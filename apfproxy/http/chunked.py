@@ -81,11 +81,9 @@ def last_chunk(trailers: bytes) -> bytes:
 
 
 class ChunkedDecoder:
-    """Takes a chunked body piece by piece.
+    """Takes a chunked body piece by piece, until it `is_done`, with the trailer section.
 
-    Attributes:
-        is_done: Whether the last chunk and the trailer section are through.
-        trailers: Lines of the trailer fields that may be passed on, each with its CRLF.
+    `trailers` has the lines of those fields that may be passed on, each with its CRLF.
     """
 
     __slots__ = (
@@ -114,14 +112,10 @@ class ChunkedDecoder:
         return self._state != _SIZE or bool(self._partial)
 
     def feed(self, data: Piece) -> tuple[list[Piece], bytes]:
-        """Decode as much as there is; `data` is a read's worth at most.
+        """Decode a read's worth at most: the body in pieces, and what stands after its end.
 
-        Returns:
-            The decoded body in pieces, views where `data` is one, and what stands after the body's
-            end (empty until `is_done`).
-
-        Raises:
-            ChunkedError: The bytes are malformed or over a limit; the decoder is of no more use.
+        Pieces are views where `data` is one.  Raises ChunkedError if the bytes are malformed or
+        over a limit; the decoder is of no more use then.
         """
         if self._partial:
             data = bytes(data)
@@ -177,9 +171,8 @@ class ChunkedDecoder:
     def _keep_partial_line(self, data: Piece, position: int) -> None:
         """Keep the start of a size line for the next feed, if it can still become one."""
         line = bytes(data[position:])
-        if b"\n" in line or len(line) > MAX_LINE_BYTES:
-            raise ChunkedError("a chunk size is malformed")
-        if line and line[0] not in b"0123456789abcdefABCDEF":
+        is_size = not line or line[0] in b"0123456789abcdefABCDEF"
+        if b"\n" in line or len(line) > MAX_LINE_BYTES or not is_size:
             raise ChunkedError("a chunk size is malformed")
         self._partial += line
 

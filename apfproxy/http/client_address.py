@@ -38,15 +38,10 @@ def is_among(address: Address | None, networks: Iterable[Network]) -> bool:
 
 
 def forwarded_client(values: Iterable[bytes], proxies: Sequence[Network]) -> str:
-    """The address of the client, from X-Forwarded-For of a proxy that is trusted.
+    """The address of the client, from all X-Forwarded-For fields of a proxy that is trusted.
 
-    Args:
-        values: Of all such fields, in their order.
-        proxies: Those trusted.
-
-    Returns:
-        The last address that is no trusted proxy's; the earliest before something that is no
-        address; "" if there is none at all.
+    It is the last one that is no trusted proxy's, or the earliest before something that is no
+    address; "" if there is none at all.
     """
     found = ""
     for hop in reversed(b",".join(values).rsplit(b",", MAX_HOPS)[-MAX_HOPS:]):

@@ -52,9 +52,7 @@ def weight_of(text: str) -> float:
 class HeadError(Exception):
     """A request that gets an answer of the proxy's own, after which its connection is closed.
 
-    Attributes:
-        code: The status code.
-        lines: Header lines that belong to that, each with its CRLF.
+    That has the status `code` and the header `lines`, each with its CRLF.
     """
 
     def __init__(self, code: int, message: str, lines: bytes = b"") -> None:

@@ -32,13 +32,7 @@ Piece = bytes | memoryview
 
 
 class ReadBuffer:
-    """What is read into.
-
-    Attributes:
-        data: The buffer.
-        view: All of it.
-        start: As much of it as is read of clients.
-    """
+    """The buffer, a view of all of it, and of the `start` into which clients are read."""
 
     def __init__(self) -> None:
         self.data = bytearray(ANSWER_READ_BYTES)

@@ -19,16 +19,9 @@ MAX_DISCARDED_BODY_BYTES = 262144
 
 
 class RequestBody:
-    """A body that is not through yet.
+    """A body that is not through yet; `rest` came behind it, once it is whole.
 
-    Args:
-        head: Of its request, which has a body.
-        max_bytes: The longest that is taken.
-        is_claim: Whether a trailer field, by its name in lower case, is not to be forwarded.
-
-    Attributes:
-        is_whole: Whether the last of it has come.
-        rest: What came behind it, once it is whole.
+    `is_claim` says of a trailer field, by its name in lower case, that it is not to be forwarded.
     """
 
     __slots__ = ("_decoder", "_expects_continue", "_left", "_max_bytes", "is_whole", "rest")
@@ -50,9 +43,7 @@ class RequestBody:
     def take(self, data: Piece) -> list[Piece]:
         """The part of the body in `data`, framed as it is forwarded.
 
-        Raises:
-            ChunkedError: It is malformed.
-            HeadError: It is too long.
+        Raises ChunkedError if it is malformed, HeadError if it is too long.
         """
         decoder = self._decoder
         if decoder is None:

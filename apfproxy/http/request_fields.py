@@ -183,9 +183,7 @@ def read_fields(
     """Check the fields of one head.
 
     `section` has their bytes, up to the empty line; b"" if they are not to be forwarded verbatim.
-
-    Raises:
-        HeadError: They are malformed, ambiguous, or not served.
+    Raises HeadError if they are malformed, ambiguous, or not served.
     """
     protocol = HTTP_2 if rules.is_http2 else HTTP_1_0 if is_http_10 else HTTP_1_1
     if rules.is_http2 and any(

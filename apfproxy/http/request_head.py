@@ -167,11 +167,7 @@ class HeadProbe:
         self._parser = httptools.HttpRequestParser(self._found)
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece.
-
-        Raises:
-            HeadError: It is not HTTP, or not of a version that is served.
-        """
+        """Take the next piece; raises HeadError if it is no HTTP, or of no version served."""
         if self._begin is not None:
             data = self._begin + data
             if len(data) <= MAX_METHOD_BYTES and _METHOD.fullmatch(data):
@@ -201,8 +197,7 @@ def _with_ascii_line(data: bytes) -> tuple[bytes, bool]:
 def _with_stand_in(head: bytes) -> bytes:
     """A head, or its start, with a method that llhttp knows in place of one that may be any token.
 
-    Raises:
-        HeadError: The method is too long, or is one that is not served.
+    Raises HeadError if the method is too long, or is one that is not served.
     """
     found = _METHOD.match(head)
     if found is None:
@@ -224,8 +219,7 @@ def _malformed(error: Exception) -> HeadError:
 def parse_head(head: bytes, rules: FieldRules) -> RequestHead:
     """Parse and check one head, from its request line to the empty line, that included.
 
-    Raises:
-        HeadError: It is malformed, over a limit, or not served.
+    Raises HeadError if it is malformed, over a limit, or not served.
     """
     line = _REQUEST_LINE.fullmatch(head, 0, head.index(b"\r\n"))
     target = None if line is None else line[1]
@@ -246,10 +240,7 @@ def parse_fields(
     """Have llhttp judge a whole head, and read its fields.
 
     The head is as of `parse_head`, with a method that llhttp knows and a target in ASCII; `target`
-    is None if none was found in it.  `section` is as of `read_fields`.
-
-    Raises:
-        HeadError: As of `parse_head`.
+    is None if none was found in it.  `section` is as of `read_fields`, errors as of `parse_head`.
     """
     # None is continued on a line of its own, and beside them are the first and the empty line.
     if head.count(b"\r\n") - 2 > rules.max_fields:

@@ -151,8 +151,7 @@ _AUDIT_LINE: Final = b"\r\nAudit-Id: "
 def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
     """Parse and check one head, the empty line at its end included.
 
-    Raises:
-        ResponseError: It is malformed, or frames its body in more than one way.
+    Raises ResponseError if it is malformed, or frames its body in more than one way.
     """
     try:
         return _parsed(head, answers_head=True) if answers_head else _parsed_by_pattern(head)
@@ -310,10 +309,7 @@ def _framing(status: int, length: int, *, is_chunked: bool) -> int:
 def check_start(start: bytes | bytearray, searched: int) -> None:
     """Refuse what cannot become a head any more, so that nobody waits for its end.
 
-    So much of it was `searched` before.
-
-    Raises:
-        ResponseError: It is not HTTP/1.1, or a line ends otherwise.
+    So much of it was `searched` before.  Raises ResponseError.
     """
     if len(start) < len(_VERSION):
         return

@@ -133,11 +133,9 @@ def offered(
 
 
 class UpgradeRules:
-    """Where settings have upgrades, and where not.
+    """Where settings have upgrades, and where not, by patterns of paths.
 
-    Args:
-        allowed, denied: Patterns of paths, in which a segment `*` is any one, or all that follow if
-            it is the last.
+    In those a segment `*` is any one, or all that follow if it is the last.
     """
 
     __slots__ = ("_allowed", "_denied")
@@ -178,10 +176,9 @@ NO_RULES = UpgradeRules()
 def honoured(
     offer: Offer, method: str, attributes: RequestAttributes, rules: UpgradeRules = NO_RULES
 ) -> Offer | None:
-    """What of an offer goes on to the upstream, or None if the request is a normal one.
+    """The part of an offer that goes on to the upstream, or None if the request is a normal one.
 
-    Raises:
-        HeadError: It would be a WebSocket handshake, but is malformed.
+    Raises HeadError if it would be a WebSocket handshake, but is malformed.
     """
     if not _is_upgraded(attributes, rules):
         return None
@@ -253,8 +250,7 @@ def _values_in(head: bytes) -> dict[bytes, list[bytes]]:
 def switched(head: bytes, offer: Offer | None) -> bytes:
     """The protocol that an answer 101 names, as the upstream spells it.
 
-    Raises:
-        ResponseError: It is not one that was asked for.
+    Raises ResponseError if it is not one that was asked for.
     """
     if offer is None:
         raise ResponseError("an unexpected answer 101")
@@ -290,10 +286,9 @@ def _without(lines: bytes, starts: bytes | tuple[bytes, ...]) -> bytes:
 
 
 def check_declined(status: int, *, is_connect: bool) -> None:
-    """Judge a final answer to an upgrade; with CONNECT the client takes any success for a tunnel.
+    """Judge a final answer to an upgrade: raises ResponseError if the client must not get it.
 
-    Raises:
-        ResponseError: The client must not get it.
+    With CONNECT it takes any success for a tunnel.
     """
     if 300 <= status < 400:
         # The client would follow it with the upgrade and its credentials to a place that the
@@ -304,11 +299,7 @@ def check_declined(status: int, *, is_connect: bool) -> None:
 
 
 def check_accept(head: bytes, offer: Offer) -> None:
-    """See whether an answer 101 is to a handshake that the proxy made; RFC 6455, section 4.1.
-
-    Raises:
-        ResponseError: It is not.
-    """
+    """Refuse an answer 101 to another handshake than the proxy made; RFC 6455, section 4.1."""
     digest = hashlib.sha1(offer.keys[0] + _ACCEPT_SUFFIX, usedforsecurity=False).digest()
     values = _values_in(head).get(b"sec-websocket-accept", [])
     if [value.strip(b" \t") for value in values] != [b64encode(digest)]:
@@ -322,10 +313,8 @@ def bearer_token(subprotocols: Iterable[bytes]) -> bytes:
     """The token among the subprotocols that a WebSocket client offers; b"" if there is none.
 
     As kube-apiserver has it, `base64url.bearer.authorization.k8s.io.` and the token in unpadded
-    base64url: once at most, and beside another subprotocol, which the server can choose.
-
-    Raises:
-        HeadError: It is not as it must be; the request is not authenticated.
+    base64url: once at most, and beside another subprotocol, which the server can choose.  Raises
+    HeadError if it is otherwise; the request is not authenticated.
     """
     listed = list(subprotocols)
     tokens = [item for item in listed if item.startswith(BEARER_PREFIX)]

@@ -25,11 +25,7 @@ GOING_AWAY: Final = pack("!BBH", 0x80 | _CLOSE, 2, 1001)
 
 
 class FramePosition:
-    """Follows the frames of one direction.
-
-    Attributes:
-        has_closed: Whether a close frame has begun: no other frame may follow it.
-    """
+    """Follows the frames of one direction, after a close frame (`has_closed`) no others."""
 
     __slots__ = ("_head", "_left", "has_closed")
 
@@ -43,12 +39,7 @@ class FramePosition:
         return not self._left and not self._head
 
     def feed(self, data: Piece, *, to_end: bool = False) -> int:
-        """Follow what comes; how much of it that was.
-
-        Args:
-            data: What comes.
-            to_end: Whether to stop at the end of a frame; else all of it is followed.
-        """
+        """Follow all that comes, or with `to_end` only to the end of a frame; returns how much."""
         at, size, left, head = 0, len(data), self._left, self._head
         while at < size:
             if left:

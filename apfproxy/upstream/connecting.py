@@ -94,11 +94,8 @@ async def connected(
 ) -> None:
     """Connect; with TLS in two steps, because each has a limit of its own.
 
-    `connection` is the protocol; without TLS the server's own `sessions` are None.
-
-    Raises:
-        ConnectTimeoutError: A step takes too long.
-        OSError, ValueError: As of `CONNECT_ERRORS`.
+    `connection` is the protocol; without TLS the server's own `sessions` are None.  Raises one of
+    `CONNECT_ERRORS`: ConnectTimeoutError if a step takes too long.
     """
     limit_s, step = timeout_s, CONNECTION
     loop = asyncio.get_running_loop()
@@ -133,11 +130,7 @@ async def connected(
 
 
 async def connected_socket(host: str, port: int) -> socket.socket:
-    """Connect by TCP to the first address of a host that answers.
-
-    Raises:
-        OSError: None does; of several addresses the last one's error.
-    """
+    """Connect by TCP to the first address of a host that answers; raises the last one's OSError."""
     loop = asyncio.get_running_loop()
     problem = OSError(f"{host} has no address")
     for family, kind, protocol, _, address in await loop.getaddrinfo(

@@ -41,9 +41,7 @@ def system_addresses(host: str) -> Iterable[str]:
     """The addresses of a host, as the system knows them; it blocks.
 
     Without those of a family of which this machine has no address, as nothing could connect there.
-
-    Raises:
-        OSError, UnicodeError: There are none.
+    Raises OSError or UnicodeError if there are none.
     """
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     return [str(address[0]) for *_, address in found]

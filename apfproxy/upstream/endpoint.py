@@ -294,11 +294,7 @@ class Endpoint:
             connection.abort()
 
     async def probe(self) -> None:
-        """Open a connection, which no client's request gets, and close it again.
-
-        Raises:
-            OSError, ValueError: As of `CONNECT_ERRORS`.
-        """
+        """Open a connection, which no client's request gets, and close it; see `CONNECT_ERRORS`."""
         connection = await self.open_connection()
         # In order: servers that log broken connections would log each probe.
         connection.transport.close()
@@ -306,18 +302,12 @@ class Endpoint:
     async def ask(self, question: bytes, limit_s: float) -> int:
         """Send a question of `health_check` on a connection of its own: the response's status.
 
-        Raises:
-            NoAnswerError: There is none within `limit_s` of the connection.
-            OSError, ValueError: As of `CONNECT_ERRORS`: there is no connection.
+        Raises NoAnswerError if there is none within `limit_s` of connecting, or `CONNECT_ERRORS`.
         """
         return await status_of((await self.open_connection()).transport, question, limit_s)
 
     async def open_connection(self) -> UpstreamConnection:
-        """Connect; the connection is not among those that are open yet.
-
-        Raises:
-            OSError, ValueError: As of `CONNECT_ERRORS`.
-        """
+        """Connect, or raise `CONNECT_ERRORS`; the connection is not among those open yet."""
         tls, sessions, address = self._tls, self._sessions, self.address
         server_name = ""
         if tls is not None:

@@ -55,11 +55,7 @@ class StatusLine(asyncio.BufferedProtocol):
 
 
 async def status_of(transport: asyncio.Transport, asked: bytes, limit_s: float) -> int:
-    """Ask on a new connection, which is closed then: the status code of the answer.
-
-    Raises:
-        NoAnswerError: There is none within so many seconds.
-    """
+    """Ask on a new connection, which is closed then: the answer's status code, or NoAnswerError."""
     line = StatusLine()
     transport.set_protocol(line)
     try:

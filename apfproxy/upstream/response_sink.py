@@ -59,10 +59,8 @@ class ResponseSink(ABC):
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
         """A response 101 and what came behind it; `raw` is the whole head.
 
-        The connection is handed over to another protocol, unless this raises.
-
-        Raises:
-            ResponseError: It was not asked for.
+        The connection is handed over to another protocol, unless this raises ResponseError, as it
+        was not asked for.
         """
 
     @abstractmethod

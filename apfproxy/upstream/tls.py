@@ -53,11 +53,7 @@ class ClientTls:
         return paths_of(self._files.values())
 
     def load(self) -> None:
-        """Read the files, and take them if all are good; otherwise nothing changes.
-
-        Raises:
-            TlsError: One is not.
-        """
+        """Read the files, and take them if all are good; otherwise only raise TlsError."""
         files = self._files
         context = prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
