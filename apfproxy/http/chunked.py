@@ -86,16 +86,6 @@ class ChunkedDecoder:
     `trailers` has the lines of those fields that may be passed on, each with its CRLF.
     """
 
-    __slots__ = (
-        "_data_left",
-        "_extension_bytes",
-        "_is_claim",
-        "_partial",
-        "_state",
-        "is_done",
-        "trailers",
-    )
-
     def __init__(self, is_claim: Callable[[bytes], bool] | None = None) -> None:
         """Args: whether a trailer field, by its name in lower case, is not to be forwarded."""
         self._is_claim = is_claim

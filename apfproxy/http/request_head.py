@@ -40,22 +40,6 @@ class RequestHead:
     All others are those of `RequestFields`.
     """
 
-    __slots__ = (
-        "body_bytes",
-        "expects_continue",
-        "fields",
-        "framing",
-        "is_head",
-        "is_http_10",
-        "keep_alive",
-        "line",
-        "method",
-        "raw",
-        "size",
-        "target",
-        "upgrade",
-    )
-
     def __init__(
         self,
         method: str,
@@ -273,13 +257,11 @@ def target_too_long(rules: FieldRules) -> HeadError:
 
 def _check_target(method: str, target: bytes, fields: RequestFields) -> None:
     """Refuse what is not a path, or a URL of the very host that is asked."""
-    if target[:1] == b"/" and method not in ("TRACE", "CONNECT") and _TARGET.fullmatch(target):
-        return
     if method in ("TRACE", "CONNECT"):
         raise HeadError(405, f"{method} is not served")
     if not _TARGET.fullmatch(target):
         raise HeadError(400, "the request target has a character that must be escaped")
-    if target == b"*" and method == "OPTIONS":
+    if target[:1] == b"/" or (target == b"*" and method == "OPTIONS"):
         return
     absolute = _ABSOLUTE.match(target)
     if absolute is None:

@@ -99,17 +99,6 @@ class ResponseHead:
         idle_line: That of its Keep-Alive field, which says how long an idle connection is kept.
     """
 
-    __slots__ = (
-        "framing",
-        "has_audit_id",
-        "has_date",
-        "idle_line",
-        "keep_alive",
-        "length",
-        "lines",
-        "status",
-    )
-
     def __init__(
         self,
         status: int,

@@ -230,13 +230,8 @@ class Endpoint:
         return sum(connection.awaits_head for connection in self.open)
 
     def log_malformed(self, problem: str) -> None:
-        self._rare_log.log(
-            logging.WARNING,
-            problem,
-            "the server behind, %s, sent an answer that cannot be passed on: %s",
-            self.url,
-            problem,
-        )
+        text = "the server behind, %s, sent an answer that cannot be passed on: %s"
+        self._rare_log.log(logging.WARNING, problem, text, self.url, problem)
 
     # Its connections.
 
@@ -264,13 +259,8 @@ class Endpoint:
         now_ns = self._now_ns()
         if self._idle_limit.closed(now_ns - connection.idle_since_ns, now_ns):
             limit_s = self._idle_limit.limit_ns(now_ns) / 1e9
-            self._rare_log.log(
-                logging.INFO,
-                "idle",
-                "the server behind, %s, closes idle connections: none is used again after %.1f s",
-                self.url,
-                limit_s,
-            )
+            text = "the server behind, %s, closes idle connections: none is used again after %.1f s"
+            self._rare_log.log(logging.INFO, "idle", text, self.url, limit_s)
 
     def close_stale(self, now_ns: int, idle_ns: int, period_ns: int) -> None:
         """Close connections idle for over `idle_ns`, or as long as the server itself keeps them.

@@ -256,16 +256,12 @@ class ActiveHealth(Judge):
             return None, answer
         self._refusal = answer
         if before:  # else another endpoint may be about to say that the proxy may ask
-            self._rare_log.log(
-                logging.WARNING,
-                f"answered by {status}",
+            text = (
                 "%s%s answers %s to %s, which tells nothing of its health: set"
-                " upstream.healthCheck.path to what the proxy may ask for",
-                health.prefix,
-                health.endpoint.url,
-                status_text(status),
-                path,
+                " upstream.healthCheck.path to what the proxy may ask for"
             )
+            told = health.prefix, health.endpoint.url, status_text(status), path
+            self._rare_log.log(logging.WARNING, f"answered by {status}", text, *told)
         return None
 
     def reconsider(self) -> None:
