@@ -80,6 +80,5 @@ class RequestBody:
 def too_long(max_bytes: int) -> HeadError:
     """Refuse a body that is longer than that."""
     return HeadError(
-        413,
-        f"the request's body is longer than {max_bytes} bytes (downstream.limits.maxBodyBytes)",
+        413, f"the request's body is longer than {max_bytes} bytes (downstream.limits.maxBodyBytes)"
     )

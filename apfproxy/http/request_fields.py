@@ -305,8 +305,7 @@ class _Reader:
         self._listed += value.count(b",") + 1
         if self._listed > MAX_LISTED:
             raise HeadError(
-                431,
-                f"Connection, Upgrade and Sec-WebSocket-Protocol list over {MAX_LISTED} things",
+                431, f"Connection, Upgrade and Sec-WebSocket-Protocol list over {MAX_LISTED} things"
             )
 
     def _take_guarded(self, lower: bytes, value: bytes) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import httptools
 
-from apfproxy.http.grammar import HeadError
+from apfproxy.http.grammar import TOKEN, HeadError
 from apfproxy.http.request_fields import SIZED, read_fields
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from apfproxy.http.upgrade import Offer
 
 _REQUEST_LINE: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+ (\S+) HTTP/1\.[01]")
-_METHOD: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _TARGET: Final = re.compile(rb"[\x21\x22\x24-\x7e\x80-\xff]+")
 _ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)", re.IGNORECASE)
 
@@ -154,7 +153,7 @@ class HeadProbe:
         """Take the next piece; raises HeadError if it is no HTTP, or of no version served."""
         if self._begin is not None:
             data = self._begin + data
-            if len(data) <= MAX_METHOD_BYTES and _METHOD.fullmatch(data):
+            if len(data) <= MAX_METHOD_BYTES and TOKEN.fullmatch(data):
                 self._begin = data
                 return
             self._begin, data = None, _with_stand_in(data)
@@ -183,7 +182,7 @@ def _with_stand_in(head: bytes) -> bytes:
 
     Raises HeadError if the method is too long, or is one that is not served.
     """
-    found = _METHOD.match(head)
+    found = TOKEN.match(head)
     if found is None:
         return head
     method = found[0]

@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from apfproxy.http.grammar import TOKEN
+
 MAX_HEAD_BYTES: Final = 262144
 """Of one head; Go's transport takes 10 MiB, nginx 4 to 8 KiB, HAProxy 16 KiB."""
 MAX_LENGTH_DIGITS: Final = 18  # an exbibyte less: what fits a signed 64-bit integer
@@ -68,7 +70,6 @@ _ACTIONS: Final = {
 _PLAIN_LENGTH: Final = b"Content-Length: "
 _VERSION: Final = b"HTTP/1."
 _BARE_LF: Final = re.compile(rb"(?<!\r)\n")
-_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _UNFIT_BYTE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert and a handshake
 _HTTP2_SETTINGS: Final = b"\x04\x00\x00\x00"
@@ -395,7 +396,7 @@ def _line_problem(line: bytes, number: int) -> str:
         return f"header line {number} begins with white space, as if it continued another one"
     if not colon:
         return f"header line {number} has no colon"
-    if not _NAME.fullmatch(name):
+    if not TOKEN.fullmatch(name):
         return f"header line {number} has the name {_shown(name)}, which is no token"
     unfit = _UNFIT_BYTE.search(value)
     assert unfit is not None

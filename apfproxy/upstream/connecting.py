@@ -21,12 +21,7 @@ if TYPE_CHECKING:
     from apfproxy.settings import Address
     from apfproxy.upstream.tls import ClientTls, SessionContext
 
-KEEP_ALIVE = {
-    "TCP_KEEPIDLE": 15,
-    "TCP_KEEPINTVL": 5,
-    "TCP_KEEPCNT": 3,
-    "TCP_USER_TIMEOUT": 15_000,
-}
+KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
 """Seconds without a word before the first probe (as of Go's), between probes, probes without an
 answer; and milliseconds for which what was sent may stay unacknowledged."""
 CONNECT_ERRORS = (OSError, ValueError)

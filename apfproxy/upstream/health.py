@@ -69,13 +69,7 @@ from apfproxy.upstream.endpoint import (
     UNKNOWN,
     UP,
 )
-from apfproxy.upstream.health_check import (
-    REFUSALS,
-    NoAnswerError,
-    is_well,
-    question,
-    status_text,
-)
+from apfproxy.upstream.health_check import REFUSALS, NoAnswerError, is_well, question, status_text
 from apfproxy.upstream.recent_responses import RecentOfAll, RecentResponses
 
 if TYPE_CHECKING:
@@ -706,7 +700,11 @@ class UpstreamHealth:
             with contained(Part.UPSTREAM, self._loop):
                 answered += watch.look(now_ns)
                 awaiting += watch.awaiting
-        self._ramp(now_ns)
+        starting = [each for each in self.watches.values() if each.is_starting]
+        for watch in starting:
+            watch.ramp(now_ns)
+        if starting:
+            self._pool.weigh()
         self.awaiting = 0 if answered else awaiting
         if not self.awaiting:
             self._spoke_ns = now_ns
@@ -743,8 +741,13 @@ class UpstreamHealth:
         self._take_rules()
         new = [watch for endpoint, watch in self.watches.items() if endpoint not in before]
         # Where all are new there is nobody else to do their part.
-        if len(new) < len(self.watches):
-            self._let_join(new)
+        if new and len(new) < len(self.watches):
+            if self.rules.interval_s is None:
+                self._start_slowly(new)
+            else:
+                for watch in new:
+                    watch.join()
+                self._pool.weigh()
         if self._is_started:
             # An endpoint that joins the only one is judged by what that one answers, too.
             for watch in new if self.rules.path == path else list(self.watches.values()):
@@ -752,25 +755,10 @@ class UpstreamHealth:
         self.judge()
         self._tell_soon()
 
-    def _let_join(self, watches: list[EndpointHealth]) -> None:
-        if watches and self.rules.interval_s is not None:
-            for watch in watches:
-                watch.join()
-            self._pool.weigh()
-        else:
-            self._start_slowly(watches)
-
     def _start_slowly(self, watches: list[EndpointHealth]) -> None:
-        if watches and self._settings.upstream.slow_start_s and not self.rules.is_alone:
+        if self._settings.upstream.slow_start_s and not self.rules.is_alone:
             for watch in watches:
                 watch.start_slowly()
-            self._pool.weigh()
-
-    def _ramp(self, now_ns: int) -> None:
-        starting = [each for each in self.watches.values() if each.is_starting]
-        for watch in starting:
-            watch.ramp(now_ns)
-        if starting:
             self._pool.weigh()
 
     def _on_failing(self, endpoint: Endpoint) -> None:
@@ -805,8 +793,7 @@ class UpstreamHealth:
             watch.judge.reconsider()
 
     def _tell_soon(self) -> None:
-        # Once this event is through: it may be a request's.
-        if not self._tells_soon:
+        if not self._tells_soon:  # once this event is through: it may be a request's
             self._tells_soon = True
             self._loop.call_soon(self._tell)
 

@@ -200,7 +200,7 @@ class Pool:
         return sum(each.is_well for each in self.endpoints)
 
     def _choose(self, *, is_long: bool) -> Endpoint | None:
-        """The endpoint for a request; None if none has room, or there is none."""
+        """The one of two with less to do for its share; None if none has room, or there is none."""
         wheel = self._wheel
         size = len(wheel)
         if size < 2:
@@ -210,7 +210,11 @@ class Pool:
             second = first + 1 + int(self._draw() * (size - 1))
             found = wheel[first]
             other = wheel[second if second < size else second - size]
-            if other is not found and is_less_loaded(other, found, is_long=is_long):
+            if is_long:
+                is_less = other.busy_count * found.share < found.busy_count * other.share
+            else:
+                is_less = other.seats * found.share < found.seats * other.share
+            if is_less:
                 found = other
         if self._cap and found is not None and found.busy_count >= self._cap:
             return self._least_loaded(None, has_idle=True)
@@ -523,13 +527,6 @@ def first_for(line: OrderedDict[PoolWaiter, Place], endpoint: Endpoint | None) -
         if endpoint is None or place.avoided is not endpoint:
             return waiter
     return None
-
-
-def is_less_loaded(endpoint: Endpoint, other: Endpoint, *, is_long: bool) -> bool:
-    """Whether an endpoint has less to do than another one, for its share."""
-    if is_long:
-        return endpoint.busy_count * other.share < other.busy_count * endpoint.share
-    return endpoint.seats * other.share < other.seats * endpoint.share
 
 
 def wheel_of(endpoints: list[Endpoint]) -> list[Endpoint]:
