@@ -33,10 +33,9 @@ HTTP_2: Final = "HTTP/2.0"
 
 VIA: Final = b"Via: 1.1 apfproxy\r\n"  # in answers: servers speak HTTP/1.1
 _FOR: Final = b"X-Forwarded-For: "
-VIA_FOR: Final = VIA + _FOR
 _VIAS_FOR: Final = {
     HTTP_1_0: b"Via: 1.0 apfproxy\r\n" + _FOR,
-    HTTP_1_1: VIA_FOR,
+    HTTP_1_1: VIA + _FOR,
     HTTP_2: b"Via: 2.0 apfproxy\r\n" + _FOR,
 }
 """By the protocol in which the request came; RFC 9110, section 7.6.3."""
@@ -117,14 +116,12 @@ class FieldRules:
 
     Attributes:
         believes_claims: Whether such clients are front proxies.
-        believes_forwarding: Whether such clients are front proxies or others that are believed when
-            they say for whom they forward.
-        proxies: Addresses of all that are.
+        believes_forwarding: Whether they are those, or others that are believed when they say for
+            whom they forward; `proxies` has the addresses of all that are.
         forwards_credentials: Whether the client's own credentials go on to the upstream.
         forwards_impersonation: Whether the upstream is to judge whom the client may impersonate.
         is_http2: Whether they speak HTTP/2; their heads are written as those of HTTP/1.1.
-        kinds: What has been found out about names of fields, in lower case; few are ever used, so
-            that one look-up does for most.
+        kinds: Of names of fields, in lower case; few are ever used, so one look-up does for most.
     """
 
     hosts: UpstreamHosts
@@ -143,17 +140,15 @@ class FieldRules:
 
 @dataclass(slots=True, eq=False, repr=False)
 class RequestFields:
-    """What the fields of a request say; immutable once read.
+    """The meaning of the fields of a request; immutable once read.
 
     Attributes:
         forward: The field lines to forward but for Content-Length, up to and including
             `X-Forwarded-For: ` and earlier hops; the connection's `forwarded_suffix` completes
             them.  If the fields are forwarded verbatim, those lines that follow them.
-        is_verbatim: Whether the fields are forwarded as they stand.
         host: The client's Host, or None in HTTP/1.0 without it.
         body_bytes: Length of a sized body; other heads with these fields have other lengths.
         has_one_length: Whether one Content-Length says it, not two that agree.
-        keep_alive: Whether the connection may serve another request.
         upgrade: What the client offers to switch to, of what is served anywhere.
         overrides_method: Whether the server may take another method for the request's.
         address: The client's, as proxies name it that are believed; "" if none does.

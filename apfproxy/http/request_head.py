@@ -31,12 +31,8 @@ _AS_ASCII: Final = bytes((*range(0x80), *(b"x" * 0x80)))
 class RequestHead:
     """The bytes of a head and what they say of themselves; immutable.
 
-    Attributes:
-        line: The request line to forward, with the fields of an upgrade.
-        raw: All of the head as it came, up to the empty line; b"" where it is not forwarded so.
-        size: Of the head as it came, in bytes.
-
-    All others are those of `RequestFields`.
+    `line` is the request line to forward, with the fields of an upgrade; `raw` is all of the head
+    as it came, up to the empty line, or b"" where it is not forwarded so; `size` is its own.
     """
 
     def __init__(

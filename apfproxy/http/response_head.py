@@ -95,7 +95,6 @@ class ResponseHead:
         lines: The status line and the header lines to pass on, each with its CRLF; a Content-Length
             is among them, a Transfer-Encoding is not.
         length: The value of Content-Length, or -1; also of an answer that has no body.
-        keep_alive: Whether the upstream keeps the connection.
         has_audit_id, has_date: Whether an Audit-ID, or a Date, is among the lines.
         idle_line: That of its Keep-Alive field, which says how long an idle connection is kept.
     """

@@ -86,12 +86,9 @@ _BASE64_URL = re.compile(rb"[A-Za-z0-9_-]*")
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a client offers to switch to.
+    """The protocols that a client offers to switch to, as it spells them: at least one served.
 
-    Attributes:
-        protocols: Of those that are served, as the client spells them; not empty.
-        keys, versions: The values of Sec-WebSocket-Key and Sec-WebSocket-Version.
-        subprotocols: All that Sec-WebSocket-Protocol lists; one of them may be a bearer token.
+    The rest is of WebSocket's fields; one of the subprotocols may be a bearer token.
     """
 
     protocols: tuple[bytes, ...]

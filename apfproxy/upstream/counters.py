@@ -31,15 +31,14 @@ All of `DURATION_BOUNDS_NS` are among them: the metric has those only."""
 
 @dataclass(slots=True, eq=False, repr=False)
 class UpstreamCounters:
-    """What one server behind did, or several.
+    """The counters of one server behind, or of several.
 
     Attributes:
-        answers: Status code of a final answer to the number of them.
+        answers: By the status code, final ones only.
         failures: Requests that it did not answer, and answers that it cut short, by how.
         head_ns: From a request's dispatch to the head of the answer.
-        last_failure, last_problem: Of the newest failure that tells of the server.
         telling: The failures that tell of the server: not those that a client has brought about
-            by giving it no time.
+            by giving it no time.  `last_failure` and `last_problem` are of the newest one.
     """
 
     answers: dict[int, int] = field(default_factory=dict)
@@ -52,10 +51,7 @@ class UpstreamCounters:
     telling: int = 0
 
     def responses_by_class(self) -> dict[str, int]:
-        """Answers by the class of their status code; all classes are there.
-
-        A code above 599, which a server may send, counts as a server's error.
-        """
+        """Answers by the class of their status code, all classes; one above 599 is in `5xx`."""
         found = dict.fromkeys(CLASSES, 0)
         for code, number in self.answers.items():
             found[CLASSES[min(code // 100, len(CLASSES)) - 1]] += number
@@ -72,7 +68,7 @@ class UpstreamCounters:
             self.last_failure, self.last_problem = other.last_failure, other.last_problem
 
     def fail(self, failure: UpstreamFailure, problem: str, *, is_telling: bool = True) -> None:
-        """Count a failure, and remember what an operator has to know of it, in some words."""
+        """Count a failure; `problem` is what an operator has to know of it."""
         self.failures[failure] += 1
         if is_telling:
             self.telling += 1
@@ -81,10 +77,9 @@ class UpstreamCounters:
 
 @dataclass(slots=True, eq=False, repr=False)
 class PoolCounters:
-    """What all connections of one pool did.
+    """The counters of all connections of one pool.
 
     Attributes:
-        endpoints: What each server behind did, by the endpoint.
         handshakes: That succeeded, by kind; those of probes, too.
         rebalanced: Watches that were ended so that others of the servers get them.
         unattributed: What servers did that are gone, and the failures of requests that had none.

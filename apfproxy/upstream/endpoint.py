@@ -115,12 +115,10 @@ class Endpoint:
         generation: Counts identities; connections of another one get no further request.
         idle: Connections that wait for a request, in the order of use: the next one is last.
         idle_line: The value of its Keep-Alive field.
-        is_drawn: Whether it gets requests.
         is_one_of_several: Whether a request that it failed may be sent to another one.
         log_name: Its address for the access log; "" where it is the only one.
         max_failures_in_row: So many are enough to take it out; 0 for never.
         ramp: The part of its weight that it has already, of (0, 1]; `share` is the product.
-        seats: Of requests that it works on.
         stale: Connections of an earlier identity; empty most of the time.
     """
 
@@ -184,8 +182,7 @@ class Endpoint:
     def renew(self) -> None:
         """Begin another identity: no connection from before gets a further request.
 
-        Idle ones are closed at once, busy ones when they are released, and one that is being made
-        as soon as it is there; whoever waits for it waits for another one.
+        Idle ones are closed at once, busy ones when they are released, others once they are made.
         """
         self.generation += 1
         self.stale = set(self.open)
@@ -322,7 +319,6 @@ class UpstreamConnection:
     """One connection, which the pool gives to one exchange at a time.
 
     Attributes:
-        seats: Which the request that it carries holds there.
         sink: What takes the awaited response, such as an exchange's relay; None while it is idle.
         is_write_paused: Whether the server is slow to take the request's body.
         tunnelled: The relay whose tunnel has the transport, which is `sink` no more.
@@ -676,9 +672,9 @@ class UpstreamConnection:
             sink.on_body((data,), is_last=False)
 
     def _end(self, sink: ResponseSink, *, keep_alive: bool) -> None:
-        """The response is whole: get ready for the next one, or go.
+        """Get ready for the next response, or go.
 
-        The exchange learns of it right after this, and gives the connection back with
+        The exchange learns of the end right after this, and gives the connection back with
         `Pool.release` once the request is through as well.
         """
         assert self.sink is sink

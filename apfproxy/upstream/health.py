@@ -2,8 +2,8 @@
 
 Where there is one server, and no path to ask for, requests tell (`PassiveHealth`):
 
-1. Requests only count; once a second the counters are looked at.  A second with more failures than
-   responses makes the server `failing`, any other one with responses makes it `up`.
+1. Once a second the counters are looked at.  A second with more failures than responses makes the
+   server `failing`, any other one with responses makes it `up`.
 2. A check is a connection, with TLS where the server has it, that is closed at once.  There is one
    at the start, and one each `upstream.healthCheck.interval` while requests tell nothing, or that
    the server fails; one at a time.
@@ -33,9 +33,8 @@ requests for has to be known as well:
 9. An endpoint that joins others gets requests from its first good check on.  It starts slowly, as
    one that returns does: its part grows with the time.
 
-Whoever has to know is told at once when the endpoints that are well are others.  An error in the
-look at one endpoint leaves the others.  The log has a line when a state changes, but no two of
-failures within `LINE_S`; the last line is true, soon.
+An error in the look at one endpoint leaves the others.  The log has a line when a state changes,
+but no two of failures within `LINE_S`; the last line is true, soon.
 """
 
 from __future__ import annotations
@@ -377,10 +376,7 @@ class EndpointHealth:
             self._checking = None
 
     def forget(self) -> None:
-        """Judge it anew, since the way to it is another one.
-
-        What was done on the way before, since the last look, tells nothing of it.
-        """
+        """Judge it anew, since the way to it is another one: what was done before tells nothing."""
         self.stop()
         self._responses, self._failures = self._counted()
         self.failure, self.heard_ns = None, None
@@ -572,12 +568,10 @@ class UpstreamHealth:
     gives the header lines that say who the proxy is, b"" for none.
 
     Attributes:
-        cluster: Whose servers they are, for the log; "" where there is one cluster.
+        cluster: For the log; "" where there is one cluster.
         draw: A random number of [0, 1).
-        watches: Of the endpoints, in their order.
         state: `unknown`, `up` while any endpoint is, or `failing`.
-        since_unix_s: When that began, in seconds since 1970; None while it is unknown.
-        awaiting, silent_s: As of `EndpointHealth`, of all together.
+        since_unix_s, awaiting, silent_s: As of `EndpointHealth`, of all together.
     """
 
     def __init__(  # noqa: PLR0913  what it looks at, and what it is told by

@@ -289,7 +289,11 @@ class Pool:
             return
         endpoint = connection.endpoint
         if (endpoint.stale and connection in endpoint.stale) or (
-            self._new_line and self._has_to_make_way()
+            # It makes way for a new one if the first in line needs that.
+            self._new_line
+            and not self._connects
+            and self.open_count >= self._settings.max_connections
+            and self._first_line() is self._new_line
         ):
             connection.abort()
             return
@@ -358,14 +362,6 @@ class Pool:
         first_new, first = next(iter(self._new_line.values())), next(iter(self._line.values()))
         return self._new_line if first_new.arrival < first.arrival else self._line
 
-    def _has_to_make_way(self) -> bool:
-        """Whether a connection has to be closed so that the first in line gets a new one."""
-        return (
-            not self._connects
-            and self.open_count >= self._settings.max_connections
-            and self._first_line() is self._new_line
-        )
-
     def _connect_for_the_line(self) -> None:
         """Open connections for those in line that no connection under way will serve."""
         while len(self._connects) < len(self._line) + len(self._new_line):
@@ -380,8 +376,13 @@ class Pool:
                 self._connects.add(
                     spawn(self._connect(endpoint, generation), name="connect to the upstream")
                 )
-            elif not self._make_way():
-                return
+            else:
+                for each in self.endpoints:
+                    if each.idle:  # it serves nobody in line
+                        next(iter(each.idle)).abort()
+                        break
+                else:
+                    return
 
     def _endpoint_for_the_line(self) -> Endpoint | None:
         """The one to connect to for the first in line, or for the first for whom one will do."""
@@ -393,14 +394,6 @@ class Pool:
             if found is not None and first_for(line, found) is None:
                 return None
         return found
-
-    def _make_way(self) -> bool:
-        """Close an idle connection that serves nobody in line; False if there is none."""
-        for endpoint in self.endpoints:
-            if endpoint.idle:
-                next(iter(endpoint.idle)).abort()
-                return True
-        return False
 
     async def _connect(self, endpoint: Endpoint | None, generation: int) -> None:
         """Connect to an endpoint, or if that fails to another one, for the first in line."""

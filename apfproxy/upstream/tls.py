@@ -72,9 +72,7 @@ class SessionContext(ssl.SSLContext):
     """Stands before a context that servers share, remembers one server's session, and offers it.
 
     Event loops know nothing of sessions: all that they do with a context is to call `wrap_bio`.
-
-    Attributes:
-        shared: The context that decides everything else.
+    The context that is `shared` decides everything else.
     """
 
     def __new__(cls, shared: ssl.SSLContext) -> Self:  # noqa: ARG004  the base takes a protocol
