@@ -110,7 +110,9 @@ class ChunkedDecoder:
         if self._partial:
             data = bytes(data)
             self._partial += data
-            if self._is_still_partial(data):
+            # To look at it from its start would be too much work where it comes byte by byte.
+            most = MAX_LINE_BYTES if self._state == _SIZE else MAX_TRAILER_BYTES
+            if self._state != _DATA_END and b"\n" not in data and len(self._partial) <= most:
                 return [], b""
             data = bytes(self._partial)
             self._partial.clear()
@@ -165,16 +167,6 @@ class ChunkedDecoder:
         if b"\n" in line or len(line) > MAX_LINE_BYTES or not is_size:
             raise ChunkedError("a chunk size is malformed")
         self._partial += line
-
-    def _is_still_partial(self, data: bytes) -> bool:
-        """Whether what there is, with `data` at its end, need not be looked at yet.
-
-        It would be from its start: too much work for one that comes byte by byte.
-        """
-        if self._state == _DATA_END or b"\n" in data:
-            return False
-        most = MAX_LINE_BYTES if self._state == _SIZE else MAX_TRAILER_BYTES
-        return len(self._partial) <= most
 
     def _take_trailers(self, data: bytes) -> bytes:
         if data.startswith(b"\r\n"):

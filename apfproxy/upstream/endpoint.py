@@ -146,15 +146,11 @@ class Endpoint:
         self.idle_line = b""
         self.open: set[UpstreamConnection] = set()
         self.stale: set[UpstreamConnection] = set()
-        self.connecting = 0
-        self.generation = 0
+        self.connecting = self.generation = self.seats = 0
         self.state = UNKNOWN
-        self.is_drawn = False
-        self.is_one_of_several = False
+        self.is_drawn = self.is_one_of_several = False
         self.log_name = ""
-        self.failures_in_row = 0
-        self.max_failures_in_row = 0
-        self.seats = 0
+        self.failures_in_row = self.max_failures_in_row = 0
         self.ramp = 1.0
         self.share = float(address.weight)
 
@@ -334,17 +330,13 @@ class UpstreamConnection:
         self.sink: ResponseSink | None = None
         self.tunnelled: ResponseSink | None = None
         self.idle_since_ns = 0
-        self.is_closed = False
-        self.is_read_paused = False
-        self.is_write_paused = False
-        self.was_used = False
+        self.is_closed = self.was_used = False
+        self.is_read_paused = self.is_write_paused = False
         self._partial = bytearray()  # of a head, of which the end has not come
         self._head: ResponseHead | None = None
         self._framing = NO_BODY
-        self._body_left = 0
-        self._interims = 0
-        self._is_head = False
-        self._is_upgrade = False
+        self._body_left = self._interims = 0
+        self._is_head = self._is_upgrade = False
         self._decoder: ChunkedDecoder | None = None
         self._last_raw = b""  # of the last head, to another method than HEAD; `_last_head` is that
         self._last_head: ResponseHead | None = None

@@ -311,14 +311,11 @@ class EndpointHealth:
         self.recent = RecentResponses(endpoint.counters, now_ns)
         self.failure: UpstreamFailure | None = None
         self.since_unix_s: float | None = None
-        self.awaiting = 0
+        self.awaiting = self.failed_ns = 0
         self.silent_s = 0.0
-        self.ejections = 0
-        self.ejections_total = 0
-        self.has_passed = False
+        self.ejections = self.ejections_total = 0
+        self.has_passed = self.is_doubted = False
         self.heard_ns: int | None = None
-        self.failed_ns = 0
-        self.is_doubted = False
         self.judge: Judge = PassiveHealth(self)
         self.follow(owner.rules)
         self._problem = ""
@@ -327,9 +324,7 @@ class EndpointHealth:
         self.prefix = f"{owner.cluster}: " if owner.cluster else ""
         # What the log's last line says, and since when the endpoint is out if it says so.
         self._said: tuple[str, UpstreamFailure | None] = (UNKNOWN, None)
-        self._out_since_ns = 0
-        self._next_line_ns = 0
-        self._since_ns = 0
+        self._out_since_ns = self._next_line_ns = self._since_ns = 0
         self._asked_ns = 0  # when the last check began
         self._spoke_ns = now_ns  # when it last responded, or had nothing to respond to
         self._factor = 1.0  # by which the next interval is longer
