@@ -24,8 +24,6 @@ class RequestBody:
     `is_claim` says of a trailer field, by its name in lower case, that it is not to be forwarded.
     """
 
-    __slots__ = ("_decoder", "_expects_continue", "_left", "_max_bytes", "is_whole", "rest")
-
     def __init__(
         self, head: RequestHead, max_bytes: int, is_claim: Callable[[bytes], bool]
     ) -> None:

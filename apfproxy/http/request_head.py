@@ -99,8 +99,6 @@ class RequestHead:
 class _Collector:
     """Takes what llhttp finds in one head."""
 
-    __slots__ = ("fields", "is_complete", "target")
-
     def __init__(self) -> None:
         self.target = b""
         self.fields: list[tuple[bytes, bytes]] = []
@@ -120,8 +118,6 @@ class _Collector:
 class _Listener:
     """Hears whether llhttp takes a head for whole, and keeps nothing of it."""
 
-    __slots__ = ("is_complete",)
-
     def __init__(self) -> None:
         self.is_complete = False
 
@@ -135,8 +131,6 @@ class HeadProbe:
     It gets no empty line, so that whatever llhttp takes for the end of a head, such as a bare LF
     before the last CRLF, is none.
     """
-
-    __slots__ = ("_begin", "_found", "_is_in_line", "_parser")
 
     def __init__(self) -> None:
         self._begin: bytes | None = b""  # of the request line, while its method may go on

@@ -14,11 +14,9 @@ if TYPE_CHECKING:
 
 _CLOSE: Final = 8
 _OPCODE: Final = 0x0F
-_MASKED: Final = 0x80
 _LENGTH: Final = 0x7F
 _TWO_BYTES: Final = 126
 _EIGHT_BYTES: Final = 127
-_MASK_BYTES: Final = 4
 
 GOING_AWAY: Final = pack("!BBH", 0x80 | _CLOSE, 2, 1001)
 """A server's close frame that says that it goes away; section 7.4.1."""
@@ -26,8 +24,6 @@ GOING_AWAY: Final = pack("!BBH", 0x80 | _CLOSE, 2, 1001)
 
 class FramePosition:
     """Follows the frames of one direction, after a close frame (`has_closed`) no others."""
-
-    __slots__ = ("_head", "_left", "has_closed")
 
     def __init__(self) -> None:
         self._head = bytearray()  # of a frame's head, of which the end has not come
@@ -80,4 +76,4 @@ class FramePosition:
 def _head_bytes(second: int) -> int:
     length = second & _LENGTH
     size = 2 + (2 if length == _TWO_BYTES else 8 if length == _EIGHT_BYTES else 0)
-    return size + _MASK_BYTES if second & _MASKED else size
+    return size + 4 if second & 0x80 else size  # with its mask

@@ -65,8 +65,6 @@ class Place:
     Connections of `avoided` will not do, since it just failed the request; None for any.
     """
 
-    __slots__ = ("arrival", "avoided")
-
     def __init__(self, arrival: int, avoided: Endpoint | None) -> None:
         self.arrival = arrival
         self.avoided = avoided
