@@ -59,7 +59,7 @@ _FORWARDING = frozenset(
     b" x-rewrite-url".split()
 )
 _FORWARDED_PREFIX = b"x-forwarded-"
-# Keys of extra values may have any character, so no name is another spelling of any.
+# Only prefixes: keys of extra values may have any character, so they are no spelling of others.
 _GUARDED_PREFIXES = (_FORWARDED_PREFIX, b"impersonate-", b"impersonate-extra-")
 # Fields by which many frameworks take another method for the request's, whatever it is.
 _METHOD_OVERRIDES = frozenset((b"x-http-method", b"x-http-method-override", b"x-method-override"))

@@ -132,10 +132,6 @@ class Judge(ABC):
     async def check(self) -> None:
         """Check the endpoint once."""
 
-    @abstractmethod
-    def reconsider(self) -> None:
-        """Take a refusal for what it is: by another endpoint's response the path is right."""
-
     async def _reach(self) -> None:
         """Connect; and ask, if the endpoint accepts connections but does not respond."""
         health = self._health
@@ -147,9 +143,6 @@ class Judge(ABC):
 
 class PassiveHealth(Judge):
     """Judges the only server, of which requests tell most."""
-
-    def reconsider(self) -> None:
-        """There is no other endpoint."""
 
     def look(self, responded: int, failed: int, now_ns: int) -> None:
         health = self._health
@@ -258,6 +251,7 @@ class ActiveHealth(Judge):
         return None
 
     def reconsider(self) -> None:
+        """Take a refusal for what it is: by another endpoint's response the path is right."""
         if self._refusal:
             health = self._health
             now_ns = health.owner.now_ns()
@@ -779,7 +773,8 @@ class UpstreamHealth:
 
     def on_path_right(self) -> None:
         for watch in list(self.watches.values()):
-            watch.judge.reconsider()
+            if isinstance(watch.judge, ActiveHealth):
+                watch.judge.reconsider()
 
     def _tell_soon(self) -> None:
         if not self._tells_soon:  # once this event is through: it may be a request's
