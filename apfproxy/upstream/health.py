@@ -295,7 +295,6 @@ class EndpointHealth:
             at once.
         is_doubted: Whether one failed check is enough, as requests say that it may be gone and no
             good check has said otherwise since.
-        prefix: Of lines of the log, where there are several clusters.
     """
 
     def __init__(self, endpoint: Endpoint, owner: UpstreamHealth) -> None:
@@ -315,7 +314,6 @@ class EndpointHealth:
         self._problem = ""
         self._sampled_ns = now_ns
         self._checking: asyncio.Task[None] | None = None
-        self.prefix = f"{owner.cluster}: " if owner.cluster else ""
         # What the log's last line says, and since when the endpoint is out if it says so.
         self._said: tuple[str, UpstreamFailure | None] = (UNKNOWN, None)
         self._out_since_ns = self._next_line_ns = self._since_ns = 0
@@ -338,6 +336,11 @@ class EndpointHealth:
     @property
     def problem(self) -> str | None:
         return None if self.endpoint.is_well else self._problem
+
+    @property
+    def prefix(self) -> str:
+        """Of lines of the log, where there are several clusters."""
+        return f"{self.owner.cluster}: " if self.owner.cluster else ""
 
     @property
     def limit_s(self) -> float:
