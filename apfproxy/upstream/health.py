@@ -594,7 +594,7 @@ class UpstreamHealth:
         self._looking = Recurring(Part.UPSTREAM, loop, LOOK_S, STALE_LOOK_S, self.look, pauses_s)
         self._is_started = False
         self.watches: dict[Endpoint, EndpointHealth] = {}
-        self.rules = self._rules()
+        self.rules: Rules = self._rules()
         self.recent = RecentOfAll(lambda: [each.recent for each in self.watches.values()])
         self.state: str = UNKNOWN
         self.since_unix_s: float | None = None
