@@ -10,7 +10,7 @@ answer has to be well-formed.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from apfproxy.authn.cache import AnswerCache, AskFailedError
 from apfproxy.authn.credentials import UNFIT, Verdict
@@ -20,9 +20,12 @@ from apfproxy.request.user import User
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from apfproxy.authn.cache import CachedAnswer
     from apfproxy.authn.credentials import Access
     from apfproxy.authn.upstream_api import UpstreamApi
     from apfproxy.settings import ReviewSettings
+
+V = TypeVar("V")
 
 
 class ReviewKind(NamedTuple):
@@ -31,6 +34,10 @@ class ReviewKind(NamedTuple):
     api_version: str
     kind: str
     path: str
+
+    def of(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """The review that asks."""
+        return {"apiVersion": self.api_version, "kind": self.kind, "spec": spec}
 
 
 TOKEN_REVIEW = ReviewKind(
@@ -58,8 +65,11 @@ class UnfitUserError(ReviewError):
     """The answer names a user for whom no request can be forwarded."""
 
 
-class TokenReviews:
-    """Asks the upstream for the users of tokens, which have to be for the upstream itself."""
+NO_ANSWER = (UpstreamApiError, ReviewError, AskFailedError)
+
+
+class Reviews(Generic[V]):
+    """Asks the upstream for reviews of a kind, and caches the answers; `now_s` is monotonic."""
 
     def __init__(
         self, api: UpstreamApi, settings: ReviewSettings, now_s: Callable[[], float]
@@ -67,9 +77,36 @@ class TokenReviews:
         self._api = api
         self._settings = settings
         self._now_s = now_s
-        self._answers: AnswerCache[Verdict] = AnswerCache(
-            now_s, settings.max_cached, lambda verdict: verdict.user is not None, settings.grace_s
+        self._answers: AnswerCache[V] = AnswerCache(
+            now_s, settings.max_cached, self._is_good, settings.grace_s
         )
+
+    def clear(self) -> None:
+        self._answers.clear()
+
+    async def _answer(
+        self, secret: bytes, address: str, asked: Callable[[], dict[str, Any]], path: str
+    ) -> CachedAnswer[V]:
+        """The answer to a review, which is only made to be asked; one of `NO_ANSWER` if none."""
+
+        async def ask(has_last: bool) -> tuple[V, float]:
+            answer = await self._api.post(path, asked(), address, comes_first=has_last)
+            return self._read(answer), self._settings.cache_s
+
+        kept = await self._answers.get_or_ask(secret, ask)
+        if kept.stands_in:
+            self._api.stand_ins_total += 1
+        return kept
+
+    def _read(self, answer: dict[str, Any]) -> V:
+        raise NotImplementedError
+
+    def _is_good(self, value: V) -> bool:
+        return bool(value)
+
+
+class TokenReviews(Reviews[Verdict]):
+    """Asks the upstream for the users of tokens, which have to be for the upstream itself."""
 
     def check(self, token: str) -> Verdict | None:
         """The cached verdict; None if the upstream has to be asked."""
@@ -77,7 +114,7 @@ class TokenReviews:
         if len(secret) > MAX_TOKEN_BYTES:
             return TOO_LONG
         kept = self._answers.get(secret)
-        return None if kept is None else self._aged(kept.value, kept.until_s)
+        return None if kept is None else self._aged(kept)
 
     async def review(self, token: str, address: str) -> Verdict:
         """The upstream's verdict; open if it gives none."""
@@ -85,48 +122,35 @@ class TokenReviews:
         if len(secret) > MAX_TOKEN_BYTES:
             return TOO_LONG
         try:
-            kept = await self._answers.get_or_ask(
-                secret, lambda has_last: self._ask(token, address, comes_first=has_last)
+            kept = await self._answer(
+                secret, address, lambda: TOKEN_REVIEW.of({"token": token}), TOKEN_REVIEW.path
             )
-        except (UpstreamApiError, ReviewError, AskFailedError) as error:
+        except NO_ANSWER as error:
             return Verdict(None, 0.0, f"no answer to a TokenReview: {error}", is_open=True)
-        if kept.stands_in:
-            self._api.stand_ins_total += 1
-        return self._aged(kept.value, kept.until_s)
+        return self._aged(kept)
 
-    def clear(self) -> None:
-        self._answers.clear()
+    def _aged(self, kept: CachedAnswer[Verdict]) -> Verdict:
+        verdict = kept.value
+        return Verdict(verdict.user, max(0.0, kept.until_s - self._now_s()), verdict.problem)
 
-    def _aged(self, verdict: Verdict, until_s: float) -> Verdict:
-        return Verdict(verdict.user, max(0.0, until_s - self._now_s()), verdict.problem)
-
-    async def _ask(self, token: str, address: str, *, comes_first: bool) -> tuple[Verdict, float]:
-        asked = review_of(TOKEN_REVIEW, {"token": token})
-        answer = await self._api.post(TOKEN_REVIEW.path, asked, address, comes_first=comes_first)
+    def _read(self, answer: dict[str, Any]) -> Verdict:
         lifetime_s = self._settings.cache_s
         try:
-            verdict = verdict_of(answer, lifetime_s)
+            return verdict_of(answer, lifetime_s)
         except UnfitUserError as error:
-            verdict = Verdict(None, lifetime_s, f"a TokenReview of a user who is no good: {error}")
-        return verdict, lifetime_s
+            return Verdict(None, lifetime_s, f"a TokenReview of a user who is no good: {error}")
+
+    def _is_good(self, value: Verdict) -> bool:
+        return value.user is not None
 
 
-class AccessReviews:
-    """Asks the upstream who may do what, and caches its answers; `now_s` is monotonic."""
+class AccessReviews(Reviews[bool]):
+    """Asks the upstream who may do what."""
 
-    def __init__(
-        self, api: UpstreamApi, settings: ReviewSettings, now_s: Callable[[], float]
-    ) -> None:
-        self._api = api
-        self._settings = settings
-        self._now_s = now_s
-        self._answers: AnswerCache[bool] = AnswerCache(
-            now_s, settings.max_cached, bool, settings.grace_s
-        )
-        # The last user and a digest of theirs: users can have thousands of groups, and are asked
-        # about once for each thing that they want.
-        self._user: User | None = None
-        self._digest = b""
+    # The last user and a digest of theirs: users can have thousands of groups, and are asked about
+    # once for each thing that they want.
+    _user: User | None = None
+    _digest = b""
 
     @property
     def timeout_s(self) -> float:
@@ -147,19 +171,17 @@ class AccessReviews:
 
         The user has all groups that count, virtual ones included.
         """
+        key = self._key(user, access)
         try:
-            kept = await self._answers.get_or_ask(
-                self._key(user, access),
-                lambda has_last: self._ask(user, access, address, comes_first=has_last),
+            kept = await self._answer(
+                key, address, lambda: question(user, access), ACCESS_REVIEW.path
             )
-        except (UpstreamApiError, ReviewError, AskFailedError):
+        except NO_ANSWER:
             return None
-        if kept.stands_in:
-            self._api.stand_ins_total += 1
         return kept.value
 
-    def clear(self) -> None:
-        self._answers.clear()
+    def _read(self, answer: dict[str, Any]) -> bool:
+        return is_allowed(answer)
 
     def _key(self, user: User, access: Access) -> bytes:
         """The cache's key, unambiguous for any names, in half the time of JSON."""
@@ -167,13 +189,6 @@ class AccessReviews:
             whole = repr((user.name, user.groups, user.uid, user.extra))
             self._user, self._digest = user, hashlib.sha256(whole.encode()).digest()
         return self._digest + repr(tuple(access)).encode()
-
-    async def _ask(
-        self, user: User, access: Access, address: str, *, comes_first: bool
-    ) -> tuple[bool, float]:
-        asked = question(user, access)
-        answer = await self._api.post(ACCESS_REVIEW.path, asked, address, comes_first=comes_first)
-        return is_allowed(answer), self._settings.cache_s
 
 
 def question(user: User, access: Access) -> dict[str, Any]:
@@ -187,34 +202,28 @@ def question(user: User, access: Access) -> dict[str, Any]:
         spec["uid"] = user.uid
     if user.extra:
         spec["extra"] = {key: list(values) for key, values in user.extra}
-    return review_of(ACCESS_REVIEW, spec)
+    return ACCESS_REVIEW.of(spec)
 
 
 def is_allowed(answer: dict[str, Any]) -> bool:
     """The answer of a SubjectAccessReview, no if it says both, or ReviewError."""
-    status = status_of(answer, ACCESS_REVIEW)
+    status = _status_of(answer, ACCESS_REVIEW)
     if "allowed" not in status:
         raise ReviewError("status.allowed is missing")
-    is_denied = flag(status.get("denied"), "status.denied")
-    return flag(status["allowed"], "status.allowed") and not is_denied
+    is_denied = _flag(status.get("denied"), "status.denied")
+    return _flag(status["allowed"], "status.allowed") and not is_denied
 
 
 def verdict_of(answer: dict[str, Any], lifetime_s: float) -> Verdict:
     """The verdict of a TokenReview; `status.error` is not quoted, as it might quote the token."""
-    status = status_of(answer, TOKEN_REVIEW)
-    texts(status.get("audiences"), "status.audiences")
-    if not flag(status.get("authenticated"), "status.authenticated"):
+    status = _status_of(answer, TOKEN_REVIEW)
+    _texts(status.get("audiences"), "status.audiences")
+    if not _flag(status.get("authenticated"), "status.authenticated"):
         return Verdict(None, lifetime_s, "the upstream says that the token is nobody's")
-    return Verdict(user_of(status.get("user")), lifetime_s)
+    return Verdict(_user_of(status.get("user")), lifetime_s)
 
 
-def review_of(kind: ReviewKind, spec: dict[str, Any]) -> dict[str, Any]:
-    """The review that asks."""
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
-
-
-def status_of(answer: dict[str, Any], kind: ReviewKind) -> dict[str, Any]:
-    """The status of a review.  Raises ReviewError without one."""
+def _status_of(answer: dict[str, Any], kind: ReviewKind) -> dict[str, Any]:
     if answer.get("apiVersion") != kind.api_version or answer.get("kind") != kind.kind:
         raise ReviewError(f"the answer is no {kind.kind} of {kind.api_version}")
     status = answer.get("status")
@@ -223,59 +232,47 @@ def status_of(answer: dict[str, Any], kind: ReviewKind) -> dict[str, Any]:
     return status
 
 
-def user_of(info: object) -> User:
-    """The user that a review names."""
+def _user_of(info: object) -> User:
     if not isinstance(info, dict):
         raise ReviewError("status.user is missing or no object")
-    name = text(info.get("username"), "status.user.username")
+    name = _text(info.get("username"), "status.user.username")
     if not name:
         raise UnfitUserError("status.user.username is empty")
-    uid = text(info.get("uid"), "status.user.uid")
-    groups = texts(info.get("groups"), "status.user.groups")
+    uid = _text(info.get("uid"), "status.user.uid")
+    groups = _texts(info.get("groups"), "status.user.groups")
     extra = info.get("extra")
-    if extra is None:
-        extra = {}
-    if not isinstance(extra, dict):
+    if not isinstance(extra, dict | None):
         raise ReviewError("status.user.extra is no object")
     by_key = {
-        text(key, "a key of status.user.extra"): texts(values, "a value of status.user.extra")
-        for key, values in extra.items()
+        _text(key, "a key of status.user.extra"): _texts(values, "a value of status.user.extra")
+        for key, values in (extra or {}).items()
     }
-    if (
-        len(name)
-        + len(uid)
-        + sum(map(len, groups))
-        + sum(len(key) + sum(map(len, values)) for key, values in by_key.items())
-        > MAX_USER_CHARACTERS
-    ):
+    of_extra = sum(len(key) + sum(map(len, values)) for key, values in by_key.items())
+    if len(name) + len(uid) + sum(map(len, groups)) + of_extra > MAX_USER_CHARACTERS:
         raise UnfitUserError(f"status.user has more than {MAX_USER_CHARACTERS} characters")
     return User(name, groups, uid, tuple(by_key.items()))
 
 
-def flag(value: object, where: str) -> bool:
+def _flag(value: object, where: str) -> bool:
     """A boolean, or ReviewError; false if it is left out, as in Go."""
-    if value is None:
-        return False
-    if not isinstance(value, bool):
+    if not isinstance(value, bool | None):
         raise ReviewError(f"{where} is no boolean")
-    return value
+    return bool(value)
 
 
-def text(value: object, where: str) -> str:
+def _text(value: object, where: str) -> str:
     """A text, or ReviewError; "" if it is left out.  UnfitUserError if no header can carry it."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
+    if not isinstance(value, str | None):
         raise ReviewError(f"{where} is no text")
-    if UNFIT.search(value):
+    if value and UNFIT.search(value):
         raise UnfitUserError(f"{where} has control characters")
-    return value
+    return value or ""
 
 
-def texts(value: object, where: str) -> tuple[str, ...]:
+def _texts(value: object, where: str) -> tuple[str, ...]:
     """A list of texts, or ReviewError; empty if it is left out."""
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise ReviewError(f"{where} is no list of texts")
-    return tuple(text(each, where) for each in value)
+    return tuple(_text(each, where) for each in value)

@@ -33,76 +33,104 @@ MAX_FILE_BYTES = 1 << 24
 
 FIELD = re.compile(r'"((?:[^"]|"")*+)"|([^",\n]*+)')
 """A field; possessive, so that each character is looked at once."""
+DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+OF_NOTHING = hashlib.sha256().digest()
+FOREVER_S = float("inf")
+WITH_LINE_END = Verdict(
+    None,
+    FOREVER_S,
+    "authentication.apiKeys.file has the SHA-256 of the key with the end of a line, as echo writes"
+    " it; make it with: printf %s KEY | sha256sum",
+)
+"""The one mistake that most make; who has the key may as well be told of it, in the log."""
 
 
 class SecretFileError(ValueError):
     """The file cannot be used; the operator's fault.  Says file and line, and no token."""
 
 
-class StaticTokens:
-    """Authenticates the tokens of a file, of which only HMACs are kept; empty before `load`."""
+class SecretFile:
+    """Verdicts on the secrets of a file, by digests of them; none before `load`.
 
-    def __init__(self, path: str | Path) -> None:
+    Args:
+        column: The first column of the file, as errors name it.
+        secret: What it stands for.
+        unknown: The verdict on all others.
+    """
+
+    def __init__(self, path: str | Path, column: str, secret: str, unknown: Verdict) -> None:
         self._path = Path(path)
-        self._key = secrets.token_bytes(32)
+        self._column = column
+        self._secret = secret
+        self._unknown = unknown
         self._verdicts: dict[bytes, Verdict] = {}
-        self._unknown = Verdict(None, float("inf"), "the token is not in authentication.tokenFile")
 
     def load(self) -> None:
-        """Read the file, or raise SecretFileError and keep the tokens as they were."""
+        """Read the file, or raise SecretFileError and keep the secrets as they were."""
         self.take(read_named(self._path, MAX_FILE_BYTES, SecretFileError))
 
     def take(self, data: bytes) -> None:
-        """Replace the tokens by those of a content, or raise SecretFileError and keep them."""
+        """Replace the secrets by those of a content, or raise SecretFileError and keep them."""
         verdicts: dict[bytes, Verdict] = {}
         lines: dict[bytes, int] = {}
-        for line, fields in records(data, str(self._path)):
-            token, user = user_of(fields, f"{self._path}:{line}")
-            digest = self._digest(token)
+        for line, fields in _records(data, str(self._path)):
+            where = f"{self._path}:{line}"
+            text, user = _user_of(fields, where, self._column)
+            digest = self._digest_in_file(text, where)
             if digest in lines:
-                raise SecretFileError(
-                    f"{self._path}:{line}: the token of line {lines[digest]} again"
-                )
+                raise SecretFileError(f"{where}: the {self._secret} of line {lines[digest]} again")
             lines[digest] = line
-            verdicts[digest] = Verdict(user, float("inf"))
+            verdicts[digest] = Verdict(user, FOREVER_S)
         self._verdicts = verdicts
 
     def check(self, token: str) -> Verdict:
         """The verdict, until another content is taken."""
-        return self._verdicts.get(self._digest(token), self._unknown)
+        raise NotImplementedError
 
     async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  the protocol's
         return self.check(token)
+
+    def _digest_in_file(self, text: str, where: str) -> bytes:
+        """The digest of what the first column has."""
+        raise NotImplementedError
+
+
+class StaticTokens(SecretFile):
+    """Authenticates the tokens of a file, of which only HMACs are kept."""
+
+    def __init__(self, path: str | Path) -> None:
+        unknown = Verdict(None, FOREVER_S, "the token is not in authentication.tokenFile")
+        super().__init__(path, "token", "token", unknown)
+        self._key = secrets.token_bytes(32)
+
+    def check(self, token: str) -> Verdict:
+        return self._verdicts.get(self._digest(token), self._unknown)
+
+    def _digest_in_file(self, text: str, where: str) -> bytes:  # noqa: ARG002  any text will do
+        return self._digest(text)
 
     def _digest(self, token: str) -> bytes:
         return hmac.digest(self._key, token.encode("utf-8", "surrogatepass"), "sha256")
 
 
-def user_of(fields: list[str], where: str, kind: str = "token") -> tuple[str, User]:
-    """The secret of a record, and its user; SecretFileError if it has no such fields.
-
-    Args:
-        fields: Of the record.
-        where: File and line.
-        kind: What the first column is.
-    """
+def _user_of(fields: list[str], where: str, column: str) -> tuple[str, User]:
     if len(fields) not in {3, 4}:
         hint = "; comments are not possible" if fields[0].startswith("#") else ""
         raise SecretFileError(
             f"{where}: {len(fields)} columns instead of 3 or 4, which are "
-            f'{kind},user,uid,"group1,group2"{hint}'
+            f'{column},user,uid,"group1,group2"{hint}'
         )
-    token, name, uid, *rest = fields
-    if not token:
-        raise SecretFileError(f"{where}: the {kind} is empty")
+    text, name, uid, *rest = fields
+    if not text:
+        raise SecretFileError(f"{where}: the {column} is empty")
     if not name:
         raise SecretFileError(f"{where}: the user is empty")
     # An empty column is one empty group, as in kube-apiserver.
     groups = tuple(rest[0].split(",")) if rest else ()
-    return token, User(name, groups, uid)
+    return text, User(name, groups, uid)
 
 
-def records(data: bytes, path: str) -> Iterator[tuple[int, list[str]]]:
+def _records(data: bytes, path: str) -> Iterator[tuple[int, list[str]]]:
     """The records, each with the number of its first line, or SecretFileError."""
     try:
         text = data.decode()
@@ -118,13 +146,13 @@ def records(data: bytes, path: str) -> Iterator[tuple[int, list[str]]]:
         if text[position] == "\n":
             position, line = position + 1, line + 1
             continue
-        fields, end = read_record(text, position, f"{path}:{line}")
+        fields, end = _read_record(text, position, f"{path}:{line}")
         yield line, fields
         line += text.count("\n", position, end)
         position = end
 
 
-def read_record(text: str, position: int, where: str) -> tuple[list[str], int]:
+def _read_record(text: str, position: int, where: str) -> tuple[list[str], int]:
     """The fields of the record at a position, and where the next begins."""
     fields: list[str] = []
     while True:
@@ -143,60 +171,31 @@ def read_record(text: str, position: int, where: str) -> tuple[list[str], int]:
         position += 1
 
 
-DIGEST = re.compile(r"[0-9a-fA-F]{64}")
-OF_NOTHING = hashlib.sha256().digest()
-FOREVER_S = float("inf")
-WITH_LINE_END = Verdict(
-    None,
-    FOREVER_S,
-    "authentication.apiKeys.file has the SHA-256 of the key with the end of a line, as echo writes"
-    " it; make it with: printf %s KEY | sha256sum",
-)
-"""The one mistake that most make; who has the key may as well be told of it, in the log."""
-
-
-class ApiKeys:
-    """Authenticates the keys of a file; empty before `load`.
+class ApiKeys(SecretFile):
+    """Authenticates the keys of a file.
 
     Args:
-        path: The file.
         is_unknown_anonymous: Whether a key that is not in the file counts as none at all.
     """
 
     def __init__(self, path: str | Path, *, is_unknown_anonymous: bool = False) -> None:
-        self._path = Path(path)
-        self._verdicts: dict[bytes, Verdict] = {}
-        self._unknown = Verdict(None, FOREVER_S, "the key is not in authentication.apiKeys.file")
+        unknown = Verdict(None, FOREVER_S, "the key is not in authentication.apiKeys.file")
         if is_unknown_anonymous:
-            self._unknown = Verdict(ANONYMOUS, FOREVER_S)
+            unknown = Verdict(ANONYMOUS, FOREVER_S)
+        super().__init__(path, "sha256", "key", unknown)
 
-    def load(self) -> None:
-        """Read the file, or raise SecretFileError and keep the keys as they were."""
-        self.take(read_named(self._path, MAX_FILE_BYTES, SecretFileError))
-
-    def take(self, data: bytes) -> None:
-        """Replace the keys by those of a content, or raise SecretFileError and keep them."""
-        verdicts: dict[bytes, Verdict] = {}
-        lines: dict[bytes, int] = {}
-        for line, fields in records(data, str(self._path)):
-            where = f"{self._path}:{line}"
-            text, user = user_of(fields, where, "sha256")
-            if DIGEST.fullmatch(text) is None:
-                raise SecretFileError(
-                    f"{where}: the first column is not the SHA-256 of a key in 64 hexadecimal"
-                    " digits; make one with: printf %s KEY | sha256sum"
-                )
-            digest = bytes.fromhex(text)
-            if digest == OF_NOTHING:
-                raise SecretFileError(
-                    f"{where}: this is the SHA-256 of nothing, perhaps of a variable that was not"
-                    " set"
-                )
-            if digest in lines:
-                raise SecretFileError(f"{where}: the key of line {lines[digest]} again")
-            lines[digest] = line
-            verdicts[digest] = Verdict(user, FOREVER_S)
-        self._verdicts = verdicts
+    def _digest_in_file(self, text: str, where: str) -> bytes:
+        if DIGEST.fullmatch(text) is None:
+            raise SecretFileError(
+                f"{where}: the first column is not the SHA-256 of a key in 64 hexadecimal"
+                " digits; make one with: printf %s KEY | sha256sum"
+            )
+        digest = bytes.fromhex(text)
+        if digest == OF_NOTHING:
+            raise SecretFileError(
+                f"{where}: this is the SHA-256 of nothing, perhaps of a variable that was not set"
+            )
+        return digest
 
     def find(self, key: bytes) -> Verdict:
         """The verdict on a key, until another content is taken."""
@@ -208,9 +207,6 @@ class ApiKeys:
 
     def check(self, token: str) -> Verdict:
         return self.find(token.encode("utf-8", "surrogatepass"))
-
-    async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  the protocol's
-        return self.check(token)
 
 
 class BasicKeys:
