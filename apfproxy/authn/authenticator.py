@@ -64,12 +64,9 @@ NOT_KNOWN_WHETHER = "whether the user may impersonate cannot be verified now; tr
 
 @dataclass(frozen=True, slots=True)
 class Authentication:
-    """Authentication, and what the upstream is told of it.
+    """The user that flow control classifies, and header lines that name one to the upstream.
 
-    Attributes:
-        user: The user that flow control classifies: the impersonated one if that is allowed.
-        lines: Header lines for the upstream, each with its CRLF.
-        valid_until_ns: On the process's clock; after that the request is authenticated again.
+    After `valid_until_ns`, on the process's clock, the request is authenticated again.
     """
 
     user: User
@@ -79,16 +76,11 @@ class Authentication:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request goes no further.
+    """Why a request goes no further."""
 
-    Attributes:
-        code: 401 or 403; 503 if another server did not answer, so that the client tries again.
-        problem: For the log, without any credential; one of few texts, as each is a line of it.
-    """
-
-    code: int
+    code: int  # 401 or 403; 503 if another server did not answer, so that the client tries again
     message: str
-    problem: str
+    problem: str  # for the log, without any credential; one of few texts, as each is a line of it
 
 
 @dataclass(slots=True)
@@ -105,20 +97,13 @@ class AuthenticationCounters:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The settings of an authenticator.
-
-    Attributes:
-        judges_certificates: Whether client certificates name users; others are bad credentials.
-        assertion: How the upstream learns the user: `upstream.identity` of the settings.
-        challenges: Header lines of an answer 401, each with its CRLF.
-        names: Bounds the names that nobody verifies; None for no bound.
-    """
+    """The settings of an authenticator."""
 
     allows_anonymous: bool = True
-    judges_certificates: bool = False
-    assertion: str = PASS_THROUGH
-    challenges: bytes = BEARER_CHALLENGE
-    names: NamesOfAddresses | None = None
+    judges_certificates: bool = False  # else one of a client is a bad credential
+    assertion: str = PASS_THROUGH  # `upstream.identity`: how the upstream learns the user
+    challenges: bytes = BEARER_CHALLENGE  # header lines of a 401 response, each with its CRLF
+    names: NamesOfAddresses | None = None  # bounds those that nobody verifies
 
 
 DEFAULT_RULES = Rules()
@@ -126,18 +111,18 @@ DEFAULT_RULES = Rules()
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Authenticator:
-    """Authenticates requests; `now_s` is Unix time.
+    """Authenticates requests.
 
     Args:
         tokens: Authenticators of bearer tokens, in the order in which they are asked.
         impersonations: Who may impersonate; None for nobody.
         own_token: The proxy's own bearer token, with which it impersonates.
+        now_s: Unix time.
         keys: Authenticates API keys in their own field.
         passwords: Authenticates Basic.
 
     Attributes:
         certificates: Judges those of clients; None, as at first, if none counts.
-        challenges: Header lines of a 401 response, each with its CRLF.
     """
 
     def __init__(
@@ -165,20 +150,18 @@ class Authenticator:
         self.counters = AuthenticationCounters()
 
     def peer(self, certificate: bytes | None, chain: Sequence[bytes]) -> Peer:
-        """The peer that a client is by its certificate, and those that it sent with it."""
         if certificate is None or self.certificates is None:
             return UNKNOWN_PEER
         return self.certificates.judge(certificate, chain)
 
     def authenticate(self, peer: Peer, credentials: Credentials) -> Authentication | Refusal | None:
         """The user; None where `authenticate_later` has to ask other servers."""
-        verdict = self._known_without_token(peer, credentials)
-        verdict = verdict or self._check_secret(credentials)
+        verdict = self._known_without_token(peer, credentials) or self._check_secret(credentials)
         if verdict is None:
             return None
         found = self._resolved(peer, verdict)
         if isinstance(found, Refusal):
-            return self._refused(found)
+            return found
         may_impersonate: bool | None = False
         if credentials.impersonated is not None and self._impersonations is not None:
             may_impersonate = self._impersonations.check(found, credentials.impersonated)
@@ -194,7 +177,7 @@ class Authenticator:
         verdict = verdict or await self._review_secret(credentials, address)
         found = self._resolved(peer, verdict)
         if isinstance(found, Refusal):
-            return self._refused(found)
+            return found
         wanted = credentials.impersonated
         may_impersonate: bool | None = False
         if wanted is not None and self._impersonations is not None:
@@ -255,11 +238,11 @@ class Authenticator:
     def _resolved(self, peer: Peer, verdict: Verdict) -> User | Refusal:
         user = verdict.user
         if verdict.is_open:
-            return Refusal(503, NOT_KNOWN_WHO, verdict.problem)
+            return self._refused(503, NOT_KNOWN_WHO, verdict.problem)
         if user is None:
-            return Refusal(401, UNAUTHORIZED, verdict.problem or peer.problem)
+            return self._refused(401, UNAUTHORIZED, verdict.problem or peer.problem)
         if user is ANONYMOUS and not self._rules.allows_anonymous:
-            return Refusal(401, UNAUTHORIZED, "no credentials")
+            return self._refused(401, UNAUTHORIZED, "no credentials")
         return authenticated(user)
 
     def _identity(
@@ -283,8 +266,7 @@ class Authenticator:
             if rules.assertion == IMPERSONATE:
                 if wanted is not None and not may_impersonate:
                     # Passed on, the proxy's own rights would decide.
-                    refusal = self._forbidden(user, wanted, is_open=may_impersonate is None)
-                    return self._refused(refusal)
+                    return self._forbidden(user, wanted, is_open=may_impersonate is None)
                 impersonation = impersonation_lines(classified)
                 lines = b"Authorization: Bearer %b\r\n%b" % (self._own_token(), impersonation)
             elif rules.assertion == FRONT_PROXY:
@@ -294,7 +276,7 @@ class Authenticator:
             else:
                 lines = b""
         except AssertionRefusedError as error:
-            return self._refused(Refusal(401, UNAUTHORIZED, str(error)))
+            return self._refused(401, UNAUTHORIZED, str(error))
         # Only now: the upstream and whoever judges impersonation know nothing of such names.
         source = credentials.source or peer.alias
         alias = credentials.alias or source
@@ -318,24 +300,24 @@ class Authenticator:
 
     def _forbidden(self, user: User, wanted: User, *, is_open: bool) -> Refusal:
         if is_open:
-            return Refusal(503, NOT_KNOWN_WHETHER, "no answer to a SubjectAccessReview")
+            return self._refused(503, NOT_KNOWN_WHETHER, "no answer to a SubjectAccessReview")
         if self._impersonations is None:
             message = forbidden_message(user, accesses(wanted)[0])
         else:
             message = self._impersonations.forbidden_message(user, wanted)
-        return Refusal(403, message, "the user may not impersonate")
+        return self._refused(403, message, "the user may not impersonate")
 
     def _valid_until_ns(self, lifetime_s: float) -> int:
         if lifetime_s == float("inf"):
             return FOREVER_NS
         return min(FOREVER_NS, self._clock.now_ns() + round(lifetime_s * 1e9))
 
-    def _refused(self, refusal: Refusal) -> Refusal:
-        if refusal.code == 503:  # noqa: PLR2004 - its own name
+    def _refused(self, code: int, message: str, problem: str) -> Refusal:
+        if code == 503:  # noqa: PLR2004 - its own name
             self.counters.unavailable += 1
         else:
             self.counters.refused += 1
-        return refusal
+        return Refusal(code, message, problem)
 
 
 def _nobodys(others: list[Verdict]) -> Verdict:
@@ -353,12 +335,12 @@ class AssertionRefusedError(ValueError):
 
 
 def front_proxy_lines(user: User) -> bytes:
-    """X-Remote-* lines, each with its CRLF, or AssertionRefusedError."""
+    """X-Remote-* lines, or AssertionRefusedError."""
     return _lines(b"X-Remote-", user, user.groups)
 
 
 def impersonation_lines(user: User) -> bytes:
-    """Impersonate-* lines, each with its CRLF, or AssertionRefusedError."""
+    """Impersonate-* lines, or AssertionRefusedError."""
     return _lines(b"Impersonate-", user, _named_groups(user))
 
 
@@ -379,7 +361,9 @@ def _lines(prefix: bytes, user: User, groups: tuple[str, ...]) -> bytes:
         lines.append(b"%bUid: %b\r\n" % (prefix, _value(user.uid)))
     lines += [b"%bGroup: %b\r\n" % (prefix, _value(group) if group else b"") for group in groups]
     for key, values in user.extra:
-        name = b"%bExtra-%b" % (prefix, _NOT_IN_NAMES.sub(_escaped, _key(key)))
+        if not key:
+            raise AssertionRefusedError("a key of the user's extra values is empty")
+        name = b"%bExtra-%b" % (prefix, _NOT_IN_NAMES.sub(_escaped, _encoded(key)))
         lines += [b"%b: %b\r\n" % (name, _value(value) if value else b"") for value in values]
     return b"".join(lines)
 
@@ -389,12 +373,6 @@ def _value(text: str) -> bytes:
         return text.encode()  # most; a third of the time
     if _VALUE.fullmatch(text) is None:
         raise AssertionRefusedError("a name or value of the user cannot be in a header field")
-    return _encoded(text)
-
-
-def _key(text: str) -> bytes:
-    if not text:
-        raise AssertionRefusedError("a key of the user's extra values is empty")
     return _encoded(text)
 
 

@@ -36,10 +36,9 @@ STAND_IN_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer(Generic[V]):
-    """An answer and how long it counts.
+    """An answer, and until when it counts, on the cache's clock.
 
     Attributes:
-        until_s: When it expires, on the cache's clock.
         last_s: When it no longer stands in for a new one; at or before `until_s` if it never does.
         stands_in: Whether it stands in for a new one now.
     """
@@ -60,8 +59,7 @@ class AnswerCache(Generic[V]):
     Args:
         now_s: A monotonic clock.
         max_kept: Good answers kept, and as many others; the oldest is evicted.
-        is_good: Whether an answer may stand in for a new one.
-        grace_s: How long after its expiry it may.
+        is_good: Whether an answer may stand in for a new one, for `grace_s` after its expiry.
     """
 
     def __init__(
@@ -85,7 +83,6 @@ class AnswerCache(Generic[V]):
         return len(self._good) + len(self._others)
 
     def get(self, secret: bytes) -> CachedAnswer[V] | None:
-        """The answer to a question, if one is cached and still counts."""
         return self._counting(self._key(secret))
 
     async def get_or_ask(
@@ -93,16 +90,20 @@ class AnswerCache(Generic[V]):
     ) -> CachedAnswer[V]:
         """The cached answer, or the one under way, or a new one; or else the last good one.
 
-        Args:
-            secret: The question.
-            ask: Gives the answer and for how many seconds it counts, 0 for those who wait now;
-                called with whether there is a last good answer.  What it raises, all who wait get.
+        `ask` gives the answer and for how many seconds it counts, 0 for those who wait now; it is
+        told whether there is a last good answer.  What it raises, all who wait get.
         """
         key = self._key(secret)
         if (kept := self._counting(key)) is not None:
             return kept
         last = self._good.get(key)
-        future = self._asked(key, ask, has_last=last is not None)
+        future = self._in_flight.get(key)
+        if future is None:
+            future = self._in_flight[key] = asyncio.get_running_loop().create_future()
+            # If nobody waits any more, nobody is to be told of a failure either.
+            future.add_done_callback(_retrieved)
+            answered = self._answer(key, future, ask, has_last=last is not None)
+            spawn(answered, name="ask for an answer")
         if last is not None:
             if not last.stands_in:
                 await asyncio.wait((future,), timeout=STAND_IN_AFTER_S)
@@ -138,18 +139,6 @@ class AnswerCache(Generic[V]):
         until_s = min(self._now_s() + STAND_IN_S, last.last_s)
         kept = self._good[key] = CachedAnswer(last.value, until_s, last.last_s, stands_in=True)
         return kept
-
-    def _asked(
-        self, key: bytes, ask: Callable[[bool], Awaitable[tuple[V, float]]], *, has_last: bool
-    ) -> asyncio.Future[CachedAnswer[V]]:
-        future = self._in_flight.get(key)
-        if future is None:
-            future = self._in_flight[key] = asyncio.get_running_loop().create_future()
-            # If nobody waits any more, nobody is to be told of a failure either.
-            future.add_done_callback(_retrieved)
-            answered = self._answer(key, future, ask, has_last=has_last)
-            spawn(answered, name="ask for an answer")
-        return future
 
     async def _answer(
         self,

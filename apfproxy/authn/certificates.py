@@ -47,24 +47,19 @@ CLIENT_USAGES = frozenset(
     {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 )
 
-_NOT_KEPT = float("-inf")
-
 
 class SubjectError(ValueError):
     """The subject of a valid certificate names no user."""
 
 
 class ClientCertificates:
-    """Judges clients' certificates, and caches the verdicts.
+    """Judges clients' certificates, and caches the verdicts; ValueError if a CA is no PEM.
 
     Args:
         client_ca: PEM of the CAs of users' certificates; None if certificates name no users.
         front_proxy_ca: PEM of the CAs of front proxies' certificates; None if there are none.
         allowed_names: Common names of which a front proxy must have one; any if empty.
         now_s: Unix time.
-
-    Raises:
-        ValueError: A CA is no PEM of certificates.
     """
 
     def __init__(
@@ -74,9 +69,10 @@ class ClientCertificates:
         allowed_names: tuple[str, ...] = (),
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        self._client_store = _store(client_ca)
-        self._front_proxy_store = _store(front_proxy_ca)
-        self._anchors = _subjects(client_ca) | _subjects(front_proxy_ca)
+        client_cas, front_proxy_cas = _loaded(client_ca), _loaded(front_proxy_ca)
+        self._client_store = verification.Store(client_cas) if client_cas else None
+        self._front_proxy_store = verification.Store(front_proxy_cas) if front_proxy_cas else None
+        self._anchors = frozenset(each.subject for each in (*client_cas, *front_proxy_cas))
         self._allowed_names = frozenset(allowed_names)
         self._now_s = now_s
         # By SHA-256 of all certificates, with the time until which it counts; last used is last.
@@ -93,10 +89,10 @@ class ClientCertificates:
             digest.update(each)
         key = digest.digest()
         now_s = self._now_s()
-        peer, until_s = self._kept.get(key, (None, _NOT_KEPT))
-        if peer is not None and now_s < until_s:
+        kept = self._kept.get(key)
+        if kept is not None and now_s < kept[1]:
             self._kept.move_to_end(key)
-            return peer
+            return kept[0]
         peer = self._judged(leaf_der, chain, fingerprint, now_s)
         until_s = now_s + BAD_LIFETIME_S if peer.problem else peer.valid_until_s
         self._kept[key] = (peer, until_s)
@@ -113,7 +109,7 @@ class ClientCertificates:
             sent = [each for each in chain if each != leaf_der]
             if len(sent) > MAX_CHAIN:
                 raise SubjectError(f"more than {MAX_CHAIN} certificates came with it")  # noqa: TRY301 - as for one that is broken
-            others = without_twins(map(x509.load_der_x509_certificate, sent), self._anchors)
+            others = _without_twins(map(x509.load_der_x509_certificate, sent), self._anchors)
             return self._peer(leaf, others, fingerprint, now_s)
         except Exception as error:  # noqa: BLE001 - the library has many for a broken certificate
             return Peer(has_certificate=True, problem=f"the certificate is broken: {said(error)}")
@@ -133,12 +129,14 @@ class ClientCertificates:
             if store is None:
                 continue
             try:
-                until_s = verified_until_s(leaf, others, store, now_s)
+                until_s = _verified_until_s(leaf, others, store, now_s)
                 if store is self._front_proxy_store:
-                    self._check_name(leaf)
+                    name = _common_name(leaf)
+                    if self._allowed_names and name not in self._allowed_names:
+                        raise SubjectError(f"subject with cn={name!r} is not in the allowed list")  # noqa: TRY301 - as for one that is not valid
                     is_front_proxy = True
                 else:
-                    user = user_of(leaf, fingerprint)
+                    user = _user_of(leaf, fingerprint)
                 valid_until_s = min(valid_until_s, until_s)
             except (verification.VerificationError, SubjectError) as error:
                 problems.append(_problem(leaf, error, now_s))
@@ -146,13 +144,8 @@ class ClientCertificates:
         problem = "" if is_known else "; ".join(dict.fromkeys(problems))
         return Peer(user, is_front_proxy, True, problem, valid_until_s)
 
-    def _check_name(self, leaf: x509.Certificate) -> None:
-        name = common_name(leaf)
-        if self._allowed_names and name not in self._allowed_names:
-            raise SubjectError(f"subject with cn={name!r} is not in the allowed list")
 
-
-def without_twins(
+def _without_twins(
     certificates: Iterable[x509.Certificate], anchors: frozenset[x509.Name]
 ) -> list[x509.Certificate]:
     """One certificate of each key and name: of twins the one issued by an anchor, or the first.
@@ -168,7 +161,7 @@ def without_twins(
     return list(kept.values())
 
 
-def verified_until_s(
+def _verified_until_s(
     leaf: x509.Certificate,
     others: list[x509.Certificate],
     store: verification.Store,
@@ -188,18 +181,18 @@ def verified_until_s(
     return min(each.not_valid_after_utc.timestamp() for each in chain) + 1.0
 
 
-def common_name(certificate: x509.Certificate) -> str:
+def _common_name(certificate: x509.Certificate) -> str:
     """The subject's common name; of several the last, as in Go; "" if there is none."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return _text(names[-1], "common name") if names else ""
 
 
-def user_of(certificate: x509.Certificate, fingerprint: str) -> User | None:
+def _user_of(certificate: x509.Certificate, fingerprint: str) -> User | None:
     """The user that a certificate names; None without a common name.
 
     SubjectError if a name is no text, or there is more than one uid, or an empty one.
     """
-    name = common_name(certificate)
+    name = _common_name(certificate)
     if not name:
         return None
     subject = certificate.subject
@@ -245,14 +238,8 @@ def _text(attribute: x509.NameAttribute[str | bytes], what: str) -> str:
     return value
 
 
-def _store(pem: bytes | None) -> verification.Store | None:
-    return None if pem is None else verification.Store(x509.load_pem_x509_certificates(pem))
-
-
-def _subjects(pem: bytes | None) -> frozenset[x509.Name]:
-    if pem is None:
-        return frozenset()
-    return frozenset(each.subject for each in x509.load_pem_x509_certificates(pem))
+def _loaded(pem: bytes | None) -> list[x509.Certificate]:
+    return [] if pem is None else x509.load_pem_x509_certificates(pem)
 
 
 def _check_signs_certificates(

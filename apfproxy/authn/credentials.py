@@ -22,13 +22,13 @@ class Credentials:
     """The credentials in the header fields of a request, none of which is verified yet.
 
     Attributes:
-        token: The bearer token of Authorization or of the WebSocket subprotocol; "" if none.
+        token: The bearer token of Authorization or of the WebSocket subprotocol.
         claimed: The user that the fields of a front proxy name.
         impersonated: The user that Impersonate-* fields name, with only the groups they name.
-        key: The API key in its own field; "" if none.
-        basic: User name and password of Basic, still in Base64; "" if none.
+        key: The API key in its own field.
+        basic: User name and password of Basic, still in Base64.
         alias: The user that an anonymous client counts as in flow control, and nowhere else.
-        source: The same by the address that a proxy names which is believed; None if none does.
+        source: The same by the address that a proxy names which is believed.
     """
 
     token: str = field(default="", repr=False)

@@ -301,7 +301,7 @@ def test_equal_certificates_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> 
     issued = authority().issue("u")
     judge_ = judges()
     first = judge(issued, judge_)
-    monkeypatch.setattr(certificates, "verified_until_s", None)
+    monkeypatch.setattr(certificates, "_verified_until_s", None)
 
     assert first is judge(issued, judge_)
 
