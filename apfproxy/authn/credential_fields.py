@@ -76,10 +76,8 @@ class CredentialRules:
 
         front_proxy, keys = settings.front_proxy, settings.api_keys
         usernames, uids = lower(front_proxy.username_headers), lower(front_proxy.uid_headers)
-        groups, prefixes = (
-            lower(front_proxy.group_headers),
-            lower(front_proxy.extra_header_prefixes),
-        )
+        groups = lower(front_proxy.group_headers)
+        prefixes = lower(front_proxy.extra_header_prefixes)
         has_key = keys.file is not None and keys.header is not None
         (key_name,) = lower((keys.header or "",)) if has_key else (b"",)
         unverified = UnverifiedRules.of(settings.unverified)
@@ -98,11 +96,10 @@ class CredentialRules:
         )
 
     def is_claim(self, name: bytes) -> bool:
-        """Whether a field, by its name in lower case, is for front proxies only."""
+        """Whether a field is for front proxies only."""
         return name in self.names or name.startswith(self.prefixes)
 
     def names_user(self, name: bytes) -> bool:
-        """Whether a field, by its name in lower case, may name the user."""
         return name in self.naming or self.is_claim(name)
 
 
@@ -123,16 +120,9 @@ def read_credentials(
 ) -> Credentials:
     """The credentials in the fields of a request.
 
-    Args:
-        rules: Which fields name the user.
-        claims: Fields that `rules.is_claim`, of a front proxy.
-        authorizations: Values of Authorization.
-        impersonations: Fields of impersonation.
-        namings: Fields of `rules.naming`.
-        websocket_token: In the subprotocols.
-        address: The client's, if proxies name it that are believed.
-
-    CredentialsError if they are ambiguous, too long for a name, or not UTF-8.
+    Claims are of a front proxy, as `rules.is_claim` says, and namings are of `rules.naming`; the
+    address is the client's, if proxies name it that are believed.  CredentialsError if they are
+    ambiguous, too long for a name, or not UTF-8.
     """
     if len(authorizations) > 1:
         raise CredentialsError("Authorization is there more than once")
@@ -180,12 +170,11 @@ def _claimed(rules: CredentialRules, lines: Lines) -> User | None:
     if not name:
         return None
     # Most have nothing but a name and groups, and of thousands of users few have come before.
-    prefixes = rules.extra_prefixes
     return User(
         name,
         tuple(map(_text, filter(None, (v for g in rules.groups for v in named.get(g, ()))))),
         _first(named, rules.uids),
-        () if named.keys() <= rules.names else _extra(lines, prefixes),
+        () if named.keys() <= rules.names else _extra(lines, rules.extra_prefixes),
     )
 
 
@@ -237,17 +226,12 @@ def _extra(lines: Lines, prefixes: tuple[bytes, ...]) -> tuple[tuple[str, tuple[
     for field, value in lines:
         for prefix in prefixes:
             if field.startswith(prefix) and field != prefix:
-                values.setdefault(_key(field[len(prefix) :]), []).append(_text(value))
+                escaped = field[len(prefix) :]
+                # As in Go, where one escape is none the others are not either.
+                key = _text(unescaped(escaped) if _ESCAPED.fullmatch(escaped) else escaped)
+                values.setdefault(key, []).append(_text(value))
                 break
     return tuple((key, tuple(values[key])) for key in sorted(values))
-
-
-def _key(escaped: bytes) -> str:
-    """The key that stands, percent-encoded, in the lower-case name of a field.
-
-    As in Go, where one escape is none the others are not either.
-    """
-    return _text(unescaped(escaped) if _ESCAPED.fullmatch(escaped) else escaped)
 
 
 def _text(value: bytes) -> str:

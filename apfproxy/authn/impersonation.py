@@ -58,10 +58,8 @@ class Impersonations:
         """
         if self._is_listed(user):
             return True
-        if self._reviews is None:
-            return False
         things = accesses(wanted)
-        if len(things) > MAX_THINGS:
+        if self._reviews is None or len(things) > MAX_THINGS:
             return False
         for access in things:
             is_allowed = self._reviews.check(user, access)
@@ -111,12 +109,10 @@ class Impersonations:
 
 def accesses(wanted: User) -> tuple[Access, ...]:
     """The permissions that it takes to be the wanted user, in kube-apiserver's order."""
-    account = service_account(wanted.name)
-    if account is None:
+    if (account := service_account(wanted.name)) is None:
         things = [Access(VERB, "users", wanted.name)]
     else:
-        namespace, name = account
-        things = [Access(VERB, "serviceaccounts", name, namespace=namespace)]
+        things = [Access(VERB, "serviceaccounts", account[1], namespace=account[0])]
     things += [Access(VERB, "groups", group) for group in wanted.groups]
     things += [
         Access(VERB, "userextras", value, AUTHENTICATION_GROUP, "v1", subresource=key)

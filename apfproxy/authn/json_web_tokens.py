@@ -77,6 +77,16 @@ BAD_HEADER = Verdict(None, FOREVER, "a JSON Web Token with a header that is not 
 
 SIGNATURES = PyJWS()
 
+LEGACY_ISSUER = "kubernetes/serviceaccount"
+"""The issuer of tokens in secrets, which never expire and name no audience."""
+
+EXTRA_PREFIX = "authentication.kubernetes.io/"
+LEGACY_PREFIX = "kubernetes.io/serviceaccount/"
+
+
+class ClaimsError(ValueError):
+    """The claims name no user.  Says which claim, and no value."""
+
 
 class JwtSettingsError(ValueError):
     """Settings of an issuer that cannot be used: names within its entry, and what is wrong."""
@@ -117,11 +127,9 @@ class JsonWebTokens:
         return self._verdict(token, can_wait=True)
 
     async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  one fetch for all
-        """The verdict, by keys that are fetched if that can help."""
-        if (verdict := self._verdict(token, can_wait=True)) is not None:
-            return verdict
-        await self._keys.refresh()
-        verdict = self._verdict(token, can_wait=False)
+        if (verdict := self._verdict(token, can_wait=True)) is None:
+            await self._keys.refresh()
+            verdict = self._verdict(token, can_wait=False)
         assert verdict is not None
         return verdict
 
@@ -132,13 +140,13 @@ class JsonWebTokens:
         if len(token) > MAX_TOKEN_BYTES or (match := COMPACT.fullmatch(token)) is None:
             return NO_TOKEN
         try:
-            text = decoded(match[2])
+            text = _decoded(match[2])
             if text.count(b"{") > MAX_OBJECTS:
                 return NO_TOKEN
             claims = read_object(text)
             if claims.get("iss") != self._settings.issuer:
                 return OTHER_ISSUER
-            header = read_object(decoded(match[1]))
+            header = read_object(_decoded(match[1]))
         except StrictJsonError:
             return NO_TOKEN
         algorithm, kid = header.get("alg"), header.get("kid")
@@ -152,13 +160,18 @@ class JsonWebTokens:
             return BAD_HEADER
         keys = self._keys.current()
         kid = kid or None
-        if not any(is_signed(token, key.key, algorithm) for key in keys.candidates(kid, algorithm)):
+        if not any(
+            _is_signed(token, key.key, algorithm) for key in keys.candidates(kid, algorithm)
+        ):
             is_named = keys.has_kid(kid)
             if can_wait and not is_named and self._keys.can_refresh():
                 return None
-            if not is_named and (problem := self._problem(claims, kid)):
-                return self._unsigned(claims, problem)
-            return Verdict(None, UNVERIFIED_LIFETIME_S, "not signed by a key of the issuer")
+            if is_named or not (problem := self._problem(claims, kid)):
+                return Verdict(None, UNVERIFIED_LIFETIME_S, "not signed by a key of the issuer")
+            verdict = self._verified(claims)  # open, unless the claims are bad
+            if verdict.user is None:
+                return Verdict(None, 0.0, verdict.problem)
+            return Verdict(None, 0.0, f"not signed by a known key; {problem}", is_open=True)
         return self._verified(claims)
 
     def _problem(self, claims: dict[str, Any], kid: str | None) -> str:
@@ -172,13 +185,6 @@ class JsonWebTokens:
         ):
             return "it was issued after they were fetched"
         return self._keys.problem
-
-    def _unsigned(self, claims: dict[str, Any], problem: str) -> Verdict:
-        """The verdict if the key may be missing here: open, unless the claims are bad."""
-        verdict = self._verified(claims)
-        if verdict.user is None:
-            return Verdict(None, 0.0, verdict.problem)
-        return Verdict(None, 0.0, f"not signed by a known key; {problem}", is_open=True)
 
     def _verified(self, claims: dict[str, Any]) -> Verdict:
         try:
@@ -197,7 +203,7 @@ class JsonWebTokens:
     def _lifetime_s(self, claims: dict[str, Any]) -> float:
         """How long the token is still valid, in seconds; minus the time until it is valid."""
         now_s = self._now_s()
-        expires_s = time_claim(claims, "exp")
+        expires_s = _time_claim(claims, "exp")
         if expires_s is None:
             if not self._is_legacy:
                 raise ClaimsError("the claim exp is missing")
@@ -205,7 +211,7 @@ class JsonWebTokens:
         expires_s += self._account_leeway_s
         if now_s >= expires_s:
             raise ClaimsError("expired")
-        begins_s = max(time_claim(claims, "nbf") or 0.0, time_claim(claims, "iat") or 0.0)
+        begins_s = max(_time_claim(claims, "nbf") or 0.0, _time_claim(claims, "iat") or 0.0)
         begins_s -= self._leeway_s
         return expires_s - now_s if now_s >= begins_s else now_s - begins_s
 
@@ -221,19 +227,18 @@ class JsonWebTokens:
             raise ClaimsError("for other audiences")
 
 
-def decoded(part: str) -> bytes:
-    """A part of a token; StrictJsonError if it is no base64url, or not spelled canonically."""
+def _decoded(part: str) -> bytes:
+    """The bytes of a part; StrictJsonError if it is no base64url, or not spelled canonically."""
     try:
         data = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
     except ValueError:
-        raise StrictJsonError("not base64url") from None
+        data = b""
     if base64.urlsafe_b64encode(data).rstrip(b"=").decode() != part:
         raise StrictJsonError("not base64url")
     return data
 
 
-def is_signed(token: str, key: Any, algorithm: str) -> bool:  # noqa: ANN401 - PyJWT's types are as wide
-    """Whether the signature is by this key, which is one for this algorithm."""
+def _is_signed(token: str, key: Any, algorithm: str) -> bool:  # noqa: ANN401 - PyJWT's types are as wide
     try:
         SIGNATURES.decode_complete(token, key, algorithms=[algorithm])
     except (PyJWTError, ValueError, TypeError):
@@ -241,7 +246,7 @@ def is_signed(token: str, key: Any, algorithm: str) -> bool:  # noqa: ANN401 - P
     return True
 
 
-def time_claim(claims: dict[str, Any], name: str) -> float | None:
+def _time_claim(claims: dict[str, Any], name: str) -> float | None:
     """The Unix time of a claim; None if it is missing."""
     value = claims.get(name)
     if value is None:
@@ -297,33 +302,21 @@ def keys_of(
     return RemoteKeys(settings.issuer, settings.jwks_url, ca_file=settings.ca_file, now_s=now_s)
 
 
-LEGACY_ISSUER = "kubernetes/serviceaccount"
-"""The issuer of tokens in secrets, which never expire and name no audience."""
-
-EXTRA_PREFIX = "authentication.kubernetes.io/"
-LEGACY_PREFIX = "kubernetes.io/serviceaccount/"
-
-
-class ClaimsError(ValueError):
-    """The claims name no user.  Says which claim, and no value."""
-
-
-def text_claim(claims: dict[str, Any], name: str) -> str:
-    """The text of a claim, which must be there."""
+def _text_claim(claims: dict[str, Any], name: str) -> str:
     value = claims.get(name)
     if not isinstance(value, str) or not value or UNFIT.search(value):
         raise ClaimsError(f"the claim {name} is missing or no text")
     return value
 
 
-def optional_claim(claims: dict[str, Any], name: str) -> str:
+def _optional_claim(claims: dict[str, Any], name: str) -> str:
     """The text of a claim; "" if it is missing."""
-    return "" if claims.get(name, "") in (None, "") else text_claim(claims, name)
+    return "" if claims.get(name, "") in (None, "") else _text_claim(claims, name)
 
 
 def user_of_person(settings: JwtSettings, claims: dict[str, Any]) -> User:
     """The user by the claims that the settings name.  Raises ClaimsError without one."""
-    name = text_claim(claims, settings.username_claim)
+    name = _text_claim(claims, settings.username_claim)
     if settings.username_claim == "email" and claims.get("email_verified", True) is not True:
         raise ClaimsError("the claim email_verified is not true")
     groups: list[str] = []
@@ -347,17 +340,17 @@ def username_prefix(settings: JwtSettings) -> str:
 def user_of_account(settings: JwtSettings, claims: dict[str, Any]) -> User:
     """The service account that the claims name.  Raises ClaimsError if they name none or two."""
     if settings.issuer == LEGACY_ISSUER:
-        namespace = text_claim(claims, f"{LEGACY_PREFIX}namespace")
-        name = text_claim(claims, f"{LEGACY_PREFIX}service-account.name")
-        uid = text_claim(claims, f"{LEGACY_PREFIX}service-account.uid")
-        text_claim(claims, f"{LEGACY_PREFIX}secret.name")
+        namespace = _text_claim(claims, f"{LEGACY_PREFIX}namespace")
+        name = _text_claim(claims, f"{LEGACY_PREFIX}service-account.name")
+        uid = _text_claim(claims, f"{LEGACY_PREFIX}service-account.uid")
+        _text_claim(claims, f"{LEGACY_PREFIX}secret.name")
         extra = []
     else:
-        bound = object_claim(claims, "kubernetes.io")
-        account = object_claim(bound, "serviceaccount")
-        namespace = text_claim(bound, "namespace")
-        name, uid = text_claim(account, "name"), text_claim(account, "uid")
-        extra = bound_extra(claims, bound)
+        bound = _object_claim(claims, "kubernetes.io")
+        account = _object_claim(bound, "serviceaccount")
+        namespace = _text_claim(bound, "namespace")
+        name, uid = _text_claim(account, "name"), _text_claim(account, "uid")
+        extra = _bound_extra(claims, bound)
     if check_dns_label(namespace) or check_dns_subdomain(name):
         raise ClaimsError("no valid name of a service account")
     username = f"{ACCOUNT_PREFIX}{namespace}:{name}"
@@ -371,33 +364,32 @@ def user_of_account(settings: JwtSettings, claims: dict[str, Any]) -> User:
     )
 
 
-def object_claim(claims: dict[str, Any], name: str) -> dict[str, Any]:
-    """The object of a claim, which must be there."""
+def _object_claim(claims: dict[str, Any], name: str) -> dict[str, Any]:
     value = claims.get(name)
     if not isinstance(value, dict):
         raise ClaimsError(f"the claim {name} is missing or no object")
     return value
 
 
-def bound_extra(claims: dict[str, Any], bound: dict[str, Any]) -> list[tuple[str, str]]:
+def _bound_extra(claims: dict[str, Any], bound: dict[str, Any]) -> list[tuple[str, str]]:
     """The token's id, and the objects that it is bound to: keys without prefix, and values."""
     extra = []
-    if jti := optional_claim(claims, "jti"):
+    if jti := _optional_claim(claims, "jti"):
         extra.append(("credential-id", f"JTI={jti}"))
-    node_name, node_uid = reference(bound, "node")
+    node_name, node_uid = _reference(bound, "node")
     if node_name:
         extra.append(("node-name", node_name))
         if node_uid:
             extra.append(("node-uid", node_uid))
-    pod_name, pod_uid = reference(bound, "pod")
+    pod_name, pod_uid = _reference(bound, "pod")
     if pod_name and pod_uid:
         extra += [("pod-name", pod_name), ("pod-uid", pod_uid)]
     return extra
 
 
-def reference(bound: dict[str, Any], kind: str) -> tuple[str, str]:
+def _reference(bound: dict[str, Any], kind: str) -> tuple[str, str]:
     """Name and uid of an object that a token is bound to; "" for what is missing."""
     if bound.get(kind) is None:
         return "", ""
-    found = object_claim(bound, kind)
-    return optional_claim(found, "name"), optional_claim(found, "uid")
+    found = _object_claim(bound, kind)
+    return _optional_claim(found, "name"), _optional_claim(found, "uid")

@@ -8,6 +8,7 @@ with `system:`.  Yet whoever knows a name can send it, and one client can send m
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import ipaddress
@@ -52,18 +53,14 @@ class UnverifiedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class UnverifiedRules:
-    """The header fields that tell anonymous clients apart, by their names in lower case.
-
-    Attributes:
-        names: Of the fields, but for Authorization.
-    """
+    """The header fields that tell anonymous clients apart, by their names in lower case."""
 
     is_by_basic: bool = False
     secret_headers: tuple[bytes, ...] = ()
     headers: tuple[bytes, ...] = ()
     is_by_address: bool = False
     is_by_authorization: bool = field(init=False)
-    names: frozenset[bytes] = field(init=False)
+    names: frozenset[bytes] = field(init=False)  # but for Authorization
 
     def __post_init__(self) -> None:
         names = {*self.secret_headers, *self.headers}
@@ -82,15 +79,13 @@ class UnverifiedRules:
     def alias(self, basic: str, authorization: bytes, values: Mapping[bytes, str]) -> User | None:
         """The user that a request names if its client is anonymous; None if it names none.
 
-        Args:
-            basic: User name and password of Basic in Base64; "" for none.
-            authorization: The value of Authorization; b"" for none.
-            values: Of the fields, by their names; of a secret, what is no UTF-8 is escaped.
-
-        UnverifiedError if what counts is too long, or cannot be printed.
+        The values are of `names`; of a secret, what is no UTF-8 is escaped.  UnverifiedError if
+        what counts is too long, or cannot be printed.
         """
-        if self.is_by_basic and (name := _name_of_basic(basic)):
-            return unverified(BY_BASIC, _checked(name, "the user name of Basic"))
+        if self.is_by_basic and basic:
+            with contextlib.suppress(BasicError):  # which the server will have to refuse
+                if name := user_and_password(basic)[0]:
+                    return unverified(BY_BASIC, _checked(name, "the user name of Basic"))
         for header in self.secret_headers:
             secret = values.get(header, "").encode(errors="surrogateescape")
             if header == AUTHORIZATION and (found := _CREDENTIAL.fullmatch(authorization)):
@@ -113,7 +108,6 @@ class NamesOfAddresses:
 
     Args:
         most: Places of one address, >= 1.
-        most_of_all: Places of all.
     """
 
     def __init__(self, most: int, clock: Clock, most_of_all: int = MAX_PLACES) -> None:
@@ -137,7 +131,10 @@ class NamesOfAddresses:
         if self._places.pop(key, None) is None:
             held = self._of_address.get(address, 0)
             if held >= self._most or len(self._places) >= self._most_of_all:
-                self._note(address if held >= self._most else None, now_ns)
+                is_crowded = held >= self._most
+                self._crowded = address if is_crowded else None, now_ns + LEASE_NS
+                key_of_log = "crowded" if is_crowded else "all crowded"
+                self._log.log(logging.WARNING, key_of_log, "%s", self.problem())
                 return False
             self._of_address[address] = held + 1
         self._places[key] = now_ns + LEASE_NS, address
@@ -173,11 +170,6 @@ class NamesOfAddresses:
             if not self._of_address[address]:
                 del self._of_address[address]
 
-    def _note(self, address: str | None, now_ns: int) -> None:
-        self._crowded = address, now_ns + LEASE_NS
-        key = "all crowded" if address is None else "crowded"
-        self._log.log(logging.WARNING, key, "%s", self.problem())
-
     def __repr__(self) -> str:
         return f"<NamesOfAddresses: {len(self._places)} of {len(self._of_address)} addresses>"
 
@@ -197,14 +189,6 @@ def alias_of_address(address: str) -> User | None:
         return None
     suffix = f"/{V6_NETWORK_BITS}" if version == 6 else ""  # noqa: PLR2004 - its own name
     return unverified(BY_ADDRESS, share + suffix)
-
-
-def _name_of_basic(basic: str) -> str:
-    """The user name; "" if there is none, or if the server will have to refuse it."""
-    try:
-        return user_and_password(basic)[0] if basic else ""
-    except BasicError:
-        return ""
 
 
 def _checked(name: str, what: str) -> str:
