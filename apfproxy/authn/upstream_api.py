@@ -55,6 +55,7 @@ OK_STATUSES = frozenset({200, 201, 202})
 PASSING_STATUSES = frozenset({429, 500, 502, 503, 504})
 """Temporary failures."""
 ACCESS_STATUSES = frozenset({401, 403})
+FORBIDDEN_HINT = "; bind the proxy's own user to the cluster role system:auth-delegator"
 
 logger = logging.getLogger(__name__)
 
@@ -86,8 +87,7 @@ class UpstreamApi:
         token: The proxy's own current bearer token, if it has one.
         max_concurrent: Questions under way; `MAX_WAITING_PER_SLOT` times as many may wait.
         timeout_s: For one question, with its waiting and all attempts.
-        server_name: The name in the servers' certificates, if not those that `choose` tells or
-            those of their addresses.
+        server_name: In the servers' certificates, if not that of `choose`, or the address.
         host: The Host field, if not that of the address.
     """
 
@@ -140,13 +140,11 @@ class UpstreamApi:
             async with asyncio.timeout(self._timeout_s):
                 answer = await self._post_until_answered(path, body, place)
         except LineFullError:
-            raise self._unasked(
-                place, Unasked.QUEUE_FULL, f"{path}: too many questions are waiting already"
-            ) from None
+            problem = f"{path}: too many questions are waiting already"
+            raise self._unanswered(place, Unasked.QUEUE_FULL, problem) from None
         except TimeoutError:
-            raise self._unasked(
-                place, Unasked.TIME_OUT, f"{path}: no answer within {self._timeout_s:g} s"
-            ) from None
+            problem = f"{path}: no answer within {self._timeout_s:g} s"
+            raise self._unanswered(place, Unasked.TIME_OUT, problem) from None
         except UpstreamApiError as error:
             self._failed(error)
             raise
@@ -163,8 +161,7 @@ class UpstreamApi:
         for session in sessions:
             await session.close()
 
-    def _unasked(self, place: Place, reason: Unasked, what: str) -> UpstreamApiError:
-        """Count a question without an answer; the error to raise."""
+    def _unanswered(self, place: Place, reason: Unasked, what: str) -> UpstreamApiError:
         error = UpstreamApiError(what)
         if place.turns:
             self._failed(error)
@@ -183,7 +180,8 @@ class UpstreamApi:
     async def _post_until_answered(self, path: str, body: bytes, place: Place) -> dict[str, Any]:
         delay_s = FIRST_DELAY_S
         for attempt in range(MAX_ATTEMPTS - 1):
-            has_others = self._has_others()
+            one = self._choose(None)
+            has_others = one is not None and self._choose(one) != one
             limit_s = self._timeout_s / MAX_ATTEMPTS if has_others else None
             try:
                 return await self._post_in_turn(path, body, place, limit_s)
@@ -196,10 +194,6 @@ class UpstreamApi:
             await self._sleep(delay_s * (1 + random.random() * DELAY_JITTER))  # noqa: S311
             delay_s *= DELAY_FACTOR
         return await self._post_in_turn(path, body, place)
-
-    def _has_others(self) -> bool:
-        one = self._choose(None)
-        return one is not None and self._choose(one) != one
 
     async def _post_in_turn(
         self, path: str, body: bytes, place: Place, limit_s: float | None = None
@@ -230,8 +224,7 @@ class UpstreamApi:
         return answer
 
     async def _post_to(self, server: EndpointAddress, path: str, body: bytes) -> dict[str, Any]:
-        head = self._head()
-        address = server.address
+        head, address = self._head(), server.address
         try:
             async with self._session_for(address).post(
                 yarl.URL(f"{'https' if address.is_tls else 'http'}://{address.authority}{path}"),
@@ -243,7 +236,11 @@ class UpstreamApi:
                 timeout=aiohttp.ClientTimeout(total=None),
             ) as response:
                 if response.status not in OK_STATUSES:
-                    raise refusal(path, response.status)
+                    hint = FORBIDDEN_HINT if response.status in ACCESS_STATUSES else ""
+                    raise UpstreamApiError(
+                        f"{path}: the upstream answered {response.status}{hint}",
+                        may_pass=response.status in PASSING_STATUSES,
+                    )
                 answer = await bounded_body(response, MAX_ANSWER_BYTES)
         except EXCHANGE_ERRORS as error:
             what, may_pass = explained(error, "the upstream")
@@ -276,19 +273,7 @@ class UpstreamApi:
         return head
 
 
-def refusal(path: str, status: int) -> UpstreamApiError:
-    """The error that an answer's status is."""
-    is_forbidden = status in ACCESS_STATUSES
-    hint = "; bind the proxy's own user to the cluster role system:auth-delegator"
-    return UpstreamApiError(
-        f"{path}: the upstream answered {status}{hint if is_forbidden else ''}",
-        may_pass=status in PASSING_STATUSES,
-    )
-
-
 EXCHANGE_ERRORS = (aiohttp.ClientError, OSError, ValueError, RuntimeError)
-"""The errors that an exchange may raise."""
-
 
 JSON_HEAD = {
     "Accept": "application/json",
@@ -307,13 +292,9 @@ def new_session(
 
     With a path it connects to that Unix socket, whatever the URLs say.
     """
-    connector: aiohttp.BaseConnector
-    if socket_path:
-        connector = aiohttp.UnixConnector(socket_path, limit=0)
-    else:
-        connector = aiohttp.TCPConnector(limit=0, ssl=ssl)
+    unix = aiohttp.UnixConnector(socket_path, limit=0) if socket_path else None
     return aiohttp.ClientSession(
-        connector=connector,
+        connector=unix or aiohttp.TCPConnector(limit=0, ssl=ssl),
         headers=headers,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,

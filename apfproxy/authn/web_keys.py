@@ -69,6 +69,24 @@ JWK_READERS: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 """By `kty`."""
 
+DISCOVERY_PATH = "/.well-known/openid-configuration"
+
+TIMEOUT_S = 10.0
+"""The limit of one fetch, with both documents and their redirects."""
+REFRESH_S = 600.0
+"""Keys in use are fetched again after this; kube-apiserver's discovery says one hour."""
+REFETCH_S = 10.0
+"""Between attempts while there are keys, as in kube-apiserver."""
+FIRST_REFETCH_S = 1.0
+"""Between attempts while there are none, and every token of the issuer is refused."""
+MAX_REDIRECTS = 3
+NOT_FETCHED = "not fetched yet"
+"""The problem of keys that nobody has needed so far."""
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+logger = logging.getLogger(__name__)
+
 PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 
 
@@ -78,12 +96,10 @@ class WebKeysError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WebKey:
-    """A key that verifies signatures.
+    """A key that verifies signatures of tokens with one of the `algorithms`.
 
-    Attributes:
-        algorithms: The `alg` of tokens that it may verify.
-        is_kid_declared: Whether the set gives the name; else it is Kubernetes' name for the key,
-            and tokens that name another key may still be of this one.
+    If the set does not declare its `kid`, that is Kubernetes' name for the key, and tokens that
+    name another key may still be of this one.
     """
 
     key: PublicKey
@@ -107,25 +123,21 @@ class KeySet:
         Those of that name, or if there is none those whose name the set does not declare; all if
         the token names no key.
         """
-        if kid is None:
-            keys = self.keys
-        else:
-            keys = tuple(key for key in self.keys if key.kid == kid) or tuple(
-                key for key in self.keys if not key.is_kid_declared
+        keys = self.keys
+        if kid is not None:
+            keys = tuple(key for key in keys if key.kid == kid) or tuple(
+                key for key in keys if not key.is_kid_declared
             )
         return tuple(key for key in keys if algorithm in key.algorithms)
 
 
 class KeySource:
-    """Where the keys of an issuer come from; as it is, keys that nobody fetches.
-
-    Attributes:
-        problem: Why the keys may not be those that the issuer has; "" if they are.
-    """
+    """Where the keys of an issuer come from; as it is, keys that nobody fetches."""
 
     def __init__(self) -> None:
         self._keys = KeySet()
         self.problem = ""
+        """Why the keys may not be those that the issuer has; "" if they are."""
 
     def current(self) -> KeySet:
         return self._keys
@@ -166,21 +178,15 @@ def parse_keys(data: bytes, where: str) -> KeySet:
     if len(data) > MAX_SET_BYTES:
         raise WebKeysError(f"{where}: larger than {MAX_SET_BYTES} bytes; not a set of keys?")
     if data.lstrip().startswith(b"{"):
-        return parse_jwks(data, where)
-    return parse_pem(data, where)
-
-
-def parse_pem(data: bytes, where: str) -> KeySet:
-    """The keys of PEM blocks: public keys and certificates."""
+        return _parse_jwks(data, where)
     keys = []
     for block in PEM_BLOCK.finditer(data):
         line = data.count(b"\n", 0, block.start()) + 1
-        keys.append(pem_key(block[1].decode(), block[0], f"{where}:{line}"))
-    return key_set(keys, where, "PEM of public keys or certificates, or a JWKS")
+        keys.append(_pem_key(block[1].decode(), block[0], f"{where}:{line}"))
+    return _key_set(keys, where, "PEM of public keys or certificates, or a JWKS")
 
 
-def pem_key(label: str, block: bytes, where: str) -> WebKey:
-    """The key of a PEM block."""
+def _pem_key(label: str, block: bytes, where: str) -> WebKey:
     if label.endswith("PRIVATE KEY"):
         raise WebKeysError(f"{where}: a private key; give its public key, and keep it elsewhere")
     if label not in {"CERTIFICATE", "PUBLIC KEY", "RSA PUBLIC KEY"}:
@@ -191,7 +197,7 @@ def pem_key(label: str, block: bytes, where: str) -> WebKey:
             key = x509.load_pem_x509_certificate(block).public_key()
         else:
             key = load_pem_public_key(block)
-        algorithms = algorithms_of(key)
+        algorithms = _algorithms_of(key)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise WebKeysError(f"{where}: no usable {label}: {error}") from error
     assert isinstance(key, PublicKey)
@@ -204,8 +210,8 @@ def kubernetes_kid(key: PublicKey) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).rstrip(b"=").decode()
 
 
-def algorithms_of(key: object) -> frozenset[str]:
-    """The values of `alg` for signatures of a key."""
+def _algorithms_of(key: object) -> frozenset[str]:
+    """The values of `alg` for signatures of a key, or ValueError."""
     if isinstance(key, RSAPublicKey):
         if not MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS:
             raise ValueError(
@@ -219,8 +225,7 @@ def algorithms_of(key: object) -> frozenset[str]:
     raise ValueError("only RSA, P-256, P-384, P-521 and Ed25519 are taken")
 
 
-def parse_jwks(data: bytes, where: str) -> KeySet:
-    """The keys of a JWKS, or WebKeysError."""
+def _parse_jwks(data: bytes, where: str) -> KeySet:
     try:
         document = read_object(data)
     except StrictJsonError as error:
@@ -238,12 +243,12 @@ def parse_jwks(data: bytes, where: str) -> KeySet:
             raise WebKeysError(
                 f"{where}: keys[{index}] is a private key: whoever reads it can sign"
             )
-        if (key := jwk_key(member)) is not None:
+        if (key := _jwk_key(member)) is not None:
             keys.append(key)
-    return key_set(keys, where, "a JWKS with keys for signatures")
+    return _key_set(keys, where, "a JWKS with keys for signatures")
 
 
-def jwk_key(member: dict[str, Any]) -> WebKey | None:
+def _jwk_key(member: dict[str, Any]) -> WebKey | None:
     """The key of a member of a JWKS; None if it is none that checks signatures of tokens."""
     operations = member.get("key_ops", ["verify"])
     if member.get("use", "sig") != "sig" or not (
@@ -257,7 +262,7 @@ def jwk_key(member: dict[str, Any]) -> WebKey | None:
         return None
     try:
         key = read(member)
-        algorithms = algorithms_of(key)
+        algorithms = _algorithms_of(key)
     except (PyJWTError, ValueError, TypeError, UnsupportedAlgorithm):
         return None
     assert isinstance(key, PublicKey)
@@ -266,32 +271,12 @@ def jwk_key(member: dict[str, Any]) -> WebKey | None:
     return WebKey(key, algorithms, kid, is_kid_declared=kid is not None) if algorithms else None
 
 
-def key_set(keys: list[WebKey], where: str, expected: str) -> KeySet:
-    """The set of these keys."""
+def _key_set(keys: list[WebKey], where: str, expected: str) -> KeySet:
     if not keys:
         raise WebKeysError(f"{where}: no usable key; give {expected}")
     if len(keys) > MAX_KEYS:
         raise WebKeysError(f"{where}: {len(keys)} keys; at most {MAX_KEYS} are taken")
     return KeySet(tuple(keys))
-
-
-DISCOVERY_PATH = "/.well-known/openid-configuration"
-
-TIMEOUT_S = 10.0
-"""The limit of one fetch, with both documents and their redirects."""
-REFRESH_S = 600.0
-"""Keys in use are fetched again after this; kube-apiserver's discovery says one hour."""
-REFETCH_S = 10.0
-"""Between attempts while there are keys, as in kube-apiserver."""
-FIRST_REFETCH_S = 1.0
-"""Between attempts while there are none, and every token of the issuer is refused."""
-MAX_REDIRECTS = 3
-NOT_FETCHED = "not fetched yet"
-"""The problem of keys that nobody has needed so far."""
-
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
-
-logger = logging.getLogger(__name__)
 
 
 def url_problem(url: str) -> str:
@@ -313,14 +298,11 @@ def url_problem(url: str) -> str:
 
 
 class RemoteKeys(KeySource):
-    """Keys that are fetched.
+    """Keys that are fetched; WebKeysError if the URL is not one to fetch keys from.
 
     Args:
         issuer: Whose discovery is asked if `jwks_url` is None.
-        ca_file: PEM of the CAs of the server; the system's if None.
-
-    Raises:
-        WebKeysError: The URL is not one to fetch keys from, or the CA file cannot be used.
+        ca_file: PEM of the CAs of the server, or WebKeysError; the system's if None.
     """
 
     def __init__(
@@ -343,7 +325,7 @@ class RemoteKeys(KeySource):
             raise WebKeysError(f"{jwks_url or issuer}: {problem}")
         if ca_file is not None:
             # It is read again for each fetch; a bad one is told now.
-            tls_context(ca_file)
+            _tls_context(ca_file)
 
     def current(self) -> KeySet:
         """The keys known now; old ones are fetched again meanwhile."""
@@ -407,28 +389,27 @@ class RemoteKeys(KeySource):
 
     async def _fetched_keys(self) -> KeySet:
         # Reading the system's CAs takes tens of milliseconds.
-        context = await asyncio.to_thread(tls_context, self._ca_file)
+        context = await asyncio.to_thread(_tls_context, self._ca_file)
         async with new_session(ssl=context, headers=JSON_HEAD) as session:
             url = self._jwks_url or await self._discovered_url(session)
-            return parse_jwks(await get(session, url), url)
+            return _parse_jwks(await _get(session, url), url)
 
     async def _discovered_url(self, session: aiohttp.ClientSession) -> str:
         where = self._issuer.rstrip("/") + DISCOVERY_PATH
         try:
-            document = read_object(await get(session, where))
+            document = read_object(await _get(session, where))
         except StrictJsonError as error:
             raise WebKeysError(f"{where}: no discovery document: {error}") from error
         if document.get("issuer") != self._issuer:
             raise WebKeysError(f"{where}: of another issuer; the setting must be equal to it")
         url = document.get("jwks_uri")
-        if not isinstance(url, str) or (problem := url_problem(url)):
-            problem = "missing" if not isinstance(url, str) else problem
+        problem = url_problem(url) if isinstance(url, str) else "missing"
+        if problem:
             raise WebKeysError(f"{where}: jwks_uri: {problem}")
-        return url
+        return str(url)
 
 
-def tls_context(ca_file: str | None) -> ssl.SSLContext:
-    """The context by which servers are verified; WebKeysError if the file cannot be used."""
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except ssl.SSLError as error:
@@ -437,14 +418,14 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
         raise WebKeysError(f"{ca_file}: {error.strerror or error}") from error
 
 
-async def get(session: aiohttp.ClientSession, url: str) -> bytes:
+async def _get(session: aiohttp.ClientSession, url: str) -> bytes:
     """A document, also if it has moved on the same server; WebKeysError if there is none."""
     place = url
     for _ in range(MAX_REDIRECTS + 1):
         async with session.get(place, allow_redirects=False) as response:
             if response.status in REDIRECTS:
                 target = urljoin(place, response.headers.get("Location", ""))
-                if origin(target) != origin(url):
+                if _origin(target) != _origin(url):
                     raise WebKeysError(f"{url}: redirects to another server; give the URL there")
                 place = target
                 continue
@@ -457,8 +438,7 @@ async def get(session: aiohttp.ClientSession, url: str) -> bytes:
     raise WebKeysError(f"{url}: redirects more than {MAX_REDIRECTS} times")
 
 
-def origin(url: str) -> tuple[str, str | None, int | None]:
-    """The server of a URL, or ValueError."""
+def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     default = {"http": 80, "https": 443}.get(parts.scheme)
     return parts.scheme, parts.hostname, parts.port or default

@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 class Address:
     """Where to listen or to connect; port 0 lets the system choose.
 
-    Attributes:
-        host: An empty one is every address of the machine, where to listen.
-        is_tls: Whether to connect with TLS, as a URL says by https.
-        path: Of a Unix socket, in place of host and port; else "".
+    An empty host is every address of the machine, where to listen; a path is that of a Unix socket,
+    in place of host and port.
     """
 
     host: str
@@ -23,12 +21,12 @@ class Address:
 
     @classmethod
     def unix(cls, path: str) -> Address:
-        """The address of a Unix socket; whoever asks for a host and a port gets localhost, 80."""
+        """A Unix socket's; whoever asks for a host and a port gets localhost, 80."""
         return cls(host="localhost", port=80, path=path)
 
     @property
     def authority(self) -> str:
-        """Host and port, as a Host field or a URL has them; "localhost" for a Unix socket."""
+        """As a Host field or a URL has it; "localhost" for a Unix socket."""
         if self.path:
             return self.host
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -54,7 +52,6 @@ UNSAID = Address(host="", port=0)
 
 UNIX_MODE = 0o660
 """The mode of a Unix socket's file: who may write to it may connect."""
-
 
 LOCALHOST = "localhost"
 

@@ -14,14 +14,10 @@ MARK_BYTES = 112
 
 
 class MemoryBudget:
-    """The memory that some collections may take together.
+    """The `max_bytes` of memory that some collections may take together.
 
-    Args:
-        max_bytes: That.
-        on_forget: Called when values are forgotten, so that others forget them, too.
-
-    Attributes:
-        taken: What they take now, in bytes.
+    `on_forget` is called when values are forgotten, so that others forget them, too; `taken` is
+    what they take now, in bytes.
     """
 
     def __init__(self, max_bytes: int, on_forget: Callable[[], None] = lambda: None) -> None:
@@ -31,7 +27,7 @@ class MemoryBudget:
         self.taken = 0
 
     def add(self, collection: BoundedCache[Any, Any]) -> None:
-        """Have one more of them, as long as it is used."""
+        """Have one more collection, as long as it is used."""
         self._collections.add(collection)
 
     def take(self, size: int) -> None:
@@ -51,10 +47,8 @@ class BoundedCache(Generic[Key, Value]):
 
     What never comes again is not kept.  It would push out what does, and it would cost more than
     its parsing: new memory for every request takes the interpreter's own place in the CPU's caches.
-    When there are more than `bound`, the older half goes; `size_of` says bytes.
-
-    Attributes:
-        values: The values kept, by their keys; to be read, on a hot path without a call.
+    When there are more than `bound`, the older half goes; `size_of` says bytes.  `values` are those
+    kept, to be read on a hot path without a call.
     """
 
     __slots__ = ("__weakref__", "_bound", "_room", "_seen", "_size_of", "_sizes", "values")
@@ -74,11 +68,7 @@ class BoundedCache(Generic[Key, Value]):
         self._room.taken -= sum(self._sizes.values()) + MARK_BYTES * len(self._seen)
 
     def offer(self, key: Key, value: Value) -> bool:
-        """Keep the value if its key came before; keys are told apart by their hashes there.
-
-        Returns:
-            Whether it is kept.
-        """
+        """Keep the value if its key, told apart by its hash, came before; whether it is kept."""
         mark = hash(key)
         room = self._room
         if mark in self._seen:

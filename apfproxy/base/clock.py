@@ -31,10 +31,9 @@ class Clock(Protocol):
 
 
 class LoopClock:
-    """A `Clock` over an event loop.
+    """A `Clock` over an event loop, to its resolution of a millisecond.
 
-    Attributes:
-        now_ns: The system's own function, not a method around it: it is called for every request.
+    `now_ns` is the system's own function, not a method around it: it is called for every request.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -42,5 +41,4 @@ class LoopClock:
         self.now_ns = time.monotonic_ns
 
     def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
-        """Call `callback` when the time comes, to the loop's resolution of a millisecond."""
         return self._loop.call_later(max(0, deadline_ns - self.now_ns()) / 1e9, callback)

@@ -19,24 +19,21 @@ class ListenError(OperatorError):
     def __init__(self, address: Address, setting: str, error: OSError) -> None:
         reason = (error.strerror or str(error)).rpartition(": ")[2]
         choose = f"choose another address with --{setting}"
-        advice = _of_path if address.path else _of_port
+        if address.path:
+            otherwise = choose
+            advice = {
+                errno.EADDRINUSE: f"stop that one, or {choose}",
+                errno.ENOENT: f"make the folder first, or {choose}",
+                errno.EACCES: f"let this user write to the folder, or {choose}",
+            }
+        else:
+            otherwise = f"{choose}: one of this machine, such as 0.0.0.0:{address.port}"
+            advice = {
+                errno.EADDRINUSE: f"stop what listens there, or {choose}",
+                errno.EACCES: f"{choose}: ports below 1024 take a privilege",
+            }
         super().__init__(
             f"cannot listen on {address}: {reason[:1].lower()}{reason[1:]};"
-            f" {advice(address, error.errno or 0, choose)}"
+            f" {advice.get(error.errno or 0, otherwise)}"
         )
         self.setting = setting
-
-
-def _of_port(address: Address, code: int, choose: str) -> str:
-    return {
-        errno.EADDRINUSE: f"stop what listens there, or {choose}",
-        errno.EACCES: f"{choose}: ports below 1024 take a privilege",
-    }.get(code, f"{choose}: one of this machine, such as 0.0.0.0:{address.port}")
-
-
-def _of_path(_address: Address, code: int, choose: str) -> str:
-    return {
-        errno.EADDRINUSE: f"stop that one, or {choose}",
-        errno.ENOENT: f"make the folder first, or {choose}",
-        errno.EACCES: f"let this user write to the folder, or {choose}",
-    }.get(code, choose)

@@ -38,7 +38,6 @@ class ConfigurationEvents:
         return iter(self._events)
 
     def record(self, unix_s: float, message: str, *, is_error: bool = False) -> None:
-        """Keep an event; a long message is cut."""
         if len(message) > MAX_MESSAGE_CHARACTERS:
             message = f"{message[: MAX_MESSAGE_CHARACTERS - 1]}…"
         self._events.append(ConfigurationEvent(unix_s, message, is_error))

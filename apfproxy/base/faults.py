@@ -63,18 +63,13 @@ class Part(enum.StrEnum):
 
 
 class Faults:
-    """Counts and logs them.
-
-    Attributes:
-        totals: By part.
-    """
+    """Counts errors, by part, and logs them."""
 
     def __init__(self, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.totals = dict.fromkeys(Part, 0)
         self._log = RareLog(log, now_ns)
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Take what the loop is told of from now on."""
         loop.set_exception_handler(self.on_error)
 
     def on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ import logging
 import os
 import stat
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
@@ -55,16 +56,10 @@ def open_regular(path: str | Path) -> BinaryIO:
 
 
 def read_file(path: str | Path, most_bytes: int, *, streams: bool = False) -> bytes:
-    """Read a file as a whole.
+    """Read a file as a whole, or OSError, whose `strerror` says why not.
 
-    Args:
-        path: Of a regular file.
-        most_bytes: One that has more is not read.
-        streams: Whether it may be a pipe or a terminal as well, whose end is awaited: for commands
-            that end then, never for a process that serves.
-
-    Raises:
-        OSError: It cannot be read; `strerror` says why.
+    One that `streams` may be a pipe or a terminal as well, whose end is awaited: for commands that
+    end then, never for a process that serves.
     """
     with Path(path).open("rb") if streams else open_regular(path) as file:
         data = file.read(most_bytes + 1)
@@ -102,25 +97,15 @@ Roots = frozenset[tuple[str, int, int]]
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
 class Group:
-    """Files that are loaded together.
+    """Files that are loaded together, of which some are needed."""
 
-    Args:
-        reload: Takes their contents, or raises and leaves everything as it was.
-        needed: Those of them that have to be there.
-
-    Attributes:
-        problem: Why their last change is not in force; None if it is.
-    """
-
-    def __init__(
-        self, paths: tuple[str, ...], reload: Callable[[], object], needed: tuple[str, ...]
-    ) -> None:
-        self.paths = paths
-        self.needed = needed
-        self.reload = reload
-        self.fingerprint = fingerprint(paths)
-        self.problem: str | None = None
+    paths: tuple[str, ...]
+    needed: tuple[str, ...]
+    reload: Callable[[], object]
+    fingerprint: bytes
+    problem: str | None = None  # why their last change is not in force
 
 
 class FileChanges:
@@ -140,18 +125,14 @@ class FileChanges:
     ) -> None:
         """Load files now, and again whenever they change; blocks on the file system.
 
-        Args:
-            paths: Files that belong together; nothing is watched if there are none.
-            load: Loads them; what it raises is raised here.
-            reload: Called after changes instead; if it raises, the old contents stay in force and
-                the log has its text, which must not quote the contents.
-            others: Files that belong to them, but may be missing.
-
-        Raises:
-            OSError: A file of `paths` is missing, or no regular file.
+        What `load` raises is raised here, and OSError if a file of `paths` is missing, or no
+        regular one; the others may be missing.  After changes `reload` is called instead; if it
+        raises, the old contents stay in force and the log has its text, which must not quote the
+        contents.
         """
         # The fingerprint comes first, so that a change during the load is noticed.
-        group = Group((*paths, *others), reload or load, paths)
+        files = (*paths, *others)
+        group = Group(files, paths, reload or load, fingerprint(files))
         see_regular(paths)
         load()
         if group.paths:

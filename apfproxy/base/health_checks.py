@@ -21,10 +21,9 @@ PAGES = (LIVEZ, READYZ, HEALTHZ)
 
 @dataclass(slots=True)
 class HealthCheck:
-    """A health check.
+    """A health check, named as on pages and in the path of its own page.
 
     Attributes:
-        name: As shown, and as the last part of the path of the check's own page.
         pages: Which of `PAGES` list it.
         is_blocking: Whether its failure fails the page; otherwise it is only listed there.
         look: Says what is wrong by itself, at no cost; None where it is `reported`.
@@ -38,25 +37,23 @@ class HealthCheck:
 
     @property
     def problem(self) -> str | None:
-        """The problem in one line; None while the check passes."""
+        """One line; None while the check passes."""
         return one_line(self.reported if self.look is None else self.look())
 
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """The answer of a page."""
+    """The response of a page."""
 
     is_healthy: bool
     text: str
 
 
 class HealthChecks:
-    """Checks, in the order in which they were added.
+    """Checks, in the order in which they were added; other parts may have theirs in `checks`, too.
 
-    Args:
-        checks: By their names; other parts may have theirs there, too.
-        prefix: Of the names of one of several clusters.  Its checks are on `/readyz` and never fail
-            it: requests to the others are to come.
+    A prefix is of the names of one of several clusters, whose checks are on `/readyz` and never
+    fail it: requests to the others are to come.
     """
 
     def __init__(self, checks: dict[str, HealthCheck], prefix: str = "") -> None:
@@ -86,7 +83,6 @@ class HealthChecks:
         self._checks[name] = HealthCheck(name, pages, is_blocking, problem, look)
 
     def discard(self, name: str) -> None:
-        """Take a check away, if there is one of this name."""
         if not self._is_closed:
             self._checks.pop(self._prefix + name, None)
 
@@ -121,10 +117,9 @@ class ClusterHealth(HealthChecks):
         if self._is_closed:
             return
         self._is_closed = True
-        if self._checks is not self._published:
-            return
-        for name in [each for each in self._checks if each.startswith(self._prefix)]:
-            del self._checks[name]
+        if self._checks is self._published:
+            for name in [each for each in self._checks if each.startswith(self._prefix)]:
+                del self._checks[name]
 
 
 class HealthRegistry(HealthChecks):
@@ -142,7 +137,7 @@ class HealthRegistry(HealthChecks):
         is_healthy = True
         lines = []
         unmatched = list(dict.fromkeys(excluded))
-        for check in self._checks_of(page):
+        for check in [each for each in self._checks.values() if page in each.pages]:
             if check.name in unmatched:
                 unmatched.remove(check.name)
                 lines.append(f"[+]{check.name} excluded: ok")
@@ -161,17 +156,13 @@ class HealthRegistry(HealthChecks):
 
     def check_page(self, page: str, name: str) -> HealthReport | None:
         """Answer for one check of a page; None if the page has no check of that name."""
-        for check in self._checks_of(page):
-            if check.name == name:
-                problem = check.problem
-                if problem is None:
-                    return HealthReport(is_healthy=True, text="ok")
-                text = f"internal server error: {problem}\n"
-                return HealthReport(is_healthy=not check.is_blocking, text=text)
-        return None
-
-    def _checks_of(self, page: str) -> list[HealthCheck]:
-        return [check for check in self._checks.values() if page in check.pages]
+        check = self._checks.get(name)
+        if check is None or page not in check.pages:
+            return None
+        if (problem := check.problem) is None:
+            return HealthReport(is_healthy=True, text="ok")
+        text = f"internal server error: {problem}\n"
+        return HealthReport(is_healthy=not check.is_blocking, text=text)
 
     def __iter__(self) -> Iterator[HealthCheck]:
         return iter(self._checks.values())

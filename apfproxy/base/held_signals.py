@@ -15,7 +15,7 @@ import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 INTERRUPTED = 128 + signal.SIGINT
 """The exit code of what SIGINT has ended, as a shell has it."""
@@ -39,27 +39,22 @@ def _numbers() -> list[int]:
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
-    """Hold signals back within, until `release`."""
-    numbers = {signal.SIGHUP, signal.SIGINT, *unused_signals()}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+def held(numbers: Iterable[int] = ()) -> Iterator[None]:
+    """Hold signals back within, until `release`: these, or all that might end the process."""
+    held_back = numbers or {signal.SIGHUP, signal.SIGINT, *unused_signals()}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, held_back)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@contextlib.contextmanager
-def held_in_child() -> Iterator[None]:
+def held_in_child() -> contextlib.AbstractContextManager[None]:
     """Hold back what a parent passes on in a process that is started within, until its `release`.
 
     So it is neither ended by what it is sent before it holds signals back itself, nor misses it.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGUSR1})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return held((signal.SIGHUP, signal.SIGUSR1))
 
 
 def release() -> None:

@@ -43,9 +43,8 @@ def machine_bytes() -> int:
 def overload_bytes(memory_bytes: int | None) -> int | None:
     """The memory at which the process is overloaded; None for never.
 
-    Args:
-        memory_bytes: As the settings say it.  Where they do not, most of what the container may
-            use is the mark: beyond, the kernel would kill the process, and all requests with it.
+    Where the settings do not say it, most of what the container may use is the mark: beyond, the
+    kernel would kill the process, and all requests with it.
     """
     if memory_bytes is not None:
         return memory_bytes
@@ -56,8 +55,7 @@ def overload_bytes(memory_bytes: int | None) -> int | None:
 def default_bytes(memory_bytes: int | None = None) -> int:
     """The bytes that all clients may hold where the settings do not say it.
 
-    Args:
-        memory_bytes: The memory at which the process is overloaded; None for never.
+    The process is overloaded at `memory_bytes`; None for never.
     """
     most = min(MAX_DEFAULT_BYTES, (container_bytes() or machine_bytes()) // 4)
     if memory_bytes is not None:
@@ -70,7 +68,7 @@ MIN_CROWD = 256
 
 
 def return_memory() -> None:
-    """Return free memory to the system; nothing happens where the C library has no such call."""
+    """Return free memory to the system, where the C library can."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -90,7 +88,6 @@ class MemoryTrimmer:
         self._most = 0
 
     def on_sweep(self, connections: int) -> None:
-        """Look how many connections there are, and return memory if there were far more."""
         if connections > self._most:
             self._most = connections
         elif self._most >= MIN_CROWD and connections <= self._most // 4:

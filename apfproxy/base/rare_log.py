@@ -7,6 +7,7 @@ clients choose.  The table of keys is bounded all the same; keys beyond its boun
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,16 +22,12 @@ _OTHER_KEYS = "\x00other keys"
 """Shared by all keys for which the table has no room."""
 
 
+@dataclass(slots=True)
 class _Line:
-    """The lines of one key."""
+    """The lines of one key: when one may be written again, and the events since the last."""
 
-    __slots__ = ("left_out", "next_ns")
-
-    def __init__(self, now_ns: int) -> None:
-        self.next_ns = now_ns
-        """When a line of this key may be written again."""
-        self.left_out = 0
-        """Events since the last line."""
+    next_ns: int
+    left_out: int = 0
 
 
 class RareLog:
@@ -67,14 +64,8 @@ class RareLog:
     ) -> None:
         """Write the line, or count it if one of this key was written less than a period ago.
 
-        The next line that is written says how many were left out, as in "... (7 more since)".
-
-        Args:
-            level: Of `logging`, such as `logging.INFO`.  A level that is off costs nothing else.
-            key: What the line is about; events of one key are counted together.
-            message: With `%s` and so on for the arguments.
-            *args: The arguments.
-            exc_info: An error whose traceback belongs to the line.
+        The next line that is written says how many were left out, as in "... (7 more since)".  A
+        level that is off costs nothing else.
         """
         if not self._logger.isEnabledFor(level):
             return
@@ -91,7 +82,6 @@ class RareLog:
         self._logger.log(level, message, *args, exc_info=exc_info)
 
     def _line(self, key: str, now_ns: int) -> _Line:
-        """The line of a key, or the one that all keys without a place share."""
         if key not in self._lines and len(self._lines) >= self._max_keys:
             self._forget_old(now_ns)
             if len(self._lines) >= self._max_keys:

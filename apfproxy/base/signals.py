@@ -28,11 +28,9 @@ class Hangup(enum.Enum):
 class Signals:
     """SIGTERM and SIGINT as events, the first and the second of them, and SIGHUP as one.
 
-    Other signals do nothing but write a line.  Signals are as before at the end of the context.
-
-    Attributes:
-        first, second: Set by SIGTERM and SIGINT, and by SIGHUP where it means the end.
-        hangup: Set by SIGHUP where it means a reload, until the end begins; the reload clears it.
+    SIGHUP is one of the two where it means the end; where it means a reload it sets `hangup`, which
+    the reload clears, until the end begins.  Other signals do nothing but write a line.  Signals
+    are as before at the end of the context.
     """
 
     def __init__(self, hangup: Hangup = Hangup.NOTHING) -> None:
@@ -63,11 +61,9 @@ class Signals:
             self._loop.remove_signal_handler(number)
 
     def on_rotation(self, reopen: Callable[[], None]) -> None:
-        """Call `reopen` at each SIGUSR1 from now on."""
         self._handle(signal.SIGUSR1, reopen)
 
     def on_succession(self, succeed: Callable[[], None]) -> None:
-        """Call `succeed` at each SIGUSR2 from now on."""
         self._handle(signal.SIGUSR2, succeed)
 
     def end(self) -> None:

@@ -26,7 +26,7 @@ from apfproxy.base.address import UNIX_MODE
 from apfproxy.base.rare_log import RareLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from apfproxy.base.address import Address
 
@@ -50,21 +50,12 @@ EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 async def listening_sockets(
     address: Address, backlog: int, *, mode: int = UNIX_MODE, is_group: bool = False
 ) -> list[socket.socket]:
-    """Listen at an address.
+    """Listen at an address, by sockets that do not block; OSError leaves none of them open.
 
-    Args:
-        address: A host and a port, where 0 becomes the same port at all addresses of the host; or
-            the path of a Unix socket.
-        backlog: Connections that the kernel holds until they are accepted.
-        mode: Permissions of the file of a Unix socket.
-        is_group: Whether other sockets of this process are to listen at the same port, among which
-            the kernel divides the connections (SO_REUSEPORT).
-
-    Returns:
-        One socket or more, none of which blocks.
-
-    Raises:
-        OSError: It cannot be listened on; no socket is left open.
+    Port 0 becomes the same port at all addresses of the host.  The backlog is of connections that
+    the kernel holds until they are accepted, the mode is of the file of a Unix socket.  In a group
+    other sockets of this process are to listen at the same port, among which the kernel divides the
+    connections (SO_REUSEPORT).
     """
     if address.path:
         return [_opened_unix(address.path, backlog, mode)]
@@ -94,9 +85,7 @@ def _opened(
     is_anywhere: bool,
     is_group: bool,
 ) -> list[socket.socket]:
-    """All of them or none."""
-    sockets: list[socket.socket] = []
-    try:
+    with _all_or_none() as sockets:
         for family, host in places:
             try:
                 if is_group and port:
@@ -109,21 +98,26 @@ def _opened(
                     continue
                 code = error.errno or 0
                 raise OSError(code, os.strerror(code).lower()) from error
-            prepare(opened)
             sockets.append(opened)
+            prepare(opened)
             port = port or int(opened.getsockname()[1])
+    return sockets
+
+
+@contextlib.contextmanager
+def _all_or_none() -> Iterator[list[socket.socket]]:
+    """Sockets to be opened within, which are closed if one cannot be."""
+    sockets: list[socket.socket] = []
+    try:
+        yield sockets
     except BaseException:
         for opened in sockets:
             opened.close()
         raise
-    return sockets
 
 
 def _see_free(family: int, host: str, port: int) -> None:
-    """See that nobody listens there yet: a group would take part in one of another process.
-
-    OSError if somebody does.
-    """
+    """OSError if somebody listens there: a group would take part in one of another process."""
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -133,21 +127,12 @@ def _see_free(family: int, host: str, port: int) -> None:
 
 def joined(listeners: Sequence[socket.socket], backlog: int) -> list[socket.socket]:
     """Listen once more where sockets of a group do; OSError if that cannot be."""
-    sockets: list[socket.socket] = []
-    try:
+    with _all_or_none() as sockets:
         for listener in listeners:
-            opened = socket.create_server(
-                listener.getsockname(),
-                family=listener.family,
-                backlog=backlog,
-                reuse_port=True,
-            )
-            prepare(opened)
+            where, family = listener.getsockname(), listener.family
+            opened = socket.create_server(where, family=family, backlog=backlog, reuse_port=True)
             sockets.append(opened)
-    except BaseException:
-        for opened in sockets:
-            opened.close()
-        raise
+            prepare(opened)
     return sockets
 
 
@@ -158,12 +143,9 @@ def prepare(listener: socket.socket) -> None:
 
 
 def probe_clients(listener: socket.socket, idle_s: float, timeout_s: float) -> None:
-    """Set when silent clients are probed whose connections are accepted from now on.
+    """Set when silent clients are probed, for one connection or all accepted from now on.
 
-    Args:
-        listener: Or a connection that was accepted before.
-        idle_s: How long a client is silent before the first probe.
-        timeout_s: After which one that answers none is gone.
+    The first probe comes after `idle_s`; one that answers none for `timeout_s` is gone.
     """
     if is_unix(listener):
         return
@@ -237,11 +219,7 @@ class Acceptor:
     Args:
         loop: That of the connections.
         take: Gets each connection, which it closes in the end; it raises nothing.
-        now_ns: The time by which the log is written rarely.
         at_once: Connections that are taken before those that there are get their turn again.
-
-    Attributes:
-        sockets: That are listened on.
     """
 
     def __init__(
@@ -272,12 +250,8 @@ class Acceptor:
                 return
             except OSError as error:
                 if error.errno in EXHAUSTED:
-                    self._log.log(
-                        logging.WARNING,
-                        "none left",
-                        "no connection can be accepted: %s",
-                        error.strerror,
-                    )
+                    text = "no connection can be accepted: %s"
+                    self._log.log(logging.WARNING, "none left", text, error.strerror)
                     self._loop.remove_reader(listener)
                     self._pauses[listener] = self._loop.call_later(PAUSE_S, self._go_on, listener)
                     return
@@ -289,7 +263,7 @@ class Acceptor:
         self._loop.add_reader(listener, self._accept, listener)
 
     def stop(self) -> list[socket.socket]:
-        """Accept no more: the sockets, for whoever takes what waits in them, and closes them."""
+        """Accept no more; who gets the sockets takes what waits in them, and closes them."""
         for listener in self.sockets:
             self._loop.remove_reader(listener)
         for pause in self._pauses.values():
@@ -425,13 +399,11 @@ class DescriptorWatch:
             if error.errno not in NONE_LEFT:
                 raise
             self.shortages += 1
-            self._log.log(
-                logging.WARNING,
-                "none left",
+            text = (
                 "no connection can be accepted or made: %s; raise the limit of open files"
-                " (ulimit -n, LimitNOFILE=)",
-                error.strerror,
+                " (ulimit -n, LimitNOFILE=)"
             )
+            self._log.log(logging.WARNING, "none left", text, error.strerror)
 
     async def run(self) -> None:
         while True:

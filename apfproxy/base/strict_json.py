@@ -14,7 +14,7 @@ def read_object(data: bytes) -> dict[str, Any]:
     """The object that a text is, or StrictJsonError."""
     try:
         value = json.loads(
-            data.decode(), object_pairs_hook=once_each, parse_constant=refuse_constant
+            data.decode(), object_pairs_hook=_once_each, parse_constant=_refuse_constant
         )
     except StrictJsonError:
         raise
@@ -30,14 +30,12 @@ def read_object(data: bytes) -> dict[str, Any]:
     return value
 
 
-def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these names and values."""
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise StrictJsonError("a name twice in one object")
     return found
 
 
-def refuse_constant(_name: str) -> None:
-    """Refuse NaN and Infinity, by StrictJsonError."""
+def _refuse_constant(_name: str) -> None:
     raise StrictJsonError("a number that JSON does not have")

@@ -70,12 +70,12 @@ class Recurring:
         self._done_s = math.nan
 
     def start(self) -> None:
-        """Do the work from now on; the first time after a period."""
+        """Do the work from now on, first after a period."""
         self._done_s = self._loop.time()
         self._arm()
 
     def stop(self) -> None:
-        """Do it no more; harmless if it never started."""
+        """Harmless if it never started."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -109,13 +109,10 @@ class Supervised:
     """A task that runs for ever, or to its end, and is begun again when it fails.
 
     Args:
-        part: Of the program.
-        name: Of the task.
         work: Begins it, with `beat`, which it calls when it has done something; cancelling passes
             through.
         stale_after_s: The age of the last `beat` after which something is wrong; None for a task
             that does not beat.
-        sleep: Waits; tests pass one that does not.
     """
 
     def __init__(
@@ -139,7 +136,7 @@ class Supervised:
         self._failed_s = -math.inf
 
     def start(self) -> asyncio.Task[None]:
-        """Begin: the task, which is the caller's to cancel."""
+        """Begin the task, which is the caller's to cancel."""
         self.beat()
         task = self._task = spawn(self._run(), name=self._name)
         return task

@@ -65,8 +65,7 @@ class Expiries:
     """When the certificates in a file expire, or the token.
 
     Attributes:
-        file: The file.
-        unix_s: Of each, in seconds since 1970; at least one.
+        unix_s: Of each; at least one.
         renew_unix_s: From when on each has to be renewed.
         is_chain: Whether all are needed, as in a server's own chain; else they are CAs, of which
             one that has expired may have been replaced by another.
@@ -100,8 +99,7 @@ class Expiries:
         return f"{self.file}: the {self.what} {verb} at {at}"
 
 
-def read(file: TlsFile) -> bytes:
-    """The content of a file; TlsError if it cannot be read."""
+def _read(file: TlsFile) -> bytes:
     try:
         return read_file(file.path, MAX_PEM_BYTES)
     except OSError as error:
@@ -110,22 +108,18 @@ def read(file: TlsFile) -> bytes:
 
 
 def certificates_in(file: TlsFile, *, is_chain: bool) -> tuple[list[x509.Certificate], Expiries]:
-    """The certificates in a PEM file, one at least; a warning of each that has to be renewed.
-
-    Raises:
-        TlsError: There is none.
-    """
+    """The certificates in a PEM file, or TlsError if there is none; warns of old ones."""
     from cryptography import x509  # noqa: PLC0415 - 8 MiB, for those that use TLS
 
-    content = read(file)
+    content = _read(file)
     try:
         found = x509.load_pem_x509_certificates(content)
     except ValueError as error:
         raise TlsError(file, "has no certificate in PEM form") from error
     for certificate in found:
-        warn_of_dates(file, certificate)
+        _warn_of_dates(file, certificate)
     unix_s = tuple(each.not_valid_after_utc.timestamp() for each in found)
-    renew_unix_s = tuple(renewal(each).timestamp() for each in found)
+    renew_unix_s = tuple(_renewal(each).timestamp() for each in found)
     return found, Expiries(file, unix_s, renew_unix_s, is_chain)
 
 
@@ -147,14 +141,12 @@ def trust(context: ssl.SSLContext, authorities: Iterable[x509.Certificate]) -> N
 
 def load_own(context: ssl.SSLContext, certificate_file: TlsFile, key_file: TlsFile) -> Expiries:
     """Have a context show a certificate, and prove with its key that it is its own."""
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - as above
-        load_pem_private_key,
-    )
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
 
     certificates, expiries = certificates_in(certificate_file, is_chain=True)
-    content = read(key_file)
+    content = _read(key_file)
     try:
-        key = load_pem_private_key(content, password=None)
+        key = serialization.load_pem_private_key(content, password=None)
     except TypeError as error:
         raise TlsError(key_file, "is encrypted: give a key without a password") from error
     except Exception as error:
@@ -170,8 +162,7 @@ def load_own(context: ssl.SSLContext, certificate_file: TlsFile, key_file: TlsFi
     return expiries
 
 
-def renewal(certificate: x509.Certificate) -> dt.datetime:
-    """From when on it has to be renewed."""
+def _renewal(certificate: x509.Certificate) -> dt.datetime:
     until, since = certificate.not_valid_after_utc, certificate.not_valid_before_utc
     return until - min(RENEW_BEFORE, (until - since) / 10)
 
@@ -183,15 +174,14 @@ def token_expiries(file: TlsFile, lifetime: Lifetime) -> Expiries:
     return Expiries(file, (until,), (renew_unix_s,), is_chain=True, what="token")
 
 
-def warn_of_dates(file: TlsFile, certificate: x509.Certificate) -> None:
-    """Have the log say that a certificate is not valid, or soon will not be."""
+def _warn_of_dates(file: TlsFile, certificate: x509.Certificate) -> None:
     now = dt.datetime.now(dt.UTC)
     until, since = certificate.not_valid_after_utc, certificate.not_valid_before_utc
     if until < now:
         log.warning("%s: the certificate expired at %s", file, until.isoformat())
     elif since > now:
         log.warning("%s: the certificate is not valid before %s", file, since.isoformat())
-    elif now > renewal(certificate):
+    elif now > _renewal(certificate):
         log.warning("%s: the certificate expires at %s", file, until.isoformat())
 
 
@@ -244,10 +234,10 @@ class Lifetime(NamedTuple):
 
 
 def lifetime(token: bytes) -> Lifetime | None:
-    """The lifetime of a JSON Web Token; None for any other token, and for one that does not expire.
+    """The lifetime of a JSON Web Token, whose signature is for those who accept it to look at.
 
-    The signature is not looked at: that is for those who accept the token.  Without a time of issue
-    it counts from 1970.
+    None for any other token, and for one that does not expire.  Without a time of issue it counts
+    from 1970.
     """
     found = JWT.fullmatch(token)
     if found is None:
@@ -256,15 +246,14 @@ def lifetime(token: bytes) -> Lifetime | None:
         claims = read_object(base64.urlsafe_b64decode(found[1] + b"=" * (-len(found[1]) % 4)))
     except (StrictJsonError, ValueError):
         return None
-    until = time_of(claims.get("exp"))
+    until = _time_of(claims.get("exp"))
     if until is None:
         return None
-    since = time_of(claims.get("iat")) or time_of(claims.get("nbf")) or 0.0
+    since = _time_of(claims.get("iat")) or _time_of(claims.get("nbf")) or 0.0
     return Lifetime(min(since, until), until)
 
 
-def time_of(value: object) -> float | None:
-    """The time of a claim; None if it is none."""
+def _time_of(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 < value <= LATEST_UNIX_S else None

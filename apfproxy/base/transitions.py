@@ -15,11 +15,9 @@ class TransitionError(AssertionError):
 
 
 class Event(dict[State, State], Generic[State]):
-    """An event, by its name: the state that each state becomes; `event[state]` is one look-up.
+    """An event: the state that each state becomes; `event[state]` is one look-up.
 
-    Args:
-        name: Its name.
-        table: State to event's name to the next state.
+    The table has the next state by state and event's name.
     """
 
     def __init__(self, name: str, table: Mapping[State, Mapping[str, State]]) -> None:
