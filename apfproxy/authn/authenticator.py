@@ -5,9 +5,6 @@ requests, if they are allowed; API keys come before bearer tokens, and Basic in 
 first that knows the user decides.  A bad credential does not matter beside a good one; alone it is
 refused, never taken for an anonymous request.
 
-`authenticate` decides what needs no other server, and says None otherwise; `authenticate_later`
-does the same again and awaits the answers of other servers.
-
 The user is named to the upstream in header lines: a front proxy uses X-Remote-* fields; a proxy
 with rights of its own impersonates.  Values that a header field cannot carry as they are, or would
 trim, are refused.  Keys of extra values are part of a field's name, so what a name cannot carry,
@@ -28,12 +25,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import mypyc_attr
 
 from apfproxy.authn.credentials import BEARER_CHALLENGE, UNKNOWN_PEER, Verdict
-from apfproxy.authn.impersonation import (
-    ACCOUNT_PREFIX,
-    accesses,
-    effective,
-    forbidden_message,
-)
+from apfproxy.authn.impersonation import ACCOUNT_PREFIX, Impersonations, effective
 from apfproxy.authn.unverified_names import RENEWAL_NS
 from apfproxy.request.user import (
     ANONYMOUS,
@@ -42,14 +34,13 @@ from apfproxy.request.user import (
     User,
     authenticated,
 )
-from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
+from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH, ImpersonationSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.authn.certificates import ClientCertificates
     from apfproxy.authn.credentials import Credentials, Peer, TokenAuthenticator
-    from apfproxy.authn.impersonation import Impersonations
     from apfproxy.authn.secret_files import ApiKeys, BasicKeys
     from apfproxy.authn.unverified_names import NamesOfAddresses
     from apfproxy.base.clock import Clock
@@ -107,6 +98,8 @@ class Rules:
 
 
 DEFAULT_RULES = Rules()
+NOBODY: Final = Impersonations(ImpersonationSettings(), None)
+"""Nobody may impersonate."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -139,7 +132,7 @@ class Authenticator:
     ) -> None:
         self._rules = rules
         self._tokens = tuple(tokens)
-        self._impersonations = impersonations
+        self._impersonations = NOBODY if impersonations is None else impersonations
         self._own_token = own_token
         self._clock = clock
         self._now_s = now_s
@@ -163,7 +156,7 @@ class Authenticator:
         if isinstance(found, Refusal):
             return found
         may_impersonate: bool | None = False
-        if credentials.impersonated is not None and self._impersonations is not None:
+        if credentials.impersonated is not None:
             may_impersonate = self._impersonations.check(found, credentials.impersonated)
             if may_impersonate is None:
                 return None
@@ -178,9 +171,8 @@ class Authenticator:
         found = self._resolved(peer, verdict)
         if isinstance(found, Refusal):
             return found
-        wanted = credentials.impersonated
         may_impersonate: bool | None = False
-        if wanted is not None and self._impersonations is not None:
+        if (wanted := credentials.impersonated) is not None:
             may_impersonate = await self._impersonations.review(found, wanted, address)
         return self._identity(found, peer, verdict, credentials, may_impersonate=may_impersonate)
 
@@ -257,7 +249,7 @@ class Authenticator:
         wanted = credentials.impersonated
         classified = user
         lifetime_s = verdict.lifetime_s
-        if wanted is not None and self._impersonations is not None:
+        if wanted is not None:
             lifetime_s = min(lifetime_s, self._impersonations.lifetime_s(user, wanted))
             if may_impersonate:
                 classified = effective(wanted)
@@ -301,10 +293,7 @@ class Authenticator:
     def _forbidden(self, user: User, wanted: User, *, is_open: bool) -> Refusal:
         if is_open:
             return self._refused(503, NOT_KNOWN_WHETHER, "no answer to a SubjectAccessReview")
-        if self._impersonations is None:
-            message = forbidden_message(user, accesses(wanted)[0])
-        else:
-            message = self._impersonations.forbidden_message(user, wanted)
+        message = self._impersonations.forbidden_message(user, wanted)
         return self._refused(403, message, "the user may not impersonate")
 
     def _valid_until_ns(self, lifetime_s: float) -> int:

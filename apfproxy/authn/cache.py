@@ -101,7 +101,7 @@ class AnswerCache(Generic[V]):
         if future is None:
             future = self._in_flight[key] = asyncio.get_running_loop().create_future()
             # If nobody waits any more, nobody is to be told of a failure either.
-            future.add_done_callback(_retrieved)
+            future.add_done_callback(lambda each: each.cancelled() or each.exception())
             answered = self._answer(key, future, ask, has_last=last is not None)
             spawn(answered, name="ask for an answer")
         if last is not None:
@@ -177,8 +177,3 @@ class AnswerCache(Generic[V]):
 
     def _key(self, secret: bytes) -> bytes:
         return hmac.digest(self._hmac_key, secret, "sha256")
-
-
-def _retrieved(future: asyncio.Future[CachedAnswer[V]]) -> None:
-    if not future.cancelled():
-        future.exception()

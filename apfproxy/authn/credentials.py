@@ -48,7 +48,7 @@ class Peer:
     """The other end of a client's connection.
 
     Attributes:
-        user: The user of a certificate that a client CA signed; without virtual groups.
+        user: Of a certificate that a client CA signed; without virtual groups.
         is_front_proxy: Whether its identity fields are trusted.
         problem: Why its certificate is not accepted; "" without one, or with a good one.
         valid_until_s: Unix time until which all this holds: certificates expire.
@@ -97,11 +97,11 @@ def user_and_password(encoded: str) -> tuple[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The user of a token.
+    """The user of a token; None if this authenticator does not know it.
+
+    Virtual groups are only those that the token's issuer or reviewer names.
 
     Attributes:
-        user: None if this authenticator does not know the token.  Virtual groups are only those
-            that the token's issuer or reviewer names.
         lifetime_s: How long this holds, in seconds from now.
         problem: Why there is no user, for the log, without any part of the token; one of few texts,
             as each is a line of it.

@@ -20,8 +20,8 @@ that the settings name, as by its flags --oidc-...  Stricter than kube-apiserver
 with the account that a bound token names; names must be valid; an empty user is refused, and so are
 control characters, which no header field can carry.
 
-kube-apiserver also checks whether account, pod, node and secret still exist.  The proxy cannot: a
-token counts here until it expires.
+Unlike in kube-apiserver a token counts until it expires: the proxy cannot know whether account,
+pod, node and secret still exist.
 
 Sources: kubernetes/kubernetes, pkg/serviceaccount/{jwt,claims,legacy}.go; kubernetes/apiserver,
 pkg/authentication/serviceaccount and plugin/pkg/authenticator/token/oidc; go-jose/go-jose,
@@ -248,8 +248,7 @@ def _is_signed(token: str, key: Any, algorithm: str) -> bool:  # noqa: ANN401 - 
 
 def _time_claim(claims: dict[str, Any], name: str) -> float | None:
     """The Unix time of a claim; None if it is missing."""
-    value = claims.get(name)
-    if value is None:
+    if (value := claims.get(name)) is None:
         return None
     # The comparison refuses infinite numbers too, and is exact for integers of any size.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LATEST_S:
@@ -287,9 +286,7 @@ def check_settings(settings: JwtSettings) -> None:
         raise JwtSettingsError(tuple(problems))
 
 
-def keys_of(
-    settings: JwtSettings, now_s: Callable[[], float] = time.monotonic
-) -> FileKeys | RemoteKeys:
+def keys_of(settings: JwtSettings) -> FileKeys | RemoteKeys:
     """The keys that the settings name; those of a file are read.
 
     JwtSettingsError if the settings do not go together, WebKeysError for an unusable file.
@@ -299,7 +296,7 @@ def keys_of(
         keys = FileKeys(settings.keys_file)
         keys.load()
         return keys
-    return RemoteKeys(settings.issuer, settings.jwks_url, ca_file=settings.ca_file, now_s=now_s)
+    return RemoteKeys(settings.issuer, settings.jwks_url, ca_file=settings.ca_file)
 
 
 def _text_claim(claims: dict[str, Any], name: str) -> str:
@@ -330,10 +327,8 @@ def user_of_person(settings: JwtSettings, claims: dict[str, Any]) -> User:
 
 def username_prefix(settings: JwtSettings) -> str:
     """The prefix of user names, which keeps issuers' users apart: by default the issuer's URL."""
-    if settings.username_prefix == "-":
-        return ""
     if settings.username_prefix:
-        return settings.username_prefix
+        return "" if settings.username_prefix == "-" else settings.username_prefix
     return "" if settings.username_claim == "email" else f"{settings.issuer}#"
 
 

@@ -59,22 +59,20 @@ async def listening_sockets(
     """
     if address.path:
         return [_opened_unix(address.path, backlog, mode)]
+    host, port = address.host, address.port
     places: tuple[tuple[int, str], ...] = EVERYWHERE
-    if address.host:
+    if host:
         found = await asyncio.get_running_loop().getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         places = tuple(dict.fromkeys((family, str(where[0])) for family, *_, where in found))
-    for attempt in range(1, PORT_TRIES + 1):
+    for _ in range(PORT_TRIES - 1 if not port else 0):
         try:
-            return _opened(
-                places, address.port, backlog, is_anywhere=not address.host, is_group=is_group
-            )
+            return _opened(places, 0, backlog, is_anywhere=not host, is_group=is_group)
         except OSError as error:
-            is_chance = not address.port and error.errno == errno.EADDRINUSE
-            if not is_chance or attempt == PORT_TRIES:
+            if error.errno != errno.EADDRINUSE:
                 raise
-    raise AssertionError("the last attempt returns or raises")
+    return _opened(places, port, backlog, is_anywhere=not host, is_group=is_group)
 
 
 def _opened(

@@ -11,6 +11,7 @@ import enum
 import logging
 import re
 import ssl
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -35,7 +36,7 @@ CIPHERS = (
 )
 """The ciphers of TLS 1.2; those of 1.3 are all good, and OpenSSL's own."""
 
-RENEW_BEFORE = dt.timedelta(days=7)
+RENEW_BEFORE_S = 7 * 86400.0
 """A certificate or token that expires sooner than that is warned about; one that lives for less
 than ten times as long, in the last tenth of its life."""
 
@@ -116,11 +117,16 @@ def certificates_in(file: TlsFile, *, is_chain: bool) -> tuple[list[x509.Certifi
         found = x509.load_pem_x509_certificates(content)
     except ValueError as error:
         raise TlsError(file, "has no certificate in PEM form") from error
-    for certificate in found:
-        _warn_of_dates(file, certificate)
-    unix_s = tuple(each.not_valid_after_utc.timestamp() for each in found)
-    renew_unix_s = tuple(_renewal(each).timestamp() for each in found)
-    return found, Expiries(file, unix_s, renew_unix_s, is_chain)
+    lifetimes = [
+        Lifetime(each.not_valid_before_utc.timestamp(), each.not_valid_after_utc.timestamp())
+        for each in found
+    ]
+    for each in lifetimes:
+        _warn_of_dates(file, each)
+    unix_s = tuple(each.until_unix_s for each in lifetimes)
+    return found, Expiries(
+        file, unix_s, tuple(_renew_unix_s(*each) for each in lifetimes), is_chain
+    )
 
 
 def load_authorities(context: ssl.SSLContext, file: TlsFile) -> Expiries:
@@ -162,27 +168,25 @@ def load_own(context: ssl.SSLContext, certificate_file: TlsFile, key_file: TlsFi
     return expiries
 
 
-def _renewal(certificate: x509.Certificate) -> dt.datetime:
-    until, since = certificate.not_valid_after_utc, certificate.not_valid_before_utc
-    return until - min(RENEW_BEFORE, (until - since) / 10)
+def _renew_unix_s(since_unix_s: float, until_unix_s: float) -> float:
+    return until_unix_s - min(RENEW_BEFORE_S, (until_unix_s - since_unix_s) / 10)
 
 
 def token_expiries(file: TlsFile, lifetime: Lifetime) -> Expiries:
     """When a token expires, and from when on it has to be renewed."""
-    since, until = lifetime
-    renew_unix_s = until - min(RENEW_BEFORE.total_seconds(), (until - since) / 10)
-    return Expiries(file, (until,), (renew_unix_s,), is_chain=True, what="token")
+    until = lifetime.until_unix_s
+    return Expiries(file, (until,), (_renew_unix_s(*lifetime),), is_chain=True, what="token")
 
 
-def _warn_of_dates(file: TlsFile, certificate: x509.Certificate) -> None:
-    now = dt.datetime.now(dt.UTC)
-    until, since = certificate.not_valid_after_utc, certificate.not_valid_before_utc
-    if until < now:
-        log.warning("%s: the certificate expired at %s", file, until.isoformat())
-    elif since > now:
-        log.warning("%s: the certificate is not valid before %s", file, since.isoformat())
-    elif now > _renewal(certificate):
-        log.warning("%s: the certificate expires at %s", file, until.isoformat())
+def _warn_of_dates(file: TlsFile, lifetime: Lifetime) -> None:
+    now_s = time.time()
+    since, until = (dt.datetime.fromtimestamp(each, dt.UTC).isoformat() for each in lifetime)
+    if lifetime.until_unix_s < now_s:
+        log.warning("%s: the certificate expired at %s", file, until)
+    elif lifetime.since_unix_s > now_s:
+        log.warning("%s: the certificate is not valid before %s", file, since)
+    elif now_s > _renew_unix_s(*lifetime):
+        log.warning("%s: the certificate expires at %s", file, until)
 
 
 class Handshake(enum.StrEnum):
