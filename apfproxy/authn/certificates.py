@@ -196,10 +196,8 @@ def _user_of(certificate: x509.Certificate, fingerprint: str) -> User | None:
     if not name:
         return None
     subject = certificate.subject
-    groups = tuple(
-        _text(each, "organization")
-        for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    )
+    organizations = subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    groups = tuple(_text(each, "organization") for each in organizations)
     uids = [_text(each, "uid") for each in subject.get_attributes_for_oid(UID_OID)]
     if len(uids) > 1:
         raise SubjectError("the subject has more than one uid")

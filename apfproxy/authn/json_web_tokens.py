@@ -192,10 +192,8 @@ class JsonWebTokens:
             if lifetime_s <= 0:
                 return Verdict(None, min(-lifetime_s, MAX_LIFETIME_S), "not valid yet")
             self._check_audience(claims)
-            if self._settings.is_service_account_issuer:
-                user = user_of_account(self._settings, claims)
-            else:
-                user = user_of_person(self._settings, claims)
+            is_account = self._settings.is_service_account_issuer
+            user = (user_of_account if is_account else user_of_person)(self._settings, claims)
         except ClaimsError as error:
             return Verdict(None, FOREVER, str(error))
         return Verdict(user, min(lifetime_s, MAX_LIFETIME_S))
@@ -326,7 +324,7 @@ def user_of_person(settings: JwtSettings, claims: dict[str, Any]) -> User:
 
 
 def username_prefix(settings: JwtSettings) -> str:
-    """The prefix of user names, which keeps issuers' users apart: by default the issuer's URL."""
+    """The prefix, by default the issuer's URL, that keeps issuers' users apart."""
     if settings.username_prefix:
         return "" if settings.username_prefix == "-" else settings.username_prefix
     return "" if settings.username_claim == "email" else f"{settings.issuer}#"

@@ -156,9 +156,8 @@ class UpstreamApi:
     async def close(self) -> None:
         """Drop all connections; questions under way fail, and no more are asked."""
         self._is_closed = True
-        sessions = list(self._sessions.values())
-        self._sessions.clear()
-        for session in sessions:
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
             await session.close()
 
     def _unanswered(self, place: Place, reason: Unasked, what: str) -> UpstreamApiError:
@@ -172,9 +171,8 @@ class UpstreamApi:
     def _failed(self, error: UpstreamApiError) -> None:
         self.failures_total += 1
         if self.problem is None:
-            self._log.log(
-                logging.WARNING, "failed", "the upstream's API gives no verdict: %s", error
-            )
+            text = "the upstream's API gives no verdict: %s"
+            self._log.log(logging.WARNING, "failed", text, error)
         self.problem = str(error)
 
     async def _post_until_answered(self, path: str, body: bytes, place: Place) -> dict[str, Any]:
@@ -207,8 +205,7 @@ class UpstreamApi:
             self.line.leave(place)
 
     async def _post_once(self, path: str, body: bytes, limit_s: float | None) -> dict[str, Any]:
-        server = self._choose(self._avoided)
-        if server is None:
+        if (server := self._choose(self._avoided)) is None:
             raise UpstreamApiError(f"{path}: no server of the upstream is known", may_pass=True)
         try:
             async with asyncio.timeout(limit_s):
@@ -255,10 +252,9 @@ class UpstreamApi:
     def _session_for(self, address: Address) -> aiohttp.ClientSession:
         if self._is_closed:
             raise UpstreamApiError("the proxy is about to end")
-        session = self._sessions.get(address.path)
-        if session is None:
-            session = self._sessions[address.path] = new_session(socket_path=address.path)
-        return session
+        if address.path not in self._sessions:
+            self._sessions[address.path] = new_session(socket_path=address.path)
+        return self._sessions[address.path]
 
     def _head(self) -> dict[str, str]:
         head = {**JSON_HEAD, "Content-Type": "application/json"}

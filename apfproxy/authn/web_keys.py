@@ -237,12 +237,10 @@ def _parse_jwks(data: bytes, where: str) -> KeySet:
     for index, member in enumerate(members):
         if not isinstance(member, dict):
             raise WebKeysError(f"{where}: no JWKS: keys[{index}] is no object")
-        if member.get("kty") == "oct":
-            raise WebKeysError(f"{where}: keys[{index}] is symmetric: whoever reads it can sign")
-        if not SECRET_MEMBERS.isdisjoint(member):
-            raise WebKeysError(
-                f"{where}: keys[{index}] is a private key: whoever reads it can sign"
-            )
+        is_symmetric = member.get("kty") == "oct"
+        if is_symmetric or not SECRET_MEMBERS.isdisjoint(member):
+            what = "symmetric" if is_symmetric else "a private key"
+            raise WebKeysError(f"{where}: keys[{index}] is {what}: whoever reads it can sign")
         if (key := _jwk_key(member)) is not None:
             keys.append(key)
     return _key_set(keys, where, "a JWKS with keys for signatures")
@@ -250,15 +248,14 @@ def _parse_jwks(data: bytes, where: str) -> KeySet:
 
 def _jwk_key(member: dict[str, Any]) -> WebKey | None:
     """The key of a member of a JWKS; None if it is none that checks signatures of tokens."""
-    operations = member.get("key_ops", ["verify"])
-    if member.get("use", "sig") != "sig" or not (
-        isinstance(operations, list) and "verify" in operations
+    operations, kid = member.get("key_ops", ["verify"]), member.get("kid")
+    read = JWK_READERS.get(str(member.get("kty")))
+    if (
+        member.get("use", "sig") != "sig"
+        or not (isinstance(operations, list) and "verify" in operations)
+        or not isinstance(kid, str | None)
+        or read is None
     ):
-        return None
-    kid = member.get("kid")
-    if kid is not None and not isinstance(kid, str):
-        return None
-    if (read := JWK_READERS.get(str(member.get("kty")))) is None:
         return None
     try:
         key = read(member)
@@ -346,13 +343,11 @@ class RemoteKeys(KeySource):
         return self._fetching is not None or self._now_s() - self._attempted_s >= pause_s
 
     async def refresh(self) -> None:
-        if self._fetching is None:
-            if not self.can_refresh():
-                return
+        if self._fetching is None and self.can_refresh():
             self._start()
-        assert self._fetching is not None
-        # Unlike `await`, this does not cancel the fetch with one of those who wait.
-        await asyncio.wait((self._fetching,))
+        if self._fetching is not None:
+            # Unlike `await`, this does not cancel the fetch with one of those who wait.
+            await asyncio.wait((self._fetching,))
 
     async def close(self) -> None:
         if (fetching := self._fetching) is not None:
@@ -424,10 +419,9 @@ async def _get(session: aiohttp.ClientSession, url: str) -> bytes:
     for _ in range(MAX_REDIRECTS + 1):
         async with session.get(place, allow_redirects=False) as response:
             if response.status in REDIRECTS:
-                target = urljoin(place, response.headers.get("Location", ""))
-                if _origin(target) != _origin(url):
+                place = urljoin(place, response.headers.get("Location", ""))
+                if _origin(place) != _origin(url):
                     raise WebKeysError(f"{url}: redirects to another server; give the URL there")
-                place = target
                 continue
             if response.status != 200:  # noqa: PLR2004 - its own name
                 raise WebKeysError(f"{url}: status {response.status}")

@@ -60,10 +60,8 @@ class ConfigurationEvents:
         text = f"Generation {generation} is in force"
         if problems and is_whole:
             text = f"{lacking[0].upper()}{lacking[1:]}"
-        elif dangling:
-            text = f"{text}, but for: {lacking}"
-        elif problems:
-            text = f"{text}, but {lacking}"
+        elif lacking:
+            text += f", but for: {lacking}" if dangling else f", but {lacking}"
         self.record(unix_s, f"{cluster}: {text}" if cluster else text, is_error=bool(lacking))
 
 

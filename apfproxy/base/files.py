@@ -64,9 +64,8 @@ def read_file(path: str | Path, most_bytes: int, *, streams: bool = False) -> by
     with Path(path).open("rb") if streams else open_regular(path) as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
-        raise OSError(
-            errno.EFBIG, f"larger than {most_bytes} bytes; is it the right file?", str(path)
-        )
+        problem = f"larger than {most_bytes} bytes; is it the right file?"
+        raise OSError(errno.EFBIG, problem, str(path))
     return data
 
 
@@ -163,10 +162,8 @@ class FileChanges:
             see_regular(group.needed)
             group.reload()
         except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays so
-            names = ", ".join(group.paths)
-            group.problem = (
-                f"changed, but not taken, the old contents stay in force: {names}: {error}"
-            )
+            what = f"{', '.join(group.paths)}: {error}"
+            group.problem = f"changed, but not taken, the old contents stay in force: {what}"
             # Without a traceback, which could show what was read.
             logger.error("%s", group.problem)  # noqa: TRY400 - as above
             return False

@@ -87,11 +87,8 @@ class Expiries:
 
     def problem(self, now_unix_s: float) -> str | None:
         """Says that a certificate has expired or soon will; of CAs, that there is no other one."""
-        due = [
-            until
-            for until, renew in zip(self.unix_s, self.renew_unix_s, strict=True)
-            if renew <= now_unix_s
-        ]
+        each = zip(self.unix_s, self.renew_unix_s, strict=True)
+        due = [until for until, renew in each if renew <= now_unix_s]
         if not due or (len(due) < len(self.unix_s) and not self.is_chain):
             return None
         until = min(due) if self.is_chain else max(due)
