@@ -104,18 +104,13 @@ NOBODY: Final = Impersonations(ImpersonationSettings(), None)
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Authenticator:
-    """Authenticates requests.
+    """Authenticates requests; `now_s` is Unix time.
 
     Args:
         tokens: Authenticators of bearer tokens, in the order in which they are asked.
         impersonations: Who may impersonate; None for nobody.
         own_token: The proxy's own bearer token, with which it impersonates.
-        now_s: Unix time.
         keys: Authenticates API keys in their own field.
-        passwords: Authenticates Basic.
-
-    Attributes:
-        certificates: Judges those of clients; None, as at first, if none counts.
     """
 
     def __init__(
@@ -138,7 +133,7 @@ class Authenticator:
         self._now_s = now_s
         self._keys = keys
         self._passwords = () if passwords is None else (passwords,)
-        self.certificates: ClientCertificates | None = None
+        self.certificates: ClientCertificates | None = None  # judges clients', if any counts
         self.challenges = rules.challenges
         self.counters = AuthenticationCounters()
 
@@ -200,7 +195,6 @@ class Authenticator:
         return Verdict(ANONYMOUS, lifetime_s)
 
     def _asked(self, credentials: Credentials) -> tuple[str, Sequence[TokenAuthenticator]]:
-        """The secret that a request has, and who judges it; nobody if there is none."""
         if credentials.token and self._tokens:
             return credentials.token, self._tokens
         if credentials.basic:

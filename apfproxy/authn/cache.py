@@ -54,12 +54,9 @@ class AskFailedError(Exception):
 
 
 class AnswerCache(Generic[V]):
-    """The answers.
+    """The answers, `max_kept` good ones and as many others; `now_s` is monotonic.
 
-    Args:
-        now_s: A monotonic clock.
-        max_kept: Good answers kept, and as many others; the oldest is evicted.
-        is_good: Whether an answer may stand in for a new one, for `grace_s` after its expiry.
+    An answer that `is_good` may stand in for a new one for `grace_s` after its expiry.
     """
 
     def __init__(
@@ -132,7 +129,6 @@ class AnswerCache(Generic[V]):
         return None
 
     def _stand_in(self, key: bytes) -> CachedAnswer[V] | None:
-        """The last good answer, which counts for another moment; None if there is none."""
         last = self._good.get(key)
         if last is None:
             return None

@@ -216,7 +216,6 @@ def said(error: Exception) -> str:
 
 
 def _problem(leaf: x509.Certificate, error: Exception, now_s: float) -> str:
-    """Why a certificate does not count, in Kubernetes' words."""
     until, since = leaf.not_valid_after_utc, leaf.not_valid_before_utc
     if now_s >= until.timestamp() + 1.0:
         why = f"it expired at {until.isoformat()}"

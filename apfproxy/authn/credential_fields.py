@@ -53,7 +53,6 @@ class CredentialRules:
             use them.
         secret_names: Of the fields that have a secret: an API key, verified or not.
         reads_basic: Whether Basic names the user, verified or not.
-        unverified: What tells anonymous clients apart.
     """
 
     usernames: tuple[bytes, ...]
@@ -221,7 +220,6 @@ def _secret(values: list[bytes]) -> str:
 
 
 def _extra(lines: Lines, prefixes: tuple[bytes, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Keys and values of the fields whose names have a prefix and more."""
     values: dict[str, list[str]] = {}
     for field, value in lines:
         for prefix in prefixes:

@@ -25,8 +25,7 @@ class Credentials:
         token: The bearer token of Authorization or of the WebSocket subprotocol.
         claimed: The user that the fields of a front proxy name.
         impersonated: The user that Impersonate-* fields name, with only the groups they name.
-        key: The API key in its own field.
-        basic: User name and password of Basic, still in Base64.
+        basic: User name and password, still in Base64.
         alias: The user that an anonymous client counts as in flow control, and nowhere else.
         source: The same by the address that a proxy names which is believed.
     """

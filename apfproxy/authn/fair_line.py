@@ -37,12 +37,8 @@ class Line:
 class Place:
     """One who asks: outside, waiting in a line, or under way.
 
-    Attributes:
-        address: Names its line; "" is an address, too.
-        comes_first: Whether it goes before those of its address that do not.
-        line: The last that it was in.
-        turn: Done when its turn has come.
-        turns: How many turns it has had.
+    It is in the line of its address, which may be "", and goes there before those that do not come
+    first.  The future is done when its turn has come; it may have several turns.
     """
 
     address: str

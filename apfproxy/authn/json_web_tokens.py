@@ -245,7 +245,6 @@ def _is_signed(token: str, key: Any, algorithm: str) -> bool:  # noqa: ANN401 - 
 
 
 def _time_claim(claims: dict[str, Any], name: str) -> float | None:
-    """The Unix time of a claim; None if it is missing."""
     if (value := claims.get(name)) is None:
         return None
     # The comparison refuses infinite numbers too, and is exact for integers of any size.
@@ -285,10 +284,7 @@ def check_settings(settings: JwtSettings) -> None:
 
 
 def keys_of(settings: JwtSettings) -> FileKeys | RemoteKeys:
-    """The keys that the settings name; those of a file are read.
-
-    JwtSettingsError if the settings do not go together, WebKeysError for an unusable file.
-    """
+    """The keys that the settings name; JwtSettingsError, or WebKeysError for a bad file."""
     check_settings(settings)
     if settings.keys_file is not None:
         keys = FileKeys(settings.keys_file)
@@ -305,7 +301,6 @@ def _text_claim(claims: dict[str, Any], name: str) -> str:
 
 
 def _optional_claim(claims: dict[str, Any], name: str) -> str:
-    """The text of a claim; "" if it is missing."""
     return "" if claims.get(name, "") in (None, "") else _text_claim(claims, name)
 
 
@@ -381,7 +376,6 @@ def _bound_extra(claims: dict[str, Any], bound: dict[str, Any]) -> list[tuple[st
 
 
 def _reference(bound: dict[str, Any], kind: str) -> tuple[str, str]:
-    """Name and uid of an object that a token is bound to; "" for what is missing."""
     if bound.get(kind) is None:
         return "", ""
     found = _object_claim(bound, kind)

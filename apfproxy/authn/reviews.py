@@ -154,7 +154,6 @@ class AccessReviews(Reviews[bool]):
 
     @property
     def timeout_s(self) -> float:
-        """How long the questions for one request may take."""
         return self._settings.timeout_s
 
     def check(self, user: User, access: Access) -> bool | None:

@@ -52,10 +52,8 @@ class SecretFileError(ValueError):
 class SecretFile:
     """Verdicts on the secrets of a file, by digests of them; none before `load`.
 
-    Args:
-        column: The first column of the file, as errors name it.
-        secret: What it stands for.
-        unknown: The verdict on all others.
+    Errors call the first column `column`, and what it stands for `secret`; `unknown` is the verdict
+    on all others.
     """
 
     def __init__(self, path: str | Path, column: str, secret: str, unknown: Verdict) -> None:
@@ -91,7 +89,6 @@ class SecretFile:
         return self.check(token)
 
     def _digest_in_file(self, text: str, where: str) -> bytes:
-        """The digest of what the first column has."""
         raise NotImplementedError
 
 
@@ -172,11 +169,7 @@ def _read_record(text: str, position: int, where: str) -> tuple[list[str], int]:
 
 
 class ApiKeys(SecretFile):
-    """Authenticates the keys of a file.
-
-    Args:
-        is_unknown_anonymous: Whether a key that is not in the file counts as none at all.
-    """
+    """Authenticates the keys of a file; others may count as no key at all."""
 
     def __init__(self, path: str | Path, *, is_unknown_anonymous: bool = False) -> None:
         unknown = Verdict(None, FOREVER_S, "the key is not in authentication.apiKeys.file")

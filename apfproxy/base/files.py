@@ -122,12 +122,11 @@ class FileChanges:
         reload: Callable[[], object] | None = None,
         others: tuple[str, ...] = (),
     ) -> None:
-        """Load files now, and again whenever they change; blocks on the file system.
+        """Load files now, and again, by `reload` if given, whenever they change; blocks on files.
 
         What `load` raises is raised here, and OSError if a file of `paths` is missing, or no
-        regular one; the others may be missing.  After changes `reload` is called instead; if it
-        raises, the old contents stay in force and the log has its text, which must not quote the
-        contents.
+        regular one; the others may be missing.  If reloading raises, the old contents stay in force
+        and the log has its text, which must not quote the contents.
         """
         # The fingerprint comes first, so that a change during the load is noticed.
         files = (*paths, *others)

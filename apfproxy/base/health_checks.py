@@ -98,8 +98,7 @@ class HealthChecks:
 class ClusterHealth(HealthChecks):
     """The checks of one of several clusters, under its name.
 
-    They are there from `publish` on, since a cluster that is to take the place of another has the
-    same names.
+    They are there from `publish` on: a cluster that is to take another's place has the same names.
     """
 
     def __init__(self, published: dict[str, HealthCheck], cluster: str) -> None:

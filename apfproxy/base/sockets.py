@@ -52,10 +52,9 @@ async def listening_sockets(
 ) -> list[socket.socket]:
     """Listen at an address, by sockets that do not block; OSError leaves none of them open.
 
-    Port 0 becomes the same port at all addresses of the host.  The backlog is of connections that
-    the kernel holds until they are accepted, the mode is of the file of a Unix socket.  In a group
-    other sockets of this process are to listen at the same port, among which the kernel divides the
-    connections (SO_REUSEPORT).
+    Port 0 becomes the same port at all addresses of the host.  The kernel holds up to `backlog`
+    connections until they are accepted.  The mode is of a Unix socket's file.  In a group the
+    kernel divides connections among it and other sockets of this process (SO_REUSEPORT).
     """
     if address.path:
         return [_opened_unix(address.path, backlog, mode)]
@@ -180,7 +179,6 @@ def _opened_unix(path: str, backlog: int, mode: int) -> socket.socket:
 
 
 def _remove_stale(path: str) -> None:
-    """Remove the socket of a process that has ended; OSError if something else is there."""
     try:
         is_socket = stat.S_ISSOCK(os.lstat(path).st_mode)
     except FileNotFoundError:
@@ -214,10 +212,8 @@ async def serve_on(
 class Acceptor:
     """Accepts what comes to listening sockets, for who is to see connections before the loop does.
 
-    Args:
-        loop: That of the connections.
-        take: Gets each connection, which it closes in the end; it raises nothing.
-        at_once: Connections that are taken before those that there are get their turn again.
+    `take` gets each connection, which it closes in the end; it raises nothing.  After `at_once`
+    connections those that there are get their turn again.
     """
 
     def __init__(

@@ -108,11 +108,8 @@ class Recurring:
 class Supervised:
     """A task that runs for ever, or to its end, and is begun again when it fails.
 
-    Args:
-        work: Begins it, with `beat`, which it calls when it has done something; cancelling passes
-            through.
-        stale_after_s: The age of the last `beat` after which something is wrong; None for a task
-            that does not beat.
+    The work gets `beat`, which it calls when it has done something; something is wrong
+    `stale_after_s` after the last one, or never with None.  Cancelling passes through.
     """
 
     def __init__(
@@ -142,7 +139,6 @@ class Supervised:
         return task
 
     def beat(self) -> None:
-        """The task has done its work once more."""
         self._beat_s = self._loop.time()
 
     def problem(self) -> str | None:
