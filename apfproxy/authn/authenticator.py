@@ -5,11 +5,9 @@ requests, if they are allowed; API keys come before bearer tokens, and Basic in 
 first that knows the user decides.  A bad credential does not matter beside a good one; alone it is
 refused, never taken for an anonymous request.
 
-The user is named to the upstream in header lines: a front proxy uses X-Remote-* fields; a proxy
-with rights of its own impersonates.  Values that a header field cannot carry as they are, or would
-trim, are refused.  Keys of extra values are part of a field's name, so what a name cannot carry,
-capital letters included, is percent-encoded.  An empty group is a field without a value, as
-client-go sends it.
+The upstream learns the user from header lines: X-Remote-* of a front proxy, or impersonation.
+Values that a header field would change are refused; what a field's name cannot carry of the keys of
+extra values is percent-encoded.  An empty group is a field without a value, as of client-go.
 
 Sources: kubernetes/kubernetes, `pkg/kubeapiserver/authenticator/config.go`; kubernetes/client-go,
 `transport/round_trippers.go`.
@@ -282,18 +280,16 @@ class Authenticator:
             self.counters.anonymous += 1
         else:
             self.counters.authenticated += 1
-        return Authentication(classified, lines, self._valid_until_ns(lifetime_s))
+        valid_until_ns = FOREVER_NS
+        if lifetime_s != float("inf"):
+            valid_until_ns = min(FOREVER_NS, self._clock.now_ns() + round(lifetime_s * 1e9))
+        return Authentication(classified, lines, valid_until_ns)
 
     def _forbidden(self, user: User, wanted: User, *, is_open: bool) -> Refusal:
         if is_open:
             return self._refused(503, NOT_KNOWN_WHETHER, "no answer to a SubjectAccessReview")
         message = self._impersonations.forbidden_message(user, wanted)
         return self._refused(403, message, "the user may not impersonate")
-
-    def _valid_until_ns(self, lifetime_s: float) -> int:
-        if lifetime_s == float("inf"):
-            return FOREVER_NS
-        return min(FOREVER_NS, self._clock.now_ns() + round(lifetime_s * 1e9))
 
     def _refused(self, code: int, message: str, problem: str) -> Refusal:
         if code == 503:  # noqa: PLR2004 - its own name

@@ -104,10 +104,9 @@ class AnswerCache(Generic[V]):
         if last is not None:
             if not last.stands_in:
                 await asyncio.wait((future,), timeout=STAND_IN_AFTER_S)
-            if not future.done() or future.exception() is not None:
-                kept = self._counting(key) or self._stand_in(key)
-                if kept is not None:
-                    return kept
+            is_missing = not future.done() or future.exception() is not None
+            if is_missing and (kept := self._counting(key) or self._stand_in(key)) is not None:
+                return kept
         return await asyncio.shield(future)
 
     def clear(self) -> None:

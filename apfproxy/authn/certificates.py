@@ -104,45 +104,37 @@ class ClientCertificates:
     def _judged(
         self, leaf_der: bytes, chain: Sequence[bytes], fingerprint: str, now_s: float
     ) -> Peer:
+        user = None
+        is_front_proxy = False
+        valid_until_s = float("inf")
+        problems: list[str] = []
         try:
             leaf = x509.load_der_x509_certificate(leaf_der)
             sent = [each for each in chain if each != leaf_der]
             if len(sent) > MAX_CHAIN:
                 raise SubjectError(f"more than {MAX_CHAIN} certificates came with it")  # noqa: TRY301 - as for one that is broken
             others = _without_twins(map(x509.load_der_x509_certificate, sent), self._anchors)
-            return self._peer(leaf, others, fingerprint, now_s)
+            for store in filter(None, (self._front_proxy_store, self._client_store)):
+                try:
+                    until_s = _verified_until_s(leaf, others, store, now_s)
+                    if store is self._front_proxy_store:
+                        self._check_name(leaf)
+                        is_front_proxy = True
+                    else:
+                        user = _user_of(leaf, fingerprint)
+                    valid_until_s = min(valid_until_s, until_s)
+                except (verification.VerificationError, SubjectError) as error:
+                    problems.append(_problem(leaf, error, now_s))
         except Exception as error:  # noqa: BLE001 - the library has many for a broken certificate
             return Peer(has_certificate=True, problem=f"the certificate is broken: {said(error)}")
-
-    def _peer(
-        self,
-        leaf: x509.Certificate,
-        others: list[x509.Certificate],
-        fingerprint: str,
-        now_s: float,
-    ) -> Peer:
-        problems: list[str] = []
-        user = None
-        is_front_proxy = False
-        valid_until_s = float("inf")
-        for store in (self._front_proxy_store, self._client_store):
-            if store is None:
-                continue
-            try:
-                until_s = _verified_until_s(leaf, others, store, now_s)
-                if store is self._front_proxy_store:
-                    name = _common_name(leaf)
-                    if self._allowed_names and name not in self._allowed_names:
-                        raise SubjectError(f"subject with cn={name!r} is not in the allowed list")  # noqa: TRY301 - as for one that is not valid
-                    is_front_proxy = True
-                else:
-                    user = _user_of(leaf, fingerprint)
-                valid_until_s = min(valid_until_s, until_s)
-            except (verification.VerificationError, SubjectError) as error:
-                problems.append(_problem(leaf, error, now_s))
         is_known = user is not None or is_front_proxy
         problem = "" if is_known else "; ".join(dict.fromkeys(problems))
         return Peer(user, is_front_proxy, True, problem, valid_until_s)
+
+    def _check_name(self, leaf: x509.Certificate) -> None:
+        name = _common_name(leaf)
+        if self._allowed_names and name not in self._allowed_names:
+            raise SubjectError(f"subject with cn={name!r} is not in the allowed list")
 
 
 def _without_twins(

@@ -9,19 +9,12 @@ A token is checked in this order, cheapest first:
 4. a key of the issuer's set with its name and algorithm verifies it.  If no key has that name, the
    set is fetched again (`KeySource.can_refresh`), for which `check` says None.  The verdict is open
    while that fails, or is not due yet for a key that can be newer than the set;
-5. audience and times;
-6. the user.
+5. audience, times, and the user: of service accounts as in kube-apiserver's own authenticator, of
+   others by the claims that the settings name, as by its flags --oidc-...
 
-Expiry is exact, with a minute's leeway for service accounts' tokens; nbf and iat may be a minute in
-the future for these, five for others.
-
-Tokens of service accounts name users as in kube-apiserver's own authenticator, others by the claims
-that the settings name, as by its flags --oidc-...  Stricter than kube-apiserver: `sub` must agree
-with the account that a bound token names; names must be valid; an empty user is refused, and so are
-control characters, which no header field can carry.
-
-Unlike in kube-apiserver a token counts until it expires: the proxy cannot know whether account,
-pod, node and secret still exist.
+Stricter than kube-apiserver: `sub` must agree with the account that a bound token names; names must
+be valid; an empty user and control characters, which no header field can carry, are refused.  Yet a
+token counts until it expires: the proxy cannot know whether account, pod, node and secret exist.
 
 Sources: kubernetes/kubernetes, pkg/serviceaccount/{jwt,claims,legacy}.go; kubernetes/apiserver,
 pkg/authentication/serviceaccount and plugin/pkg/authenticator/token/oidc; go-jose/go-jose,
@@ -202,11 +195,9 @@ class JsonWebTokens:
         """How long the token is still valid, in seconds; minus the time until it is valid."""
         now_s = self._now_s()
         expires_s = _time_claim(claims, "exp")
-        if expires_s is None:
-            if not self._is_legacy:
-                raise ClaimsError("the claim exp is missing")
-            expires_s = FOREVER
-        expires_s += self._account_leeway_s
+        if expires_s is None and not self._is_legacy:
+            raise ClaimsError("the claim exp is missing")
+        expires_s = self._account_leeway_s + (FOREVER if expires_s is None else expires_s)
         if now_s >= expires_s:
             raise ClaimsError("expired")
         begins_s = max(_time_claim(claims, "nbf") or 0.0, _time_claim(claims, "iat") or 0.0)

@@ -5,13 +5,12 @@ clients' addresses take turns (`fair_line`).  Answers are bounded in size and ti
 neither question nor answer, as either may hold a token.
 
 A question is asked again after a temporary failure, with the delays of Kubernetes' webhooks
-(kubernetes/apiserver, pkg/util/webhook/webhook.go), within its time limit.  The server that failed
-is not asked next, if there is another one, which is asked at once the first time.  Where there is
-one, no attempt but the last may take all of the time.
+(kubernetes/apiserver, pkg/util/webhook/webhook.go), within its time limit.  If there is another
+server, it is asked next, the first time at once, and no attempt but the last may take all the time.
 
-Answers are not trusted: they are not decompressed, which could make a small one large, redirects
-are not followed and cookies not kept.  Errors of the client library may hold the head of the
-request, and so a token; they are neither shown nor chained.
+Answers are not trusted: not decompressed, which could make a small one large, redirects not
+followed, cookies not kept.  Errors of the client library, which may hold the head of the request,
+and so a token, are neither shown nor chained.
 """
 
 from __future__ import annotations
@@ -221,7 +220,12 @@ class UpstreamApi:
         return answer
 
     async def _post_to(self, server: EndpointAddress, path: str, body: bytes) -> dict[str, Any]:
-        head, address = self._head(), server.address
+        address = server.address
+        head = {**JSON_HEAD, "Content-Type": "application/json"}
+        if self._host is not None:
+            head["Host"] = self._host
+        if (token := self._token()) is not None:
+            head["Authorization"] = f"Bearer {token.decode('latin-1')}"
         try:
             async with self._session_for(address).post(
                 yarl.URL(f"{'https' if address.is_tls else 'http'}://{address.authority}{path}"),
@@ -255,18 +259,6 @@ class UpstreamApi:
         if address.path not in self._sessions:
             self._sessions[address.path] = new_session(socket_path=address.path)
         return self._sessions[address.path]
-
-    def _head(self) -> dict[str, str]:
-        head = {**JSON_HEAD, "Content-Type": "application/json"}
-        if self._host is not None:
-            head["Host"] = self._host
-        try:
-            token = self._token()
-        except (OSError, ValueError) as error:  # a file that cannot be read, or has no token
-            raise UpstreamApiError(f"the proxy's own token: {error}") from None
-        if token is not None:
-            head["Authorization"] = f"Bearer {token.decode('latin-1')}"
-        return head
 
 
 EXCHANGE_ERRORS = (aiohttp.ClientError, OSError, ValueError, RuntimeError)

@@ -166,17 +166,12 @@ class FileKeys(KeySource):
 
     def load(self) -> None:
         """Read the file, or raise WebKeysError and keep the keys as they were."""
-        self.take(read_named(self._path, MAX_SET_BYTES, WebKeysError))
-
-    def take(self, data: bytes) -> None:
-        """Replace the keys by those of a content, or raise WebKeysError and keep them."""
+        data = read_named(self._path, MAX_SET_BYTES, WebKeysError)
         self._keys = parse_keys(data, str(self._path))
 
 
 def parse_keys(data: bytes, where: str) -> KeySet:
     """The keys of a file, PEM or JWKS; errors name it by `where`."""
-    if len(data) > MAX_SET_BYTES:
-        raise WebKeysError(f"{where}: larger than {MAX_SET_BYTES} bytes; not a set of keys?")
     if data.lstrip().startswith(b"{"):
         return _parse_jwks(data, where)
     keys = []
@@ -213,10 +208,9 @@ def kubernetes_kid(key: PublicKey) -> str:
 def _algorithms_of(key: object) -> frozenset[str]:
     """The values of `alg` for signatures of a key, or ValueError."""
     if isinstance(key, RSAPublicKey):
-        if not MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS:
-            raise ValueError(
-                f"RSA of {key.key_size} bits; {MIN_RSA_BITS} to {MAX_RSA_BITS} are taken"
-            )
+        bits = key.key_size
+        if not MIN_RSA_BITS <= bits <= MAX_RSA_BITS:
+            raise ValueError(f"RSA of {bits} bits; {MIN_RSA_BITS} to {MAX_RSA_BITS} are taken")
         return RSA_ALGORITHMS
     if isinstance(key, EllipticCurvePublicKey) and key.curve.name in CURVE_ALGORITHMS:
         return frozenset({CURVE_ALGORITHMS[key.curve.name]})
@@ -326,12 +320,8 @@ class RemoteKeys(KeySource):
 
     def current(self) -> KeySet:
         """The keys known now; old ones are fetched again meanwhile."""
-        if (
-            self._keys.keys
-            and self._fetching is None
-            and self._now_s() - self._fetched_s >= REFRESH_S
-            and self.can_refresh()
-        ):
+        is_old = self._fetching is None and self.age_s() >= REFRESH_S
+        if self._keys.keys and is_old and self.can_refresh():
             self._start()
         return self._keys
 

@@ -106,8 +106,7 @@ class Signals:
     def _end(self) -> None:
         if self._is_signalled:
             self.second.set()
-        self._is_signalled = True
-        self.first.set()
+        self.end()
 
     def _reload(self) -> None:
         if self.first.is_set():

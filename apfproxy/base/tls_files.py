@@ -121,9 +121,7 @@ def certificates_in(file: TlsFile, *, is_chain: bool) -> tuple[list[x509.Certifi
     for each in lifetimes:
         _warn_of_dates(file, each)
     unix_s = tuple(each.until_unix_s for each in lifetimes)
-    return found, Expiries(
-        file, unix_s, tuple(_renew_unix_s(*each) for each in lifetimes), is_chain
-    )
+    return found, Expiries(file, unix_s, tuple(map(_renew_unix_s, lifetimes)), is_chain)
 
 
 def load_authorities(context: ssl.SSLContext, file: TlsFile) -> Expiries:
@@ -165,14 +163,15 @@ def load_own(context: ssl.SSLContext, certificate_file: TlsFile, key_file: TlsFi
     return expiries
 
 
-def _renew_unix_s(since_unix_s: float, until_unix_s: float) -> float:
-    return until_unix_s - min(RENEW_BEFORE_S, (until_unix_s - since_unix_s) / 10)
+def _renew_unix_s(lifetime: Lifetime) -> float:
+    since, until = lifetime
+    return until - min(RENEW_BEFORE_S, (until - since) / 10)
 
 
 def token_expiries(file: TlsFile, lifetime: Lifetime) -> Expiries:
     """When a token expires, and from when on it has to be renewed."""
     until = lifetime.until_unix_s
-    return Expiries(file, (until,), (_renew_unix_s(*lifetime),), is_chain=True, what="token")
+    return Expiries(file, (until,), (_renew_unix_s(lifetime),), is_chain=True, what="token")
 
 
 def _warn_of_dates(file: TlsFile, lifetime: Lifetime) -> None:
@@ -182,7 +181,7 @@ def _warn_of_dates(file: TlsFile, lifetime: Lifetime) -> None:
         log.warning("%s: the certificate expired at %s", file, until)
     elif lifetime.since_unix_s > now_s:
         log.warning("%s: the certificate is not valid before %s", file, since)
-    elif now_s > _renew_unix_s(*lifetime):
+    elif now_s > _renew_unix_s(lifetime):
         log.warning("%s: the certificate expires at %s", file, until)
 
 

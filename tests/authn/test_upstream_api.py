@@ -352,21 +352,6 @@ async def test_turn_that_does_not_come() -> None:
     assert [] == script.asked
 
 
-async def test_own_token_is_missing() -> None:
-    """A token file that cannot be read is the operator's to mend, and asked about again."""
-
-    def token() -> bytes:
-        raise ValueError("the token file /t is empty; write one token into it")
-
-    async with scripted(lambda _: {}, token=token) as (script, api):
-        error = await failure(api)
-
-    assert str(error) == (
-        "the proxy's own token: the token file /t is empty; write one token into it"
-    )
-    assert script.asked == []
-
-
 async def test_own_token_is_no_field_value() -> None:
     """A token with a line end in it adds no line to the head."""
     async with scripted(lambda _: {}, token=lambda: b"a\r\nX-Remote-User: root") as (script, api):
