@@ -104,15 +104,11 @@ class NamesOfAddresses:
     Whoever shows a new name with each request would else have the part of as many clients.  A name
     holds its place for `LEASE_NS` after it was admitted last; what an address shows beyond its
     places is no name, so an address has one flow more than places at most.  All places together are
-    bounded, too: they keep hashes, 200 bytes each.
-
-    Args:
-        most: Places of one address, >= 1.
+    bounded, too: they keep hashes, 200 bytes each.  One address has `most` at most, >= 1.
     """
 
-    def __init__(self, most: int, clock: Clock, most_of_all: int = MAX_PLACES) -> None:
+    def __init__(self, most: int, clock: Clock) -> None:
         self._most = most
-        self._most_of_all = most_of_all
         self._clock = clock
         # By hashes of address and name, in the order in which they end: when that is, and the
         # address.  Two with one hash, which Python seeds, would have one place.
@@ -130,7 +126,7 @@ class NamesOfAddresses:
         key = hash((name, address))
         if self._places.pop(key, None) is None:
             held = self._of_address.get(address, 0)
-            if held >= self._most or len(self._places) >= self._most_of_all:
+            if held >= self._most or len(self._places) >= MAX_PLACES:
                 is_crowded = held >= self._most
                 self._crowded = address if is_crowded else None, now_ns + LEASE_NS
                 key_of_log = "crowded" if is_crowded else "all crowded"
@@ -147,7 +143,7 @@ class NamesOfAddresses:
             return ""
         if address is None:
             return (
-                f"all addresses together show more than {self._most_of_all} API keys,"
+                f"all addresses together show more than {MAX_PLACES} API keys,"
                 f" tokens or names in {LEASE_NS // NS_PER_S} s: requests with others are one flow"
                 " for each address"
             )

@@ -170,14 +170,10 @@ class FileChanges:
         logger.info("changed, and loaded again: %s", ", ".join(group.paths))
         return True
 
-    async def watch(
-        self,
-        beat: Callable[[], None],
-        changes: Callable[[Roots], AsyncGenerator[object, None]] | None = None,
-    ) -> None:
+    async def watch(self, beat: Callable[[], None]) -> None:
         """Reload after each change, for ever; see `watch_files`."""
         paths = tuple(path for group in self._groups for path in group.paths)
-        await watch_files(paths, self.check, beat, changes or notifications)
+        await watch_files(paths, self.check, beat, notifications)
 
 
 async def at_rest(

@@ -33,19 +33,14 @@ class _Line:
 class RareLog:
     """Writes at most one line of each key in a period."""
 
-    __slots__ = ("_lines", "_logger", "_max_keys", "_now_ns", "_period_ns", "_tidy_ns")
+    __slots__ = ("_lines", "_logger", "_now_ns", "_period_ns", "_tidy_ns")
 
     def __init__(
-        self,
-        logger: logging.Logger,
-        now_ns: Callable[[], int],
-        period_s: float = PERIOD_S,
-        max_keys: int = MAX_KEYS,
+        self, logger: logging.Logger, now_ns: Callable[[], int], period_s: float = PERIOD_S
     ) -> None:
         self._logger = logger
         self._now_ns = now_ns
         self._period_ns = round(period_s * 1e9)
-        self._max_keys = max_keys
         self._lines: dict[str, _Line] = {}
         self._tidy_ns = 0
         """When a full table may be looked through again for keys to forget."""
@@ -82,9 +77,9 @@ class RareLog:
         self._logger.log(level, message, *args, exc_info=exc_info)
 
     def _line(self, key: str, now_ns: int) -> _Line:
-        if key not in self._lines and len(self._lines) >= self._max_keys:
+        if key not in self._lines and len(self._lines) >= MAX_KEYS:
             self._forget_old(now_ns)
-            if len(self._lines) >= self._max_keys:
+            if len(self._lines) >= MAX_KEYS:
                 key = _OTHER_KEYS
         line = self._lines.get(key)
         if line is None:

@@ -57,7 +57,7 @@ async def listening_sockets(
     kernel divides connections among it and other sockets of this process (SO_REUSEPORT).
     """
     if address.path:
-        return [_opened_unix(address.path, backlog, mode)]
+        return _opened_unix(address.path, backlog, mode)
     host, port = address.host, address.port
     places: tuple[tuple[int, str], ...] = EVERYWHERE
     if host:
@@ -159,23 +159,19 @@ def probe_clients(listener: socket.socket, idle_s: float, timeout_s: float) -> N
 def set_tcp_options(connection: socket.socket, options: Mapping[str, int]) -> None:
     """Set options of TCP by their names, so far as the system has them."""
     for name, value in options.items():
-        option = getattr(socket, name, None)
-        if option is not None:
+        if (option := getattr(socket, name, None)) is not None:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def _opened_unix(path: str, backlog: int, mode: int) -> socket.socket:
+def _opened_unix(path: str, backlog: int, mode: int) -> list[socket.socket]:
     _remove_stale(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
+    with _all_or_none() as sockets:
+        sockets.append(listener := socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         listener.bind(path)
         os.chmod(path, mode)  # noqa: PTH101 - one system call among others
         prepare(listener)
         listener.listen(backlog)
-    except OSError:
-        listener.close()
-        raise
-    return listener
+    return sockets
 
 
 def _remove_stale(path: str) -> None:

@@ -9,6 +9,7 @@ from base64 import b64encode
 
 import pytest
 
+from apfproxy.authn import unverified_names
 from apfproxy.authn.unverified_names import (
     LEASE_NS,
     MAX_NAME_BYTES,
@@ -142,10 +143,11 @@ def test_names_of_fields() -> None:
     assert not ADDRESS_ONLY.is_by_authorization
 
 
-def test_places_of_all_addresses_are_bounded() -> None:
+def test_places_of_all_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever comes from however many addresses, there are so many places, of bounded size."""
+    monkeypatch.setattr(unverified_names, "MAX_PLACES", 10)
     clock = VirtualClock()
-    names = NamesOfAddresses(2, clock, most_of_all=10)
+    names = NamesOfAddresses(2, clock)
     found = [names.admit("x" * 300, f"address:192.0.2.{number}") for number in range(99)]
 
     assert [True] * 10 + [False] * 89 == found
@@ -189,9 +191,12 @@ def test_an_address_that_shows_too_many_names(caplog: pytest.LogCaptureFixture) 
     assert "" == names.problem()
 
 
-def test_too_many_names_of_all_addresses(caplog: pytest.LogCaptureFixture) -> None:
+def test_too_many_names_of_all_addresses(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No address is blamed that found all places taken by others."""
-    names = NamesOfAddresses(2, VirtualClock(), most_of_all=2)
+    monkeypatch.setattr(unverified_names, "MAX_PLACES", 2)
+    names = NamesOfAddresses(2, VirtualClock())
     names.admit("key:1", "address:192.0.2.7")
     names.admit("key:1", "address:192.0.2.8")
     with caplog.at_level(logging.WARNING):

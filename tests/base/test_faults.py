@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from apfproxy.base import rare_log
 from apfproxy.base.faults import PART, Faults, Part, contained, guarded, report
 from apfproxy.base.rare_log import RareLog
 from apfproxy.base.tasks import spawn
@@ -185,9 +186,12 @@ def test_traceback(caplog: pytest.LogCaptureFixture) -> None:
     assert error is record.exc_info[1]
 
 
-def test_more_keys_than_room(caplog: pytest.LogCaptureFixture) -> None:
+def test_more_keys_than_room(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Keys beyond the bound share one line a period, and the table grows no further."""
-    rare = RareLog(logger, VirtualClock().now_ns, max_keys=2)
+    monkeypatch.setattr(rare_log, "MAX_KEYS", 2)
+    rare = RareLog(logger, VirtualClock().now_ns)
     for key in range(1000):
         rare.log(logging.INFO, str(key), "%d", key)
 
@@ -195,10 +199,13 @@ def test_more_keys_than_room(caplog: pytest.LogCaptureFixture) -> None:
     assert "<RareLog to rare: 3 keys, 997 left out>" == repr(rare)
 
 
-def test_quiet_keys_give_way(caplog: pytest.LogCaptureFixture) -> None:
+def test_quiet_keys_give_way(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A full table forgets keys whose period is over, but none with a count to tell."""
+    monkeypatch.setattr(rare_log, "MAX_KEYS", 2)
     clock = VirtualClock()
-    rare = RareLog(logger, clock.now_ns, max_keys=2)
+    rare = RareLog(logger, clock.now_ns)
     for key in "aab":
         rare.log(logging.INFO, key, key)
     clock.run_until(60 * SECOND_NS)

@@ -286,7 +286,7 @@ async def test_nothing_to_watch() -> None:
     assert not changes.has_groups
 
 
-async def test_watch_follows_links(tmp_path: Path) -> None:
+async def test_watch_follows_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A swapped link, as of a mounted Secret, takes effect, and its target is then watched."""
     for version in ("1", "2"):
         (tmp_path / f"..{version}").mkdir()
@@ -308,8 +308,9 @@ async def test_watch_follows_links(tmp_path: Path) -> None:
         (tmp_path / "..new").rename(tmp_path / "..data")
         yield None
 
+    monkeypatch.setattr("apfproxy.base.files.notifications", events)
     with pytest.raises(asyncio.CancelledError):
-        await changes.watch(lambda: None, events)
+        await changes.watch(lambda: None)
 
     assert ["1", "2"] == reader.loaded
     assert str(tmp_path / "..2") in {each for each, _, _ in watched[1]}
