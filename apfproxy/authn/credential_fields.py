@@ -77,8 +77,7 @@ class CredentialRules:
         usernames, uids = lower(front_proxy.username_headers), lower(front_proxy.uid_headers)
         groups = lower(front_proxy.group_headers)
         prefixes = lower(front_proxy.extra_header_prefixes)
-        has_key = keys.file is not None and keys.header is not None
-        (key_name,) = lower((keys.header or "",)) if has_key else (b"",)
+        key_name = b"" if keys.file is None else (keys.header or "").lower().encode()
         unverified = UnverifiedRules.of(settings.unverified)
         return cls(
             usernames,
@@ -126,8 +125,7 @@ def read_credentials(
     if len(authorizations) > 1:
         raise CredentialsError("Authorization is there more than once")
     authorization = authorizations[0] if authorizations else b""
-    token = _bearer_token(authorization) if authorization else ""
-    token = token or _text(websocket_token)
+    token = (_bearer_token(authorization) if authorization else "") or _text(websocket_token)
     basic = _basic(authorization) if rules.reads_basic else ""
     claimed = _claimed(rules, claims) if claims else None
     impersonated = _impersonated(impersonations) if impersonations else None

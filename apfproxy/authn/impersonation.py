@@ -58,8 +58,7 @@ class Impersonations:
         """
         if self._is_listed(user):
             return True
-        things = accesses(wanted)
-        if self._reviews is None or len(things) > MAX_THINGS:
+        if self._reviews is None or len(things := accesses(wanted)) > MAX_THINGS:
             return False
         for access in things:
             is_allowed = self._reviews.check(user, access)

@@ -87,7 +87,7 @@ class Reviews(Generic[V]):
     async def _answer(
         self, secret: bytes, address: str, asked: Callable[[], dict[str, Any]], path: str
     ) -> CachedAnswer[V]:
-        """The answer to a review, which is only made to be asked; one of `NO_ANSWER` if none."""
+        """The answer to a review, which is made only if asked; raises one of `NO_ANSWER`."""
 
         async def ask(has_last: bool) -> tuple[V, float]:
             answer = await self._api.post(path, asked(), address, comes_first=has_last)

@@ -114,9 +114,8 @@ class NamesOfAddresses:
         # address.  Two with one hash, which Python seeds, would have one place.
         self._places: dict[int, tuple[int, str]] = {}
         self._of_address: dict[str, int] = {}
+        # Who showed too many names last, None for all addresses together; until when that counts.
         self._crowded: tuple[str | None, int] = "", 0
-        """Who showed too many names last, None for all addresses together; until when that counts.
-        """
         self._log = RareLog(logger, clock.now_ns)
 
     def admit(self, name: str, address: str) -> bool:
