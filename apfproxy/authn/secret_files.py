@@ -52,14 +52,14 @@ class SecretFileError(ValueError):
 class SecretFile:
     """Verdicts on the secrets of a file, by digests of them; none before `load`.
 
-    Errors call the first column `column`, and what it stands for `secret`; `unknown` is the verdict
+    Errors call the first column `column`, and the secret `what`; `unknown` is the verdict
     on all others.
     """
 
-    def __init__(self, path: str | Path, column: str, secret: str, unknown: Verdict) -> None:
+    def __init__(self, path: str | Path, column: str, what: str, unknown: Verdict) -> None:
         self._path = Path(path)
         self._column = column
-        self._secret = secret
+        self._what = what
         self._unknown = unknown
         self._verdicts: dict[bytes, Verdict] = {}
 
@@ -76,7 +76,7 @@ class SecretFile:
             text, user = _user_of(fields, where, self._column)
             digest = self._digest_in_file(text, where)
             if digest in lines:
-                raise SecretFileError(f"{where}: the {self._secret} of line {lines[digest]} again")
+                raise SecretFileError(f"{where}: the {self._what} of line {lines[digest]} again")
             lines[digest] = line
             verdicts[digest] = Verdict(user, FOREVER_S)
         self._verdicts = verdicts

@@ -727,7 +727,7 @@ async def test_failure_that_nobody_foresaw(
     issuer.documents["/keys"] = OLD_SET
     keys = RemoteKeys(issuer.url, f"{issuer.url}/keys", now_s=(clock := Clock()))
     with monkeypatch.context() as patch:
-        patch.setattr(remote_keys, "parse_jwks", lambda *_: 1 // 0)
+        patch.setattr(remote_keys, "_parse_jwks", lambda *_: 1 // 0)
         await keys.refresh()
         problem = keys.problem
     clock.now_s += 60
