@@ -77,7 +77,6 @@ class AbandonedResponse(ResponseSink):
             self._passage.release(self._context.clock.now_ns())
 
     def fail(self, error: Exception) -> None:
-        """End after an error of the program; never raises."""
         loop = self._context.loop
         report(Part.CONNECTION, error, "an error of the proxy itself: a response ends", loop=loop)
         with contained(Part.CONNECTION, loop):
@@ -100,11 +99,9 @@ class AbandonedResponse(ResponseSink):
         self._discard(sum(map(len, pieces)), is_last=is_last)
 
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:  # noqa: ARG002  as above
-        """Refuse a tunnel that nobody is there for."""
         raise ResponseError("an answer 101 that nobody waits for")
 
     def on_broken(self, reason: str, *, may_retry: bool) -> None:  # noqa: ARG002  as above
-        """The upstream has given up, too."""
         # Responses that nobody waits for are not counted: this says nothing of how many fail.
         self._upstream.endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason, is_telling=False)
         self.end()

@@ -31,10 +31,7 @@ class BodyRate:
 class BodyFlow:
     """Bodies under way, which may take any time as long as they move.
 
-    Args:
-        timeout_ns: For how long they may stand still.
-        now_ns: The time.
-        moved_bytes: So far, of both bodies.
+    `timeout_ns` says for how long they may stand still; `moved_bytes` are those of both.
     """
 
     __slots__ = ("_moved_bytes", "_moved_ns", "_timeout_ns")
@@ -52,9 +49,7 @@ class BodyFlow:
             self._moved_bytes = moved_bytes
 
     def next_look_ns(self, now_ns: int) -> int:
-        """When to look again."""
         return min(self._moved_ns + self._timeout_ns, now_ns + self._timeout_ns // LOOKS)
 
     def stands_still(self, now_ns: int) -> bool:
-        """Whether it was seen to move last too long ago."""
         return now_ns - self._moved_ns >= self._timeout_ns

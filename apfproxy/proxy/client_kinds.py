@@ -48,11 +48,8 @@ MAX_KINDS = 4096
 class ClientKinds:
     """Tells clients apart by what decides how their heads are read, and makes requests of those.
 
-    Args:
-        settings: The cluster's.
-        flow_control: Counts the requests that are made, and estimates their work.
-        authenticator: Judges clients' certificates.
-        room: For the header blocks of all clusters.
+    `flow_control` counts the requests and estimates their work; `room` is for the header blocks of
+    all clusters.
     """
 
     __slots__ = (
@@ -90,7 +87,6 @@ class ClientKinds:
         self._upgrades = upgrade_rules_of(settings)
 
     def enforce(self, flow_control: FlowControl) -> None:
-        """Make requests for another flow control from now on."""
         self._flow_control = flow_control
 
     def request_of(self, head: RequestHead, block: HeaderBlock) -> Request:
@@ -135,7 +131,6 @@ class ClientKinds:
         is_tls: bool = False,
         is_http2: bool = False,
     ) -> ClientKind:
-        """A client's kind."""
         shared = self._field_rules
         parsed = address_from(address) if shared.proxies else None
         peer = self._authenticator.peer(certificate, chain)
@@ -163,7 +158,6 @@ class ClientKinds:
         return kind
 
     def forget(self) -> None:
-        """Read all heads anew, and authenticate whoever sends them again."""
         self._kinds.clear()
 
     def __repr__(self) -> str:

@@ -87,7 +87,6 @@ class ResetBy(enum.StrEnum):
 
     CLIENT = "client"
     PROXY = "proxy"
-    """The client broke a rule."""
 
 
 def count_response(answers: dict[int, int], code: int) -> None:
@@ -97,16 +96,7 @@ def count_response(answers: dict[int, int], code: int) -> None:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Http2Counters:
-    """What connections of HTTP/2 did; `*_open` are gauges, all else only grows.
-
-    Attributes:
-        connections: That came about.
-        floods: Connections that were closed for frames that bring nothing, by kind.
-        goaways: Connections whose end was announced or said, by reason.
-        requests: Streams that brought a request.
-        resets: Streams that their client reset before their answer began, and those that were
-            reset since the client broke a rule.
-    """
+    """What connections of HTTP/2 did; `*_open` are gauges, all else only grows."""
 
     connections: int = 0
     connections_open: int = 0
@@ -124,16 +114,12 @@ class ListenerCounters:
     `connections_open` and those marked so are gauges, all else only grows.
 
     Attributes:
-        connections_refused: By reason.
-        handshake_failures: By reason.
-        proxy_header_failures: By reason.
-        handshakes: That succeeded, by kind.
         held_bytes: Of clients, while their requests wait; a gauge.
-        held_refusals: Requests that were refused, since there was no room to hold them, by bound.
+        held_refusals: Requests that there was no room to hold, by bound.
         loop_delay_ns: How late the event loop is, smoothed; a gauge.
         malformed_requests: Those that no cluster has seen.
         overloads: Whether new connections are shed, by reason; a gauge.
-        own_responses: Status code to final answers before a request was any cluster's.
+        own_responses: Status code to final responses before a request was any cluster's.
         unrouted_requests: Those that are of no cluster, by their host and path.
     """
 
@@ -163,7 +149,6 @@ class ListenerCounters:
     unrouted_requests: int = 0
 
     def count_own(self, code: int) -> None:
-        """Count a final answer to what is no cluster's request."""
         count_response(self.own_responses, code)
 
 
@@ -178,11 +163,9 @@ class ProxyCounters:
         abandoned_requests: Requests whose seats were kept after their client had left.
         is_observing: Whether the flow control is only observed; a gauge.
         listener: What clients' connections did; all clusters have the same.
-        own_responses: Status code to final answers that the proxy gave itself.
+        own_responses: Status code to final responses that the proxy gave itself.
         slow_reader_releases: Requests whose seats went back since only their client was waited for.
-        slow_readers_open: Those of them whose answer is still under way; a gauge.
-        tunnels_by_protocol: `websocket` or `SPDY/3.1`, to upgraded connections so far.
-        pool: What connections to the servers behind did.
+        slow_readers_open: Those of them whose response is still under way.
     """
 
     listener: ListenerCounters = field(default_factory=ListenerCounters)
@@ -201,7 +184,6 @@ class ProxyCounters:
     upstream_retries: int = 0
 
     def count_own(self, code: int) -> None:
-        """Count a final answer that is the proxy's own."""
         count_response(self.own_responses, code)
 
     @property
@@ -211,7 +193,6 @@ class ProxyCounters:
 
     @property
     def upstream(self) -> UpstreamCounters:
-        """What all servers behind did, added up anew."""
         return self.pool.total()
 
     @property

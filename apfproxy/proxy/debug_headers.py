@@ -15,11 +15,7 @@ NS_PER_MS = 1_000_000
 
 
 class Audience:
-    """Users and groups that settings name, such as those whose responses have debug headers.
-
-    Attributes:
-        is_empty: Whether there are none.
-    """
+    """Users and groups that settings name, such as those whose responses have debug headers."""
 
     __slots__ = ("_groups", "_users", "is_empty")
 
@@ -29,7 +25,6 @@ class Audience:
         self.is_empty = not self._users and not self._groups
 
     def has(self, user: User) -> bool:
-        """Whether a user is one of them."""
         return (
             EVERYBODY in self._users
             or user.name in self._users
@@ -38,13 +33,7 @@ class Audience:
 
 
 def debug_lines(passage: Passage, now_ns: int, reason: str) -> bytes:
-    """The debug headers of a request that was classified.
-
-    Args:
-        passage: Its passage through flow control.
-        now_ns: The time, for a request that still waits, or has waited in vain.
-        reason: Why it was rejected, or failed; "" if it was not.
-    """
+    """Debug headers; `now_ns` counts if it has no seats, `reason` is why it failed or ""."""
     found, ticket = passage.classification, passage.ticket
     assert found is not None
     waited_ns = 0

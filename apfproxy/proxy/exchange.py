@@ -84,16 +84,9 @@ class Exchange:
     """One request and its response.
 
     Attributes:
-        client: Whoever sent it.
-        context: What it shares with all requests of its cluster.
-        head: The request's.
-        is_whole: Whether all of the request's body has come.
         may_repeat: Whether it may go to a second server, as far as what happened says.
-        passage: Its passage through flow control.
         received_bytes: Of the request's body, since its start.
-        request: The head, the user, and what is asked.
         sent_ns: When it had its seats, or went on without; 0 before.
-        state: Where it stands.
         trace: None if it is not traced, or has not come to that decision.
     """
 
@@ -105,7 +98,7 @@ class Exchange:
         body: bytes,
         is_whole: bool,
     ) -> None:
-        """Take a request; `body` is what has come of its body, framed as it will be forwarded."""
+        """`body` is what has come of the request's body, framed as it will be forwarded."""
         self.head = request.head
         self.context = context
         self.client = client
@@ -126,7 +119,6 @@ class Exchange:
         self._held: bytes | bytearray = body
         """The body as it will be forwarded, until there is a connection for it."""
         self._rate: BodyRate | None = None
-        """While a body is waited for that has to come fast enough."""
         self._flow: BodyFlow | None = None
         """While a body is under way, to or from an API that is not Kubernetes'."""
         self._authentication: asyncio.Task[None] | None = None
@@ -137,7 +129,6 @@ class Exchange:
         self._made_line = b""
         """The header line of the Audit-ID that the proxy gave it; b"" for none."""
         self._why = ""
-        """Why it waited."""
         self._endpoint_name = ""
         """The server that has it, where there are several."""
 
@@ -158,7 +149,6 @@ class Exchange:
     # The user.
 
     def start(self) -> None:
-        """Admit, queue or refuse the request."""
         if self.head.size > self.context.holdings.free_bytes:
             self._hold()
             if self.state is DONE:
@@ -207,7 +197,6 @@ class Exchange:
             self.fail(error)
 
     def _on_authentication_error(self, error: Exception) -> None:
-        """Let nobody in after a failure of the proxy's own."""
         report(Part.CONNECTION, error, "authenticating a client failed", loop=self.context.loop)
         self.client.keep_alive = False
         self._reply_status(
@@ -232,7 +221,7 @@ class Exchange:
         self._reply_status(found.code, found.message, reason, lines)
 
     def _wait_before_seats(self) -> None:
-        """Begin to wait for something before seats are acquired; DONE if there is no room."""
+        """Wait for something before seats are acquired; DONE if there is no room."""
         now_ns = self.context.clock.now_ns()
         self.client.deadline_ns = now_ns + self.request.timeout_ns
         if not self._begun_ns and self._is_recorded:
@@ -293,7 +282,6 @@ class Exchange:
             self._acquire_seats()
 
     def on_malformed(self, code: int) -> None:
-        """The body breaks off; the client gets `code` if it has no response yet."""
         if self.has_responded:
             self._leave(Failure.MALFORMED, self._status, self._status, reasons.MALFORMED_BODY)
         else:
@@ -319,7 +307,6 @@ class Exchange:
     # Flow control.
 
     def _acquire_seats(self) -> None:
-        """Admit, queue or refuse a request of a known user."""
         context, client, passage = self.context, self.client, self.passage
         if self.head.upgrade is not None:
             # What the client sends next may be of the protocol that it hopes for.
@@ -354,7 +341,6 @@ class Exchange:
             client.deadline_ns = ticket.arrived_ns + self.request.timeout_ns
 
     def on_seats(self) -> None:
-        """The request's turn has come."""
         ticket = self.passage.ticket
         assert ticket is not None
         self.sent_ns = ticket.dispatched_ns
@@ -403,7 +389,6 @@ class Exchange:
             self.context.pool.wait(self, is_new=self.head.upgrade is not None)
 
     def on_connection(self, connection: UpstreamConnection) -> None:
-        """Send the request."""
         self.state = SEND[self.state]
         relay = self._relay = Relay(self, connection)
         self._endpoint_name = connection.endpoint.log_name
@@ -432,7 +417,6 @@ class Exchange:
         relay.ask_for_body(has_begun=bool(held))
 
     def on_no_connection(self, code: int, reason: str) -> None:
-        """The upstream cannot be reached."""
         self.count_failed()
         if code == _GATEWAY_TIMEOUT:
             self._reply_status(code, reason, Failure.UPSTREAM_TIMEOUT)
@@ -444,7 +428,6 @@ class Exchange:
     # What its relay asks of it.
 
     def response_lines(self, head: ResponseHead, now_ns: int) -> bytes:
-        """The header lines that are added to the upstream's."""
         lines = self._class_lines(now_ns)
         if not head.has_date:
             lines += self.context.date_line.at(now_ns)
@@ -459,13 +442,11 @@ class Exchange:
             found.level.failed_total += 1
 
     def begin_flow(self, now_ns: int) -> None:
-        """See from now on whether a body moves."""
         self._flow = BodyFlow(self.request.timeout_ns, now_ns, self._moved_bytes)
         self.client.deadline_ns = self._flow.next_look_ns(now_ns)
 
     @property
     def _moved_bytes(self) -> int:
-        """Of both bodies."""
         relay = self._relay
         return self.received_bytes + (0 if relay is None else relay.body_bytes)
 
@@ -476,7 +457,6 @@ class Exchange:
         self.passage.release_seats(now_ns)
 
     def retry(self, relay: Relay, reason: str) -> None:
-        """Send the request again, to another server if there is one."""
         self._relay = None
         self.may_repeat = False
         self.context.counters.upstream_retries += 1
@@ -507,7 +487,6 @@ class Exchange:
         self.client.deadline_ns = deadline_ns
 
     def on_deadline(self) -> None:
-        """The request has taken too long, if it does not flow."""
         now_ns, state, flow = self.context.clock.now_ns(), self.state, self._flow
         if flow is not None:
             # An answer that is taken slower than a body may come stands still: else a client that
@@ -542,7 +521,6 @@ class Exchange:
             self._time_out_upstream(now_ns)
 
     def _cut(self, now_ns: int) -> None:
-        """End a response that is under way."""
         why = reasons.STOOD_STILL if self.request.attributes.is_plain else reasons.OUT_OF_TIME
         status = self._status
         self.state = BREAK[self.state]
@@ -604,7 +582,6 @@ class Exchange:
             self.context.slow_readers.watched.pop(self, None)
 
     def _see_body_coming(self, period_ns: int) -> None:
-        """Refuse a request whose body comes too slowly."""
         rate, in_force = self._rate, self.context.in_force
         assert rate is not None
         rate.waited_ns += period_ns
@@ -621,39 +598,32 @@ class Exchange:
 
     @property
     def can_end_watch(self) -> bool:
-        """Whether it is a watch that is under way and can be ended now: between two events."""
         return self._relay is not None and self._relay.can_end_watch
 
     def end_watch(self) -> None:
-        """End a watch as if it were through: its client resumes it."""
         if self._relay is not None:
             self._relay.end_watch()
 
     @property
     def has_websocket(self) -> bool:
-        """Whether it is a WebSocket, which has not been told that the proxy goes away."""
         tunnel = None if self._relay is None else self._relay.tunnel
         return tunnel is not None and tunnel.can_leave
 
     def close_websocket(self) -> None:
-        """Tell the client of a WebSocket that the proxy goes away, and end it."""
         if self._relay is not None and self._relay.tunnel is not None:
             self._relay.tunnel.leave()
 
     def on_downstream_writable(self) -> None:
-        """The client takes more of the response."""
         if self._relay is not None:
             self._relay.upstream.resume_reading()
 
     def on_client_left(self) -> None:
-        """The client is gone: so is its interest in the response."""
         why = reasons.LEFT_WHERE.get(self.state, "the client left")
         self._leave(Failure.CANCELLED, self._status, self._status, why)
 
     # The end.
 
     def end(self, relay: Relay, now_ns: int) -> None:
-        """The response is through."""
         context, client, upstream = self.context, self.client, relay.upstream
         self.state = END[self.state]
         status, body_bytes = relay.status, relay.body_bytes
@@ -684,7 +654,6 @@ class Exchange:
         self._give_back(now_ns)
 
     def refuse_broken(self, reason: str) -> None:
-        """Respond with 502: the upstream broke off before it began a response."""
         self._relay = None
         self._reply_status(502, f"the upstream did not answer: {reason}", Failure.UPSTREAM)
 
@@ -761,7 +730,6 @@ class Exchange:
     # What it gives back.
 
     def _leave_upstream(self, now_ns: int) -> None:
-        """Give up the response, and all that the request holds."""
         if not self._abandon(now_ns):
             self._drop_upstream()
             self._give_back(now_ns)
@@ -779,7 +747,6 @@ class Exchange:
         return True
 
     def _drop_upstream(self) -> None:
-        """Give up the connection to the upstream, or the wait for one, or the authentication."""
         if self._authentication is not None:
             self._authentication.cancel()
             self._authentication = None
@@ -792,7 +759,6 @@ class Exchange:
             relay.close()
 
     def _give_back(self, now_ns: int, *, has_left: bool = False) -> None:
-        """Give back all that the request holds but its relay."""
         if self.client.held:
             self.client.hold(0)
         if has_left:
@@ -827,17 +793,14 @@ class Exchange:
 
     @property
     def _is_recorded(self) -> bool:
-        """Whether the access log, or a trace, will say how it went."""
         return self.context.access_log is not None or self.context.tracer is not None
 
     @property
     def _status(self) -> int:
-        """The upstream's; 0 before its response."""
         return 0 if self._relay is None else self._relay.status
 
     @property
     def _sent_bytes(self) -> int:
-        """Of the upstream's response, to the client so far."""
         return 0 if self._relay is None else self._relay.sent_bytes
 
     def _log(

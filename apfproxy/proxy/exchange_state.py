@@ -21,7 +21,6 @@ class ExchangeState(enum.StrEnum):
 
     NEW = "new"
     AUTHENTICATING = "authenticating"
-    """Other servers are asked about the client's credentials."""
     GATHERING = "gathering"
     """A small body, or the start of a large one, comes in."""
     QUEUED = "queued"
@@ -67,7 +66,6 @@ TRANSITIONS = {
     TUNNELLING: {"end": DONE, "break": DONE},
     DONE: {},
 }
-"""State to event to the next state."""
 
 AUTHENTICATE: Final = Event("authenticate", TRANSITIONS)
 GATHER: Final = Event("gather", TRANSITIONS)
@@ -79,9 +77,7 @@ RETRY: Final = Event("retry", TRANSITIONS)
 RESPOND: Final = Event("respond", TRANSITIONS)
 SWITCH: Final = Event("switch", TRANSITIONS)
 REPLY: Final = Event("reply", TRANSITIONS)
-"""The response is the proxy's own."""
 END: Final = Event("end", TRANSITIONS)
-"""The upstream's response is through."""
 BREAK: Final = Event("break", TRANSITIONS)
 """The client is gone, or the rest of the response will not come."""
 

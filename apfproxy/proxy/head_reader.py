@@ -66,12 +66,6 @@ class HeadReader:
     )
 
     def __init__(self, router: ClusterRouter, *, is_http2: bool = False) -> None:
-        """Know nothing yet.
-
-        Args:
-            router: Says which cluster a request is of.
-            is_http2: Whether the client speaks HTTP/2.
-        """
         self._router = router
         self._is_http2 = is_http2
         self._transport = NOWHERE
@@ -86,7 +80,7 @@ class HeadReader:
         self.last_request: Request | None = None
 
     def begin(self, transport: asyncio.Transport, address: str) -> None:
-        """The connection has come about; `address` is of its client, if it has another one."""
+        """Begin; `address` is of the client, if it has another one than the connection."""
         self._transport = transport
         self.address = address or written(transport.get_extra_info("peername"))
         if self._router.only is None:
@@ -108,7 +102,6 @@ class HeadReader:
         self.forget_header_blocks()
 
     def forget_header_blocks(self) -> None:
-        """Forget by what the connection is known."""
         self._known.clear()
         self.last_request = None
 
@@ -128,10 +121,7 @@ class HeadReader:
     def read(self, raw: bytes, block: HeaderBlock | None, body_bytes: int) -> Request:
         """Read a head by the rules of its cluster, which `context` is from now on.
 
-        Args:
-            raw: The head, from its first byte to the empty line.
-            block: Its block, and
-            body_bytes: the length of its body, both as `match` found them.
+        `block` and `body_bytes` are as `match` found them.
 
         Raises:
             HeadError: It is malformed, over a limit, not served, or of no cluster that can be used.
@@ -189,7 +179,6 @@ class HeadReader:
     def _block_of(
         self, kind: ClientKind, raw: bytes, start: int, target: bytes
     ) -> tuple[HeaderBlock, int]:
-        """The block behind a request line, and the length of the body."""
         section = raw[start:]
         key, body_bytes = key_of(section)
         known = self._known
@@ -219,17 +208,11 @@ class HeadReader:
             self.last_head = raw
 
     def peer_at(self, context: Context) -> Peer:
-        """What is known of the client, by the rules of a cluster."""
         if context is self.context:
             return (self._kind or self._learn_peer(context)).peer
         return self._kind_at(context).peer
 
     def _enter(self, route: Route | None) -> None:
-        """Be a connection to another cluster, or to none, and know nothing of the one before.
-
-        Raises:
-            HeadError: The cluster has no room for it, or wants a connection of its own.
-        """
         if self.context is not None:
             self.context.connection_count -= 1
             self.context = None
@@ -260,7 +243,6 @@ class HeadReader:
         return self._kind
 
     def _kind_at(self, context: Context) -> ClientKind:
-        """Find out what kind of client this is, and how its requests are to be read."""
         is_tls = self._transport.get_extra_info("ssl_object") is not None
         leaf, chain = peer_certificates(self._transport) if is_tls else (None, ())
         kinds, is_http2 = context.client_kinds, self._is_http2

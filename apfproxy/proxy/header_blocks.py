@@ -35,10 +35,6 @@ all of it if it has no length, or not one that is told apart from the rest."""
 class HeaderBlock:
     """The fields of a client's heads, whatever length of a body they say, with who sends them.
 
-    Args:
-        fields: What they say.
-        key: Their bytes.
-
     Attributes:
         authentication: The last one; None before.
         logged: A user, and the access log's text of that user and these fields; None before.
@@ -67,9 +63,7 @@ class HeaderBlock:
     def match(self, data: bytes | bytearray, start: int) -> tuple[int, int]:
         """Where a head ends that has this block, and the length of its body; (0, 0) if not.
 
-        Args:
-            data: The head, and perhaps more.
-            start: Where its fields begin.
+        The head's fields begin at `start`; behind it there may be more data.
         """
         before, after = self._before, self._after
         if not before:
@@ -110,14 +104,7 @@ def _is_length(digits: bytes | bytearray) -> bool:
 
 
 class ClientKind:
-    """Clients whose heads are read alike, with their header blocks.
-
-    Args:
-        peer: What is known of such clients.
-        rules: How their fields are read.
-        room: For the blocks of all kinds.
-        max_blocks: Kept at most.
-    """
+    """Clients whose heads are read alike, with their header blocks; `room` is of all kinds."""
 
     __slots__ = ("blocks", "peer", "rules")
 
@@ -180,5 +167,4 @@ def _size_of_user(user: User | None) -> int:
 
 
 def _size_of_texts(texts: Iterable[str | bytes]) -> int:
-    """Bytes of texts, and of their places in a tuple."""
     return sum(getsizeof(text) + 8 for text in texts)

@@ -37,7 +37,6 @@ MAX_KEPT_TEXT: Final = 768
 MAX_KEPT_CLASSES = 4096
 """Classifications whose texts are kept, of half a KiB at most."""
 CUT: Final = "..."
-"""Ends what was cut."""
 
 PARAMETERS: Final = {
     "limit": MAX_TEXT,
@@ -70,23 +69,15 @@ class LogLines:
     """Makes the lines of one cluster's requests, or of what is no cluster's."""
 
     def __init__(self, clock: Clock, on_error: Callable[[Exception], None], cluster: str) -> None:
-        """Make it.
-
-        Args:
-            clock: The one of the times in records.
-            on_error: Gets the error of the program for which a record has no line.
-            cluster: The name that the lines begin with; "" for none.
-        """
+        """`on_error` gets the error for which a record has no line."""
         self._begin = f'{{"cluster":"{cluster}","time":"' if cluster else '{"time":"'
         self._clock = clock
         self._on_error = on_error
         self._second_ns = -_NS_PER_S
-        """By the process's clock: the begin of the second that the text is of, "" for none yet."""
         self._second_text = ""
         self._statuses = tuple(_text_of_status(status, status) for status in range(1000))
         self._classes: dict[Classification | None, str] = {}
         self._generation = -1
-        """Of the classifications whose texts are kept."""
 
     def of_records(self, records: list[RequestRecord]) -> bytes:
         """The lines of some requests; `on_error` gets those of which none can be made."""
@@ -254,7 +245,6 @@ def text_of_target(method: str, target: bytes, attributes: RequestAttributes) ->
 
 
 def _text_of_rare_target(method: str, attributes: RequestAttributes) -> str:
-    """As `text_of_target`, whatever the path may be."""
     text = (
         f',"verb":{quoted(attributes.verb)},"method":{quoted(method)},'
         f'"path":{quoted(attributes.path, MAX_PATH)}{_text_of_query(attributes.query)}'
@@ -289,7 +279,6 @@ def _text_of_query(query: Mapping[str, tuple[str, ...]]) -> str:
 
 
 def _text_of_status(status: int, upstream_status: int) -> str:
-    """The members of a line after the execution's time, to the name of the length."""
     return f',"status":{status or "null"},"upstreamStatus":{upstream_status or "null"},"bytes":'
 
 

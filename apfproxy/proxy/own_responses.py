@@ -71,16 +71,7 @@ def response(
     extra: bytes = b"",
     connection: bytes = b"",
 ) -> bytes:
-    """A whole response; as kube-apiserver's own ones it has a date, and no cache may keep it.
-
-    Args:
-        code: The status code.
-        body: The body; left out, but for its length, in a response to HEAD.
-        content_type: Of the body.
-        is_head: Whether the request's method was HEAD.
-        extra: More header lines, each with its CRLF.
-        connection: The Connection line with its CRLF, or nothing.
-    """
+    """A whole response, which no cache may keep; `extra` and `connection` are whole lines."""
     return (
         b"HTTP/1.1 %d %b\r\nCache-Control: no-cache, private\r\nContent-Type: %b\r\n%b"
         b"Content-Length: %d\r\n%b%b\r\n%b"
@@ -183,12 +174,8 @@ def grpc_response(
 ) -> bytes:
     """The whole response to a call of gRPC that is not served: all of it is a head.
 
-    Args:
-        code: 200, whatever became of the call.
-        message: ASCII without percent signs, which would be escapes.
-        is_head: Whether the method was HEAD, which changes nothing.
-        extra: More header lines, each with its CRLF.
-        connection: The Connection line with its CRLF, or nothing.
+    The code is 200, whatever became of the call; the message is ASCII without percent signs, which
+    would be escapes.
 
     Source: gRPC over HTTP2, `Trailers-Only`; 12 is UNIMPLEMENTED.
     """

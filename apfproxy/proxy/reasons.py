@@ -26,7 +26,6 @@ LEFT_WHERE = {
     AWAITING: "the client left before the server answered",
     RESPONDING: "the client left before the end of the answer",
 }
-"""By where the request stood."""
 MALFORMED_BODY = "the request's body is malformed, or too long"
 OUT_OF_TIME = "its time was over before the end of the answer"
 STOOD_STILL = "the answer stood still (downstream.requestTimeout)"
@@ -38,7 +37,6 @@ UNHELD = {
     Bound.PROCESS: "too many bytes of clients wait in the proxy (downstream.limits.maxHeldBytes)",
     Bound.OVERLOAD: "the proxy is short of memory (downstream.overload.memoryBytes)",
 }
-"""Why a request could not be held."""
 
 
 def crowd_text(passage: Passage, itself: int = 0) -> str:

@@ -32,13 +32,8 @@ def refused(
 ) -> bytes:
     """The whole response, after which an HTTP/1.1 connection closes.
 
-    Args:
-        shared: The listener's.
-        context: Of the cluster that the client was at last; None if of none.
-        address: The client's.
-        error: What is wrong.
-        is_head: Whether the request's method was HEAD.
-        is_logged: Whether the access log has it already.
+    `context` is of the cluster that the client was at last; `is_logged` says whether the access log
+    has it already.
     """
     if error.code == 400:
         shared.counters.malformed_requests += 1

@@ -36,12 +36,9 @@ class Relay(ResponseSink):
 
     Attributes:
         body_bytes: Of the response's body, so far.
-        head: The request's.
         slow_level: The level whose slow readers this is one of; "" if it is none.
         status: Of the final response; 0 before.
-        tunnel: What the connection has become; None if nothing else.
-        upstream: The connection.
-        watch: Knows when the seats of a watch go back; None if it is no watch under way.
+        watch: None if it is no watch under way.
     """
 
     def __init__(self, exchange: Exchange, upstream: UpstreamConnection) -> None:
@@ -72,7 +69,7 @@ class Relay(ResponseSink):
             client.resume_reading()
 
     def send_body(self, pieces: Sequence[Piece]) -> int:
-        """Send a further part of the body; says how many bytes that is."""
+        """Send a further part of the body, and say how many bytes that is."""
         size = self.upstream.send_pieces(pieces)
         if self.upstream.is_write_paused:
             self._exchange.client.pause_reading()
@@ -90,7 +87,6 @@ class Relay(ResponseSink):
         self._exchange.client.send_interim(head)
 
     def on_response(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
-        """Pass the final head on, with as much of the body as came with it."""
         exchange, request = self._exchange, self.head
         client = exchange.client
         now_ns = exchange.context.clock.now_ns()
@@ -125,7 +121,6 @@ class Relay(ResponseSink):
             self._pause_upstream()
 
     def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:
-        """Pass a further part of the body on."""
         client = self._exchange.client
         if self.watch is not None:
             self.watch.on_data(b"".join(pieces))
@@ -182,7 +177,7 @@ class Relay(ResponseSink):
         self._exchange.release_seats(now_ns)
 
     def _start_watch(self, body: Piece) -> None:
-        """The watch is on: its seats go back once its initial events are through."""
+        """The seats go back once the initial events are through."""
         exchange = self._exchange
         exchange.client.deadline_ns = 0
         context, attributes = exchange.context, exchange.request.attributes
@@ -199,12 +194,10 @@ class Relay(ResponseSink):
 
     @property
     def watching_ns(self) -> int:
-        """When a watch that is under way was asked for; 0 for any other response."""
         return 0 if self.watch is None else self._exchange.sent_ns
 
     @property
     def can_end_watch(self) -> bool:
-        """Whether it is a watch that is under way and can be ended now: between two events."""
         if self.watch is None:
             return False
         if self.tunnel is not None:
@@ -212,7 +205,6 @@ class Relay(ResponseSink):
         return not self.upstream.is_within_chunk
 
     def end_watch(self) -> None:
-        """End a watch as if it were through: its client resumes it."""
         if self.tunnel is not None:
             self.tunnel.leave()
             return
@@ -225,15 +217,9 @@ class Relay(ResponseSink):
 
     @property
     def is_connect(self) -> bool:
-        """Whether the client takes any success for a tunnel."""
         return self._exchange.client.makes_handshakes
 
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
-        """Begin the tunnel that the upstream agrees to.
-
-        Raises:
-            ResponseError: Nobody asked for it.
-        """
         exchange, upgrade = self._exchange, self.head.upgrade
         protocol = switched(raw, upgrade)
         if self.is_connect:
@@ -259,14 +245,12 @@ class Relay(ResponseSink):
         self.tunnel.start(head, exchange.response_lines(head, now_ns), protocol, rest)
 
     def _on_tunnel_over(self) -> None:
-        """Both sides have ended, or one is gone."""
         exchange = self._exchange
         if exchange.state is TUNNELLING:  # else its time was over, or its client gone, before
             exchange.finish(self, END, "")
 
     @property
     def sent_bytes(self) -> int:
-        """Of the response, to the client so far."""
         return self.body_bytes if self.tunnel is None else self.tunnel.bytes_to_client
 
     # Slow readers.

@@ -33,8 +33,6 @@ class Request(RequestDigest):
     """All that is known of a request before its body; the user is anonymous at first.
 
     Attributes:
-        head: Its bytes, and what they say.
-        block: Its fields with their user.
         user_lines: Header lines that name the user to the upstream.
         answer_timeout_ns: Until the upstream has to answer a request that is whole; a long-running
             one may go on then, without seats.
@@ -71,7 +69,6 @@ class Request(RequestDigest):
             self.take_authentication(known)
 
     def take_authentication(self, authentication: Authentication) -> None:
-        """From now on the request is forwarded and classified as the user's."""
         self.block.authentication = authentication
         self.user = authentication.user
         self.authenticated_until_ns = authentication.valid_until_ns

@@ -56,11 +56,7 @@ class Omission(enum.StrEnum):
 
 
 class LogBudget:
-    """The bytes that all lines of a process have, and how many requests got none.
-
-    Attributes:
-        left_out: Requests without a line so far, by `Omission`.
-    """
+    """The bytes that all lines of a process have, and how many requests got none."""
 
     def __init__(self, settings: AccessLogSettings) -> None:
         self._per_second = settings.max_bytes_per_second
@@ -72,7 +68,6 @@ class LogBudget:
         self.left_out: dict[str, int] = dict.fromkeys(Omission, 0)
 
     def configure(self, settings: AccessLogSettings) -> None:
-        """Have another number of bytes from now on."""
         if settings.max_bytes_per_second != self._per_second:
             self._per_second = settings.max_bytes_per_second
             self._left_bytes = self._per_second or 0
@@ -94,11 +89,10 @@ class LogBudget:
         return self._left_bytes > 0
 
     def spend(self, size: int) -> None:
-        """Take what lines are expected to have."""
         self._left_bytes -= size
 
     def correct(self, size: int) -> None:
-        """Take what they have beyond that, which may be negative; called by the thread."""
+        """Take what lines have beyond that, which may be negative; called by the thread."""
         self._corrections += size
 
 
@@ -115,12 +109,10 @@ class Omissions:
         self._budget = budget
         self._logged: dict[Key, int] = {}
         self._until_ns = 0
-        """The end of the second that `_logged` is of."""
         self.refused: dict[Key, int] = {}
         self.over_bytes: dict[str, int] = {}
 
     def configure(self, settings: AccessLogSettings) -> None:
-        """Log another number of refused requests from now on."""
         self._per_second = settings.refused_per_second
 
     def count_refused(self, found: Classification | None, reason: str, now_ns: int) -> bool:
@@ -150,12 +142,10 @@ class Omissions:
         return False
 
     def count_over_bytes(self, reason: str) -> None:
-        """Count a request for which there were no bytes."""
         self.over_bytes[reason] = self.over_bytes.get(reason, 0) + 1
         self._budget.left_out[Omission.BYTES] += 1
 
     def take(self) -> tuple[dict[Key, int], dict[str, int]]:
-        """What was left out since this was called last: `refused` and `over_bytes`."""
         taken = self.refused, self.over_bytes
         self.refused, self.over_bytes = {}, {}
         return taken
@@ -173,7 +163,7 @@ class RequestLog:
         on_error: Callable[[Exception], None],
         cluster: str = "",
     ) -> None:
-        """Make it.
+        """Make a log.
 
         Args:
             settings: Which requests are logged.
@@ -194,15 +184,12 @@ class RequestLog:
         self._kept_bytes = 0
         self._timer: Timer | None = None
         self._saying: Timer | None = None
-        """Until the next line that says what was left out."""
 
     def configure(self, settings: AccessLogSettings) -> None:
-        """Want other requests from now on."""
         self._sampled = sampled_part(settings)
         self._omissions.configure(settings)
 
     def take(self, record: RequestRecord) -> None:
-        """Take a request that is over."""
         reason, head = record.reason, record.head
         if reason:
             if not record.sent_ns and not self._omissions.count_refused(
@@ -243,13 +230,12 @@ class RequestLog:
         self._write(partial(self._made, make, lines), lines, kept_bytes)
 
     def _made(self, make: Callable[[], bytes], lines: int) -> bytes:
-        """Make lines, and count their bytes; called in the thread."""
+        """Make lines, and count their bytes, in the thread."""
         data = make()
         self._budget.correct(len(data) - EXPECTED_BYTES * lines)
         return data
 
     def close(self) -> None:
-        """Hand on all records, for the last time."""
         self.flush()
         self._say_left_out()
         for timer in (self._timer, self._saying):
@@ -262,7 +248,6 @@ class RequestLog:
         self.flush()
 
     def _say_soon(self) -> None:
-        """Say in a second what was left out by then."""
         if self._saying is None:
             self._saying = self._clock.call_at(self._clock.now_ns() + SECOND_NS, self._on_saying)
 
@@ -272,7 +257,7 @@ class RequestLog:
         self._say_left_out()
 
     def _say_left_out(self) -> None:
-        """Write a line about what was left out; it is there even if there are no bytes for it."""
+        """Say what was left out, even if there are no bytes for it."""
         refused, over_bytes = self._omissions.take()
         if not refused and not over_bytes:
             return

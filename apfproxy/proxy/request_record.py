@@ -33,15 +33,12 @@ class Failure(enum.StrEnum):
     AUTHENTICATION_UNAVAILABLE = "identification-unavailable"
     """The authenticator could not be reached."""
     AUTHENTICATION_TIMEOUT = "identification-timeout"
-    """The authenticator did not respond in time."""
     INTERNAL = "internal"
-    """The proxy failed."""
     UNAUTHENTICATED = "unidentified"
     """The client's credentials were refused, or what it may do with them."""
     UPSTREAM = "upstream"
     """The upstream could not be reached, or broke off."""
     UPSTREAM_TIMEOUT = "upstream-timeout"
-    """The upstream did not begin a response in time."""
 
 
 class RequestRecord(msgspec.Struct, gc=False):
@@ -50,15 +47,12 @@ class RequestRecord(msgspec.Struct, gc=False):
     Attributes:
         head, block: None for bytes that were refused before they became a request.
         user: None if nobody was authenticated.
-        classification: None if the request was not classified.
         client_address: The client's, also behind proxies that are believed.
         begun_ns: By the process's clock, when it came; 0 for the same as `asked_ns`.
         asked_ns: When it asked for seats, or went on without.
         sent_ns: When it was dispatched; 0 for never.
-        ended_ns: When it ended.
         seats: Those that it took or would have taken; 0 for a kind that takes none.
-        status: Sent to the client; 0 for none.
-        upstream_status: The upstream's; 0 for none.
+        status, upstream_status: 0 for none.
         body_bytes: Length of the response's body, as far as it was sent.
         reason: Why it was rejected or failed, of `RejectReason` or `Failure`; "" if it was not.
         why: Why it waited, was rejected or failed, in words; "" if it did not.

@@ -17,19 +17,19 @@ class SlowReaders:
     """Counts them, and keeps them within their limit.
 
     Attributes:
-        by_level: Priority level's name to answers that go on without seats; without zeros.
+        by_level: Priority level's name to responses that go on without seats; without zeros.
+        per_level: Of each level at most; None for as many as it has seats.
         watched: Exchanges that hold seats and wait for their client: the sweep looks at them.
     """
 
     def __init__(self, counters: ProxyCounters, per_level: int | None) -> None:
-        """`per_level`: of each level at most; None for as many as it has seats."""
         self._counters = counters
         self.per_level = per_level
         self.by_level: dict[str, int] = {}
         self.watched: dict[Exchange, None] = {}
 
     def admit(self, level: PriorityLevel) -> bool:
-        """Let an answer of a level go on without seats; not if there are enough of them."""
+        """Let a response of a level go on without seats; not if there are enough of them."""
         count = self.by_level.get(level.name, 0)
         if count >= (level.nominal_limit if self.per_level is None else self.per_level):
             return False
@@ -39,7 +39,6 @@ class SlowReaders:
         return True
 
     def release(self, level: str) -> None:
-        """Such an answer is through."""
         self._counters.slow_readers_open -= 1
         left = self.by_level[level] - 1
         if left:

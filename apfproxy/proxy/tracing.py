@@ -35,14 +35,12 @@ _PARENT_AND_STATE: Final = re.compile(
 
 
 class Attempt:
-    """A request as one server behind had it.
+    """A request as one endpoint had it.
 
     Attributes:
-        span_id: Of its span.
         server: Its URL.
-        sent_ns, answered_ns: When the request was sent, and the head of the answer came; 0 before.
+        sent_ns, answered_ns: When it was sent, and the head of the response came; 0 before.
         ended_ns: When it failed; 0 for the one that the request ends with.
-        status: Of the answer; 0 before.
         problem: Why it failed; "" if it did not.
     """
 
@@ -62,10 +60,8 @@ class RequestTrace:
     """What the spans of one request are made of.
 
     Attributes:
-        trace_id, span_id: Of the request's own span.
         parent_id: The span of the client that it is a child of; 0 if the trace begins here.
         link: The client's traceparent, if that is not believed; else "".
-        attempts: To have it answered by a server.
         record: The request as it ended; None before.
     """
 
@@ -81,13 +77,7 @@ class RequestTrace:
         self.record: RequestRecord | None = None
 
     def send(self, head: bytes, server: str, now_ns: int) -> bytes:
-        """Begin an attempt: the head to forward, with its span as the parent.
-
-        Args:
-            head: As it would go on.
-            server: The URL of the server behind that gets it.
-            now_ns: The time.
-        """
+        """Begin an attempt: the head to forward, with its span as the parent."""
         attempt = Attempt(server, now_ns)
         self.attempts.append(attempt)
         # The state is the client's trace's.
@@ -96,24 +86,18 @@ class RequestTrace:
         return b"".join((gone.sub(b"", head)[:-2], line, b"\r\n"))
 
     def answered(self, status: int, now_ns: int) -> None:
-        """The head of the final answer is there."""
         attempt = self.attempts[-1]
         attempt.status = status
         attempt.answered_ns = now_ns
 
     def failed(self, problem: str, now_ns: int) -> None:
-        """The attempt failed, and there will be another one."""
         attempt = self.attempts[-1]
         attempt.problem = problem
         attempt.ended_ns = now_ns
 
 
 class Tracer:
-    """Decides which requests of one cluster are traced.
-
-    Attributes:
-        take: Gets the traces of those that are over.
-    """
+    """Decides which requests of one cluster are traced; `take` gets those that are over."""
 
     __slots__ = ("_parents", "_rate", "take")
 

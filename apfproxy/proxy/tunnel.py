@@ -37,7 +37,7 @@ class TunnelEnd(asyncio.BufferedProtocol):
     """One side of a tunnel, in place of the HTTP connection that its transport had.
 
     Attributes:
-        other: The other side; None before the tunnel starts, and once both sides are lost.
+        other: None before the tunnel starts, and once both sides are lost.
         has_ended: Whether it sends no more.
         is_lost: Whether its transport is gone.
     """
@@ -60,12 +60,10 @@ class TunnelEnd(asyncio.BufferedProtocol):
     # What the other side does.
 
     def pause_reading(self) -> None:
-        """Take no more: the other side is slow."""
         if not self.has_ended and not self.is_lost:
             self._connection.pause_reading()
 
     def resume_reading(self) -> None:
-        """Take more."""
         # A transport that was at its end must not be read again.
         if not self.has_ended and not self.is_lost:
             self._connection.resume_reading()
@@ -77,15 +75,12 @@ class TunnelEnd(asyncio.BufferedProtocol):
 
     @property
     def can_half_close(self) -> bool:
-        """Whether the peer can be told that no more comes, and go on itself."""
         return self._connection.can_half_close
 
     def half_close(self) -> None:
-        """Tell it so."""
         self._connection.half_close()
 
     def fail(self, error: Exception) -> None:
-        """End both sides after an error of the program; never raises."""
         if self._tunnel is not None:
             self._tunnel.fail(error)
         else:
@@ -104,7 +99,6 @@ class TunnelEnd(asyncio.BufferedProtocol):
 
     @guarded
     def eof_received(self) -> bool:
-        """The peer sends no more; says whether the transport stays open for what it gets."""
         return self._tunnel is not None and self._tunnel.on_end(self)
 
     @guarded
@@ -144,14 +138,10 @@ class TunnelEnd(asyncio.BufferedProtocol):
 
 
 class Tunnel:
-    """Two connections that have become one.
+    """Two connections that have become one; that to the upstream is never used for anything else.
 
-    Args:
-        context: Its cluster's.
-        downstream: The client's connection.
-        upstream: That to the upstream; never used for anything else after.
-        on_over: Called once, when the tunnel is over, though bytes may still be on their way.
-        on_upstream_data: Called with all that the upstream sends.
+    `on_over` is called once, when the tunnel is over, though bytes may still be on their way;
+    `on_upstream_data` with all that the upstream sends.
 
     Attributes:
         bytes_to_client: That came from the upstream so far.
@@ -202,7 +192,7 @@ class Tunnel:
     def start(
         self, head: ResponseHead, lines: bytes, protocol: bytes, from_upstream: bytes
     ) -> None:
-        """Begin with the answer 101, and what came behind it; arguments as of `send_switch`."""
+        """Begin with the response 101, and what came behind it; as of `Client.send_switch`."""
         counters = self._context.counters
         counters.tunnels_open += 1
         counters.tunnels_by_protocol[PROTOCOLS[protocol.lower()].decode()] += 1
@@ -273,7 +263,6 @@ class Tunnel:
                 )
 
     def fail(self, error: Exception) -> None:
-        """End after an error of the program, at once; never raises."""
         self._downstream.fail(error)
         with contained(Part.CONNECTION, self._context.loop):
             self._upstream.abort()
@@ -281,7 +270,7 @@ class Tunnel:
     # What the ends say.
 
     def on_end(self, end: TunnelEnd) -> bool:
-        """A side sends no more; says whether it may still get something."""
+        """End a side that sends no more; says whether it may still get something."""
         end.has_ended = True
         if self.is_over or end.is_lost:
             return False
@@ -296,7 +285,6 @@ class Tunnel:
         return True
 
     def on_lost(self, end: TunnelEnd, error: Exception | None) -> None:
-        """A side's transport is gone."""
         if end is self._upstream_end and self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None

@@ -48,7 +48,6 @@ class WatchSeats:
         self._timer = loop.call_later(first_s, self._on_timer)
 
     def on_data(self, data: bytes) -> None:
-        """A part of the answer's body came."""
         self._has_data = True
         if self._tail is not None:
             window = self._tail + data
@@ -58,7 +57,6 @@ class WatchSeats:
                 self._tail = window[-len(INITIAL_EVENTS_END) + 1 :]
 
     def cancel(self) -> None:
-        """The watch is over."""
         self._give_back = None
         self._tail = None
         self._timer.cancel()
