@@ -24,14 +24,16 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
 from apfproxy.flowcontrol.meters import KindMeter
+from apfproxy.flowcontrol.passage import FlowControl
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.objects.decode import parts_of
 from apfproxy.observe.config_status import ConfigStatus
+from apfproxy.proxy.context import Context, passage_errors
 from apfproxy.proxy.counters import ProxyCounters
-from apfproxy.proxy.served_cluster import ServedCluster
 from apfproxy.settings import OBSERVE, PROMPT, UNSAID
 from apfproxy.sources.servers_behind import ServersBehind
 from apfproxy.upstream.health import UpstreamHealth
+from apfproxy.upstream.pool import Pool
 from apfproxy.upstream.rebalance import Rebalancing
 
 if TYPE_CHECKING:
@@ -107,16 +109,21 @@ class Cluster:
         )
         self.kinds = KindMeter(clock.now_ns())
         self.costs = LearnedCosts(clock.now_ns)
-        self.served = ServedCluster(
+        self.served = Context(
             settings,
             listener,
-            self.controller,
-            WorkEstimator(self.costs.object_stats, self.costs.watch_count),
-            self.costs,
-            self.kinds,
+            FlowControl(
+                self.controller,
+                WorkEstimator(self.costs.object_stats, self.costs.watch_count),
+                self.costs,
+                self.kinds,
+                clock,
+                unix_s=lambda: int(time.time()),
+                on_error=passage_errors(settings, loop),
+            ),
+            Pool(settings.upstream, self.counters.pool, clock.now_ns, self.identities.client_tls),
             self.counters,
             self.identities.authenticator,
-            self.identities.client_tls,
         )
         behind = ServersBehind(lambda: self.settings.upstream, self._servers)
         self.membership = open_membership(

@@ -25,6 +25,7 @@ from apfproxy.base.files import REREAD_PERIOD_S
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.proxy.cluster_router import ClusterRouter, Route
+from apfproxy.proxy.drain_pace import drain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Iterator
@@ -89,7 +90,7 @@ class Member:
             place.name,
             place.hosts,
             (place.path_prefix or "").encode(),
-            None if cluster is None else cluster.served.context,
+            None if cluster is None else cluster.served,
             IS_STARTING if self.problem == STARTING else IS_WRONG,
             None if cluster is None else tls_group(cluster.settings),
             place.max_connections,
@@ -144,7 +145,7 @@ class Clusters:
         self.only: Cluster | None = None
         if not settings.clusters:
             self.only = Cluster(settings, shared, health, events)
-            router.put((), self.only.served.context)
+            router.put((), self.only.served)
 
     def __iter__(self) -> Iterator[Cluster]:
         """Those that serve, in the order of the settings."""
@@ -192,7 +193,7 @@ class Clusters:
             await waiting
         except Exception as error:  # noqa: BLE001  the objects and servers that there are may do
             report(Part.TASK, error, loop=self._shared.loop)
-        context = only.served.context
+        context = only.served
         # A connection that was there before asks for the route, others go to the only cluster.
         self._router.put((Route("", (), b"", context),), context)
         self._health.discard(START)
@@ -350,13 +351,11 @@ class Clusters:
     def _leave(self, cluster: Cluster) -> None:
         """Let requests of a cluster that is gone end; the next `_route` sends it no more."""
         self._checks[cluster].close()
-        self._before = tuple(
-            each for each in self._before if each.context is not cluster.served.context
-        )
+        self._before = tuple(each for each in self._before if each.context is not cluster.served)
 
         async def leave() -> None:
             try:
-                cut = await cluster.served.drain()
+                cut = await drain(cluster.served)
                 if cut:
                     logger.warning("cluster %s: is gone; requests cut: %d", cluster.name, cut)
             finally:

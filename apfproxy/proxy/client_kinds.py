@@ -86,9 +86,6 @@ class ClientKinds:
         self._rules = preset.rules
         self._upgrades = upgrade_rules_of(settings)
 
-    def enforce(self, flow_control: FlowControl) -> None:
-        self._flow_control = flow_control
-
     def request_of(self, head: RequestHead, block: HeaderBlock) -> Request:
         """The request that a head makes.
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from apfproxy.proxy.client import OpenConnection
+    from apfproxy.proxy.context import Context
 
 WATCH_END_PERIOD_S = 0.05
 MIN_WATCHES_ENDED_PER_S = 200
@@ -27,6 +28,33 @@ def ended_at_once(watches: int, rounds: float) -> int:
     return max(
         math.ceil(watches / max(rounds, 1)), round(MIN_WATCHES_ENDED_PER_S * WATCH_END_PERIOD_S)
     )
+
+
+async def drain(context: Context) -> int:
+    """Let requests of a cluster under way end, and end watches bit by bit; then stop it.
+
+    No request must come any more.  Requests that are left after the settings' limit are broken;
+    says how many.
+    """
+    cut = 0
+    settings, listener = context.settings.drain, context.listener
+    rounds = max(settings.timeout_s / 2 / WATCH_END_PERIOD_S, 1)
+    try:
+        async with asyncio.timeout(settings.timeout_s):
+            while busy := context.busy():
+                watches = [each for each in busy if each.can_end_watch]
+                for connection in watches[: ended_at_once(len(watches), rounds)]:
+                    connection.end_watch()
+                await asyncio.sleep(WATCH_END_PERIOD_S)
+    except TimeoutError:
+        cut = len(context.busy())
+        await close_websockets(context.busy)
+    finally:
+        for connection in context.busy():
+            if connection in listener.connections:
+                connection.leave()
+        context.stop()
+    return cut
 
 
 async def close_websockets(connections: Callable[[], Iterable[OpenConnection]]) -> None:

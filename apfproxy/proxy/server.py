@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from apfproxy.proxy.cluster_router import ClusterRouter
+    from apfproxy.proxy.context import Context
     from apfproxy.proxy.listener_context import ListenerContext
-    from apfproxy.proxy.served_cluster import ServedCluster
     from apfproxy.proxy.tls import ServerTls
     from apfproxy.settings import OverloadSettings, Settings
 
@@ -65,7 +65,7 @@ class ProxyServer:
         self._clock = shared.clock
         self._loop = shared.loop
         self._router = router
-        self._clusters: dict[ServedCluster, None] = {}
+        self._clusters: dict[Context, None] = {}
         self._memory_trimmer = MemoryTrimmer()
         self._overload = Overload(_marks(settings), shared.limits, shared.counters)
         self._servers: list[asyncio.Server] = []
@@ -75,13 +75,13 @@ class ProxyServer:
         self.sweep = Recurring(Part.SWEEP, self._loop, SWEEP_PERIOD_S, STALE_SWEEP_S, self._sweep)
         self._sweep_due_ns = self._clock.now_ns()
 
-    def add(self, cluster: ServedCluster) -> None:
+    def add(self, cluster: Context) -> None:
         """Look after a cluster, too; `router` sends requests there."""
         self._clusters[cluster] = None
         if self.sockets:
             self._fit_descriptors()
 
-    def discard(self, cluster: ServedCluster) -> None:
+    def discard(self, cluster: Context) -> None:
         """Look after a cluster no more, which has no requests."""
         self._clusters.pop(cluster, None)
 
@@ -166,7 +166,8 @@ class ProxyServer:
         most = limits.fit(descriptors, upstream, questions)
         left = limits.left(descriptors, questions) // max(len(of_clusters), 1)
         for cluster in self._clusters:
-            cluster.limit_connections(max(left, MIN_CONNECTIONS))
+            if max(left, MIN_CONNECTIONS) < cluster.settings.upstream.max_connections:
+                cluster.pool.limit(max(left, MIN_CONNECTIONS))
         # Nobody has asked for the default, nor for a number where there is to be no limit.
         if most is not None and wanted not in (None, LimitSettings().max_connections):
             log.warning(

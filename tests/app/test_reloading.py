@@ -133,7 +133,6 @@ def state_of(process: ProxyProcess) -> dict[str, object]:
     found |= state(process.access, "access")
     for name in ("served", "identities", "counts"):
         found |= state(getattr(process.cluster, name), name)
-    found |= state(process.cluster.served.context, "requests")
     found |= state(process.cluster.served.pool, "pool", 5)
     for level in process.cluster.controller.levels.values():
         limits = level.nominal_limit, level.lower_limit, level.upper_limit, level.max_seats

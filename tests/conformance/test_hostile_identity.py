@@ -266,7 +266,7 @@ async def test_id_27_during_a_drain() -> None:
     async with running() as scene:
         hold = await scene.take_seat(CASES["ID-27"]["raw"].encode())
         draining = begin(scene.process.drain())
-        await until(lambda: scene.process.cluster.served.context.listener.is_draining)
+        await until(lambda: scene.process.cluster.served.listener.is_draining)
         answer = await hold.end()
         await draining
 

@@ -145,4 +145,4 @@ async def gateway(
     assert 0 == scene.process.server.connection_count
     for cluster in scene.process.clusters:
         assert 0 == cluster.served.pool.open_count
-        assert 0 == cluster.served.context.connection_count
+        assert 0 == cluster.served.connection_count

@@ -133,7 +133,7 @@ async def test_clients_that_reset(wait_s: float, *, is_bounded: bool) -> None:
             assert (seats if is_bounded else 0) == queue_set.seats_in_use
             upstream.may_answer.set()
             await until(lambda: queue_set.seats_in_use == 0)
-            assert {} == scene.process.cluster.served.context.abandoned
+            assert {} == scene.process.cluster.served.abandoned
 
 
 @pytest.mark.parametrize("enforcement", [ENFORCE, OBSERVE])
@@ -165,7 +165,7 @@ async def test_an_upstream_that_closes() -> None:
     async with running(setup) as scene:
         hold = await scene.take_seat()
         await hold.client.leave()
-        await until(lambda: scene.process.cluster.served.context.abandoned)
+        await until(lambda: scene.process.cluster.served.abandoned)
         assert 1 == scene.level().queue_set.seats_in_use
         hold.arrival.peer.close()
         await until(lambda: scene.level().queue_set.seats_in_use == 0)
@@ -177,7 +177,7 @@ async def test_clients_that_pause() -> None:
     async with running(Setup(NARROW, seats=SEATS, buffer_bytes=4096)) as scene:
         queue_set = scene.level().queue_set
         seats = queue_set.concurrency_limit
-        context = scene.process.cluster.served.context
+        context = scene.process.cluster.served
         for index in range(seats + 1):
             client = await scene.connect(buffer_bytes=4096)
             await scene.deliver(client, GET.replace(b"/healthz", b"/x"))

@@ -134,7 +134,7 @@ def break_part(owner: object, part: str, method: str) -> None:
 
 def context_of(scene: Scene) -> Context:
     """What the connections of a server share."""
-    return scene.process.cluster.served.context
+    return scene.process.cluster.served
 
 
 def proxy_side(scene: Scene, client: Peer) -> Http1Connection:

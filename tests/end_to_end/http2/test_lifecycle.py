@@ -83,7 +83,7 @@ async def test_requests_during_a_drain() -> None:
         await client.send(GET)
         held = await scene.upstream.next_request()
         draining = begin(scene.process.drain())
-        await until(lambda: scene.process.cluster.served.context.listener.is_draining)
+        await until(lambda: scene.process.cluster.served.listener.is_draining)
         await client.send(GET)
         late = await scene.upstream.next_request()
         for arrival in (held, late):
@@ -124,7 +124,7 @@ async def test_a_chance_that_comes_each_time() -> None:
     setup = SPEAKS.with_downstream(http2=Http2Settings(is_cleartext=True, goaway_chance=0.02))
     async with running(setup) as scene:
         scene.upstream.answer_with(answer)
-        scene.process.cluster.served.context.listener.chance = lambda: 0.01
+        scene.process.cluster.served.listener.chance = lambda: 0.01
         client = await connect(scene)
         await client.send(GET)
         assert 200 == (await client.read_answer()).status

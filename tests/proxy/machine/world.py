@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import traceback
 from dataclasses import replace
 from socket import AF_INET
@@ -20,20 +21,21 @@ from apfproxy.base import build
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
-from apfproxy.flowcontrol.passage import WAITING
+from apfproxy.flowcontrol.passage import WAITING, FlowControl
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.observe.top_flows import TopFlows
 from apfproxy.proxy.cluster_router import ClusterRouter
+from apfproxy.proxy.context import Context, passage_errors
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.exchange_state import AWAITING
 from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.listener_context import ListenerContext
-from apfproxy.proxy.served_cluster import ServedCluster
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.proxy.tracing import Tracer
 from apfproxy.request.user import User
 from apfproxy.settings import ENFORCE, AccessLogSettings, Address, Settings
+from apfproxy.upstream.pool import Pool
 from tests.proxy.fakes import request_log
 from tests.proxy.machine.choices import HEAD_S, TRACING, Choices
 from tests.proxy.machine.loop import Attempt, VirtualLoop
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
     from apfproxy.authn.credentials import Credentials
-    from apfproxy.proxy.context import Context
 
 S = 1_000_000_000
 SELF = Resource({})
@@ -222,9 +223,8 @@ class World:
         self.judge = Judge(loop.clock, rules, (self.tokens,), now_s=loop.time)
         self.judge.certificates = Certificates(None, None)
         shared = ListenerContext(self.settings, self.counters.listener, loop.clock, loop)
-        self.served = self._served(shared)
+        self.context = self._context(shared)
         self.server = loop.run_until_complete(self._start(shared))
-        self.context: Context = self.served.context
         self._hold(choices.held_bytes)
         self.context.listener.disconnects = cast("Any", Disconnects(loop))
         self._watch_exchanges()
@@ -234,26 +234,29 @@ class World:
         tracer = None
         if choices.has_traces:
             tracer = Tracer(TRACING, lambda trace: self.traces.append(spans_of(trace, "", SELF, 0)))
-        self.served.observe(None if self.lines is None else self.lines.log, flows, tracer)
+        self.context.observe(None if self.lines is None else self.lines.log, flows, tracer)
 
     def _authenticator(self) -> Authenticator | None:
         return self.judge if self.choices.has_tokens else None
 
-    def _served(self, shared: ListenerContext) -> ServedCluster:
-        return ServedCluster(
-            self.settings,
-            shared,
+    def _context(self, shared: ListenerContext) -> Context:
+        flow_control = FlowControl(
             self.controller,
             WorkEstimator(self.costs.object_stats, self.costs.watch_count),
             self.costs,
             self.kinds,
-            self.counters,
-            self._authenticator(),
+            shared.clock,
+            unix_s=lambda: int(time.time()),
+            on_error=passage_errors(self.settings, shared.loop),
+        )
+        pool = Pool(self.settings.upstream, self.counters.pool, shared.clock.now_ns)
+        return Context(
+            self.settings, shared, flow_control, pool, self.counters, self._authenticator()
         )
 
     async def _start(self, shared: ListenerContext) -> ProxyServer:
-        server = ProxyServer(self.settings, shared, ClusterRouter(self.served.context))
-        server.add(self.served)
+        server = ProxyServer(self.settings, shared, ClusterRouter(self.context))
+        server.add(self.context)
         listener = Mock(family=AF_INET)
         listener.accept.side_effect = BlockingIOError  # nobody has connected before
         await server.start([cast("Any", listener)])
@@ -351,13 +354,13 @@ class World:
         )
         self._keeps_seats = self._keeps_seats and keeps_seats(self.settings)
         self.tokens.forget()
-        self.served.configure(self.settings, self._authenticator())
+        self.context.configure(self.settings, self._authenticator())
         self.server.configure(self.settings, None)
 
     def forget_authentications(self) -> None:
         """Have the proxy authenticate all clients again."""
         self.tokens.forget()
-        self.served.forget_authentications()
+        self.context.forget_authentications()
 
     def check_known(self, token: str, name: str) -> None:
         """Who is known by a token is who it is known to be."""
@@ -438,7 +441,7 @@ class World:
         assert stopped.done(), "the server does not stop"
         stopped.result()
         self._check_at_rest()
-        assert self.served.pool.open_count == 0, self.served.pool
+        assert self.context.pool.open_count == 0, self.context.pool
         assert self.counters.listener.connections_open == 0
 
     def waits_for_seats(self, client: Client) -> bool:
@@ -498,7 +501,7 @@ class World:
         assert not self.context.holdings.by_address
         assert not self.context.slow_readers.by_level
         assert not self.context.listener.limits._by_address  # noqa: SLF001  nothing else tells
-        assert self.served.pool.waiting_count == 0, self.served.pool
+        assert self.context.pool.waiting_count == 0, self.context.pool
         assert self.counters.tunnels_open == 0
         assert ", 0 watches," in repr(self.costs)
         for exchange in self.exchanges:
