@@ -28,8 +28,7 @@ from apfproxy import __version__
 from apfproxy.http.request_fields import HTTP_1_0, HTTP_1_1, HTTP_2
 from apfproxy.proxy.log_lines import MAX_PATH, PARAMETERS, cut
 from apfproxy.proxy.request_record import Failure
-from apfproxy.proxy.traces import MAX_AUDIT_ID, made_id, read_traces
-from apfproxy.proxy.tracing import SPAN_BITS, Attempt, new_id
+from apfproxy.proxy.tracing import MAX_AUDIT_ID, SPAN_BITS, Attempt, made_id, new_id, read_traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

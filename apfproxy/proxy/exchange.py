@@ -55,7 +55,7 @@ from apfproxy.proxy.exchange_state import (
 )
 from apfproxy.proxy.relay import Relay
 from apfproxy.proxy.request_record import Failure, RequestRecord
-from apfproxy.proxy.traces import audit_line
+from apfproxy.proxy.tracing import audit_line
 from apfproxy.upstream.counters import UpstreamFailure
 
 if TYPE_CHECKING:

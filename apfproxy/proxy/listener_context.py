@@ -12,7 +12,7 @@ from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.proxy.client_limits import ClientLimits, Holdings, LimitsInForce
 from apfproxy.proxy.disconnects import Disconnects
-from apfproxy.proxy.traces import made_audit_lines
+from apfproxy.proxy.tracing import made_audit_lines
 
 if TYPE_CHECKING:
     import asyncio

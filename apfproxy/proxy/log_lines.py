@@ -12,7 +12,7 @@ import time
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.proxy.traces import MAX_AUDIT_ID, made_id, read_traces
+from apfproxy.proxy.tracing import MAX_AUDIT_ID, made_id, read_traces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

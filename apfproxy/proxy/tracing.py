@@ -1,29 +1,50 @@
-"""Which requests are traced, and what is known of one until its spans are made.
+"""Which requests are traced, and what a request is found by in the logs of others.
 
 As in kube-apiserver the traceparent of those who are believed decides, and of all other requests a
-part is drawn, whose trace begins here.  A traced request tells the server behind that its parent is
-the span of its own attempt there.  Any other goes on as it came.
+part is drawn, whose trace begins here.  A traced request tells the upstream that its parent is the
+span of its own attempt there.  Any other goes on as it came.
 
-Sources: W3C Trace Context, sections 3.2 and 4; kubernetes/apiserver, `endpoints/filters/traces.go`;
-kubernetes/component-base, `tracing/utils.go`.
+A request without an Audit-ID is given one where the access log wants it, as kube-apiserver gives
+one: the upstream, its audit log and the client then have the same.
+
+Sources: W3C Trace Context, sections 3.2 and 4; kubernetes/apiserver, `endpoints/filters/traces.go`,
+`endpoints/filters/audit_init.go` and `audit/context.go`; kubernetes/component-base,
+`tracing/utils.go`.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from apfproxy.proxy.debug_headers import Audience
-from apfproxy.proxy.traces import read_traces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from apfproxy.proxy.request import Request
     from apfproxy.proxy.request_record import RequestRecord
     from apfproxy.settings import TracingSettings
 
+MAX_AUDIT_ID: Final = 64
+"""Characters of an Audit-ID in a log, as in kube-apiserver's; header fields have all of it."""
+
+_NAME: Final = b"Audit-Id: "
+_END: Final = b"\r\n"
+_LINE_ENDS: Final = tuple(b"%02x%b" % (number, _END) for number in range(256))
+BATCH: Final = len(_LINE_ENDS)
+
+_FIELDS: Final = re.compile(
+    rb"^(audit-id|traceparent|user-agent):[ \t]*([^\r\n]*)", re.MULTILINE | re.IGNORECASE
+)
+_TRACEPARENT: Final = re.compile(
+    rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?P<more>-.*)?"
+)
+_VERSION_0: Final = b"00-"
+_LENGTH: Final = 55
+"""Of a traceparent of version 0, and of what is known of later versions."""
 _TRACE_BITS: Final = 128
 SPAN_BITS: Final = 64
 _SAMPLED: Final = 1
@@ -32,6 +53,59 @@ _PARENT: Final = re.compile(rb"^traceparent:[^\r\n]*\r\n", re.MULTILINE | re.IGN
 _PARENT_AND_STATE: Final = re.compile(
     rb"^trace(?:parent|state):[^\r\n]*\r\n", re.MULTILINE | re.IGNORECASE
 )
+
+
+class Traces(NamedTuple):
+    """What the fields say; "" for what they do not say, or not properly."""
+
+    audit_id: str
+    traceparent: str
+    user_agent: str
+
+
+def read_traces(fields: bytes) -> Traces:
+    """Find them among the lines of header fields; of several Audit-IDs the first counts."""
+    found: dict[bytes, list[bytes]] = {b"audit-id": [], b"traceparent": [], b"user-agent": []}
+    for name, value in _FIELDS.findall(fields):
+        found[name.lower()].append(value)
+    audit_ids, parents, agents = found.values()
+    return Traces(
+        audit_ids[0].decode(errors="replace") if audit_ids else "",
+        _traceparent(parents[0]) if len(parents) == 1 else "",
+        agents[0].decode(errors="replace") if agents else "",
+    )
+
+
+def made_audit_lines() -> Iterator[bytes]:
+    """The header lines of new Audit-IDs, for ever, each of the form of a UUID of version 4.
+
+    Those of a batch differ in their last digits only, which takes a tenth of the time of UUIDs that
+    are all random: an Audit-ID has to be unique, it is no secret.
+    """
+    while True:
+        text = os.urandom(16).hex()
+        audit_id = f"{text[:8]}-{text[8:12]}-4{text[13:16]}-8{text[17:20]}-{text[20:30]}"
+        start = _NAME + audit_id.encode()
+        for end in _LINE_ENDS:
+            yield start + end
+
+
+def made_id(line: bytes) -> str:
+    """The Audit-ID of a header line that was made here."""
+    return line[len(_NAME) : -len(_END)].decode()
+
+
+def audit_line(audit_id: str) -> bytes:
+    """The header line of an Audit-ID."""
+    return _NAME + audit_id.encode() + _END
+
+
+def _traceparent(value: bytes) -> str:
+    """The value, without what later versions may add; "" if it is malformed."""
+    match = _TRACEPARENT.fullmatch(value)
+    if match is None or (match["more"] and value.startswith(_VERSION_0)):
+        return ""
+    return value[:_LENGTH].decode()
 
 
 class Attempt:

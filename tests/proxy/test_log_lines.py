@@ -27,7 +27,7 @@ from apfproxy.proxy.log_lines import (
     quoted,
 )
 from apfproxy.proxy.request_record import Failure, RequestRecord
-from apfproxy.proxy.traces import audit_line
+from apfproxy.proxy.tracing import audit_line
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.target import KNOWN_PARAMETERS
 from apfproxy.request.user import User

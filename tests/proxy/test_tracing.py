@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.proxy.traces import (
+from apfproxy.proxy.tracing import (
     BATCH,
     Traces,
     audit_line,
     made_audit_lines,
     made_id,
+    new_id,
     read_traces,
 )
-from apfproxy.proxy.tracing import new_id
 from apfproxy.settings import AudienceSettings, TracingSettings
 from tests.proxy.fakes import GET, OK, Bench
 
