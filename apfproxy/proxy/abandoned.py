@@ -1,20 +1,18 @@
 """The response to a request that nobody waits for any more: its seats are kept until it has come.
 
-A client that disconnects, or whose time is over, no longer needs the response, but the upstream may
-go on working for it.  Closing the connection tells the upstream so, and servers that notice stop:
-Go's `net/http` cancels the request's context.  Before one that does not notice, clients that ask
-and disconnect, again and again, would have it work on any number of requests at once, whatever the
-limits.  `upstream.abandonedWait` is for such servers:
+Closing the connection tells the upstream that its response is not wanted, and servers that notice
+stop, as Go's `net/http` does.  Before one that does not notice, clients that ask and disconnect,
+again and again, would have it work on any number of requests at once, whatever the limits.
+`upstream.abandonedWait` is for such servers:
 
-1. The connection stays open, and the upstream is not told.  Not by a half-close either: many
-   servers close the connection then, although what they have begun goes on.
+1. The connection stays open.  Not half either: many servers close it then, although what they have
+   begun goes on.
 2. The response is read and thrown away.  With its end, or that of the connection, the seats go
    back.
 3. After the setting's time, or `MAX_DISCARDED_BYTES` of the body, the connection is closed and the
    seats go back: a server that sends a response notices that its connection is gone.
 4. A watch holds its seats no longer than one whose client stays, `watch.limit`.
-5. If the request's body is not whole, its rest never comes: an upstream that waits for that, too,
-   is given the same time.
+5. A request whose body is not whole has the same time: its rest never comes.
 """
 
 from __future__ import annotations
@@ -42,15 +40,8 @@ MAX_DISCARDED_BYTES = 1 << 20
 class AbandonedResponse(ResponseSink):
     """Takes the place of a relay as the sink of a response; `Context.abandoned` keeps it."""
 
-    __slots__ = ("_context", "_discarded_bytes", "_passage", "_timer", "_upstream")
-
     def __init__(
-        self,
-        context: Context,
-        upstream: UpstreamConnection,
-        passage: Passage,
-        *,
-        is_watch: bool,
+        self, context: Context, upstream: UpstreamConnection, passage: Passage, *, is_watch: bool
     ) -> None:
         self._context = context
         self._upstream = upstream

@@ -52,20 +52,6 @@ class ClientKinds:
     all clusters.
     """
 
-    __slots__ = (
-        "_authenticator",
-        "_default_timeout_ns",
-        "_field_rules",
-        "_flow_control",
-        "_front_proxies",
-        "_is_plain",
-        "_kinds",
-        "_response_timeout_ns",
-        "_room",
-        "_rules",
-        "_upgrades",
-    )
-
     def __init__(
         self,
         settings: Settings,
@@ -84,16 +70,14 @@ class ClientKinds:
         preset = preset_of(settings)
         self._is_plain = preset.is_plain
         self._rules = preset.rules
-        self._upgrades = upgrade_rules_of(settings)
+        upgrades = settings.upstream.upgrades
+        self._upgrades = UpgradeRules(upgrades.allow, upgrades.deny)
 
     def request_of(self, head: RequestHead, block: HeaderBlock) -> Request:
-        """The request that a head makes.
+        """The request that a head makes; HeadError for a target or an upgrade that is malformed.
 
         Nothing is kept by targets: to find one of many thousands again costs as much as reading it,
         since neither the table nor what it has is in the caches of the CPU.
-
-        Raises:
-            HeadError: Its target makes no sense, or the upgrade that it offers is malformed.
         """
         attributes = read_target(head, self._rules, is_plain=self._is_plain)
         timeout_ns = self._default_timeout_ns
@@ -157,18 +141,12 @@ class ClientKinds:
     def forget(self) -> None:
         self._kinds.clear()
 
-    def __repr__(self) -> str:
-        return f"<ClientKinds: {len(self._kinds)}>"
-
 
 def field_rules(settings: Settings) -> FieldRules:
-    """How the fields of a client are read of which nothing is known, by the settings."""
+    """How the fields of a client are read of which nothing is known."""
     downstream, upstream = settings.downstream, settings.upstream
     return FieldRules(
-        UpstreamHosts(
-            upstream.address.authority.encode(),
-            (upstream.host_header or "").encode(),
-        ),
+        UpstreamHosts(upstream.address.authority.encode(), (upstream.host_header or "").encode()),
         CredentialRules.of(settings.authentication),
         downstream.max_header_fields,
         downstream.max_target_bytes,
@@ -179,7 +157,7 @@ def field_rules(settings: Settings) -> FieldRules:
 
 
 def plain_rules(settings: Settings) -> FieldRules:
-    """How the fields of requests are read that are of no cluster, and malformed mostly."""
+    """How the fields of requests that are of no cluster are read."""
     downstream = settings.downstream
     return FieldRules(
         UpstreamHosts(b"", b""),
@@ -197,20 +175,10 @@ def preset_of(settings: Settings) -> Preset:
     )
 
 
-def upgrade_rules_of(settings: Settings) -> UpgradeRules:
-    """Where the settings have upgrades, and where not."""
-    named = settings.upstream.upgrades
-    return UpgradeRules(named.allow, named.deny)
-
-
 def read_target(
     head: RequestHead, rules: RequestRules, *, is_plain: bool = False
 ) -> RequestAttributes:
-    """What a head asks for.
-
-    Raises:
-        HeadError: Kubernetes would not understand the target.
-    """
+    """What a head asks for; HeadError if Kubernetes would not understand the target."""
     try:
         if is_plain:
             return plain_attributes(head.method, head.target, rules)
@@ -229,24 +197,17 @@ def _timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
 def with_upgrade(
     head: RequestHead, attributes: RequestAttributes, rules: UpgradeRules
 ) -> RequestHead:
-    """The head with as much of the upgrade that it offers as is served there.
-
-    Raises:
-        HeadError: The upgrade is malformed.
-    """
+    """The head with as much of its upgrade as is served there; HeadError if that is malformed."""
     assert head.upgrade is not None
     return head.with_upgrade(honoured(head.upgrade, head.method, attributes, rules))
 
 
 def judged(raw: bytes, rules: FieldRules, settings: Settings) -> RequestHead:
-    """A head as it would be forwarded, by the settings.
-
-    Raises:
-        HeadError: It would be refused.
-    """
+    """A head as it would be forwarded; HeadError if it would be refused."""
     head, preset = parse_head(raw, rules), preset_of(settings)
     attributes = read_target(head, preset.rules, is_plain=preset.is_plain)
     _timeout_ns(attributes, 0)
     if head.upgrade is None:
         return head
-    return with_upgrade(head, attributes, upgrade_rules_of(settings))
+    upgrades = settings.upstream.upgrades
+    return with_upgrade(head, attributes, UpgradeRules(upgrades.allow, upgrades.deny))

@@ -144,9 +144,6 @@ class Context:
                 response.fail(error)
         self.pool.close()
 
-    def __repr__(self) -> str:
-        return f"<Context: {self.pool!r}>"
-
 
 def passage_errors(
     settings: Settings, loop: asyncio.AbstractEventLoop

@@ -89,11 +89,6 @@ class ResetBy(enum.StrEnum):
     PROXY = "proxy"
 
 
-def count_response(answers: dict[int, int], code: int) -> None:
-    """Count a final answer by its status code."""
-    answers[code] = answers.get(code, 0) + 1
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Http2Counters:
     """What connections of HTTP/2 did; `*_open` are gauges, all else only grows."""
@@ -149,7 +144,7 @@ class ListenerCounters:
     unrouted_requests: int = 0
 
     def count_own(self, code: int) -> None:
-        count_response(self.own_responses, code)
+        self.own_responses[code] = self.own_responses.get(code, 0) + 1
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -184,7 +179,7 @@ class ProxyCounters:
     upstream_retries: int = 0
 
     def count_own(self, code: int) -> None:
-        count_response(self.own_responses, code)
+        self.own_responses[code] = self.own_responses.get(code, 0) + 1
 
     @property
     def own_by_status(self) -> dict[int, int]:

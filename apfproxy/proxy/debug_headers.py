@@ -17,8 +17,6 @@ NS_PER_MS = 1_000_000
 class Audience:
     """Users and groups that settings name, such as those whose responses have debug headers."""
 
-    __slots__ = ("_groups", "_users", "is_empty")
-
     def __init__(self, settings: AudienceSettings) -> None:
         self._users = frozenset(settings.users)
         self._groups = frozenset(settings.groups)

@@ -1,19 +1,11 @@
 """One request and its response, from the request's head to the last byte.
 
-The methods of `Exchange` stand in the order of its life:
+The methods of `Exchange` stand in the order of its life: authentication, a small body, seats, and a
+connection to the upstream, from which on it has a `Relay`.  Each of its ends gives back once all
+that it holds, and writes its line of the access log.  `exchange_state` has the table of its states.
 
-1. `start`: the user is authenticated, by other servers if need be.
-2. A small body is gathered.
-3. Seats are acquired; where there are none it waits, or is refused.
-4. A connection to the upstream is acquired.  From then on it has a `Relay`, which passes the
-   request on and the response back.
-5. Its end: the relay's, or that of the client, of its time, or a response of the proxy's own.
-   Each gives back once all that the exchange holds, and writes its line of the access log.
-
-Where it stands is its `state`, whose table is `exchange_state`; its passage through flow control
-has a state of its own.  A request that fits passes through `start`, `_acquire_seats`,
-`on_connection`, `Relay.on_response` and `end` as plain calls, inside the events that brought its
-bytes.
+A request that fits passes through `start`, `_acquire_seats`, `on_connection`, `Relay.on_response`
+and `end` as plain calls, inside the events that brought its bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +23,6 @@ from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.http.request_fields import SIZED
 from apfproxy.proxy import own_responses, reasons
 from apfproxy.proxy.abandoned import AbandonedResponse
-from apfproxy.proxy.body_pace import BodyFlow, BodyRate
 from apfproxy.proxy.client_limits import LARGE_HEAD_BYTES
 from apfproxy.proxy.debug_headers import debug_lines
 from apfproxy.proxy.exchange_state import (
@@ -55,6 +46,7 @@ from apfproxy.proxy.exchange_state import (
 )
 from apfproxy.proxy.relay import Relay
 from apfproxy.proxy.request_record import Failure, RequestRecord
+from apfproxy.proxy.slow_readers import BodyFlow, BodyRate
 from apfproxy.proxy.tracing import audit_line
 from apfproxy.upstream.counters import UpstreamFailure
 
@@ -72,10 +64,6 @@ if TYPE_CHECKING:
     from apfproxy.proxy.tracing import RequestTrace
     from apfproxy.upstream.endpoint import UpstreamConnection
 
-_OK: Final = 200
-_UNAUTHORIZED: Final = 401
-_UNAVAILABLE: Final = 503
-_GATEWAY_TIMEOUT: Final = 504
 _TELLING_NS: Final = 5_000_000_000
 """A client may give the server less time to respond; that tells nothing of the server."""
 
@@ -91,12 +79,7 @@ class Exchange:
     """
 
     def __init__(
-        self,
-        context: Context,
-        client: Client,
-        request: Request,
-        body: bytes,
-        is_whole: bool,
+        self, context: Context, client: Client, request: Request, body: bytes, is_whole: bool
     ) -> None:
         """`body` is what has come of the request's body, framed as it will be forwarded."""
         self.head = request.head
@@ -149,10 +132,8 @@ class Exchange:
     # The user.
 
     def start(self) -> None:
-        if self.head.size > self.context.holdings.free_bytes:
-            self._hold()
-            if self.state is DONE:
-                return
+        if self.head.size > self.context.holdings.free_bytes and not self._hold():
+            return
         until_ns = self.request.authenticated_until_ns
         # An authentication that does not expire costs no look at the clock, which takes 0.1 us.
         if until_ns != FOREVER_NS and until_ns <= self.context.clock.now_ns():
@@ -173,12 +154,10 @@ class Exchange:
             self._on_verdict(found)
             return
         self.state = AUTHENTICATE[self.state]
-        self._wait_before_seats()
-        if self.state is DONE:
-            return
-        self._authentication = spawn(
-            self._authenticate_by_others(authenticator), name="authenticate a client"
-        )
+        if self._wait_before_seats():
+            self._authentication = spawn(
+                self._authenticate_by_others(authenticator), name="authenticate a client"
+            )
 
     async def _authenticate_by_others(self, authenticator: Authenticator) -> None:
         try:
@@ -214,19 +193,19 @@ class Exchange:
             # What follows may be of the protocol that the client hopes for.
             self.client.keep_alive = False
         reason, lines = Failure.UNAUTHENTICATED, b""
-        if found.code == _UNAVAILABLE:
+        if found.code == 503:
             reason, lines = Failure.AUTHENTICATION_UNAVAILABLE, b"Retry-After: 1\r\n"
-        elif found.code == _UNAUTHORIZED:
+        elif found.code == 401:
             lines = self.context.authenticator.challenges
         self._reply_status(found.code, found.message, reason, lines)
 
-    def _wait_before_seats(self) -> None:
-        """Wait for something before seats are acquired; DONE if there is no room."""
+    def _wait_before_seats(self) -> bool:
+        """Wait for something before seats are acquired; as `_hold`."""
         now_ns = self.context.clock.now_ns()
         self.client.deadline_ns = now_ns + self.request.timeout_ns
         if not self._begun_ns and self._is_recorded:
             self._begun_ns = now_ns
-        self._hold()
+        return self._hold()
 
     # The request's body.
 
@@ -247,11 +226,9 @@ class Exchange:
             self._acquire_seats()
             return
         self.state = GATHER[self.state]
-        self._wait_before_seats()
-        if self.state is DONE:
-            return
-        self._rate = BodyRate(self.received_bytes)
-        self.context.slow_readers.watched[self] = None
+        if self._wait_before_seats():
+            self._rate = BodyRate(self.received_bytes)
+            self.context.slow_readers.watched[self] = None
 
     def on_request_body(self, pieces: Sequence[Piece], *, is_last: bool) -> None:
         """Take a further part of the body, framed as it will be forwarded."""
@@ -268,8 +245,7 @@ class Exchange:
         for piece in pieces:
             self._held += piece
             self.received_bytes += len(piece)
-        self._hold()
-        if self.state is DONE:
+        if not self._hold():
             return
         if self.state is not GATHERING:
             if len(self._held) >= self.context.held_bytes:
@@ -282,17 +258,16 @@ class Exchange:
             self._acquire_seats()
 
     def on_malformed(self, code: int) -> None:
-        if self.has_responded:
-            self._leave(Failure.MALFORMED, self._status, self._status, reasons.MALFORMED_BODY)
-        else:
-            self._leave(Failure.MALFORMED, code, 0, reasons.MALFORMED_BODY)
+        """The body breaks off; the client gets `code` if it has no response yet."""
+        status = self._status
+        self._leave(Failure.MALFORMED, status or code, status, reasons.MALFORMED_BODY)
 
-    def _hold(self) -> None:
-        """Count what waits of the request; where there is no room for it, it is refused: DONE."""
+    def _hold(self) -> bool:
+        """Count what waits of the request; where there is no room it is refused: False."""
         client = self.client
         bound = client.hold(self.head.kept_bytes + len(self._held))
         if bound is None:
-            return
+            return True
         why = reasons.UNHELD[bound]
         if client.can_refuse:
             now_ns = self.context.clock.now_ns()
@@ -303,6 +278,7 @@ class Exchange:
         else:
             message = f"{why}; try again later"
             self._reply_status(503, message, Failure.MEMORY, b"Retry-After: 1\r\n", why)
+        return False
 
     # Flow control.
 
@@ -322,19 +298,12 @@ class Exchange:
                 client.deadline_ns = now_ns + self.request.answer_timeout_ns
             else:
                 self._set_deadline(now_ns)
-            upstream = None
-            if self.head.upgrade is None:
-                upstream = context.pool.acquire(is_long=self.request.is_long_running)
-            if upstream is None:
-                self._wait_for_connection()
-            else:
-                self.on_connection(upstream)
+            self._connect()
         elif ticket is None:
             self._refuse_seats()
         else:
             self.state = QUEUE[self.state]
-            self._hold()
-            if self.state is DONE:
+            if not self._hold():
                 return
             if self._is_recorded:
                 self._why = reasons.crowd_text(passage, itself=1)
@@ -345,13 +314,7 @@ class Exchange:
         assert ticket is not None
         self.sent_ns = ticket.dispatched_ns
         self._set_deadline(ticket.dispatched_ns)
-        upstream = None
-        if self.head.upgrade is None:
-            upstream = self.context.pool.acquire(is_long=self.request.is_long_running)
-        if upstream is None:
-            self._wait_for_connection()
-        else:
-            self.on_connection(upstream)
+        self._connect()
 
     def on_time_out(self) -> None:
         """The request has waited for seats as long as it may."""
@@ -375,18 +338,21 @@ class Exchange:
             text = own_responses.TOO_MANY_REQUESTS_TEXT
             self._reply_status(429, text, refusal.reason, lines, why="")
         else:
-            self._reply(
-                429, partial(own_responses.too_many_requests, refusal.retry_after_s), refusal.reason
-            )
+            build = partial(own_responses.too_many_requests, refusal.retry_after_s)
+            self._reply(429, build, refusal.reason, b"", "")
 
     # A connection to the upstream.
 
-    def _wait_for_connection(self) -> None:
+    def _connect(self) -> None:
+        # A connection that will be a tunnel is of nobody else before or after.
+        pool, is_new = self.context.pool, self.head.upgrade is not None
+        upstream = None if is_new else pool.acquire(is_long=self.request.is_long_running)
+        if upstream is not None:
+            self.on_connection(upstream)
+            return
         self.state = CONNECT[self.state]
-        self._hold()
-        if self.state is not DONE:
-            # One that will be a tunnel is of nobody else before or after.
-            self.context.pool.wait(self, is_new=self.head.upgrade is not None)
+        if self._hold():
+            pool.wait(self, is_new=is_new)
 
     def on_connection(self, connection: UpstreamConnection) -> None:
         self.state = SEND[self.state]
@@ -418,7 +384,7 @@ class Exchange:
 
     def on_no_connection(self, code: int, reason: str) -> None:
         self.count_failed()
-        if code == _GATEWAY_TIMEOUT:
+        if code == 504:
             self._reply_status(code, reason, Failure.UPSTREAM_TIMEOUT)
             return
         # A server has seen a request that is sent again: its client decides what becomes of it.
@@ -494,9 +460,9 @@ class Exchange:
             least = 0
             if state is RESPONDING and self.client.is_write_paused:
                 least = self.context.in_force.min_body_rate_bytes
-            flow.look(now_ns, self._moved_bytes, least)
+            moves = flow.look(now_ns, self._moved_bytes, least)
             self.client.deadline_ns = flow.next_look_ns(now_ns)
-            if not flow.stands_still(now_ns):
+            if moves:
                 return
         relay = self._relay
         if self.has_responded:
@@ -548,9 +514,8 @@ class Exchange:
         self.count_failed()
         relay, waited_ns = self._relay, now_ns - self.sent_ns
         most_ns = self.context.in_force.answer_timeout_ns
-        counters = (
-            self.context.counters.pool.unattributed if relay is None else relay.upstream.endpoint
-        )
+        unattributed = self.context.counters.pool.unattributed
+        counters = unattributed if relay is None else relay.upstream.endpoint
         counters.fail(
             UpstreamFailure.ANSWER_TIMEOUT,
             f"no answer within {reasons.rounded_s(waited_ns)}",
@@ -585,8 +550,7 @@ class Exchange:
         rate, in_force = self._rate, self.context.in_force
         assert rate is not None
         rate.waited_ns += period_ns
-        least = in_force.min_body_rate_bytes
-        is_due = rate.waited_ns >= in_force.body_rate_grace_ns
+        least, is_due = in_force.min_body_rate_bytes, rate.waited_ns >= in_force.body_rate_grace_ns
         if is_due and rate.is_below(least, self.received_bytes):
             self.context.slow_readers.watched.pop(self, None)
             self._refuse_slow_body(
@@ -629,7 +593,7 @@ class Exchange:
         status, body_bytes = relay.status, relay.body_bytes
         if context.access_log is not None or self.trace is not None:
             self._log(now_ns, status, status, body_bytes, "")
-        if self.request.is_list and status == _OK and body_bytes:
+        if self.request.is_list and status == 200 and body_bytes:
             context.flow_control.costs.list_finished(self.request.attributes, body_bytes)
         if client.held:
             client.hold(0)
@@ -658,24 +622,16 @@ class Exchange:
         self._reply_status(502, f"the upstream did not answer: {reason}", Failure.UPSTREAM)
 
     def _leave(self, reason: Failure, status: int, upstream_status: int, why: str) -> None:
-        context = self.context
-        context.counters.client_aborts += 1
+        self.context.counters.client_aborts += 1
         if self.state is DONE:
             return  # a tunnel that the client's end has ended
-        now_ns = context.clock.now_ns()
+        now_ns = self.context.clock.now_ns()
         self.state = BREAK[self.state]
         self._log(now_ns, status, upstream_status, self._sent_bytes, reason, why)
-        if not self._abandon(now_ns):
-            self._drop_upstream()
-            self._give_back(now_ns, has_left=True)
+        self._leave_upstream(now_ns, has_left=True)
 
     def _reply_status(
-        self,
-        code: int,
-        message: str,
-        reason: Failure | RejectReason,
-        lines: bytes = b"",
-        why: str | None = None,
+        self, code: int, message: str, reason: str, lines: bytes = b"", why: str | None = None
     ) -> None:
         attributes = self.request.attributes
         build = partial(own_responses.status_response, code, message)
@@ -690,12 +646,7 @@ class Exchange:
         self._reply(code, build, reason, lines, message if why is None else why)
 
     def _reply(
-        self,
-        code: int,
-        build: Callable[..., bytes],
-        reason: Failure | RejectReason,
-        lines: bytes = b"",
-        why: str = "",
+        self, code: int, build: Callable[..., bytes], reason: str, lines: bytes, why: str
     ) -> None:
         """Respond without the upstream; `why` is for the access log."""
         context, client = self.context, self.client
@@ -729,10 +680,10 @@ class Exchange:
 
     # What it gives back.
 
-    def _leave_upstream(self, now_ns: int) -> None:
+    def _leave_upstream(self, now_ns: int, *, has_left: bool = False) -> None:
         if not self._abandon(now_ns):
             self._drop_upstream()
-            self._give_back(now_ns)
+            self._give_back(now_ns, has_left=has_left)
 
     def _abandon(self, now_ns: int) -> bool:
         """Keep the seats while the upstream may still work; says whether the settings want that."""
@@ -804,13 +755,7 @@ class Exchange:
         return 0 if self._relay is None else self._relay.sent_bytes
 
     def _log(
-        self,
-        now_ns: int,
-        status: int,
-        upstream_status: int,
-        body_bytes: int,
-        reason: str,
-        why: str = "",
+        self, now_ns: int, status: int, upstream_status: int, size: int, reason: str, why: str = ""
     ) -> None:
         """Have the request, which is over, in the access log and in its trace.
 
@@ -844,7 +789,7 @@ class Exchange:
             seats,
             status,
             upstream_status,
-            body_bytes,
+            size,
             reason,
             f"{why}; {self._why}" if why and self._why else why or self._why,
             self._made_line,

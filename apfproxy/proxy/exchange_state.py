@@ -4,8 +4,7 @@
                                                                            -> TUNNELLING -> DONE
 
 A state before AWAITING is left out where there is nothing to wait for: the usual request goes from
-NEW to AWAITING to DONE.  Whatever leads to DONE gives back all that the exchange holds, and writes
-its line of the access log.
+NEW to AWAITING to DONE.
 """
 
 from __future__ import annotations

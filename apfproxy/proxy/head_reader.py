@@ -52,19 +52,6 @@ class HeadReader:
         last_request: The request of that head, if it came twice.
     """
 
-    __slots__ = (
-        "_is_http2",
-        "_kind",
-        "_known",
-        "_router",
-        "_tls_group",
-        "_transport",
-        "address",
-        "context",
-        "last_head",
-        "last_request",
-    )
-
     def __init__(self, router: ClusterRouter, *, is_http2: bool = False) -> None:
         self._router = router
         self._is_http2 = is_http2
@@ -106,11 +93,7 @@ class HeadReader:
         self.last_request = None
 
     def match(self, data: bytes | bytearray) -> tuple[HeaderBlock | None, int, int]:
-        """Which block the connection is known by, if it is, where the head ends, and its length.
-
-        The fields of a request are mostly those of one before, so that there is no search for
-        their end either.
-        """
+        """Which block is known, where the head ends, and the length of the body; None, 0, 0."""
         start = data.find(b"\r\n") + 2
         for block in self._known:
             end, body_bytes = block.match(data, start)
@@ -121,10 +104,8 @@ class HeadReader:
     def read(self, raw: bytes, block: HeaderBlock | None, body_bytes: int) -> Request:
         """Read a head by the rules of its cluster, which `context` is from now on.
 
-        `block` and `body_bytes` are as `match` found them.
-
-        Raises:
-            HeadError: It is malformed, over a limit, not served, or of no cluster that can be used.
+        `block` and `body_bytes` are as `match` found them.  HeadError if the head is malformed, over a
+        limit, not served, or of no cluster that can be used.
         """
         router, context = self._router, self.context
         if context is not None and (
@@ -159,11 +140,11 @@ class HeadReader:
         start = raw.find(b"\r\n") + 2
         line = raw[:start]
         parts = line.split(b" ")
-        if len(parts) != 3 or parts[2] != _VERSION:
-            return self._rare_request_of(context, kind, raw)
-        method, target = _METHODS.get(parts[0]), parts[1]
-        if method is None or not target.startswith(b"/") or target.translate(None, _VISIBLE):
-            return self._rare_request_of(context, kind, raw)
+        method = _METHODS.get(parts[0]) if len(parts) == 3 and parts[2] == _VERSION else None
+        if method is None or not parts[1].startswith(b"/") or parts[1].translate(None, _VISIBLE):
+            head = parse_head(raw, kind.rules)
+            return context.client_kinds.request_of(head, HeaderBlock(head.fields))
+        target = parts[1]
         if block is None:
             block, body_bytes = self._block_of(kind, raw, start, target)
         if len(target) > kind.rules.max_target_bytes:
@@ -171,10 +152,6 @@ class HeadReader:
         fields = block.fields
         head = RequestHead(method, target, line, raw, fields, body_bytes, fields.upgrade)
         return context.client_kinds.request_of(head, block)
-
-    def _rare_request_of(self, context: Context, kind: ClientKind, raw: bytes) -> Request:
-        head = parse_head(raw, kind.rules)
-        return context.client_kinds.request_of(head, HeaderBlock(head.fields))
 
     def _block_of(
         self, kind: ClientKind, raw: bytes, start: int, target: bytes
@@ -247,6 +224,3 @@ class HeadReader:
         leaf, chain = peer_certificates(self._transport) if is_tls else (None, ())
         kinds, is_http2 = context.client_kinds, self._is_http2
         return kinds.kind_of(self.address, leaf, chain, is_tls=is_tls, is_http2=is_http2)
-
-    def __repr__(self) -> str:
-        return f"<HeadReader of {self.address}>"

@@ -115,9 +115,6 @@ class ClientKind:
             max_blocks, room, size_of_block
         )
 
-    def __repr__(self) -> str:
-        return f"<ClientKind, {len(self.blocks.values)} header blocks kept: {self.peer!r}>"
-
 
 def is_of_any_length(fields: RequestFields) -> bool:
     """Whether fields say the same of all but the body, whatever length that has."""

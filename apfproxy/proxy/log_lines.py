@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from json.encoder import encode_basestring_ascii
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.proxy.tracing import MAX_AUDIT_ID, made_id, read_traces
@@ -39,16 +40,10 @@ MAX_KEPT_CLASSES = 4096
 CUT: Final = "..."
 
 PARAMETERS: Final = {
-    "limit": MAX_TEXT,
-    "resourceVersion": MAX_TEXT,
-    "resourceVersionMatch": MAX_TEXT,
-    "watch": MAX_TEXT,
-    "sendInitialEvents": MAX_TEXT,
-    "allowWatchBookmarks": MAX_TEXT,
-    "timeout": MAX_TEXT,
-    "timeoutSeconds": MAX_TEXT,
-    "labelSelector": MAX_PATH,
-    "fieldSelector": MAX_PATH,
+    **dict.fromkeys(("limit", "resourceVersion", "resourceVersionMatch", "watch"), MAX_TEXT),
+    **dict.fromkeys(("sendInitialEvents", "allowWatchBookmarks"), MAX_TEXT),
+    **dict.fromkeys(("timeout", "timeoutSeconds"), MAX_TEXT),
+    **dict.fromkeys(("labelSelector", "fieldSelector"), MAX_PATH),
 }
 """Parameters whose values say what a request costs, and no secret; at most so long."""
 
@@ -84,7 +79,13 @@ class LogLines:
         try:
             return self._lines(records)
         except Exception:  # noqa: BLE001  one request must not cost the others their lines
-            return b"".join(map(self._line_or_nothing, records))
+            lines = b""
+            for record in records:
+                try:
+                    lines += self._lines([record])
+                except Exception as error:  # noqa: BLE001  as above
+                    self._on_error(error)
+            return lines
 
     def of_omissions(
         self, now_ns: int, refused: Mapping[Key, int], over_bytes: Mapping[str, int]
@@ -94,11 +95,12 @@ class LogLines:
         for key, number in refused.items():
             reasons[key[0]] = reasons.get(key[0], 0) + number
         by_reason = ",".join(f'"{reason}":{number}' for reason, number in reasons.items())
-        most = sorted((each for each in refused.items() if each[0][1]), key=_number, reverse=True)
+        known = [each for each in refused.items() if each[0][1]]
+        known.sort(key=itemgetter(1), reverse=True)
         flows = ",".join(
             f'{{"flowSchema":"{schema}","priorityLevel":"{level}","flow":{quoted(flow)},'
             f'"reason":"{reason}","leftOut":{number}}}'
-            for (reason, schema, level, flow), number in most[:MAX_FLOWS]
+            for (reason, schema, level, flow), number in known[:MAX_FLOWS]
         )
         self._find_second(now_ns)
         return (
@@ -106,13 +108,6 @@ class LogLines:
             f'"leftOut":{sum(reasons.values())},"overBytes":{sum(over_bytes.values())},'
             f'"reasons":{{{by_reason}}},"flows":[{flows}]}}\n'
         ).encode()
-
-    def _line_or_nothing(self, record: RequestRecord) -> bytes:
-        try:
-            return self._lines([record])
-        except Exception as error:  # noqa: BLE001  as above
-            self._on_error(error)
-            return b""
 
     def _lines(self, records: list[RequestRecord]) -> bytes:
         """The lines, in one loop; what can be looked up, with names around it, is not formatted."""
@@ -216,10 +211,7 @@ def _text_of_block(head: RequestHead, block: HeaderBlock, user: User | None) -> 
 
 
 def text_of_target(method: str, target: bytes, attributes: RequestAttributes) -> str:
-    """The members of a line that say what is asked for, the first comma included.
-
-    Those of resources are only there in requests for resources, `query` if it has anything known.
-    """
+    """The members that say what is asked for, first comma included; `query` if any is known."""
     path, query = attributes.path, attributes.query
     if (
         len(path) > MAX_TEXT
@@ -261,10 +253,7 @@ def _text_of_rare_target(method: str, attributes: RequestAttributes) -> str:
 
 
 def _text_of_query(query: Mapping[str, tuple[str, ...]]) -> str:
-    """The member `query` of a line, its comma included: what Kubernetes' API gives a meaning.
-
-    Of each parameter the first value counts, of `continue` only that it is there.
-    """
+    """The member `query`: each known parameter's first value; of `continue` that it is there."""
     members = ""
     for name, values in query.items():
         if not values:
@@ -295,7 +284,3 @@ def quoted(text: str, most: int = MAX_TEXT) -> str:
     if len(text) > most or not text.isascii():
         text = cut(text, most)
     return encode_basestring_ascii(text)
-
-
-def _number(item: tuple[Key, int]) -> int:
-    return item[1]

@@ -63,28 +63,16 @@ def status_body(code: int, message: str) -> bytes:
 
 
 def response(
-    code: int,
-    body: bytes,
-    content_type: bytes,
-    *,
-    is_head: bool,
-    extra: bytes = b"",
-    connection: bytes = b"",
+    code: int, body: bytes, content_type: bytes, is_head: bool, extra: bytes, connection: bytes
 ) -> bytes:
     """A whole response, which no cache may keep; `extra` and `connection` are whole lines."""
-    return (
+    template = (
         b"HTTP/1.1 %d %b\r\nCache-Control: no-cache, private\r\nContent-Type: %b\r\n%b"
         b"Content-Length: %d\r\n%b%b\r\n%b"
-    ) % (
-        code,
-        _REASONS[code][0].encode(),
-        content_type,
-        date_line(int(time.time())),
-        len(body),
-        extra,
-        connection,
-        b"" if is_head else body,
     )
+    date, sent = date_line(int(time.time())), b"" if is_head else body
+    phrase = _REASONS[code][0].encode()
+    return template % (code, phrase, content_type, date, len(body), extra, connection, sent)
 
 
 @functools.lru_cache(maxsize=1)
@@ -95,8 +83,6 @@ def date_line(unix_s: int) -> bytes:
 
 class DateLine:
     """The header line of the time, made once a second."""
-
-    __slots__ = ("_line", "_until_ns")
 
     def __init__(self) -> None:
         self._line = b""
@@ -131,14 +117,8 @@ def status_response(
     code: int, message: str, *, is_head: bool = False, extra: bytes = b"", connection: bytes = b""
 ) -> bytes:
     """A whole response whose body is a `Status`."""
-    return response(
-        code,
-        status_body(code, message),
-        b"application/json",
-        is_head=is_head,
-        extra=extra,
-        connection=connection,
-    )
+    body = status_body(code, message)
+    return response(code, body, b"application/json", is_head, extra, connection)
 
 
 def plain_response(
@@ -159,14 +139,8 @@ def plain_response(
         body, content_type = json.dumps(problem).encode() + b"\n", b"application/problem+json"
     else:
         body, content_type = message.encode() + b"\n", b"text/plain; charset=utf-8"
-    return response(
-        code,
-        body,
-        content_type,
-        is_head=is_head,
-        extra=b"X-Content-Type-Options: nosniff\r\n" + extra,
-        connection=connection,
-    )
+    extra = b"X-Content-Type-Options: nosniff\r\n" + extra
+    return response(code, body, content_type, is_head, extra, connection)
 
 
 def grpc_response(
@@ -190,11 +164,7 @@ def too_many_requests(
     retry_after_s: int, *, is_head: bool, extra: bytes = b"", connection: bytes = b""
 ) -> bytes:
     """The 429 of Kubernetes' flow control, which is plain text."""
+    extra = b"Retry-After: %d\r\nX-Content-Type-Options: nosniff\r\n%b" % (retry_after_s, extra)
     return response(
-        429,
-        TOO_MANY_REQUESTS,
-        b"text/plain; charset=utf-8",
-        is_head=is_head,
-        extra=b"Retry-After: %d\r\nX-Content-Type-Options: nosniff\r\n%b" % (retry_after_s, extra),
-        connection=connection,
+        429, TOO_MANY_REQUESTS, b"text/plain; charset=utf-8", is_head, extra, connection
     )

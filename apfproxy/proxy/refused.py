@@ -44,38 +44,17 @@ def refused(
     build = own_responses.plain_response if is_plain else own_responses.status_response
     if isinstance(error, GrpcError):
         build = own_responses.grpc_response
-    response = build(
-        error.code,
-        str(error),
-        is_head=is_head,
-        extra=error.lines,
-        connection=b"Connection: close\r\n",
-    )
+    close = b"Connection: close\r\n"
+    response = build(error.code, str(error), is_head=is_head, extra=error.lines, connection=close)
     access_log = shared.access_log if context is None else context.access_log
     if access_log is not None and not is_logged:
         reason = _REASONS.get(error.code, Failure.MALFORMED)
         if isinstance(error, UnheldError):
             reason = Failure.MEMORY
-        now_ns = shared.clock.now_ns()
-        size, why = own_responses.body_bytes(response), str(error)
-        access_log.take(
-            RequestRecord(
-                None,
-                None,
-                None,
-                None,
-                None,
-                address,
-                0,
-                now_ns,
-                0,
-                now_ns,
-                0,
-                error.code,
-                0,
-                size,
-                reason,
-                why,
-            )
+        code, size, why = error.code, own_responses.body_bytes(response), str(error)
+        now = shared.clock.now_ns()
+        record = RequestRecord(
+            None, None, None, None, None, address, 0, now, 0, now, 0, code, 0, size, reason, why
         )
+        access_log.take(record)
     return response

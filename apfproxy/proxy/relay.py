@@ -1,13 +1,12 @@
 """What an exchange does while it has an upstream connection: request on, response back.
 
-Each side is read no faster than the other one takes it: a client that is slow pauses the upstream,
-and an upstream that is slow the client.  Whatever ends the relay is told to its exchange, which
-gives the seats back.
+Each side is read no faster than the other one takes it.  Whatever ends the relay is told to its
+exchange, which gives the seats back.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from apfproxy.base.faults import guarded
 from apfproxy.http.response_head import ResponseError, ResponseHead, is_event_stream
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from apfproxy.http.read_buffer import Piece
     from apfproxy.proxy.exchange import Exchange
     from apfproxy.upstream.endpoint import UpstreamConnection
-
-_CONTINUE: Final = 100
-_FIRST_SERVER_ERROR: Final = 500
 
 
 class Relay(ResponseSink):
@@ -82,7 +78,7 @@ class Relay(ResponseSink):
 
     def on_interim(self, head: ResponseHead) -> None:
         """Pass a 1xx on, to clients that know of them."""
-        if self.head.is_http_10 or (head.status == _CONTINUE and self._has_asked):
+        if self.head.is_http_10 or (head.status == 100 and self._has_asked):
             return
         self._exchange.client.send_interim(head)
 
@@ -93,7 +89,7 @@ class Relay(ResponseSink):
         self.status = status = head.status
         self.body_bytes = len(body)
         self.upstream.endpoint.answered(status, now_ns - exchange.sent_ns)
-        if status >= _FIRST_SERVER_ERROR:
+        if status >= 500:
             exchange.count_failed()
         if exchange.trace is not None:
             exchange.trace.answered(status, now_ns)
@@ -146,7 +142,7 @@ class Relay(ResponseSink):
             exchange.retry(self, reason)
             return
         upstream.endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason)
-        if self.status < _FIRST_SERVER_ERROR:  # else it has been counted
+        if self.status < 500:  # else it has been counted
             exchange.count_failed()
         if exchange.state is AWAITING:
             exchange.refuse_broken(reason)
@@ -162,10 +158,7 @@ class Relay(ResponseSink):
 
     @property
     def is_long_running(self) -> bool:
-        """Whether it may go on for as long as client and upstream like.
-
-        A response that turns out to be so, as an event stream does, has no deadline any more.
-        """
+        """Whether it has no deadline, as an event stream; or may go on for as long as all like."""
         exchange = self._exchange
         if exchange.request.is_long_running or self.tunnel is not None:
             return True

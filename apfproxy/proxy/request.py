@@ -40,13 +40,7 @@ class Request(RequestDigest):
             the client is authenticated.
     """
 
-    __slots__ = (
-        "answer_timeout_ns",
-        "authenticated_until_ns",
-        "block",
-        "head",
-        "user_lines",
-    )
+    __slots__ = ("answer_timeout_ns", "authenticated_until_ns", "block", "head", "user_lines")
 
     def __init__(
         self,
@@ -79,8 +73,7 @@ class Request(RequestDigest):
     def is_repeatable(self) -> bool:
         """Whether a second server may get it once a first one may have read it.
 
-        Nothing that begins another protocol, has a body, or says that it means another method.  A
-        GET that a `proxy` subresource passes on to an application is one by its method.
+        Nothing that begins another protocol, has a body, or says that it means another method.
         """
         head, attributes = self.head, self.attributes
         return (
@@ -92,20 +85,16 @@ class Request(RequestDigest):
         )
 
     def class_lines(self, found: Classification) -> bytes:
-        """The header lines that name a class in answers.
-
-        As in kube-apiserver there are none where its flow control does not look.
-        """
+        """Header lines that name a class; none where no seats are taken, as in Kubernetes."""
         if not self.takes_seats:
             return b""
         return class_lines(found.flow_schema_uid, found.priority_level_uid)
 
     def header(self, name: str) -> str:
-        """The first value of a field that is forwarded; "" if there is none.
+        """The first value of a field that is forwarded, of a secret its hash; "" if there is none.
 
-        Of a secret its hash: flows are named by what this gives, and everybody sees their names.
-
-        Searched for each time: only a class that is told apart by it asks.
+        Flows are named by it, and everybody sees their names.  Only a class that is told apart by a field
+        asks, so it is searched for each time.
         """
         head = self.head
         pattern = rb"^%b:[ \t]*([^\r\n]*)" % name.encode()

@@ -1,16 +1,13 @@
 """Which requests have a line in the access log, and which are left out.
 
 1. Of requests without an error a part is drawn, as the settings say.
-2. Of requests that were never sent on (rejected, malformed, unidentified, ...) some a second are
-   logged of each flow and reason: a client that is refused can repeat its request at once, as often
-   as the network allows.
+2. Of requests that were never sent on (rejected, malformed, unauthenticated, ...) some a second
+   are logged of each flow and reason: a client can repeat such a request at once.
 3. All lines of a process have so many bytes a second.  Once they are spent, no line is made until
-   there are some again.  Lines that are on their way to the file may exceed them, and are paid for
-   by those that follow.
+   there are some again.  Lines that exceed them are paid for by those that follow.
 4. What is left out by 2 and 3 is counted, by flow and reason, for a line once a second.
 
-The event loop decides only that, and keeps records of the others; `log_lines` makes their lines in
-the thread that writes them.
+The event loop decides only that; `log_lines` makes the lines in the thread that writes them.
 """
 
 from __future__ import annotations
@@ -36,14 +33,12 @@ if TYPE_CHECKING:
 
 FLUSH_PERIOD_NS: Final = 100_000_000
 MAX_RECORDS: Final = 64
-"""Requests whose lines are made at once: that takes a third of the time that it does one by one, as
-the code for it is in the CPU's caches then.  For so long the event loop may have to wait."""
+"""Requests whose lines are made at once, which takes a third of the time of one by one."""
 SECOND_NS: Final = 1_000_000_000
 MAX_KEYS: Final = 256
 """Flows and reasons that are told apart in a second; further ones count together by reason."""
 EXPECTED_BYTES: Final = 512
 """Length of a line that is not made yet."""
-_FIRST_ERROR: Final = 400
 
 
 class Omission(enum.StrEnum):
@@ -198,7 +193,7 @@ class RequestLog:
                 self._say_soon()
                 return
         elif (
-            self._sampled < 1 and record.status < _FIRST_ERROR and random.random() >= self._sampled  # noqa: S311 - a sample, not a secret
+            self._sampled < 1 and record.status < 400 and random.random() >= self._sampled  # noqa: S311 - a sample, not a secret
         ):
             return
         if head is not None:

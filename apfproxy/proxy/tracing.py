@@ -79,8 +79,8 @@ def read_traces(fields: bytes) -> Traces:
 def made_audit_lines() -> Iterator[bytes]:
     """The header lines of new Audit-IDs, for ever, each of the form of a UUID of version 4.
 
-    Those of a batch differ in their last digits only, which takes a tenth of the time of UUIDs that
-    are all random: an Audit-ID has to be unique, it is no secret.
+    Those of a batch differ in their last digits only, which takes a tenth of the time: an Audit-ID
+    has to be unique, it is no secret.
     """
     while True:
         text = os.urandom(16).hex()
@@ -118,8 +118,6 @@ class Attempt:
         problem: Why it failed; "" if it did not.
     """
 
-    __slots__ = ("answered_ns", "ended_ns", "problem", "sent_ns", "server", "span_id", "status")
-
     def __init__(self, server: str, sent_ns: int) -> None:
         self.span_id = new_id(SPAN_BITS)
         self.server = server
@@ -138,8 +136,6 @@ class RequestTrace:
         link: The client's traceparent, if that is not believed; else "".
         record: The request as it ended; None before.
     """
-
-    __slots__ = ("attempts", "link", "parent_id", "record", "request", "span_id", "trace_id")
 
     def __init__(self, request: Request, trace_id: int, parent_id: int, link: str) -> None:
         self.request = request
@@ -172,8 +168,6 @@ class RequestTrace:
 
 class Tracer:
     """Decides which requests of one cluster are traced; `take` gets those that are over."""
-
-    __slots__ = ("_parents", "_rate", "take")
 
     def __init__(self, settings: TracingSettings, take: Callable[[RequestTrace], None]) -> None:
         self._parents = Audience(settings.parents_from)

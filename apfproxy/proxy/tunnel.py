@@ -3,14 +3,12 @@
 1. What came with the heads goes first, and everything in its order.
 2. A side that takes nothing stops the other one: of each direction at most a read and the
    high-water mark are held.
-3. Over plain TCP, and of a stream of HTTP/2, one side's end is passed on after what it sent, and
-   the other direction goes on.  TLS transports have no half-close, so where one is of TLS an end is
-   the end of both, once what was sent is through.
+3. Over plain TCP, and of a stream of HTTP/2, one side's end is passed on after what it sent.  TLS
+   transports have no half-close, so there an end is the end of both, once what was sent is through.
 4. A side that breaks resets the other one: no client takes what is cut short for the whole.
 5. Nothing either way for the settings' time cuts it; the server's sweep looks at that.
-6. When the proxy goes away, the client of a WebSocket gets a close frame that says so, as soon as
-   no frame of the server is under way, and nothing of the server after it.  What the client says
-   to that still goes to the server.
+6. When the proxy goes away, the client of a WebSocket gets a close frame that says so, between two
+   frames of the server, and nothing of the server after it.  What it replies goes to the server.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ class TunnelEnd(asyncio.BufferedProtocol):
         is_lost: Whether its transport is gone.
     """
 
-    __slots__ = ("_connection", "_on_data", "_tunnel", "has_ended", "is_lost", "other")
+    __slots__ = ("_on_data", "_tunnel", "connection", "has_ended", "is_lost", "other")
 
     def __init__(
         self,
@@ -51,7 +49,7 @@ class TunnelEnd(asyncio.BufferedProtocol):
         on_data: Callable[[Piece], None],
     ) -> None:
         self._tunnel: Tunnel | None = tunnel
-        self._connection = connection
+        self.connection = connection
         self._on_data = on_data
         self.other: TunnelEnd | None = None
         self.has_ended = False
@@ -61,30 +59,23 @@ class TunnelEnd(asyncio.BufferedProtocol):
 
     def pause_reading(self) -> None:
         if not self.has_ended and not self.is_lost:
-            self._connection.pause_reading()
+            self.connection.pause_reading()
 
     def resume_reading(self) -> None:
         # A transport that was at its end must not be read again.
         if not self.has_ended and not self.is_lost:
-            self._connection.resume_reading()
+            self.connection.resume_reading()
 
     def reset(self) -> None:
         """Break the connection, so that the peer can tell it from an end."""
         if not self.is_lost:
-            self._connection.reset()
-
-    @property
-    def can_half_close(self) -> bool:
-        return self._connection.can_half_close
-
-    def half_close(self) -> None:
-        self._connection.half_close()
+            self.connection.reset()
 
     def fail(self, error: Exception) -> None:
         if self._tunnel is not None:
             self._tunnel.fail(error)
         else:
-            self._connection.fail(error)
+            self.connection.fail(error)
 
     # What the transport says.
 
@@ -103,13 +94,13 @@ class TunnelEnd(asyncio.BufferedProtocol):
 
     @guarded
     def pause_writing(self) -> None:
-        self._connection.is_write_paused = True
+        self.connection.is_write_paused = True
         if self.other is not None:
             self.other.pause_reading()
 
     @guarded
     def resume_writing(self) -> None:
-        self._connection.is_write_paused = False
+        self.connection.is_write_paused = False
         if self.other is not None:
             self.other.resume_reading()
 
@@ -121,7 +112,7 @@ class TunnelEnd(asyncio.BufferedProtocol):
                 tunnel.on_lost(self, exc)
             except Exception as error:  # noqa: BLE001  as `guarded`
                 self.fail(error)
-        self._connection.connection_lost(exc)
+        self.connection.connection_lost(exc)
         if other is not None and other.is_lost:
             self.let_go()
             other.let_go()
@@ -134,7 +125,7 @@ class TunnelEnd(asyncio.BufferedProtocol):
 
     def __repr__(self) -> str:
         state = "lost" if self.is_lost else "ended" if self.has_ended else "open"
-        return f"<TunnelEnd of {self._connection!r}, {state}>"
+        return f"<TunnelEnd of {self.connection!r}, {state}>"
 
 
 class Tunnel:
@@ -148,22 +139,6 @@ class Tunnel:
         is_leaving: Whether the client gets a close frame, or has it.
         is_over: Whether both sides have ended, or one is gone.
     """
-
-    __slots__ = (
-        "_client",
-        "_context",
-        "_downstream",
-        "_flush_timer",
-        "_frames",
-        "_idle_ns",
-        "_on_over",
-        "_on_upstream_data",
-        "_upstream",
-        "_upstream_end",
-        "bytes_to_client",
-        "is_leaving",
-        "is_over",
-    )
 
     def __init__(
         self,
@@ -276,10 +251,10 @@ class Tunnel:
             return False
         other = end.other
         assert other is not None  # one side at least is not lost
-        if not (end.can_half_close and other.can_half_close):
+        if not (end.connection.can_half_close and other.connection.can_half_close):
             self.close()
             return False
-        other.half_close()
+        other.connection.half_close()
         if other.has_ended:
             self.close()
         return True
@@ -321,9 +296,8 @@ class Tunnel:
                 self._say_goodbye(frames)
 
     def _note_activity(self) -> None:
-        if self.is_leaving:
-            return  # it has its time to end
-        self._downstream.deadline_ns = self._context.clock.now_ns() + self._idle_ns
+        if not self.is_leaving:  # else it has its time to end
+            self._downstream.deadline_ns = self._context.clock.now_ns() + self._idle_ns
 
     def _finish(self) -> None:
         self.is_over = True

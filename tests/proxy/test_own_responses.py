@@ -68,7 +68,7 @@ def test_response_to_head_has_no_body() -> None:
         b"\r\n"
     )
 
-    assert expected == response(400, b"abc", b"a/b", is_head=True)
+    assert expected == response(400, b"abc", b"a/b", True, b"", b"")
 
 
 @pytest.mark.parametrize(
