@@ -48,8 +48,7 @@ MAX_KINDS = 4096
 class ClientKinds:
     """Tells clients apart by what decides how their heads are read, and makes requests of those.
 
-    `flow_control` counts the requests and estimates their work; `room` is for the header blocks of
-    all clusters.
+    `room` is for the header blocks of all clusters.
     """
 
     def __init__(

@@ -38,10 +38,7 @@ class HandshakeFailure(enum.StrEnum):
 
 
 class ProxyHeaderFailure(enum.StrEnum):
-    """Why a connection without a PROXY header that counts was closed.
-
-    Also the `reason` label of proxy_protocol_failures_total.
-    """
+    """Why no PROXY header counted; also the `reason` label of proxy_protocol_failures_total."""
 
     CLOSED = "closed"
     """It ended before, as a health check of TCP does."""
@@ -52,10 +49,7 @@ class ProxyHeaderFailure(enum.StrEnum):
 
 
 class Flood(enum.StrEnum):
-    """Frames of HTTP/2 that bring nothing, and of which too many came.
-
-    Also the `kind` label of http2_floods_total.
-    """
+    """Frames of HTTP/2 that bring nothing; also the `kind` label of http2_floods_total."""
 
     CONTROL = "control-frames"
     EMPTY_FRAMES = "empty-frames"
@@ -64,10 +58,7 @@ class Flood(enum.StrEnum):
 
 
 class GoAway(enum.StrEnum):
-    """Why a connection of HTTP/2 was ended, or is about to be.
-
-    Also the `reason` label of http2_goaways_total.
-    """
+    """Why a connection of HTTP/2 was ended; also the `reason` label of http2_goaways_total."""
 
     CHANCE = "chance"
     """So that clients spread over the proxies that there are."""
@@ -104,11 +95,10 @@ class Http2Counters:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ListenerCounters:
-    """What clients' connections did, whichever cluster their requests are of.
-
-    `connections_open` and those marked so are gauges, all else only grows.
+    """What clients' connections did; all but gauges only grows.
 
     Attributes:
+        connections_open: A gauge.
         held_bytes: Of clients, while their requests wait; a gauge.
         held_refusals: Requests that there was no room to hold, by bound.
         loop_delay_ns: How late the event loop is, smoothed; a gauge.
@@ -149,14 +139,11 @@ class ListenerCounters:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ProxyCounters:
-    """What was done for one cluster's requests; `*_open` and those marked so are gauges.
-
-    All else only grows.
+    """What was done for one cluster's requests; `*_open` are gauges, all else only grows.
 
     Attributes:
         abandoned_given_up: Of the following, those that the upstream did not answer in time.
         abandoned_requests: Requests whose seats were kept after their client had left.
-        is_observing: Whether the flow control is only observed; a gauge.
         listener: What clients' connections did; all clusters have the same.
         own_responses: Status code to final responses that the proxy gave itself.
         slow_reader_releases: Requests whose seats went back since only their client was waited for.
@@ -183,7 +170,7 @@ class ProxyCounters:
 
     @property
     def own_by_status(self) -> dict[int, int]:
-        """Status code to final answers that the proxy gave itself, to whatever came."""
+        """Status code to final responses of the proxy's own, to whatever came."""
         return _sum_of(self.own_responses, self.listener.own_responses)
 
     @property
@@ -192,12 +179,12 @@ class ProxyCounters:
 
     @property
     def responses(self) -> dict[int, int]:
-        """Status code to final answers to requests of the cluster, whoever gave them."""
+        """Status code to final responses to the cluster's requests, whoever gave them."""
         return _sum_of(self.upstream.answers, self.own_responses)
 
     @property
     def requests_by_status(self) -> dict[int, int]:
-        """Status code to final answers sent to clients, whoever gave them."""
+        """Status code to final responses sent to clients, whoever gave them."""
         return _sum_of(self.upstream.answers, self.own_responses, self.listener.own_responses)
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from apfproxy.request.user import User
     from apfproxy.settings import AudienceSettings
 
-NS_PER_MS = 1_000_000
-
 
 class Audience:
     """Users and groups that settings name, such as those whose responses have debug headers."""
@@ -45,7 +43,7 @@ def debug_lines(passage: Passage, now_ns: int, reason: str) -> bytes:
         f"X-Apfproxy-Flow-Schema: {found.flow.counters.flow_schema}\r\n"
         f"X-Apfproxy-Priority-Level: {found.level.name}\r\n"
         f"X-Apfproxy-Seats: {passage.seats}\r\n"
-        f"X-Apfproxy-Waited: {waited_ns / NS_PER_MS:.3f}ms\r\n"
+        f"X-Apfproxy-Waited: {waited_ns / 1_000_000:.3f}ms\r\n"
     )
     if reason:
         lines += f"X-Apfproxy-Reason: {reason}\r\n"

@@ -634,15 +634,14 @@ class Exchange:
         self, code: int, message: str, reason: str, lines: bytes = b"", why: str | None = None
     ) -> None:
         attributes = self.request.attributes
-        build = partial(own_responses.status_response, code, message)
-        if attributes.is_plain:
-            accept = self.request.header("Accept")
-            build = partial(own_responses.plain_response, code, message, accept)
-        elif code in own_responses.SHOWN_AS_TEXT and (
+        is_seen_as_text = code in own_responses.SHOWN_AS_TEXT and (
             not attributes.is_resource_request
             or "proxy" in (attributes.verb, attributes.subresource)
-        ):
-            build = partial(own_responses.plain_response, code, message)
+        )
+        build = partial(own_responses.status_response, code, message)
+        if attributes.is_plain or is_seen_as_text:
+            accept = self.request.header("Accept") if attributes.is_plain else ""
+            build = partial(own_responses.plain_response, code, message, accept)
         self._reply(code, build, reason, lines, message if why is None else why)
 
     def _reply(

@@ -104,8 +104,8 @@ class HeadReader:
     def read(self, raw: bytes, block: HeaderBlock | None, body_bytes: int) -> Request:
         """Read a head by the rules of its cluster, which `context` is from now on.
 
-        `block` and `body_bytes` are as `match` found them.  HeadError if the head is malformed, over a
-        limit, not served, or of no cluster that can be used.
+        `block` and `body_bytes` are as `match` found them.  HeadError if the head is malformed,
+        over a limit, not served, or of no cluster that can be used.
         """
         router, context = self._router, self.context
         if context is not None and (

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _LENGTH_NAME: Final = b"content-length: "
 _LENGTH_NAME_END: Final = b"ength: "
-_ZERO: Final = 48
-_MAX_LENGTH_DIGITS: Final = 18
 
 BlockKey = tuple[bytes, bytes]
 """A block's bytes: what stands before the digits of Content-Length, and what behind them; b"" and
@@ -39,18 +37,10 @@ class HeaderBlock:
         authentication: The last one; None before.
         logged: A user, and the access log's text of that user and these fields; None before.
         audit_line: The line of their Audit-ID; b"" if there is none, None before anybody asked.
-        traceparent: Theirs, if it is a proper one; "" if not, None before anybody asked.
+        parent: Their traceparent, if it is a proper one; "" if not, None before anybody asked.
     """
 
-    __slots__ = (
-        "_after",
-        "_before",
-        "audit_line",
-        "authentication",
-        "fields",
-        "logged",
-        "traceparent",
-    )
+    __slots__ = ("_after", "_before", "audit_line", "authentication", "fields", "logged", "parent")
 
     def __init__(self, fields: RequestFields, key: BlockKey = (b"", b"")) -> None:
         self.fields = fields
@@ -58,7 +48,7 @@ class HeaderBlock:
         self.authentication: Authentication | None = None
         self.logged: tuple[User, str] | None = None
         self.audit_line: bytes | None = None
-        self.traceparent: str | None = None
+        self.parent: str | None = None
 
     def match(self, data: bytes | bytearray, start: int) -> tuple[int, int]:
         """Where a head ends that has this block, and the length of its body; (0, 0) if not.
@@ -100,7 +90,7 @@ def key_of(section: bytes) -> tuple[BlockKey, int]:
 
 def _is_length(digits: bytes | bytearray) -> bool:
     """Whether this is a length that is written as anybody does, of a body that is not empty."""
-    return digits.isdigit() and digits[0] != _ZERO and len(digits) <= _MAX_LENGTH_DIGITS
+    return digits.isdigit() and not digits.startswith(b"0") and len(digits) <= 18
 
 
 class ClientKind:

@@ -131,12 +131,8 @@ class Relay(ResponseSink):
     def on_broken(self, reason: str, *, may_retry: bool) -> None:
         """Retry, if no response has begun and a second server may get the request; else end."""
         exchange, upstream = self._exchange, self.upstream
-        if (
-            may_retry
-            and exchange.state is AWAITING
-            and exchange.may_repeat
-            and exchange.request.is_repeatable
-        ):
+        may_retry = may_retry and exchange.may_repeat and exchange.request.is_repeatable
+        if may_retry and exchange.state is AWAITING:
             if not upstream.was_used:  # else it was most likely closed for being idle
                 upstream.endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason)
             exchange.retry(self, reason)

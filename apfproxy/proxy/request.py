@@ -93,8 +93,8 @@ class Request(RequestDigest):
     def header(self, name: str) -> str:
         """The first value of a field that is forwarded, of a secret its hash; "" if there is none.
 
-        Flows are named by it, and everybody sees their names.  Only a class that is told apart by a field
-        asks, so it is searched for each time.
+        Flows are named by it, and everybody sees their names.  It is searched for each time, since
+        only a class that is told apart by a field asks.
         """
         head = self.head
         pattern = rb"^%b:[ \t]*([^\r\n]*)" % name.encode()

@@ -158,16 +158,11 @@ class RequestLog:
         on_error: Callable[[Exception], None],
         cluster: str = "",
     ) -> None:
-        """Make a log.
+        """Make a log, which shares its budget with others.
 
-        Args:
-            settings: Which requests are logged.
-            clock: The event loop's.
-            write: Gets a function that makes some lines, which it calls in the thread that
-                writes them; their number; and the bytes that are kept until then.
-            budget: The bytes that this log has together with others.
-            on_error: Gets an error of the program that cost a request its line, in that thread.
-            cluster: The name that the lines begin with; "" where there is only one.
+        `write` gets a function that makes some lines, which it calls in the thread that writes them;
+        their number; and the bytes that are kept until then.  `on_error` gets, in that thread, an
+        error of the program that cost a request its line.
         """
         self._sampled = sampled_part(settings)
         self._clock = clock

@@ -42,13 +42,10 @@ _FIELDS: Final = re.compile(
 _TRACEPARENT: Final = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?P<more>-.*)?"
 )
-_VERSION_0: Final = b"00-"
 _LENGTH: Final = 55
-"""Of a traceparent of version 0, and of what is known of later versions."""
-_TRACE_BITS: Final = 128
+"""Of a traceparent of version 0, and of what is known of later versions, which may add more."""
 SPAN_BITS: Final = 64
 _SAMPLED: Final = 1
-_PER_MILLION: Final = 1_000_000
 _PARENT: Final = re.compile(rb"^traceparent:[^\r\n]*\r\n", re.MULTILINE | re.IGNORECASE)
 _PARENT_AND_STATE: Final = re.compile(
     rb"^trace(?:parent|state):[^\r\n]*\r\n", re.MULTILINE | re.IGNORECASE
@@ -69,9 +66,11 @@ def read_traces(fields: bytes) -> Traces:
     for name, value in _FIELDS.findall(fields):
         found[name.lower()].append(value)
     audit_ids, parents, agents = found.values()
+    match = _TRACEPARENT.fullmatch(parents[0]) if len(parents) == 1 else None
+    is_proper = match is not None and not (match["more"] and parents[0].startswith(b"00-"))
     return Traces(
         audit_ids[0].decode(errors="replace") if audit_ids else "",
-        _traceparent(parents[0]) if len(parents) == 1 else "",
+        parents[0][:_LENGTH].decode() if is_proper else "",
         agents[0].decode(errors="replace") if agents else "",
     )
 
@@ -98,14 +97,6 @@ def made_id(line: bytes) -> str:
 def audit_line(audit_id: str) -> bytes:
     """The header line of an Audit-ID."""
     return _NAME + audit_id.encode() + _END
-
-
-def _traceparent(value: bytes) -> str:
-    """The value, without what later versions may add; "" if it is malformed."""
-    match = _TRACEPARENT.fullmatch(value)
-    if match is None or (match["more"] and value.startswith(_VERSION_0)):
-        return ""
-    return value[:_LENGTH].decode()
 
 
 class Attempt:
@@ -171,16 +162,16 @@ class Tracer:
 
     def __init__(self, settings: TracingSettings, take: Callable[[RequestTrace], None]) -> None:
         self._parents = Audience(settings.parents_from)
-        self._rate = settings.sampling_rate_per_million / _PER_MILLION
+        self._rate = settings.sampling_rate_per_million / 1_000_000
         self.take = take
 
     def begin(self, request: Request) -> RequestTrace | None:
         """The trace of an authenticated request; None if it is not traced."""
         head = request.head
         block = request.block
-        parent = block.traceparent
+        parent = block.parent
         if parent is None:
-            parent = block.traceparent = read_traces(head.forwarded_fields).traceparent
+            parent = block.parent = read_traces(head.forwarded_fields).traceparent
         if parent and self._parents.has(request.user):
             _, trace_id, span_id, flags = parent.split("-")
             if not int(flags, 16) & _SAMPLED:
@@ -188,7 +179,7 @@ class Tracer:
             return RequestTrace(request, int(trace_id, 16), int(span_id, 16), "")
         if self._rate == 0 or random.random() >= self._rate:  # noqa: S311 - a sample, not a secret
             return None
-        return RequestTrace(request, new_id(_TRACE_BITS), 0, parent)
+        return RequestTrace(request, new_id(128), 0, parent)
 
 
 def new_id(bits: int) -> int:

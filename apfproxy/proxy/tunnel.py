@@ -43,14 +43,11 @@ class TunnelEnd(asyncio.BufferedProtocol):
     __slots__ = ("_on_data", "_tunnel", "connection", "has_ended", "is_lost", "other")
 
     def __init__(
-        self,
-        tunnel: Tunnel,
-        connection: Client | UpstreamConnection,
-        on_data: Callable[[Piece], None],
+        self, tunnel: Tunnel, connection: Client | UpstreamConnection, take: Callable[[Piece], None]
     ) -> None:
         self._tunnel: Tunnel | None = tunnel
         self.connection = connection
-        self._on_data = on_data
+        self._on_data = take
         self.other: TunnelEnd | None = None
         self.has_ended = False
         self.is_lost = False

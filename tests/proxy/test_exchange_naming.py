@@ -282,7 +282,7 @@ def test_many_addresses_are_bounded(bench: Naming, monkeypatch: pytest.MonkeyPat
     for number in range(20):
         kinds.kind_of(f"192.0.2.{number}")
 
-    assert "<ClientKinds: 4>" == repr(kinds)
+    assert 4 == len(kinds._kinds)  # noqa: SLF001  nothing else tells
 
 
 @pytest.mark.parametrize(
