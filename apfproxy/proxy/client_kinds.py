@@ -83,7 +83,8 @@ class ClientKinds:
         if attributes.query:
             timeout_ns = _timeout_ns(attributes, timeout_ns)
         if head.upgrade is not None:
-            head = with_upgrade(head, attributes, self._upgrades)
+            offer = honoured(head.upgrade, head.method, attributes, self._upgrades)
+            head = head.with_upgrade(offer)
         response_timeout_ns = self._response_timeout_ns
         if timeout_ns < response_timeout_ns and not attributes.long_running_by:
             response_timeout_ns = timeout_ns
@@ -193,14 +194,6 @@ def _timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
         raise HeadError(400, f"invalid timeout specified in the request URL: {error}") from error
 
 
-def with_upgrade(
-    head: RequestHead, attributes: RequestAttributes, rules: UpgradeRules
-) -> RequestHead:
-    """The head with as much of its upgrade as is served there; HeadError if that is malformed."""
-    assert head.upgrade is not None
-    return head.with_upgrade(honoured(head.upgrade, head.method, attributes, rules))
-
-
 def judged(raw: bytes, rules: FieldRules, settings: Settings) -> RequestHead:
     """A head as it would be forwarded; HeadError if it would be refused."""
     head, preset = parse_head(raw, rules), preset_of(settings)
@@ -209,4 +202,5 @@ def judged(raw: bytes, rules: FieldRules, settings: Settings) -> RequestHead:
     if head.upgrade is None:
         return head
     upgrades = settings.upstream.upgrades
-    return with_upgrade(head, attributes, UpgradeRules(upgrades.allow, upgrades.deny))
+    rules_there = UpgradeRules(upgrades.allow, upgrades.deny)
+    return head.with_upgrade(honoured(head.upgrade, head.method, attributes, rules_there))

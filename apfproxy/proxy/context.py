@@ -43,10 +43,8 @@ class Context:
         access_log: Gets each request at its end; None for no log.
         audience: Those whose responses have debug headers.
         connection_count: Clients' connections whose last request was of it.
-        date_line: For responses of servers that give none.
         has_audit_ids: Whether every request is given an Audit-ID.
         is_plain: Whether the API is not Kubernetes', so that own responses are not either.
-        listener: What connections share; clock, loop and so on are those of it.
         refusals: Why requests were refused without being classified, a line of each a minute.
         tracer: Decides which requests are traced, and gets those; None for none.
     """

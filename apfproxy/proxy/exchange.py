@@ -756,10 +756,7 @@ class Exchange:
     def _log(
         self, now_ns: int, status: int, upstream_status: int, size: int, reason: str, why: str = ""
     ) -> None:
-        """Have the request, which is over, in the access log and in its trace.
-
-        A status is 0 for none.  `reason` is "" if it neither was rejected nor failed.
-        """
+        """Tell log and trace; a status is 0 for none, `reason` "" if nothing went wrong."""
         access_log, tracer, trace = self.context.access_log, self.context.tracer, self.trace
         passage, ticket = self.passage, self.passage.ticket
         if tracer is not None and not self.sent_ns and ticket is None and passage.refusal is None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 from apfproxy.base.sockets import written
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.read_buffer import NOWHERE
+from apfproxy.http.request_fields import SIZED
 from apfproxy.http.request_head import RequestHead, parse_fields, parse_head, target_too_long
-from apfproxy.proxy.header_blocks import HeaderBlock, is_of_any_length, key_of
+from apfproxy.proxy.header_blocks import HeaderBlock, key_of
 from apfproxy.proxy.tls import group_of, peer_certificates
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ _METHODS: Final[dict[bytes, str]] = {
     method.encode(): method
     for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 }
-_VERSION: Final = b"HTTP/1.1\r\n"
 _VISIBLE: Final = bytes(sorted({*range(0x21, 0x7F)} - {ord("#")}))
 
 
@@ -140,7 +140,7 @@ class HeadReader:
         start = raw.find(b"\r\n") + 2
         line = raw[:start]
         parts = line.split(b" ")
-        method = _METHODS.get(parts[0]) if len(parts) == 3 and parts[2] == _VERSION else None
+        method = _METHODS.get(parts[0]) if len(parts) == 3 and parts[2] == b"HTTP/1.1\r\n" else None
         if method is None or not parts[1].startswith(b"/") or parts[1].translate(None, _VISIBLE):
             head = parse_head(raw, kind.rules)
             return context.client_kinds.request_of(head, HeaderBlock(head.fields))
@@ -163,7 +163,8 @@ class HeadReader:
         if block is None:
             fields = parse_fields(raw, target, kind.rules, section[:-2])
             body_bytes = fields.body_bytes
-            is_told_apart = not key[0] or is_of_any_length(fields)
+            # They may say the same of all but the body, whatever length that has.
+            is_told_apart = not key[0] or (fields.framing == SIZED and fields.has_one_length)
             is_kept = is_told_apart and len(section) <= MAX_BLOCK_BYTES
             # Only what may be known again needs its bytes, beside those of the head.
             block = HeaderBlock(fields, key) if is_kept else HeaderBlock(fields)

@@ -12,7 +12,6 @@ from sys import getsizeof
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.base.bounded_cache import BoundedCache, MemoryBudget
-from apfproxy.http.request_fields import SIZED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,11 +103,6 @@ class ClientKind:
         self.blocks: BoundedCache[BlockKey, HeaderBlock] = BoundedCache(
             max_blocks, room, size_of_block
         )
-
-
-def is_of_any_length(fields: RequestFields) -> bool:
-    """Whether fields say the same of all but the body, whatever length that has."""
-    return fields.framing == SIZED and fields.has_one_length
 
 
 # How much memory a kept block takes: never more than this, also later, since the user and the lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from apfproxy.http.grammar import GrpcError, UnheldError
 from apfproxy.proxy import own_responses
@@ -12,13 +12,6 @@ if TYPE_CHECKING:
     from apfproxy.http.grammar import HeadError
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.listener_context import ListenerContext
-
-_REASONS: Final = {
-    404: Failure.NO_CLUSTER,
-    408: Failure.CLIENT_TIMEOUT,
-    421: Failure.NO_CLUSTER,
-    503: Failure.NO_CLUSTER,
-}
 
 
 def refused(
@@ -32,8 +25,7 @@ def refused(
 ) -> bytes:
     """The whole response, after which an HTTP/1.1 connection closes.
 
-    `context` is of the cluster that the client was at last; `is_logged` says whether the access log
-    has it already.
+    `context` is of the client's last cluster, `is_logged` says whether the log has it already.
     """
     if error.code == 400:
         shared.counters.malformed_requests += 1
@@ -48,7 +40,9 @@ def refused(
     response = build(error.code, str(error), is_head=is_head, extra=error.lines, connection=close)
     access_log = shared.access_log if context is None else context.access_log
     if access_log is not None and not is_logged:
-        reason = _REASONS.get(error.code, Failure.MALFORMED)
+        reason = Failure.NO_CLUSTER if error.code in (404, 421, 503) else Failure.MALFORMED
+        if error.code == 408:
+            reason = Failure.CLIENT_TIMEOUT
         if isinstance(error, UnheldError):
             reason = Failure.MEMORY
         code, size, why = error.code, own_responses.body_bytes(response), str(error)

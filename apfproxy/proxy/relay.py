@@ -154,7 +154,7 @@ class Relay(ResponseSink):
 
     @property
     def is_long_running(self) -> bool:
-        """Whether it has no deadline, as an event stream; or may go on for as long as all like."""
+        """Whether it may go on for as long as both sides like, as an event stream does."""
         exchange = self._exchange
         if exchange.request.is_long_running or self.tunnel is not None:
             return True
@@ -242,8 +242,6 @@ class Relay(ResponseSink):
     def sent_bytes(self) -> int:
         return self.body_bytes if self.tunnel is None else self.tunnel.bytes_to_client
 
-    # Slow readers.
-
     def _pause_upstream(self) -> None:
         exchange = self._exchange
         self.upstream.pause_reading()
@@ -271,8 +269,6 @@ class Relay(ResponseSink):
                 self.slow_level = found.level.name
                 slow_readers.watched.pop(exchange, None)
                 exchange.release_seats(exchange.context.clock.now_ns())
-
-    # The end.
 
     def close(self) -> None:
         """Be no watch and no slow reader any more; harmless if that is done."""

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 """RFC 9110, section 9.2.1, of the methods that are forwarded.  Go's transport, by which
 kube-apiserver forwards, sends no others again either: PUT and DELETE are idempotent only as long as
-nobody else writes, and without a body they are commands, such as a restart, or delete whatever has
-the name by then."""
+nobody else writes, and may be commands, such as a restart."""
 _COMMANDS = frozenset(("attach", "exec", "portforward"))
 """Subresources of which a GET does what no GET should."""
 

@@ -160,9 +160,9 @@ class RequestLog:
     ) -> None:
         """Make a log, which shares its budget with others.
 
-        `write` gets a function that makes some lines, which it calls in the thread that writes them;
-        their number; and the bytes that are kept until then.  `on_error` gets, in that thread, an
-        error of the program that cost a request its line.
+        `write` gets a function that makes some lines, which it calls in the thread that writes
+        them; their number; and the bytes that are kept until then.  `on_error` gets, in that
+        thread, an error of the program that cost a request its line.
         """
         self._sampled = sampled_part(settings)
         self._clock = clock
@@ -187,9 +187,7 @@ class RequestLog:
             ):
                 self._say_soon()
                 return
-        elif (
-            self._sampled < 1 and record.status < 400 and random.random() >= self._sampled  # noqa: S311 - a sample, not a secret
-        ):
+        elif self._sampled < 1 and record.status < 400 and random.random() >= self._sampled:  # noqa: S311 - a sample, not a secret
             return
         if head is not None:
             self._kept_bytes += head.size

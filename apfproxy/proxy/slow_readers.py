@@ -19,7 +19,7 @@ _NS_PER_S: Final = 1_000_000_000
 
 
 class SlowReaders:
-    """Counts them, and keeps them within their limit.
+    """Counts responses that go on without seats, and keeps them within their limit.
 
     Attributes:
         by_level: Priority level's name to responses that go on without seats; without zeros.

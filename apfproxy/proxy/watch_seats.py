@@ -37,14 +37,11 @@ class WatchSeats:
         self._give_back: Callable[[], object] | None = give_back
         self._silence_s = settings.silence_s
         self._has_data = False
-        self._tail: bytes | None = None
-        if asks_for_initial_events(attributes):
-            self._tail = b""
-            self._until_s = loop.time() + settings.bookmark_limit_s
-            first_s = settings.bookmark_limit_s
-        else:
-            self._until_s = loop.time() + settings.limit_s
-            first_s = min(settings.silence_s, settings.limit_s)
+        awaits_bookmark = asks_for_initial_events(attributes)
+        self._tail = b"" if awaits_bookmark else None
+        limit_s = settings.bookmark_limit_s if awaits_bookmark else settings.limit_s
+        self._until_s = loop.time() + limit_s
+        first_s = limit_s if awaits_bookmark else min(settings.silence_s, limit_s)
         self._timer = loop.call_later(first_s, self._on_timer)
 
     def on_data(self, data: bytes) -> None:

@@ -20,7 +20,7 @@ from apfproxy.proxy import client_kinds as client_kinds_module
 from apfproxy.proxy import listener_context as listener_context_module
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.head_reader import MAX_BLOCK_BYTES, MAX_BLOCKS, MAX_REPEATED_BYTES, HeadReader
-from apfproxy.proxy.header_blocks import HeaderBlock, is_of_any_length, key_of
+from apfproxy.proxy.header_blocks import HeaderBlock, key_of
 from apfproxy.request.user import ANONYMOUS
 from apfproxy.settings import DownstreamSettings
 from tests.http.test_request_head import HEADS_OF_ALL_KINDS, heads
@@ -91,8 +91,6 @@ def test_body_bytes(section: bytes, expected: int) -> None:
     """A head has the section if it differs in the digits alone."""
     fields = RequestFields(is_http_10=False, framing=SIZED, body_bytes=5, has_one_length=True)
     block = HeaderBlock(fields, key_of(b"Content-Length: 5\r\nA: b\r\n\r\n")[0])
-
-    assert is_of_any_length(fields)
     head = PUT_LINE + section
     end = len(head) if expected >= 0 else 0
     for data in (head, head + PUT_LINE, bytearray(head)):
@@ -105,7 +103,6 @@ def test_section_without_a_length() -> None:
     fields = RequestFields(is_http_10=False, framing=NO_BODY)
     block = HeaderBlock(fields, key_of(b"A: b\r\n\r\n")[0])
 
-    assert not is_of_any_length(fields)
     assert (len(PUT_LINE) + 8, 0) == block.match(PUT_LINE + b"A: b\r\n\r\nbody", len(PUT_LINE))
     assert (0, 0) == block.match(PUT_LINE + b"A: c\r\n\r\n", len(PUT_LINE))
     assert (0, 0) == block.match(PUT_LINE + b"C: d\r\nA: b\r\n\r\n", len(PUT_LINE))
