@@ -55,11 +55,9 @@ class HeaderBlock:
         The head's fields begin at `start`; behind it there may be more data.
         """
         before, after = self._before, self._after
-        if not before:
-            if data.startswith(after, start):
-                return start + len(after), self.fields.body_bytes
-            return 0, 0
-        if not data.startswith(before, start):
+        if not before and data.startswith(after, start):
+            return start + len(after), self.fields.body_bytes
+        if not before or not data.startswith(before, start):
             return 0, 0
         start += len(before)
         end = data.find(b"\r\n", start)

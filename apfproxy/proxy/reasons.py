@@ -5,26 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.proxy.counters import Bound
-from apfproxy.proxy.exchange_state import (
-    AUTHENTICATING,
-    AWAITING,
-    CONNECTING,
-    GATHERING,
-    QUEUED,
-    RESPONDING,
-)
+from apfproxy.proxy.exchange_state import ExchangeState
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.passage import Passage
     from apfproxy.proxy.exchange import Exchange
 
 LEFT_WHERE = {
-    GATHERING: "the client left before its body was there",
-    AUTHENTICATING: "the client left before it was authenticated",
-    QUEUED: "the client left while it waited for seats",
-    CONNECTING: "the client left while it waited for a connection to the server",
-    AWAITING: "the client left before the server answered",
-    RESPONDING: "the client left before the end of the answer",
+    ExchangeState.GATHERING: "the client left before its body was there",
+    ExchangeState.AUTHENTICATING: "the client left before it was authenticated",
+    ExchangeState.QUEUED: "the client left while it waited for seats",
+    ExchangeState.CONNECTING: "the client left while it waited for a connection to the server",
+    ExchangeState.AWAITING: "the client left before the server answered",
+    ExchangeState.RESPONDING: "the client left before the end of the answer",
 }
 MALFORMED_BODY = "the request's body is malformed, or too long"
 OUT_OF_TIME = "its time was over before the end of the answer"

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from apfproxy.proxy.header_blocks import HeaderBlock
     from apfproxy.request.attributes import RequestAttributes
 
-
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 """RFC 9110, section 9.2.1, of the methods that are forwarded.  Go's transport, by which
 kube-apiserver forwards, sends no others again either: PUT and DELETE are idempotent only as long as

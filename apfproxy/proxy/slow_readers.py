@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.exchange import Exchange
 
-
 LOOKS: Final = 4
 """At a body in a request's time, so that it is cut after no more than a quarter above it."""
 _NS_PER_S: Final = 1_000_000_000

@@ -167,11 +167,10 @@ class Tracer:
 
     def begin(self, request: Request) -> RequestTrace | None:
         """The trace of an authenticated request; None if it is not traced."""
-        head = request.head
         block = request.block
         parent = block.parent
         if parent is None:
-            parent = block.parent = read_traces(head.forwarded_fields).traceparent
+            parent = block.parent = read_traces(request.head.forwarded_fields).traceparent
         if parent and self._parents.has(request.user):
             _, trace_id, span_id, flags = parent.split("-")
             if not int(flags, 16) & _SAMPLED:

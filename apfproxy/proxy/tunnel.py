@@ -224,8 +224,7 @@ class Tunnel:
             return
         self._finish()
         self._downstream.end_tunnel()
-        end = self._upstream_end
-        if not end.is_lost:
+        if not self._upstream_end.is_lost:
             transport = self._upstream.transport
             transport.close()
             if transport.get_write_buffer_size():
