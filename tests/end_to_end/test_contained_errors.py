@@ -221,7 +221,7 @@ async def test_errors_of_parts_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Overload, "on_sweep", broken)
     async with running(Setup().with_downstream(head_timeout_s=0.05)) as scene:
         with monkeypatch.context() as patch:
-            patch.setattr(scene.process.cluster.served, "_idle_ns", None)
+            patch.setattr(scene.process.cluster.served, "settings", None)
             silent = await scene.connect()
             assert await silent.is_at_end()
         errors = totals(scene)
