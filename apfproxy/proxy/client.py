@@ -8,7 +8,7 @@ compiled code calls their methods as fast as functions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from apfproxy.base.faults import guarded
 
@@ -22,13 +22,7 @@ if TYPE_CHECKING:
     from apfproxy.http.request_head import RequestHead
     from apfproxy.http.response_head import ResponseHead
     from apfproxy.proxy.counters import Bound
-
-
-class Served(Protocol):
-    """An exchange, as its client ends it after an error of the program."""
-
-    def give_up(self) -> None:
-        """Give back all that it holds; never raises."""
+    from apfproxy.proxy.exchange import Exchange
 
 
 class OpenConnection(ABC):
@@ -36,12 +30,14 @@ class OpenConnection(ABC):
 
     Attributes:
         deadline_ns: When `on_deadline` is due, or 0.
+        exchange: Under way; a connection of HTTP/2 has none, since its streams have them.
     """
 
-    __slots__ = ("deadline_ns",)
+    __slots__ = ("deadline_ns", "exchange")
 
     def __init__(self) -> None:
         self.deadline_ns = 0
+        self.exchange: Exchange | None = None
 
     @guarded
     def on_deadline(self) -> None:
@@ -63,10 +59,6 @@ class OpenConnection(ABC):
     def forget_header_blocks(self) -> None:  # noqa: B027
         """Forget the header blocks by which it is known: its kind has forgotten some."""
 
-    def is_serving(self, cluster: object) -> bool:  # noqa: ARG002  a connection of HTTP/2 is not
-        """Whether a request is under way on it of the cluster with this context."""
-        return False
-
     def close_when_idle(self, deadline_ns: int) -> None:  # noqa: B027
         """Let the connection, if it is idle, close by then at the latest."""
 
@@ -74,40 +66,34 @@ class OpenConnection(ABC):
     def relieve(self, now_ns: int) -> None:
         """Let go of what is of no use right now: memory is short."""
 
+    def is_serving(self, cluster: object) -> bool:
+        """Whether a request is under way on it of the cluster with this context."""
+        return self.exchange is not None and self.exchange.context is cluster
+
     @property
-    @abstractmethod
     def has_seats(self) -> bool:
-        """Whether a request of it has seats."""
+        return self.exchange is not None and self.exchange.passage.has_seats
 
     @property
     def can_end_watch(self) -> bool:
-        """Whether a watch is under way that can be ended now."""
-        return False
+        return self.exchange is not None and self.exchange.can_end_watch
 
     @guarded
     def end_watch(self) -> None:
         """End the watch, if there is one, as if it were through; raises nothing."""
-        if self.can_end_watch:
-            self.end_watch_early()
-
-    def end_watch_early(self) -> None:
-        """End the watch that there is."""
-        raise NotImplementedError
+        if self.exchange is not None and self.exchange.can_end_watch:
+            self.exchange.end_watch()
 
     @property
     def has_websocket(self) -> bool:
         """Whether it is a WebSocket, which has not been told that the proxy goes away."""
-        return False
+        return self.exchange is not None and self.exchange.has_websocket
 
     @guarded
     def close_websocket(self) -> None:
         """Tell the client of a WebSocket that the proxy goes away, and end it; raises nothing."""
-        if self.has_websocket:
-            self.send_close_frame()
-
-    def send_close_frame(self) -> None:
-        """Say on the WebSocket that there is that the proxy goes away."""
-        raise NotImplementedError
+        if self.exchange is not None and self.exchange.has_websocket:
+            self.exchange.close_websocket()
 
     @abstractmethod
     def leave(self) -> None:
@@ -118,7 +104,6 @@ class Client(OpenConnection):
     """Takes one response after the other.
 
     Attributes:
-        address: The client's.
         forwarded_suffix: Ends the head of a forwarded request: the client's address.
         held: Bytes that are counted for the request under way.
         is_write_paused: Whether the client is slow to take a response.
@@ -146,8 +131,7 @@ class Client(OpenConnection):
 
     @property
     @abstractmethod
-    def peer(self) -> Peer:
-        """What is known of the client."""
+    def peer(self) -> Peer: ...
 
     @abstractmethod
     def send_continue(self) -> None:
@@ -175,33 +159,21 @@ class Client(OpenConnection):
     def send_body(
         self, pieces: Sequence[Piece], size: int, *, is_last: bool, trailers: bytes = b""
     ) -> None:
-        """Send a further part of the body on.
+        """Send a further part of the body on: `pieces` of `size` bytes, valid during the call.
 
-        Args:
-            pieces: Valid for the time of the call.
-            size: Of all of them, in bytes.
-            is_last: Whether the response is through.
-            trailers: Whole lines.
+        `trailers` are whole lines.
         """
 
     @abstractmethod
     def send_own(self, asked: RequestHead, build: Callable[..., bytes], extra: bytes) -> int:
-        """Send a whole response of the proxy's own.
+        """Send a response of the proxy's own; returns the length of its body.
 
-        Args:
-            asked: The request's head.
-            build: One of `own_responses`, which the rest of the arguments is for.
-            extra: More header lines.
-
-        Returns:
-            The length of its body.
+        `build` is one of `own_responses`, and `extra` more header lines for it.
         """
 
     @abstractmethod
     def end_early(self) -> None:
         """End the response to a watch as if it were through: the proxy stops."""
-
-    # Its memory.
 
     def hold(self, size: int) -> Bound | None:
         """Have so many bytes counted for the request under way, unless that is over a bound.
@@ -232,12 +204,24 @@ class Client(OpenConnection):
         """Take no more of the request's body for now."""
 
     @abstractmethod
-    def resume_reading(self) -> None:
-        """Take more."""
+    def resume_reading(self) -> None: ...
 
     @abstractmethod
-    def on_exchange_end(self, exchange: Served, now_ns: int) -> None:
+    def on_exchange_end(self, exchange: Exchange, now_ns: int) -> None:
         """The response is through."""
+
+    def _leave(self, refused_with: int = 0) -> None:
+        """End the exchange under way: the client is gone, or is refused with a code."""
+        exchange = self.exchange
+        if exchange is not None:
+            self.exchange = None
+            try:
+                if refused_with:
+                    exchange.on_malformed(refused_with)
+                else:
+                    exchange.on_client_left()
+            except Exception as error:  # noqa: BLE001  as `guarded`
+                self.fail(error, exchange)
 
     @abstractmethod
     def abort_after_write(self) -> None:
@@ -252,13 +236,19 @@ class Client(OpenConnection):
         """Close at once, with a reset whatever is unsent."""
 
     @abstractmethod
-    def fail(self, error: Exception, exchange: Served | None = None) -> None:
-        """Close after an error of the program, wherever it came up; never raises.
+    def fail(self, error: Exception, exchange: Exchange | None = None) -> None:
+        """Report an error of the program, and close; never raises.
 
-        Args:
-            error: What it is; it is reported.
-            exchange: In which it came up, if that is not under way here any more.
+        `exchange` is where it came up, if that is not under way here any more.
         """
+
+    def _give_up(self, exchange: Exchange | None) -> None:
+        """End the exchange under way, and another one, after an error in either; never raises."""
+        current, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.give_up()
+        if current is not None and current is not exchange:
+            current.give_up()
 
     # Tunnels: of clients that can ask for one.
 

@@ -24,8 +24,7 @@ class Client(Protocol):
     """A connection of which nothing is read for now."""
 
     @property
-    def transport(self) -> asyncio.Transport:
-        """The client's."""
+    def transport(self) -> asyncio.Transport: ...
 
     def on_disconnect(self) -> None:
         """The client has ended or broken its connection."""
@@ -38,8 +37,7 @@ class Disconnects:
         self._loop = loop
         self._epoll: select.epoll | None = None
         """Made when it is needed."""
-        self._clients: dict[int, Client] = {}
-        """Those that are watched, by their descriptors."""
+        self._clients: dict[int, Client] = {}  # by their descriptors
         self._descriptors: dict[Client, int] = {}
         """The same the other way: a client that is gone has no descriptor to ask for."""
 
@@ -67,7 +65,6 @@ class Disconnects:
             self._epoll.unregister(descriptor)
 
     def close(self) -> None:
-        """Watch nobody any more."""
         self._clients.clear()
         self._descriptors.clear()
         if self._epoll is not None:

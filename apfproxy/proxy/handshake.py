@@ -25,7 +25,7 @@ from apfproxy.base.tasks import spawn
 from apfproxy.base.tls_files import handshake_of
 from apfproxy.http.client_address import address_from, is_among
 from apfproxy.proxy.counters import HandshakeFailure, ProxyHeaderFailure, Refusal
-from apfproxy.proxy.http1_connection import Http1Connection
+from apfproxy.proxy.http1_connection import NEW, Http1Connection
 from apfproxy.proxy.proxy_protocol import NoProxyHeaderError, ProxyHeaderError, read_source
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class HandshakeListener:
             self._shared.counters.handshake_failures[reason] += 1
             log.debug("no TLS with %s: %s: %s", address, reason, error)
         finally:
-            if not connection.was_made:
+            if connection.state is NEW:
                 self._shared.limits.release(address)
 
     def _on_done(self, task: asyncio.Task[None]) -> None:

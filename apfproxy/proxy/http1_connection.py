@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from apfproxy.http.read_buffer import Piece
     from apfproxy.http.request_head import RequestHead
     from apfproxy.http.response_head import ResponseHead
-    from apfproxy.proxy.client import Served
     from apfproxy.proxy.client_limits import Holding
     from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.counters import Bound
@@ -102,17 +101,11 @@ _CLOSE: Final = Event("close", TRANSITIONS)
 
 
 class Http1Connection(Client):
-    """One client's connection, and the requests that come on it.
-
-    Attributes:
-        state: Where it stands.
-        write: The transport's.
-    """
+    """One client's connection, and the requests that come on it."""
 
     __slots__ = (
         "_body",
         "_counted_as",
-        "_exchange",
         "_held_pending",
         "_holding",
         "_is_chunked",
@@ -137,14 +130,7 @@ class Http1Connection(Client):
         counted_as: str = "",
         address: str = "",
     ) -> None:
-        """Take a connection.
-
-        Args:
-            shared: What it shares with all others.
-            router: Says which cluster its requests are of.
-            counted_as: Its address if the limits know of it.
-            address: Of the client, if another one's than the connection has.
-        """
+        """`address` is the client's, if that is another one's than the connection has."""
         super().__init__()
         self.address = address
         self._shared = shared
@@ -154,7 +140,6 @@ class Http1Connection(Client):
         """The address under which the limits count this connection; "" while they do not."""
         self._transport = NOWHERE
         self.write = NOWHERE.write
-        self._exchange: Exchange | None = None
         self._body: RequestBody | None = None
         """Of the last request, until it is through."""
         self._pending = PendingBytes()
@@ -180,11 +165,6 @@ class Http1Connection(Client):
 
     def forget_header_blocks(self) -> None:
         self._reader.forget_header_blocks()
-
-    @property
-    def was_made(self) -> bool:
-        """Whether the connection has come about; then it says itself when it is gone."""
-        return self.state is not NEW
 
     @property
     def peer(self) -> Peer:
@@ -221,11 +201,8 @@ class Http1Connection(Client):
         if len(body) < LARGE_BYTES:
             self.send(b"".join((*before, body, end)))
         else:
-            self._send_large(b"".join(before), body, end)
-
-    def _send_large(self, start: bytes, body: Piece, end: bytes) -> None:
-        pieces = (start, body, end) if end else (start, body)
-        self.send_pieces(pieces, sum(map(len, pieces)))
+            pieces = (b"".join(before), body, end) if end else (b"".join(before), body)
+            self.send_pieces(pieces, sum(map(len, pieces)))
 
     def send_body(
         self, pieces: Sequence[Piece], size: int, *, is_last: bool, trailers: bytes = b""
@@ -264,7 +241,6 @@ class Http1Connection(Client):
             write_pieces(self._transport, pieces, size)
 
     def _take_all_pending(self) -> bytes:
-        """What has come and was not taken, which is not kept here any more."""
         if self._held_pending:
             self.change_held(-self._held_pending)
             self._held_pending = 0
@@ -330,23 +306,19 @@ class Http1Connection(Client):
         if self._is_unframed or self._transport.get_write_buffer_size():
             self.reset()
             return
-        self._exchange = None
+        self.exchange = None
         self.state = _CLOSE[self.state]
         self._transport.abort()
 
     def reset(self) -> None:
-        self._exchange = None
+        self.exchange = None
         self.state = _CLOSE[self.state]
         reset(self._transport)
 
-    def fail(self, error: Exception, exchange: Served | None = None) -> None:
+    def fail(self, error: Exception, exchange: Exchange | None = None) -> None:
         loop = self._shared.loop
         report(Part.CONNECTION, error, "an error of the proxy itself: closed", loop=loop)
-        current, self._exchange = self._exchange, None
-        if exchange is not None:
-            exchange.give_up()
-        if current is not None and current is not exchange:
-            current.give_up()
+        self._give_up(exchange)
         with contained(Part.CONNECTION, loop):
             self.abort()
 
@@ -354,7 +326,7 @@ class Http1Connection(Client):
         if self._is_unframed:
             self.reset()
             return
-        self._exchange = None
+        self.exchange = None
         if self.state is not CLOSED:
             self.state = _CLOSE[self.state]
             # The transport itself would wait without end for a client that takes nothing.
@@ -364,34 +336,7 @@ class Http1Connection(Client):
     @property
     def is_idle(self) -> bool:
         """Whether it has no request, not even the start of one."""
-        return self._exchange is None and not self._pending.data and self._body is None
-
-    @property
-    def exchange(self) -> Exchange | None:
-        return self._exchange
-
-    def is_serving(self, cluster: object) -> bool:
-        return self._exchange is not None and self._reader.context is cluster
-
-    @property
-    def has_seats(self) -> bool:
-        return self._exchange is not None and self._exchange.passage.has_seats
-
-    @property
-    def can_end_watch(self) -> bool:
-        return self._exchange is not None and self._exchange.can_end_watch
-
-    def end_watch_early(self) -> None:
-        if self._exchange is not None:
-            self._exchange.end_watch()
-
-    @property
-    def has_websocket(self) -> bool:
-        return self._exchange is not None and self._exchange.has_websocket
-
-    def send_close_frame(self) -> None:
-        if self._exchange is not None:
-            self._exchange.close_websocket()
+        return self.exchange is None and not self._pending.data and self._body is None
 
     def relieve(self, now_ns: int) -> None:
         self.close_when_idle(now_ns)
@@ -440,19 +385,6 @@ class Http1Connection(Client):
             self._transport.write_eof()
         self.resume_reading()
 
-    def _leave(self, refused_with: int = 0) -> None:
-        """End the exchange under way: the client is gone, or is refused with a code."""
-        exchange = self._exchange
-        if exchange is not None:
-            self._exchange = None
-            try:
-                if refused_with:
-                    exchange.on_malformed(refused_with)
-                else:
-                    exchange.on_client_left()
-            except Exception as error:  # noqa: BLE001  as `guarded`
-                self.fail(error, exchange)
-
     # What the transport says.
 
     @guarded
@@ -490,7 +422,7 @@ class Http1Connection(Client):
                 self._receive(READS.view[:nbytes])
                 return
             data = READS.view[:nbytes].tobytes()
-            if self._exchange is None and not self._pending.data and self._body is None:
+            if self.exchange is None and not self._pending.data and self._body is None:
                 # Most requests are one read, and some clients repeat one: no parsing then.
                 reader = self._reader
                 request, context = reader.last_request, reader.context
@@ -502,8 +434,7 @@ class Http1Connection(Client):
                 ):
                     # As `_begin`, where there is no body.
                     self.keep_alive = request.head.keep_alive
-                    exchange = Exchange(context, self, request, b"", True)
-                    self._exchange = exchange
+                    exchange = self.exchange = Exchange(context, self, request, b"", True)
                     exchange.start()
                     return
             self._receive(data)
@@ -512,11 +443,7 @@ class Http1Connection(Client):
 
     @guarded
     def eof_received(self) -> None:
-        """The client sends no more.
-
-        As kube-apiserver does, this takes it that the client is gone: there is no telling a
-        closed connection from a half-closed one.
-        """
+        """Take it, as kube-apiserver does, that the client is gone: it may only be half-closed."""
         self._leave()
         self.abort_after_write()
 
@@ -539,14 +466,14 @@ class Http1Connection(Client):
     @guarded
     def pause_writing(self) -> None:
         self.is_write_paused = True
-        if self._exchange is None:
+        if self.exchange is None:
             self._wait_for_client()
 
     @guarded
     def resume_writing(self) -> None:
         self.is_write_paused = False
-        if self._exchange is not None:
-            self._exchange.on_downstream_writable()
+        if self.exchange is not None:
+            self.exchange.on_downstream_writable()
         else:
             if len(self._pending.data) < self._shared.held_bytes:
                 self.resume_reading()
@@ -574,10 +501,10 @@ class Http1Connection(Client):
 
     # What the exchange does.
 
-    def on_exchange_end(self, exchange: Served, now_ns: int) -> None:
-        if self._exchange is not exchange:
+    def on_exchange_end(self, exchange: Exchange, now_ns: int) -> None:
+        if self.exchange is not exchange:
             return
-        self._exchange = None
+        self.exchange = None
         if self._body is not None:
             self.keep_alive = self.keep_alive and self._body.is_worth_discarding
         if not self.keep_alive:
@@ -597,23 +524,20 @@ class Http1Connection(Client):
     # What the server does.
 
     def meet_deadline(self) -> None:
-        if self._exchange is not None:
-            self._exchange.on_deadline()
+        if self.exchange is not None:
+            self.exchange.on_deadline()
         elif self.state is CLOSED:
             self.abort()
-        elif self.state is LINGERING:
-            if self._is_read_paused:
-                self.abort()  # the client sends on and on
-            else:
-                self.abort_after_write()
-        elif self.is_idle and not self._is_read_paused and not self.is_write_paused:
-            if has_unread(self._transport):
+        elif self.state is LINGERING and self._is_read_paused:
+            self.abort()  # the client sends on and on
+        elif self.state is LINGERING or self.is_write_paused:
+            self.abort_after_write()
+        elif self.is_idle:
+            if not self._is_read_paused and has_unread(self._transport):
                 # A request that came in this moment: closing would reset the connection instead.
                 self.deadline_ns = self._shared.clock.now_ns() + self._shared.linger_ns
             else:
                 self.abort_after_write()
-        elif self.is_idle or self.is_write_paused:
-            self.abort_after_write()
         else:
             setting = "headTimeout" if self._body is None else "idleTimeout"
             text = f"the request did not arrive in time (downstream.{setting})"
@@ -637,7 +561,7 @@ class Http1Connection(Client):
                 pending.append(data)
                 if self._may_be_http2 and self._take_preface():
                     return
-                if self._exchange is None:
+                if self.exchange is None:
                     self._parse_pending()
                 if len(pending.data) >= self._shared.held_bytes and not pending.is_probing:
                     self.pause_reading()  # until there is less; but a head may need more
@@ -649,7 +573,7 @@ class Http1Connection(Client):
     @guarded
     def _take_pending(self) -> None:
         """Go on with requests that came while another one was under way."""
-        if self._exchange is None and self._pending.data and self.state is not CLOSED:
+        if self.exchange is None and self._pending.data and self.state is not CLOSED:
             try:
                 self._parse_pending(is_pipelined=True)
                 if self._held_pending or len(self._pending.data) > LARGE_PART_BYTES:
@@ -658,29 +582,20 @@ class Http1Connection(Client):
                 self._fail(error)
 
     def _hold_pending(self) -> None:
-        """Count what has come and is not taken, if it is much.
-
-        Raises:
-            UnheldError: There is no room for it.
-        """
+        """Count what has come and is not taken, if it is much; `UnheldError` without room."""
         size = len(self._pending.data)
         if size <= LARGE_PART_BYTES or self.state is CLOSED or self.state is LINGERING:
             size = 0
         bound = self.change_held(size - self._held_pending)
         if bound is None:
             self._held_pending = size
-        elif self._exchange is None:
+        elif self.exchange is None:
             raise UnheldError(UNHELD[bound])
         else:
             self.pause_reading()  # what follows a request waits in the kernel then
 
     def _parse_pending(self, *, is_pipelined: bool = False) -> None:
-        """Start the next request if its head is there.
-
-        Raises:
-            HeadError: It is malformed.
-            ChunkedError: The start of its body is.
-        """
+        """Start the next request if its head is there; raises what `_begin` does."""
         if self.is_write_paused:
             self._wait_for_client()
             return
@@ -724,8 +639,8 @@ class Http1Connection(Client):
         """Start an exchange with as much of the body as has come.
 
         Raises:
-            ChunkedError: The body is malformed in its first read, so nothing is forwarded.
-            HeadError: The body is too long, as the head or the first read says.
+            ChunkedError, HeadError: The body is malformed, or too long, as the head or the first
+                read says; nothing is forwarded then.
         """
         head = request.head
         self.keep_alive = head.keep_alive
@@ -748,7 +663,7 @@ class Http1Connection(Client):
                     self.pause_reading()  # until there is a connection to pass it on to
                 else:
                     self.resume_reading()  # which its start, and the head, may have stopped
-        exchange = self._exchange = Exchange(context, self, request, data, is_whole)
+        exchange = self.exchange = Exchange(context, self, request, data, is_whole)
         exchange.start()
 
     def _take_body(self, body: RequestBody, data: Piece) -> None:
@@ -756,8 +671,8 @@ class Http1Connection(Client):
         if body.is_whole:
             self._body = None
             self._pending.data = body.rest
-        if self._exchange is not None:
-            self._exchange.on_request_body(framed, is_last=body.is_whole)
+        if self.exchange is not None:
+            self.exchange.on_request_body(framed, is_last=body.is_whole)
         elif body.is_whole and self._pending.data:
             self._parse_pending()
 
@@ -766,7 +681,7 @@ class Http1Connection(Client):
     def _fail(self, error: HeadError | ChunkedError) -> None:
         """Answer what cannot be understood, and close."""
         refused = error if isinstance(error, HeadError) else HeadError(400, str(error))
-        exchange = self._exchange
+        exchange = self.exchange
         if exchange is not None:
             # The body broke off after the request was admitted.
             has_responded = exchange.has_responded
@@ -783,7 +698,7 @@ class Http1Connection(Client):
         self._linger()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {'idle' if self.is_idle else self._exchange}>"
+        return f"<{type(self).__name__} {'idle' if self.is_idle else self.exchange}>"
 
 
 def has_unread(transport: asyncio.Transport) -> bool:

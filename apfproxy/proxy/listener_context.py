@@ -39,17 +39,12 @@ class ListenerContext:
     Attributes:
         chance: A number from 0 up to 1, for what is done now and then.
         access_log: Gets what is refused before it is any cluster's request; None for no log.
-        disconnects: Hears of clients that leave while nothing is read of them.
-        audit_lines: Header lines of new Audit-IDs.
         connections: Clients' connections that are open, and streams of HTTP/2, in the order in
             which they came.
         floods: Of frames of HTTP/2 that bring nothing, a line of each kind a minute.
         held_bytes: Of a connection at most, before it is read no more.
-        holdings: Counts what clients have wait, and bounds it.
-        in_force: Limits and time-outs.
         is_draining: Whether responses say that their connection closes.
         is_plain: Whether own responses to what is no cluster's request are not Kubernetes'.
-        limits: Counts what clients take.
         linger_ns: Until a connection closes whose last response is through.
         on_connection_closed: Called after each client's connection that closes.
         room: For what is kept of heads.
@@ -83,7 +78,6 @@ class ListenerContext:
         self.in_force = LimitsInForce.of(settings)
 
     def configure(self, settings: Settings) -> None:
-        """Put settings in force, for what comes from now on."""
         self.in_force = LimitsInForce.of(settings)
         self.is_plain = PRESETS[settings.preset].is_plain
         self.limits.configure(settings.downstream.limits, is_plain=self.is_plain)

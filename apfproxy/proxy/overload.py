@@ -77,11 +77,9 @@ class Overload:
 
     @property
     def is_memory_short(self) -> bool:
-        """Whether what is of no use right now should go."""
         return self._counters.overloads[Refusal.MEMORY]
 
     def on_sweep(self, late_ns: int) -> None:
-        """Look how things are."""
         self._delay_ns = max(late_ns, self._delay_ns // 2)
         self._counters.loop_delay_ns = self._delay_ns
         overloads = self._counters.overloads
@@ -90,9 +88,8 @@ class Overload:
         if self._settings.loop_delay_s is not None:
             most_ns = round(self._settings.loop_delay_s * 1e9)
             if lasting_ns >= most_ns and not overloads[Refusal.LOOP_DELAY]:
-                log.warning(
-                    "the event loop is %.1f s late: new connections are shed", lasting_ns / 1e9
-                )
+                text = "the event loop is %.1f s late: new connections are shed"
+                log.warning(text, lasting_ns / 1e9)
                 self._set(Refusal.LOOP_DELAY, is_so=True)
             elif self._delay_ns < most_ns // 2 and overloads[Refusal.LOOP_DELAY]:
                 log.info("the event loop is in time again: connections are taken")
@@ -117,10 +114,8 @@ class Overload:
             )
             self._set(Refusal.MEMORY, is_so=True)
         elif used < most - most // 16 and is_short:
-            log.info(
-                "%d MiB of memory are in use: connections and requests are taken again",
-                used // MEBIBYTE,
-            )
+            text = "%d MiB of memory are in use: connections and requests are taken again"
+            log.info(text, used // MEBIBYTE)
             self._set(Refusal.MEMORY, is_so=False)
 
     def _set(self, reason: Refusal, *, is_so: bool) -> None:

@@ -31,7 +31,6 @@ class PendingBytes:
         self._probed_bytes = 0
 
     def append(self, data: Piece) -> None:
-        """Keep what has come."""
         if not self.data:
             self.data = bytes(data)
         else:
@@ -40,7 +39,6 @@ class PendingBytes:
             self.data += data
 
     def take_all(self) -> bytes:
-        """Return all of it, and keep nothing."""
         data, self.data = bytes(self.data), b""
         return data
 
@@ -71,12 +69,7 @@ class PendingBytes:
         self._probed_bytes = len(self.data)
 
     def take_head(self, end: int, *, is_one_of_many: bool) -> bytes:
-        """Return a whole head, and keep what follows it.
-
-        Args:
-            end: Its length.
-            is_one_of_many: Whether many requests may follow.
-        """
+        """Return a whole head of length `end`, and keep what follows it."""
         if self.is_probing:
             self.is_probing = False
             self._probe = None

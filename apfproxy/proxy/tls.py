@@ -87,29 +87,23 @@ class ServerTls:
         self._offers_http2 = offers_http2
         self._choose = choose
         self._own = named_files(
-            section,
-            certificateFile=settings.certificate_file,
-            keyFile=settings.key_file,
+            section, certificateFile=settings.certificate_file, keyFile=settings.key_file
         )
         self._client_cas = tuple(client_cas)
         self._cas: dict[TlsFile, tuple[list[x509.Certificate], Expiries]] = {}
-        """What was in their files."""
         self.context = prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self.expiries: tuple[Expiries, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files that it is made of."""
         return (*self.own_paths, *self.ca_paths)
 
     @property
     def own_paths(self) -> tuple[str, ...]:
-        """Those of its certificate."""
         return paths_of(self._own.values())
 
     @property
     def ca_paths(self) -> tuple[str, ...]:
-        """Those of the CAs of clients' certificates."""
         return paths_of(self._client_cas)
 
     def load(self) -> None:
@@ -182,9 +176,7 @@ def speaks_http2(transport: asyncio.BaseTransport) -> bool:
     return tls is not None and tls.selected_alpn_protocol() == HTTP_2
 
 
-def peer_certificates(
-    transport: asyncio.BaseTransport,
-) -> tuple[bytes | None, tuple[bytes, ...]]:
+def peer_certificates(transport: asyncio.BaseTransport) -> tuple[bytes | None, tuple[bytes, ...]]:
     """The certificate that the other end of a connection showed, and what it sent along.
 
     Returns:

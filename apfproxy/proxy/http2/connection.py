@@ -127,14 +127,7 @@ class Http2Connection(OpenConnection):
     def __init__(
         self, shared: ListenerContext, router: ClusterRouter, counted_as: str, address: str
     ) -> None:
-        """Take a connection.
-
-        Args:
-            shared: What it shares with all others.
-            router: Says which cluster a request is of.
-            counted_as: The address under which the limits count it.
-            address: Of the client, if another one's than the connection has.
-        """
+        """Arguments as of `Http1Connection`."""
         super().__init__()
         self._address = address
         self._shared = shared
@@ -198,7 +191,7 @@ class Http2Connection(OpenConnection):
 
     @guarded
     def eof_received(self) -> None:
-        """The client sends no more, and is taken to be gone, as with HTTP/1.1."""
+        """Take it that the client is gone, as with HTTP/1.1."""
         self._close()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  either way it is gone
@@ -224,7 +217,6 @@ class Http2Connection(OpenConnection):
     # Frames that come.
 
     def receive(self, data: Piece) -> None:
-        """Take what the client has sent."""
         if self._has_ended:
             return
         assert BINDING is not None
@@ -273,10 +265,7 @@ class Http2Connection(OpenConnection):
         self._held_block = size
         if self._unheld is not None:
             self._unheld = None
-            if self._streams:
-                self._begin_looking()
-            else:
-                self._on_last_stream()
+            self._look_or_idle()
 
     def _take(self, events: list[FrameEvent]) -> None:
         """Take what frames have brought; an error in one stream ends that one."""
@@ -339,7 +328,7 @@ class Http2Connection(OpenConnection):
         if closed:
             self._remove_all(closed)
             if not self._streams:
-                self._on_last_stream()
+                self._look_or_idle()
         return at
 
     def _begin(self, stream_id: int, fields: RequestFields, body: bytes, *, is_whole: bool) -> None:
@@ -383,17 +372,18 @@ class Http2Connection(OpenConnection):
             if not is_whole:
                 stream.credit(len(body))
         except HeadError as error:
+            is_head = fields[0] == b"HEAD"
             if stream is None:
-                self._output.refuse(stream_id, error, reader.context, is_head=fields[0] == b"HEAD")
+                output.refuse(stream_id, error, reader.context, is_head=is_head)
             else:
-                stream.refuse(error, is_head=fields[0] == b"HEAD")
+                stream.refuse(error, is_head=is_head)
                 stream.credit(len(body))
         except Exception as bug:  # noqa: BLE001  whatever it is, the other streams go on
             if stream is not None:
                 stream.fail(bug)
             else:
                 report(Part.CONNECTION, bug, "an error of the proxy itself", loop=shared.loop)
-                self._output.reset_after_error(stream_id)
+                output.reset_after_error(stream_id)
 
     def _add(self, stream: Http2Stream) -> None:
         shared = self._shared
@@ -448,17 +438,18 @@ class Http2Connection(OpenConnection):
             except Exception as bug:  # noqa: BLE001  whatever it is, the other streams go on
                 stream.fail(bug)
 
-    def _on_last_stream(self) -> None:
-        """No request is under way any more."""
-        if self._unheld is None and (self._state is OPEN or self._state is LEAVING):
-            self.deadline_ns = self._now_ns() + self._shared.in_force.idle_timeout_ns
-
     # Whether the client is still there.
 
     def _begin_looking(self) -> None:
-        """Find out from now on whether the client of what is under way is there."""
         self._is_heard = self._is_probed = False
         self.deadline_ns = self._now_ns() + self._shared.in_force.probe_idle_ns
+
+    def _look_or_idle(self) -> None:
+        """Look after the client of what is under way; without that the connection is idle."""
+        if self._streams:
+            self._begin_looking()
+        elif self._unheld is None and (self._state is OPEN or self._state is LEAVING):
+            self.deadline_ns = self._now_ns() + self._shared.in_force.idle_timeout_ns
 
     def _look_for_client(self) -> None:
         """Probe a client of which nothing has come for a while; close where it does not answer."""
@@ -501,13 +492,8 @@ class Http2Connection(OpenConnection):
 
     def _end_flood(self, flood: Flood) -> None:
         self._counts.floods[flood] += 1
-        self._shared.floods.log(
-            logging.WARNING,
-            flood,
-            "a flood of %s from %s: the connection is closed",
-            flood,
-            self._address,
-        )
+        text = "a flood of %s from %s: the connection is closed"
+        self._shared.floods.log(logging.WARNING, flood, text, flood, self._address)
         self._end_for(GoAway.FLOOD, f"a flood of {flood}")
 
     def _linger(self) -> None:
@@ -549,10 +535,7 @@ class Http2Connection(OpenConnection):
         elif self._state is ANNOUNCED:
             self._state = LEAVE[self._state]
             self._session.go_away(NO_ERROR)
-            if self._streams:
-                self._begin_looking()
-            else:
-                self._on_last_stream()
+            self._look_or_idle()
             self.flush()
         elif self._state is LINGERING:
             self._close()

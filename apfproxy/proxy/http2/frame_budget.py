@@ -53,13 +53,8 @@ class _Bucket:
     """Tokens for frames of one kind.
 
     Args:
-        kind: Of the frames.
         bounds: How many tokens it takes, and how many a second fill it.
-        now_ns: The time.
         max_kept: How many that were earned are kept while it is full.
-
-    Attributes:
-        kind: Of the frames.
     """
 
     __slots__ = ("_filled_ns", "_kept", "_max_kept", "_most", "_per_s", "_seen", "_tokens", "kind")
@@ -78,10 +73,7 @@ class _Bucket:
     def take(self, seen: int, earned: int, now_ns: int) -> bool:
         """Pay for the frames that came since the last call; whether there was enough.
 
-        Args:
-            seen: Frames so far.
-            earned: Tokens for what was of use since the last call.
-            now_ns: The time.
+        `seen` is the number of all frames so far; `earned` are tokens since the last call.
         """
         most = float(self._most)
         filled = self._tokens + (now_ns - self._filled_ns) * self._per_s / _NS_PER_S
@@ -126,14 +118,11 @@ class FrameBudget:
         self._requests, self._data_sent = max(requests, self._requests), data_sent
         empty = counts.empty_data + counts.continuations
         control = counts.nuisances - resets - counts.window_updates - empty
+        windows_earned = _WINDOWS_PER_ANSWER * answered + _WINDOWS_PER_PART * parts
         floods: Iterable[tuple[_Bucket, int, int]] = (
             (self._resets, resets - self._patient, answered),
             (self._control, control, _CONTROL_PER_ANSWER * answered + parts),
-            (
-                self._windows,
-                counts.window_updates,
-                _WINDOWS_PER_ANSWER * answered + _WINDOWS_PER_PART * parts,
-            ),
+            (self._windows, counts.window_updates, windows_earned),
             (self._empty, empty, _EMPTY_PER_ANSWER * answered),
         )
         found: Flood | None = None

@@ -43,14 +43,9 @@ class Http2Output:
 
     Attributes:
         address: The client's; "" until the connection has come about.
-        callers: As of `ObservedPassage`.
+        callers, forwarded_suffix: As of `Client`.
         flush: Sends as much as the transport takes; the connection's.
-        forwarded_suffix: Ends the head of every forwarded request: the client's address.
         is_paused: Whether the transport has enough.
-        reader: Reads the heads of the connection's requests.
-        session: Takes frames apart, and puts them together.
-        shared: What the connection shares with all others.
-        transport: The connection's.
     """
 
     __slots__ = (
@@ -101,7 +96,6 @@ class Http2Output:
         """What is counted of the connection; made once anything is."""
 
     def pause(self) -> None:
-        """Write no more for now: the transport has enough."""
         self.is_paused = True
         self._paused_ns = self.shared.clock.now_ns()
 
@@ -136,21 +130,15 @@ class Http2Output:
         """Flush no more: nothing refers to the connection then, which is gone."""
         self.flush = _nothing
 
-    # What streams ask.
-
     def give_up(self, stream_id: int, code: int) -> None:
         """Reset a stream whose client does not take the rest of a response, or end its request."""
-        shared = self.shared
-        if (
-            self.is_paused
-            and shared.clock.now_ns() - self._paused_ns >= shared.in_force.idle_timeout_ns
-        ):
+        since_ns = self.shared.clock.now_ns() - self._paused_ns
+        if self.is_paused and since_ns >= self.shared.in_force.idle_timeout_ns:
             self.transport.abort()  # it does not take anything
-            return
-        self.reset(stream_id, code)
+        else:
+            self.reset(stream_id, code)
 
     def reset(self, stream_id: int, code: int) -> None:
-        """End a stream by RST_STREAM."""
         self.session.reset(stream_id, code)
         self.flush_soon()
 
@@ -160,7 +148,6 @@ class Http2Output:
             self.reset(stream_id, INTERNAL_ERROR)
 
     def change_held(self, by: int) -> Bound | None:
-        """Count `by` bytes more for the connection, or less; as of `Holding.change`."""
         if self._holding is None:
             if not by:
                 return None

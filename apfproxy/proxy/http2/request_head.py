@@ -42,7 +42,7 @@ def head_of(request: RequestFields, *, is_whole: bool) -> bytes:
     """The head, up to and including the empty line.
 
     Args:
-        request: As the library gives it; CONNECT as `as_upgrade` has it.
+        request: As the library or `as_upgrade` gives it.
         is_whole: Whether no body follows.
 
     Raises:
@@ -82,11 +82,7 @@ def new_key() -> bytes:
 
 
 def as_upgrade(request: RequestFields, key: bytes) -> RequestFields:
-    """The request of HTTP/1.1 that asks for the same.
-
-    Args:
-        request: With the method CONNECT, as the library gives it.
-        key: A new one.
+    """The request of HTTP/1.1 that asks for the same as this CONNECT, with a new key.
 
     Raises:
         HeadError: No such tunnel is served.

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from apfproxy.http.read_buffer import Piece
     from apfproxy.http.request_head import RequestHead
     from apfproxy.http.response_head import ResponseHead
-    from apfproxy.proxy.client import Served
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.exchange import Exchange
@@ -87,13 +86,7 @@ CLOSE: Final = Event("close", TRANSITIONS)
 
 
 class Http2Stream(Client):
-    """One request's stream.
-
-    Attributes:
-        exchange: Under way; None once it is over.
-        state: Where the stream stands.
-        stream_id: Its number.
-    """
+    """One request's stream."""
 
     __slots__ = (
         "_body_left",
@@ -105,26 +98,14 @@ class Http2Stream(Client):
         "_output",
         "_session",
         "_unconsumed",
-        "exchange",
         "state",
         "stream_id",
     )
 
     def __init__(
-        self,
-        output: Http2Output,
-        stream_id: int,
-        context: Context,
-        head: RequestHead,
+        self, output: Http2Output, stream_id: int, context: Context, head: RequestHead
     ) -> None:
-        """Take a request.
-
-        Args:
-            output: Of the connection on which it came.
-            stream_id: The stream's number.
-            context: Of the request's cluster.
-            head: The request's.
-        """
+        """`output` is of the connection, and `context` of the request's cluster."""
         super().__init__()
         self.address = output.address
         self.forwarded_suffix = output.forwarded_suffix
@@ -133,7 +114,6 @@ class Http2Stream(Client):
         self._session = output.session
         self.stream_id = stream_id
         self._context = context
-        self.exchange: Exchange | None = None
         self.state: StreamState = OPEN
         self._framing = head.framing
         is_sized = head.framing == SIZED
@@ -152,11 +132,7 @@ class Http2Stream(Client):
     # The request.
 
     def begin(self, head: RequestHead, body: bytes, *, is_last: bool) -> bytes:
-        """The first of the body, as it is forwarded.
-
-        Raises:
-            HeadError: As of `frame`.
-        """
+        """The first of the body, as it is forwarded; raises what `frame` does."""
         most = self._context.in_force.max_body_bytes
         if head.body_bytes > most:
             raise too_long(most)
@@ -182,14 +158,13 @@ class Http2Stream(Client):
                 except ChunkedError as error:
                     raise HeadError(400, str(error)) from error
             return pieces
-        if self._framing == SIZED:
-            if left < 0 or (is_last and left):
-                raise HeadError(400, "malformed request: its body is not as long as its head says")
-            return [data] if data else []
-        return []
+        if self._framing != SIZED:
+            return []
+        if left < 0 or (is_last and left):
+            raise HeadError(400, "malformed request: its body is not as long as its head says")
+        return [data] if data else []
 
     def take_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
-        """Take a further part of the body."""
         exchange = self.exchange
         if exchange is None:
             self._discard(len(data))
@@ -234,12 +209,9 @@ class Http2Stream(Client):
         if has_responded:
             self._output.reset(self.stream_id, PROTOCOL_ERROR)
         else:
+            is_logged = exchange is not None
             self._output.refuse(
-                self.stream_id,
-                error,
-                self._context,
-                is_head=is_head,
-                is_logged=exchange is not None,
+                self.stream_id, error, self._context, is_head=is_head, is_logged=is_logged
             )
 
     def change_held(self, by: int) -> Bound | None:
@@ -251,16 +223,17 @@ class Http2Stream(Client):
         return True
 
     def refuse_unprocessed(self, now_ns: int) -> None:
-        """Tell the client that nothing was done of its request."""
         self._finish(now_ns)
         self._output.reset(self.stream_id, REFUSED_STREAM)
 
     def pause_reading(self) -> None:
-        """Take no more of the request's body for now: the client gets no more room."""
         self._is_read_paused = True
 
     def resume_reading(self) -> None:
         self._is_read_paused = False
+        self._credit_unconsumed()
+
+    def _credit_unconsumed(self) -> None:
         if self._unconsumed:
             size, self._unconsumed = self._unconsumed, 0
             self.credit(size)
@@ -338,7 +311,7 @@ class Http2Stream(Client):
         exchange = self.exchange
         return 0 if exchange is None or exchange.has_responded else exchange.asked_ns
 
-    def on_exchange_end(self, exchange: Served, now_ns: int) -> None:
+    def on_exchange_end(self, exchange: Exchange, now_ns: int) -> None:
         if self.exchange is exchange:
             self._finish(now_ns)
 
@@ -346,9 +319,7 @@ class Http2Stream(Client):
         self.exchange = None
         self.state = FINISH[self.state]
         self.deadline_ns = now_ns + self._output.shared.in_force.idle_timeout_ns
-        if self._unconsumed:
-            size, self._unconsumed = self._unconsumed, 0
-            self._discard(size)
+        self._credit_unconsumed()  # to throw it away
 
     def linger(self) -> None:
         """The response has gone out, before all of its request came: take the rest for a while."""
@@ -356,19 +327,10 @@ class Http2Stream(Client):
         self.deadline_ns = self._now_ns() + self._output.shared.linger_ns
 
     def on_closed(self) -> None:
-        """The stream is gone: the client has reset it, or both sides are through."""
+        """The client has reset the stream, or both sides are through."""
         self.state = CLOSE[self.state]
         self.deadline_ns = 0
         self._leave()
-
-    def _leave(self) -> None:
-        """End the exchange under way: the client is gone."""
-        exchange, self.exchange = self.exchange, None
-        if exchange is not None:
-            try:
-                exchange.on_client_left()
-            except Exception as error:  # noqa: BLE001  as `guarded`
-                self.fail(error, exchange)
 
     def abort_after_write(self) -> None:
         if self.state is OPEN:
@@ -384,15 +346,10 @@ class Http2Stream(Client):
     def reset(self) -> None:
         self.abort()
 
-    def fail(self, error: Exception, exchange: Served | None = None) -> None:
-        """Reset the stream after an error of the program, wherever it came up; never raises."""
+    def fail(self, error: Exception, exchange: Exchange | None = None) -> None:
         loop = self._context.loop
         report(Part.CONNECTION, error, "an error of the proxy itself: a stream is reset", loop=loop)
-        current, self.exchange = self.exchange, None
-        if exchange is not None:
-            exchange.give_up()
-        if current is not None and current is not exchange:
-            current.give_up()
+        self._give_up(exchange)
         self._output.reset_after_error(self.stream_id)
 
     # What the server does.
@@ -409,35 +366,12 @@ class Http2Stream(Client):
             code = NO_ERROR if self.state is LINGERING else CANCEL
             self._output.give_up(self.stream_id, code)
 
-    def is_serving(self, cluster: object) -> bool:
-        return self.exchange is not None and self._context is cluster
-
     def relieve(self, now_ns: int) -> None:
         """Give up a response that is through, and that its client does not take."""
         since_ns = self.deadline_ns - self._output.shared.in_force.idle_timeout_ns
         is_late = self.state is FINISHING and now_ns - since_ns >= _PATIENCE_NS
         if is_late and self._session.unsent(self.stream_id) > WRITE_HIGH_WATER_BYTES:
             self.deadline_ns = now_ns
-
-    @property
-    def has_seats(self) -> bool:
-        return self.exchange is not None and self.exchange.passage.has_seats
-
-    @property
-    def can_end_watch(self) -> bool:
-        return self.exchange is not None and self.exchange.can_end_watch
-
-    def end_watch_early(self) -> None:
-        if self.exchange is not None:
-            self.exchange.end_watch()
-
-    @property
-    def has_websocket(self) -> bool:
-        return self.exchange is not None and self.exchange.has_websocket
-
-    def send_close_frame(self) -> None:
-        if self.exchange is not None:
-            self.exchange.close_websocket()
 
     def leave(self) -> None:
         """Reset the stream, as if the client had: the proxy stops, or its cluster is gone."""
@@ -467,15 +401,7 @@ class TunnelStream(Http2Stream):
         *,
         has_ended: bool,
     ) -> None:
-        """Take a request.
-
-        Args:
-            output: Of the connection on which it came.
-            stream_id: The stream's number.
-            context: Of the request's cluster.
-            head: The request's, as an upgrade.
-            early: What the client has sent behind it.
-            has_ended: Whether it sends no more.
+        """Take a request, whose `head` is an upgrade's; the client has sent `early` behind it.
 
         Raises:
             HeadError: It asks for no tunnel that is served, or there is no room for `early`.
@@ -498,18 +424,15 @@ class TunnelStream(Http2Stream):
 
     @property
     def makes_handshakes(self) -> bool:
-        """The proxy does: HTTP/2 has no response 101."""
-        return True
+        return True  # HTTP/2 has no response 101
 
     @property
     def can_half_close(self) -> bool:
-        """Any stream can."""
         return True
 
     # The client's bytes.
 
     def take_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
-        """Take what the client sends through the tunnel."""
         end = self._end
         if self.exchange is None:
             return  # its end is on its way
