@@ -88,7 +88,6 @@ class LimitsInForce:
 
     @classmethod
     def of(cls, settings: Settings) -> LimitsInForce:
-        """Those of the process's settings."""
         downstream, upstream = settings.downstream, settings.upstream
         limits = downstream.limits
         grace_s = limits.slow_reader_grace_s
@@ -133,7 +132,6 @@ class ClientLimits:
         self.shed: Refusal | None = None
 
     def configure(self, settings: LimitSettings, *, is_plain: bool) -> None:
-        """Put limits in force, for whatever comes from now on; `is_plain` as of the listener."""
         self._settings = settings
         self._is_plain = is_plain
         self._max_connections = _or_unlimited(settings.max_connections)
@@ -166,7 +164,6 @@ class ClientLimits:
         return self.shed is None and self._open + waiting < self._max_connections
 
     def release(self, address: str) -> None:
-        """A connection that was admitted is gone."""
         self._open -= 1
         self._counters.connections_open -= 1
         left = self._by_address[address] - 1
@@ -195,11 +192,9 @@ class ClientLimits:
             reset(transport)
             return
         self._counters.count_own(503)
-        transport.write(
-            (own_responses.plain_response if self._is_plain else own_responses.status_response)(
-                503, message, extra=b"Retry-After: 1\r\n", connection=b"Connection: close\r\n"
-            )
-        )
+        build = own_responses.plain_response if self._is_plain else own_responses.status_response
+        lines, connection = b"Retry-After: 1\r\n", b"Connection: close\r\n"
+        transport.write(build(503, message, extra=lines, connection=connection))
         transport.close()
 
     def fit(self, descriptors: int, upstream_connections: int, questions: int = 0) -> int | None:
@@ -230,11 +225,7 @@ class ClientLimits:
 
 
 class Holding:
-    """What is held for one connection.
-
-    Attributes:
-        held: In bytes.
-    """
+    """The bytes that are held for one connection."""
 
     __slots__ = ("_address", "_all", "held")
 
@@ -248,14 +239,19 @@ class Holding:
 
         Less is never over one.
         """
-        holdings = self._all
+        holdings, address = self._all, self._address
         if by > 0:
-            bound = holdings.bound_on(self.held, self._address, by)
+            bound = holdings.bound_on(self.held, address, by)
             if bound is not None:
                 holdings.counters.held_refusals[bound] += 1
                 return bound
         self.held += by
-        holdings.change(self._address, by)
+        holdings.counters.held_bytes += by
+        of_address = holdings.by_address.get(address, 0) + by
+        if of_address:
+            holdings.by_address[address] = of_address
+        else:
+            holdings.by_address.pop(address, None)
         return None
 
     def __repr__(self) -> str:
@@ -282,29 +278,18 @@ class Holdings:
         self.configure(settings)
 
     def configure(self, settings: DownstreamSettings) -> None:
-        """Put other bounds in force, for what comes from now on."""
         limits = settings.limits
         most = limits.max_held_bytes
         self._most = default_bytes(settings.overload.memory_bytes) if most is None else most
         self._most_of_address = limits.max_held_bytes_per_address
         self.most_of_connection = limits.max_held_bytes_per_connection
 
-    @property
-    def is_short(self) -> bool:
-        """Whether the memory of the process itself is short."""
-        return self.free_bytes < 0
-
     def set_short(self, *, is_short: bool) -> None:
-        """Say whether it is."""
         self.free_bytes = -1 if is_short else LARGE_HEAD_BYTES
-
-    def holding(self, address: str) -> Holding:
-        """A connection of an address, which holds nothing yet."""
-        return Holding(self, address)
 
     def bound_on(self, held: int, address: str, more: int) -> Bound | None:
         """The bound over which a connection would be that holds more; None if it may."""
-        if self.is_short:
+        if self.free_bytes < 0:
             return Bound.OVERLOAD
         if held + more > self.most_of_connection:
             return Bound.CONNECTION
@@ -316,15 +301,6 @@ class Holdings:
             if self.by_address.get(address, 0) + more > most:
                 return Bound.ADDRESS
         return None
-
-    def change(self, address: str, by: int) -> None:
-        """Count so much more, or less, of an address."""
-        self.counters.held_bytes += by
-        left = self.by_address.get(address, 0) + by
-        if left:
-            self.by_address[address] = left
-        else:
-            self.by_address.pop(address, None)
 
     def __repr__(self) -> str:
         return f"<Holdings: {self.counters.held_bytes} of {self._most} bytes>"

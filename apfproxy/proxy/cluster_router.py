@@ -42,14 +42,12 @@ class Route:
     """The way to one cluster.
 
     Attributes:
-        name: Of the cluster.
         hosts: In lower case, without port; `*.` and a name for all below; none for any host.
         prefix: Of paths, without a `/` at its end; b"" for any path.
         context: What its requests share; None while the cluster cannot be used.
         absence: Why it cannot be used, as clients may know it.
         tls_group: Clusters with equal ones may share a connection with TLS.
         max_connections: Clients' connections that may be at it at once; None for no limit.
-        retry_after_s: When to ask again while it cannot be used.
     """
 
     __slots__ = (
@@ -88,12 +86,7 @@ class Route:
 
 
 class _Places:
-    """The routes of one host, by their prefixes.
-
-    Attributes:
-        groups: Of TLS.
-        takes_all: Whether one of them has no prefix.
-    """
+    """The routes of one host, by their prefixes; one without a prefix `takes_all`."""
 
     __slots__ = ("_lengths", "_routes", "groups", "takes_all")
 
@@ -104,20 +97,17 @@ class _Places:
         self.takes_all = False
 
     def add(self, route: Route) -> None:
-        """Have another one; the first of a prefix counts."""
+        """Have another route; the first of a prefix counts."""
         self._routes.setdefault(route.prefix, route)
         self._lengths = sorted({len(prefix) for prefix in self._routes}, reverse=True)
         self.groups.add(route.tls_group)
         self.takes_all = self.takes_all or not route.prefix
 
     def find(self, path: bytes) -> Route | None:
-        """That of the longest prefix of a path."""
+        """The route of the longest prefix of a path."""
         size = len(path)
         for length in self._lengths:
-            if length < size:
-                if length and path[length] not in _ENDS:
-                    continue
-            elif length > size:
+            if length > size or (0 < length < size and path[length] not in _ENDS):
                 continue
             route = self._routes.get(path[:length])
             if route is not None:
@@ -214,17 +204,14 @@ class ClusterRouter:
 
     def _places_of(self, host: bytes) -> list[_Places]:
         """Where to look for a host, in order."""
-        found: list[_Places] = []
         places = self._exact.get(host)
-        if places is not None:
-            found.append(places)
-        if self._wildcards:
-            at = host.find(b".", 1)
-            while at >= 0:
-                places = self._wildcards.get(host[at:])
-                if places is not None:
-                    found.append(places)
-                at = host.find(b".", at + 1)
+        found = [] if places is None else [places]
+        at = host.find(b".", 1) if self._wildcards else -1
+        while at >= 0:
+            places = self._wildcards.get(host[at:])
+            if places is not None:
+                found.append(places)
+            at = host.find(b".", at + 1)
         found.append(self._others)
         return found
 
@@ -271,7 +258,6 @@ def _path_of_url(target: bytes) -> int:
 
 
 def _unknown(host: bytes, path: bytes) -> str:
-    """What to tell who asks for no cluster."""
     shown = host[:MAX_SHOWN_BYTES].decode(errors="replace")
     where = path.partition(b"?")[0][:MAX_SHOWN_BYTES].decode(errors="replace")
     return f'no cluster is behind the host "{shown}" with the path "{where}"'

@@ -69,18 +69,15 @@ class HandshakeListener:
         self._acceptor = Acceptor(self._loop, self.take, shared.clock.now_ns)
 
     def configure(self, settings: Settings, server_tls: ServerTls | None) -> None:
-        """Shake hands by other settings, and with another certificate, from now on."""
         self._server_tls = server_tls
         self._proxies = settings.downstream.trusted_proxies
 
     @property
     def handshake_count(self) -> int:
-        """Handshakes under way."""
         return len(self._handshakes)
 
     @property
     def sockets(self) -> list[socket.socket]:
-        """Those that are listened on."""
         return self._acceptor.sockets
 
     def listen(self, listeners: Iterable[socket.socket]) -> None:
@@ -127,12 +124,8 @@ class HandshakeListener:
     def _take_from_proxy(self, client: socket.socket, proxy: str) -> None:
         """Read the PROXY header of a connection, if its address may send one."""
         if proxy != UNIX_PEER and not is_among(address_from(proxy), self._proxies):
-            self._refuse(
-                client,
-                proxy,
-                ProxyHeaderFailure.UNTRUSTED,
-                "it is not in downstream.trustedProxies",
-            )
+            why = "it is not in downstream.trustedProxies"
+            self._refuse(client, proxy, ProxyHeaderFailure.UNTRUSTED, why)
         elif not self._shared.limits.has_room(len(self._handshakes)):
             self._shared.counters.connections_refused[Refusal.CONNECTIONS] += 1
             reset_socket(client)
@@ -179,13 +172,8 @@ class HandshakeListener:
     ) -> None:
         """Close a connection that has no PROXY header which counts."""
         self._shared.counters.proxy_header_failures[reason] += 1
-        self._log.log(
-            logging.WARNING,
-            reason,
-            "a connection of %s is closed for its PROXY header (downstream.proxyProtocol): %s",
-            proxy,
-            why,
-        )
+        text = "a connection of %s is closed for its PROXY header (downstream.proxyProtocol): %s"
+        self._log.log(logging.WARNING, reason, text, proxy, why)
         client.close()
 
     # TLS.
@@ -242,13 +230,13 @@ def map_tls_buffers() -> None:
 
 def failure_of(error: OSError) -> HandshakeFailure:
     """The kind of what went wrong."""
-    if isinstance(error, ssl.SSLError):
-        reason = getattr(error, "reason", None) or ""
-        if isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE" in reason:
-            return HandshakeFailure.CERTIFICATE
-        if isinstance(error, ssl.SSLEOFError) or "EOF" in reason:
-            return HandshakeFailure.CLOSED
-        return HandshakeFailure.PROTOCOL
     if isinstance(error, ConnectionAbortedError):
         return HandshakeFailure.TIMEOUT  # so the event loop names it
-    return HandshakeFailure.CLOSED
+    if not isinstance(error, ssl.SSLError):
+        return HandshakeFailure.CLOSED
+    reason = getattr(error, "reason", None) or ""
+    if isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE" in reason:
+        return HandshakeFailure.CERTIFICATE
+    if isinstance(error, ssl.SSLEOFError) or "EOF" in reason:
+        return HandshakeFailure.CLOSED
+    return HandshakeFailure.PROTOCOL

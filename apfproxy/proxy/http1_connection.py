@@ -34,7 +34,7 @@ from apfproxy.http.response_head import CHUNKED
 from apfproxy.http.upgrade import switch_lines
 from apfproxy.proxy import own_responses
 from apfproxy.proxy.client import Client
-from apfproxy.proxy.client_limits import LARGE_PART_BYTES
+from apfproxy.proxy.client_limits import LARGE_PART_BYTES, Holding
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.http2.available import BINDING
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from apfproxy.http.read_buffer import Piece
     from apfproxy.http.request_head import RequestHead
     from apfproxy.http.response_head import ResponseHead
-    from apfproxy.proxy.client_limits import Holding
     from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.listener_context import ListenerContext
@@ -250,7 +249,7 @@ class Http1Connection(Client):
         if self._holding is None:
             if not by:
                 return None
-            self._holding = self._shared.holdings.holding(self._counted_as)
+            self._holding = Holding(self._shared.holdings, self._counted_as)
         return self._holding.change(by)
 
     def pause_reading(self) -> None:

@@ -46,11 +46,7 @@ class NoProxyHeaderError(Exception):
 
 
 async def read_source(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> str:
-    """The address that a new connection is for; "" where it is for nobody else.
-
-    Args:
-        loop: Which waits for what comes.
-        connection: Non-blocking, of which nothing has been read.
+    """The address that a new, non-blocking connection is for; "" where it is for nobody else.
 
     Raises:
         ProxyHeaderError: What comes is no PROXY header.
@@ -113,11 +109,7 @@ async def _wait(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> N
 
 
 def source_of_v1(line: bytes) -> str:
-    """The client's address by a whole line of version 1; "" if that names none.
-
-    Raises:
-        ProxyHeaderError: The line is malformed.
-    """
+    """The client's address by a whole line of version 1; "" if that names none."""
     words = line[:-2].split(b" ")
     if words[1] == b"UNKNOWN":
         return ""
@@ -139,11 +131,7 @@ def _address(word: bytes, version: int) -> str:
 
 
 def rest_bytes(head: bytes) -> int:
-    """How many bytes follow the head of version 2.
-
-    Raises:
-        ProxyHeaderError: The head is malformed, or they are too many.
-    """
+    """How many bytes follow the head of version 2."""
     if head[12] & 0xF0 != _VERSION or head[12] & 0x0F not in (_LOCAL, _PROXY):
         raise ProxyHeaderError("its version or command is unknown")
     size = int.from_bytes(head[14:16], "big")
@@ -153,11 +141,7 @@ def rest_bytes(head: bytes) -> int:
 
 
 def source_of_v2(head: bytes, rest: bytes) -> str:
-    """The client's address by a header of version 2; "" if that names none.
-
-    Raises:
-        ProxyHeaderError: It is malformed.
-    """
+    """The client's address by a header of version 2; "" if that names none."""
     if head[12] & 0x0F == _LOCAL:
         return ""
     family, transport = head[13] >> 4, head[13] & 0x0F

@@ -46,11 +46,7 @@ RESETS_S = 1.0
 
 
 class ProxyServer:
-    """The proxy of one listening address before clusters.
-
-    Attributes:
-        sweep: Looks at every connection's deadline.
-    """
+    """The proxy of one listening address before clusters."""
 
     def __init__(
         self,
@@ -145,7 +141,6 @@ class ProxyServer:
                 probe_clients(each, settings.idle_s, settings.timeout_s)
 
     async def _take(self, client: socket.socket) -> None:
-        """Serve a connection that was accepted."""
         if self._own_listener is not None:
             self._own_listener.take(client)
         else:
@@ -170,14 +165,12 @@ class ProxyServer:
                 cluster.pool.limit(max(left, MIN_CONNECTIONS))
         # Nobody has asked for the default, nor for a number where there is to be no limit.
         if most is not None and wanted not in (None, LimitSettings().max_connections):
-            log.warning(
+            text = (
                 "at most %d connections of clients at once, not %d: the process may have"
                 " %d open files; raise that (ulimit -n, LimitNOFILE=) or lower"
-                " downstream.limits.maxConnections",
-                most,
-                wanted,
-                descriptors,
+                " downstream.limits.maxConnections"
             )
+            log.warning(text, most, wanted, descriptors)
 
     def _sweep(self) -> None:
         """Look at every connection's deadline, and at what else takes a look now and then.
@@ -267,9 +260,8 @@ class ProxyServer:
         if not await self._closes_within(RESETS_S):
             self._leave_all()
             if not await self._closes_within(STOP_S):
-                log.warning(
-                    "stopping without %d connections that do not end", self.connection_count
-                )
+                text = "stopping without %d connections that do not end"
+                log.warning(text, self.connection_count)
         self._shared.disconnects.close()
 
     def _leave_all(self) -> None:

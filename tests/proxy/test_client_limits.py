@@ -13,6 +13,7 @@ from apfproxy.proxy.client_limits import (
     MIN_CONNECTIONS,
     SPARE_DESCRIPTORS,
     ClientLimits,
+    Holding,
     Holdings,
 )
 from apfproxy.proxy.counters import Bound, ListenerCounters, Refusal
@@ -229,7 +230,7 @@ def test_bounds(
         holdings.change(each, min(MOST_OF_CONNECTION, MOST - holdings.counters.held_bytes))
     before, by_address = holdings.counters.held_bytes, dict(holdings.by_address)
 
-    assert expected == holdings.holding(address).change(more)
+    assert expected == Holding(holdings, address).change(more)
     refusals = {bound: count for bound, count in holdings.counters.held_refusals.items() if count}
     if expected is None:
         assert (before + more, {}) == (holdings.counters.held_bytes, refusals)
@@ -241,7 +242,7 @@ def test_bounds(
 def test_less() -> None:
     """It goes back, also while memory is short and bounds are lower by now."""
     holdings = holdings_of()
-    holding = holdings.holding("a")
+    holding = Holding(holdings, "a")
     assert None is holding.change(30)
     holdings.set_short(is_short=True)
     holdings.configure(DownstreamSettings(limits=LimitSettings(max_held_bytes=1)))
@@ -259,8 +260,8 @@ def test_short_memory() -> None:
     assert LARGE_HEAD_BYTES == holdings.free_bytes
     holdings.set_short(is_short=True)
     assert 0 > holdings.free_bytes
-    assert Bound.OVERLOAD is holdings.holding("a").change(1)
+    assert Bound.OVERLOAD is Holding(holdings, "a").change(1)
 
     holdings.set_short(is_short=False)
     assert LARGE_HEAD_BYTES == holdings.free_bytes
-    assert None is holdings.holding("a").change(1)
+    assert None is Holding(holdings, "a").change(1)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from apfproxy.base.faults import Part, contained
 from apfproxy.http.read_buffer import NOWHERE, READ_BYTES, WRITE_HIGH_WATER_BYTES
 from apfproxy.http.upgrade import UPGRADE_LINES
+from apfproxy.proxy.client_limits import Holding
 from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.refused import refused
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.observed_passage import Caller
     from apfproxy.http.grammar import HeadError
-    from apfproxy.proxy.client_limits import Holding
     from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.counters import Bound
@@ -151,7 +151,7 @@ class Http2Output:
         if self._holding is None:
             if not by:
                 return None
-            self._holding = self.shared.holdings.holding(self._counted_as)
+            self._holding = Holding(self.shared.holdings, self._counted_as)
         return self._holding.change(by)
 
     def refuse(
