@@ -33,8 +33,6 @@ class OpenConnection(ABC):
         exchange: Under way; a connection of HTTP/2 has none, since its streams have them.
     """
 
-    __slots__ = ("deadline_ns", "exchange")
-
     def __init__(self) -> None:
         self.deadline_ns = 0
         self.exchange: Exchange | None = None
@@ -110,15 +108,6 @@ class Client(OpenConnection):
         keep_alive: Whether another request may follow the one under way.
         callers: As of `ObservedPassage`; None before there was one.
     """
-
-    __slots__ = (
-        "address",
-        "callers",
-        "forwarded_suffix",
-        "held",
-        "is_write_paused",
-        "keep_alive",
-    )
 
     def __init__(self) -> None:
         super().__init__()

@@ -50,17 +50,6 @@ class Route:
         max_connections: Clients' connections that may be at it at once; None for no limit.
     """
 
-    __slots__ = (
-        "absence",
-        "context",
-        "hosts",
-        "max_connections",
-        "name",
-        "prefix",
-        "retry_after_s",
-        "tls_group",
-    )
-
     def __init__(
         self,
         name: str,
@@ -87,8 +76,6 @@ class Route:
 
 class _Places:
     """The routes of one host, by their prefixes; one without a prefix `takes_all`."""
-
-    __slots__ = ("_lengths", "_routes", "groups", "takes_all")
 
     def __init__(self) -> None:
         self._routes: dict[bytes, Route] = {}
@@ -123,8 +110,6 @@ class ClusterRouter:
         has_prefixes: Whether a request's cluster depends on its path.
         rules: How requests that name no host are read; None where there is but one cluster.
     """
-
-    __slots__ = ("_exact", "_others", "_wildcards", "has_prefixes", "only", "routes", "rules")
 
     def __init__(self, only: Context | None = None, rules: FieldRules | None = None) -> None:
         """Have one cluster, or, with rules for what names no host, `put` them later."""

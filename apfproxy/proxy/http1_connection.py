@@ -102,26 +102,6 @@ _CLOSE: Final = Event("close", TRANSITIONS)
 class Http1Connection(Client):
     """One client's connection, and the requests that come on it."""
 
-    __slots__ = (
-        "_body",
-        "_counted_as",
-        "_held_pending",
-        "_holding",
-        "_is_chunked",
-        "_is_read_paused",
-        "_is_unframed",
-        "_linger_bytes",
-        "_may_be_http2",
-        "_pending",
-        "_pipelined",
-        "_reader",
-        "_router",
-        "_shared",
-        "_transport",
-        "state",
-        "write",
-    )
-
     def __init__(
         self,
         shared: ListenerContext,

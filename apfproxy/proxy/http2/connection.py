@@ -103,27 +103,6 @@ CLOSE: Final = Event("close", TRANSITIONS)
 class Http2Connection(OpenConnection):
     """One client's connection, and the streams that it has."""
 
-    __slots__ = (
-        "_address",
-        "_budget",
-        "_counted_as",
-        "_counts",
-        "_held_block",
-        "_is_heard",
-        "_is_probed",
-        "_nuisances",
-        "_output",
-        "_own_resets",
-        "_reader",
-        "_resets",
-        "_session",
-        "_shared",
-        "_state",
-        "_streams",
-        "_transport",
-        "_unheld",
-    )
-
     def __init__(
         self, shared: ListenerContext, router: ClusterRouter, counted_as: str, address: str
     ) -> None:

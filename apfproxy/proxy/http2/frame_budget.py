@@ -57,8 +57,6 @@ class _Bucket:
         max_kept: How many that were earned are kept while it is full.
     """
 
-    __slots__ = ("_filled_ns", "_kept", "_max_kept", "_most", "_per_s", "_seen", "_tokens", "kind")
-
     def __init__(
         self, kind: Flood, bounds: tuple[int, int], now_ns: int, max_kept: int = 0
     ) -> None:
@@ -93,8 +91,6 @@ class _Bucket:
 
 class FrameBudget:
     """The buckets of one connection."""
-
-    __slots__ = ("_control", "_data_sent", "_empty", "_patient", "_requests", "_resets", "_windows")
 
     def __init__(self, now_ns: int) -> None:
         self._resets = _Bucket(Flood.RESETS, _RESETS, now_ns)

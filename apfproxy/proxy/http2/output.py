@@ -48,24 +48,6 @@ class Http2Output:
         is_paused: Whether the transport has enough.
     """
 
-    __slots__ = (
-        "_counted_as",
-        "_holding",
-        "_is_flush_due",
-        "_is_writing",
-        "_paused_ns",
-        "address",
-        "callers",
-        "flush",
-        "forwarded_suffix",
-        "is_paused",
-        "reader",
-        "session",
-        "shared",
-        "transport",
-        "write",
-    )
-
     def __init__(
         self,
         shared: ListenerContext,

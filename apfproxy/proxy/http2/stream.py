@@ -88,20 +88,6 @@ CLOSE: Final = Event("close", TRANSITIONS)
 class Http2Stream(Client):
     """One request's stream."""
 
-    __slots__ = (
-        "_body_left",
-        "_context",
-        "_discarded",
-        "_framing",
-        "_is_read_paused",
-        "_is_sized_answer",
-        "_output",
-        "_session",
-        "_unconsumed",
-        "state",
-        "stream_id",
-    )
-
     def __init__(
         self, output: Http2Output, stream_id: int, context: Context, head: RequestHead
     ) -> None:
@@ -388,8 +374,6 @@ class TunnelStream(Http2Stream):
     What the client sends before there is a tunnel is held: as much as its window allows, which is
     given back when the server can get it.  An end of either side is END_STREAM, a break RST_STREAM.
     """
-
-    __slots__ = ("_early", "_end", "_has_early_end", "_held_early", "_is_half_closed")
 
     def __init__(
         self,
