@@ -60,9 +60,9 @@ class OpenConnection(ABC):
     def close_when_idle(self, deadline_ns: int) -> None:  # noqa: B027
         """Let the connection, if it is idle, close by then at the latest."""
 
-    @abstractmethod
     def relieve(self, now_ns: int) -> None:
         """Let go of what is of no use right now: memory is short."""
+        self.close_when_idle(now_ns)
 
     def is_serving(self, cluster: object) -> bool:
         """Whether a request is under way on it of the cluster with this context."""

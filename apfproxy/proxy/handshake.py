@@ -86,7 +86,6 @@ class HandshakeListener:
         self._acceptor.listen(listeners)
 
     def take(self, client: socket.socket) -> None:
-        """Shake hands on a connection that was accepted, if it is within the limits."""
         try:
             self._take(client)
         except Exception as error:  # noqa: BLE001  whatever it is, others wait to be accepted
@@ -119,8 +118,6 @@ class HandshakeListener:
         self._handshakes.add(task)
         task.add_done_callback(self._on_done)
 
-    # Connections of load balancers.
-
     def _take_from_proxy(self, client: socket.socket, proxy: str) -> None:
         """Read the PROXY header of a connection, if its address may send one."""
         if proxy != UNIX_PEER and not is_among(address_from(proxy), self._proxies):
@@ -134,7 +131,6 @@ class HandshakeListener:
             self._go_about(self._read_header(client, proxy), "PROXY header")
 
     async def _read_header(self, client: socket.socket, proxy: str) -> None:
-        """Begin a connection for the client that its header names."""
         within_s = self._shared.in_force.head_timeout_ns / 1e9
         try:
             async with asyncio.timeout(within_s):
@@ -176,8 +172,6 @@ class HandshakeListener:
         self._log.log(logging.WARNING, reason, text, proxy, why)
         client.close()
 
-    # TLS.
-
     async def _shake_hands(
         self, client: socket.socket, server_tls: ServerTls, address: str, source: str = ""
     ) -> None:
@@ -208,7 +202,6 @@ class HandshakeListener:
         return self._acceptor.stop()
 
     def close(self) -> None:
-        """Accept no more, and end the handshakes."""
         for listener in self.stop_accepting():
             listener.close()
         for task in self._handshakes:

@@ -120,22 +120,16 @@ class Http1Connection(Client):
         self._transport = NOWHERE
         self.write = NOWHERE.write
         self._body: RequestBody | None = None
-        """Of the last request, until it is through."""
         self._pending = PendingBytes()
         self._holding: Holding | None = None
-        """What is counted of it; made once anything is."""
         self._held_pending = 0
-        """What is counted of `_pending`."""
         self._pipelined = 0
         """Requests begun, one after the other, from what had come before the one before ended."""
         self.state: Http1State = NEW
         self._is_read_paused = False
         self._linger_bytes = 0
-        """Bytes thrown away since the last response."""
         self._may_be_http2 = False
-        """Whether its first bytes may be those of HTTP/2."""
         self._is_chunked = False
-        """Whether the response under way is sent in chunks."""
         self._is_unframed = False
         """Whether only the connection's end is the end of what is under way."""
 
@@ -195,11 +189,9 @@ class Http1Connection(Client):
             self.send_pieces(pieces, size)
 
     def send_own(self, asked: RequestHead, build: Callable[..., bytes], extra: bytes) -> int:
-        connection = b""
+        connection = b"Connection: keep-alive\r\n" if asked.is_http_10 else b""
         if not self.may_keep_alive():
             connection = b"Connection: close\r\n"
-        elif asked.is_http_10:
-            connection = b"Connection: keep-alive\r\n"
         response = build(is_head=asked.is_head, extra=extra, connection=connection)
         self.send(response)
         return own_responses.body_bytes(response)
@@ -317,16 +309,12 @@ class Http1Connection(Client):
         """Whether it has no request, not even the start of one."""
         return self.exchange is None and not self._pending.data and self._body is None
 
-    def relieve(self, now_ns: int) -> None:
-        self.close_when_idle(now_ns)
-
     def close_when_idle(self, deadline_ns: int) -> None:
         if self.is_idle and self.deadline_ns > deadline_ns:
             self.deadline_ns = deadline_ns
 
     @guarded
     def on_disconnect(self) -> None:
-        """The client has ended or broken its connection, of which nothing is read for now."""
         self._leave()
         self.abort_after_write()
 
@@ -467,7 +455,6 @@ class Http1Connection(Client):
         return self._may_be_http2 and len(begin) >= MIN_PREFACE_BYTES
 
     def _speak_http2(self, data: bytes) -> None:
-        """Let HTTP/2 have the transport, and what has come on it."""
         counted_as, self._counted_as = self._counted_as, ""
         self._shared.connections.pop(self, None)
         self._reader.end()
@@ -477,8 +464,6 @@ class Http1Connection(Client):
         connection.connection_made(self._transport)
         if data:
             connection.receive(data)
-
-    # What the exchange does.
 
     def on_exchange_end(self, exchange: Exchange, now_ns: int) -> None:
         if self.exchange is not exchange:
@@ -499,8 +484,6 @@ class Http1Connection(Client):
             # Not from inside the event that ended the response: many pipelined requests that are
             # answered at once would otherwise nest as deeply.
             self._shared.loop.call_soon(self._take_pending)
-
-    # What the server does.
 
     def meet_deadline(self) -> None:
         if self.exchange is not None:
@@ -551,7 +534,6 @@ class Http1Connection(Client):
 
     @guarded
     def _take_pending(self) -> None:
-        """Go on with requests that came while another one was under way."""
         if self.exchange is None and self._pending.data and self.state is not CLOSED:
             try:
                 self._parse_pending(is_pipelined=True)
@@ -600,12 +582,10 @@ class Http1Connection(Client):
             return
         if is_pipelined:
             self._pipelined += 1
-            if self._pipelined >= in_force.max_pipelined_requests:
-                raise HeadError(
-                    400,
-                    f"more than {in_force.max_pipelined_requests} requests were sent"
-                    " without waiting for their answers (downstream.limits.maxPipelinedRequests)",
-                )
+            most = in_force.max_pipelined_requests
+            if self._pipelined >= most:
+                text = f"more than {most} requests were sent without waiting for their answers"
+                raise HeadError(400, f"{text} (downstream.limits.maxPipelinedRequests)")
         raw = pending.take_head(end, is_one_of_many=is_pipelined)
         request = self._reader.read(raw, block, body_bytes)
         if not pending.data and not request.head.framing:
@@ -655,8 +635,6 @@ class Http1Connection(Client):
         elif body.is_whole and self._pending.data:
             self._parse_pending()
 
-    # The end.
-
     def _fail(self, error: HeadError | ChunkedError) -> None:
         """Answer what cannot be understood, and close."""
         refused = error if isinstance(error, HeadError) else HeadError(400, str(error))
@@ -671,9 +649,8 @@ class Http1Connection(Client):
         self._refuse(refused, is_logged=exchange is not None)
 
     def _refuse(self, error: HeadError, *, is_logged: bool = False) -> None:
-        self.send(
-            refused(self._shared, self._reader.context, self.address, error, is_logged=is_logged)
-        )
+        context = self._reader.context
+        self.send(refused(self._shared, context, self.address, error, is_logged=is_logged))
         self._linger()
 
     def __repr__(self) -> str:

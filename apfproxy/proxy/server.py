@@ -78,7 +78,6 @@ class ProxyServer:
             self._fit_descriptors()
 
     def discard(self, cluster: Context) -> None:
-        """Look after a cluster no more, which has no requests."""
         self._clusters.pop(cluster, None)
 
     def configure(self, settings: Settings, server_tls: ServerTls | None) -> None:
@@ -150,7 +149,6 @@ class ProxyServer:
         return cast("asyncio.BufferedProtocol", Http1Connection(self._shared, self._router))
 
     def _fit_descriptors(self) -> None:
-        """Take no more connections than the system lets us have files."""
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if descriptors == resource.RLIM_INFINITY:
             return
@@ -249,7 +247,6 @@ class ProxyServer:
         self._servers.clear()
 
     async def stop(self) -> None:
-        """Close everything at once."""
         self._close_servers()
         if self._own_listener is not None:
             self._own_listener.close()

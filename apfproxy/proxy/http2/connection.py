@@ -120,16 +120,13 @@ class Http2Connection(OpenConnection):
         self._nuisances = 0
         """Frames other than requests and parts of bodies, so far as the budget knows of them."""
         self._held_block = 0
-        """What is counted of a header block that is not whole."""
         self._unheld: Bound | None = None
-        """Why such a block is not counted; None if it is, or there is none."""
+        """Why a header block that is not whole is not counted; None if it is, or there is none."""
         self._resets = 0
-        """Streams that were reset, so far as they are counted."""
         self._own_resets = 0
         self._streams: dict[int, Http2Stream] = {}
         self._state: ConnectionState = OPEN
         self._is_heard = False
-        """Whether anything has come since the last look at that."""
         self._is_probed = False
         """Whether a PING is out to which nothing has come."""
 
@@ -275,9 +272,7 @@ class Http2Connection(OpenConnection):
                 if kind == _DATA:
                     at, body, is_whole = _body_behind(events, at - 1, stream_id)
                     stream.take_body(body, is_last=is_whole)
-                elif kind == _END:
-                    stream.take_body(b"", is_last=True)
-                elif kind == _TRAILERS:
+                elif kind in (_END, _TRAILERS):
                     stream.take_body(b"", is_last=True, trailers=what)
                 elif kind == _ROOM:
                     stream.on_room()
@@ -311,7 +306,6 @@ class Http2Connection(OpenConnection):
         return at
 
     def _begin(self, stream_id: int, fields: RequestFields, body: bytes, *, is_whole: bool) -> None:
-        """Start an exchange with as much of the body as has come."""
         reader, shared, output = self._reader, self._shared, self._output
         self._counts.requests += 1
         if self._session.unsent_bytes > shared.holdings.most_of_connection:
@@ -376,14 +370,11 @@ class Http2Connection(OpenConnection):
             if chance and shared.chance() < chance:
                 self._announce(GoAway.CHANCE)
 
-    # Frames that go out.
-
     @guarded
     def _flush_due(self) -> None:
         self.flush()
 
     def flush(self) -> None:
-        """Send as much as the transport takes."""
         if self._has_ended or not self._output.write_all():
             return
         events = self._session.events()
@@ -394,13 +385,10 @@ class Http2Connection(OpenConnection):
         ):
             self._linger()  # we say so, or the client has
 
-    # Its streams.
-
     def _now_ns(self) -> int:
         return self._shared.clock.now_ns()
 
     def _count_resets(self) -> None:
-        """Count the streams that were reset since the last call."""
         session, resets = self._session, self._counts.resets
         resets[ResetBy.CLIENT] += session.resets - self._resets
         resets[ResetBy.PROXY] += session.own_resets - self._own_resets
@@ -416,8 +404,6 @@ class Http2Connection(OpenConnection):
                 stream.on_closed()
             except Exception as bug:  # noqa: BLE001  whatever it is, the other streams go on
                 stream.fail(bug)
-
-    # Whether the client is still there.
 
     def _begin_looking(self) -> None:
         self._is_heard = self._is_probed = False
@@ -465,7 +451,6 @@ class Http2Connection(OpenConnection):
         self._close()
 
     def _end_unheld(self, bound: Bound) -> None:
-        """Close since there is no room for the rest of a header block."""
         self._session.go_away(ENHANCE_YOUR_CALM, UNHELD[bound].encode())
         self._end_for(GoAway.MEMORY, UNHELD[bound])
 
@@ -485,7 +470,6 @@ class Http2Connection(OpenConnection):
         self._transport.write_eof()
 
     def _close(self) -> None:
-        """Close once what is written is through."""
         if self._state is not CLOSED:
             self._state = CLOSE[self._state]
             # The transport itself would wait without end for a client that takes nothing.
@@ -501,8 +485,6 @@ class Http2Connection(OpenConnection):
         with contained(Part.CONNECTION, loop):
             self._state = CLOSED
             self._transport.abort()
-
-    # What the server does.
 
     def meet_deadline(self) -> None:
         if self._unheld is not None and self._state is OPEN:
@@ -521,9 +503,6 @@ class Http2Connection(OpenConnection):
         elif self._state is CLOSED or not self._streams:
             self._transport.abort()  # it does not take the rest
 
-    def relieve(self, now_ns: int) -> None:
-        self.close_when_idle(now_ns)
-
     def close_when_idle(self, deadline_ns: int) -> None:  # noqa: ARG002  it takes a round trip
         """Let the connection close as soon as its streams are through."""
         if self._state is OPEN and (self._shared.is_draining or not self._streams):
@@ -540,7 +519,6 @@ class Http2Connection(OpenConnection):
         return any(stream.has_seats for stream in self._streams.values())
 
     def leave(self) -> None:
-        """Reset each stream, and close: the proxy stops.  Asked again, close at once."""
         if self._state is CLOSED:
             self._transport.abort()
             return

@@ -70,12 +70,10 @@ class Http2Output:
         self.write = NOWHERE.write
         self.is_paused = False
         self._paused_ns = 0
-        """When the transport last had enough."""
         self._is_flush_due = False
         self._is_writing = False
         self._counted_as = counted_as
         self._holding: Holding | None = None
-        """What is counted of the connection; made once anything is."""
 
     def pause(self) -> None:
         self.is_paused = True
@@ -109,8 +107,7 @@ class Http2Output:
         return True
 
     def end(self) -> None:
-        """Flush no more: nothing refers to the connection then, which is gone."""
-        self.flush = _nothing
+        self.flush = _nothing  # so that nothing refers to the connection, which is gone
 
     def give_up(self, stream_id: int, code: int) -> None:
         """Reset a stream whose client does not take the rest of a response, or end its request."""
@@ -125,7 +122,6 @@ class Http2Output:
         self.flush_soon()
 
     def reset_after_error(self, stream_id: int) -> None:
-        """Reset a stream after an error of the program; never raises."""
         with contained(Part.CONNECTION, self.shared.loop):
             self.reset(stream_id, INTERNAL_ERROR)
 

@@ -108,7 +108,6 @@ class Http2Stream(Client):
         self._unconsumed = 0
         """Bytes of the body for which the client has not been given room again."""
         self._discarded = 0
-        """Bytes of the body that came when there was a response already."""
         self._is_sized_answer = False
 
     @property
@@ -175,14 +174,12 @@ class Http2Stream(Client):
             self._output.flush_soon()
 
     def _discard(self, size: int) -> None:
-        """Let the client send the rest of what nobody wants, so far as that is not too much."""
         self._discarded += size
         if size and self._discarded <= MAX_LINGER_BYTES:
             self._session.consume(self.stream_id, size)
             self._output.flush_soon()
 
     def refuse(self, error: HeadError, *, is_head: bool) -> None:
-        """Answer a request whose body cannot be passed on."""
         exchange = self.exchange
         has_responded = exchange is not None and exchange.has_responded
         self._finish(self._now_ns())
@@ -338,8 +335,6 @@ class Http2Stream(Client):
         self._give_up(exchange)
         self._output.reset_after_error(self.stream_id)
 
-    # What the server does.
-
     def _now_ns(self) -> int:
         return self._output.shared.clock.now_ns()
 
@@ -397,14 +392,12 @@ class TunnelStream(Http2Stream):
         if bound is not None:
             raise UnheldError(UNHELD[bound])
         self._held_early = len(early)
-        """What is counted of what came before there is a tunnel."""
         self._is_read_paused = True
         self._unconsumed = len(early)
         self._early = bytearray(early)
         self._has_early_end = has_ended
         self._is_half_closed = False
         self._end: asyncio.BufferedProtocol | None = None
-        """The client's end of the tunnel, while there is one."""
 
     @property
     def makes_handshakes(self) -> bool:
@@ -413,8 +406,6 @@ class TunnelStream(Http2Stream):
     @property
     def can_half_close(self) -> bool:
         return True
-
-    # The client's bytes.
 
     def take_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
         end = self._end
@@ -460,8 +451,6 @@ class TunnelStream(Http2Stream):
     def count_tunnelled(self, size: int) -> None:
         """The connection has counted it."""
 
-    # The server's bytes.
-
     def send_switch(self, head: ResponseHead, lines: bytes, protocol: bytes, data: bytes) -> None:  # noqa: ARG002  the base's signature
         fields = b"".join((connect_lines(fields_of(head.lines)), VIA, lines))
         self._session.answer(self.stream_id, _OK, fields, data, False)
@@ -486,8 +475,6 @@ class TunnelStream(Http2Stream):
         self._is_half_closed = True
         self._session.half_close(self.stream_id)
         self._output.flush_soon()
-
-    # The end.
 
     def linger(self) -> None:
         """Tell the client at once that nobody takes what it sends any more."""
