@@ -134,14 +134,9 @@ class Client(OpenConnection):
     def send_response(
         self, asked: RequestHead, head: ResponseHead, lines: bytes, body: Piece, *, is_whole: bool
     ) -> None:
-        """Send the head of the upstream's response on, with the first of its body.
+        """Send the upstream's response on: its head, with `lines` added, and the first of its body.
 
-        Args:
-            asked: The request's head.
-            head: The response's.
-            lines: Header lines that are added to it.
-            body: As much of the body as has come; valid for the time of the call.
-            is_whole: Whether that is all of it.
+        `body` is valid for the time of the call; `is_whole` says whether it is all of it.
         """
 
     @abstractmethod
@@ -165,10 +160,10 @@ class Client(OpenConnection):
         """End the response to a watch as if it were through: the proxy stops."""
 
     def hold(self, size: int) -> Bound | None:
-        """Have so many bytes counted for the request under way, unless that is over a bound.
+        """Have `size` bytes counted for the request under way, or as many as before over a bound.
 
         Returns:
-            That bound; what was counted before is still counted then.
+            That bound.
         """
         bound = self.change_held(size - self.held)
         if bound is None:
@@ -256,18 +251,11 @@ class Client(OpenConnection):
         raise NotImplementedError
 
     def send_switch(self, head: ResponseHead, lines: bytes, protocol: bytes, data: bytes) -> None:
-        """Send the response that begins the tunnel.
-
-        Args:
-            head: The upstream's response 101.
-            lines: Header lines that are added to it.
-            protocol: What the server switches to.
-            data: The first bytes of that.
-        """
+        """Send the upstream's response 101, with `lines` added, and the first bytes behind it."""
         raise NotImplementedError
 
     def send_pieces(self, pieces: Sequence[Piece], size: int) -> None:
-        """Send bytes of the tunnel, `size` of them."""
+        """Send `size` bytes of the tunnel."""
         raise NotImplementedError
 
     def half_close(self) -> None:

@@ -120,20 +120,16 @@ class ClientLimits:
         shed: Why no new connection is taken, whatever the limits; None if it is.
     """
 
-    def __init__(
-        self, settings: LimitSettings, counters: ListenerCounters, *, is_plain: bool = False
-    ) -> None:
+    def __init__(self, settings: LimitSettings, counters: ListenerCounters) -> None:
         self._settings = settings
         self._max_connections = _or_unlimited(settings.max_connections)
         self._counters = counters
         self._open = 0
-        self._is_plain = is_plain
         self._by_address: dict[str, int] = {}
         self.shed: Refusal | None = None
 
-    def configure(self, settings: LimitSettings, *, is_plain: bool) -> None:
+    def configure(self, settings: LimitSettings) -> None:
         self._settings = settings
-        self._is_plain = is_plain
         self._max_connections = _or_unlimited(settings.max_connections)
 
     @property
@@ -172,7 +168,7 @@ class ClientLimits:
         else:
             del self._by_address[address]
 
-    def refuse(self, transport: asyncio.Transport, refusal: Refusal) -> None:
+    def refuse(self, transport: asyncio.Transport, refusal: Refusal, *, is_plain: bool) -> None:
         """End a connection over plain TCP that was not admitted.
 
         With a word where a limit is reached; without one where the proxy has too much to do.
@@ -184,15 +180,14 @@ class ClientLimits:
             )
         elif refusal is Refusal.CONNECTIONS_OF_ADDRESS:
             message = (
-                f"this address has {self._settings.max_connections_per_address} connections,"
-                " the most that it may"
-                " (downstream.limits.maxConnectionsPerAddress); use one of them"
+                f"this address has {self._settings.max_connections_per_address} connections, the"
+                " most that it may (downstream.limits.maxConnectionsPerAddress); use one of them"
             )
         else:
             reset(transport)
             return
         self._counters.count_own(503)
-        build = own_responses.plain_response if self._is_plain else own_responses.status_response
+        build = own_responses.plain_response if is_plain else own_responses.status_response
         lines, connection = b"Retry-After: 1\r\n", b"Connection: close\r\n"
         transport.write(build(503, message, extra=lines, connection=connection))
         transport.close()
@@ -235,10 +230,7 @@ class Holding:
         self.held = 0
 
     def change(self, by: int) -> Bound | None:
-        """Hold so much more, or less, unless that is over a bound, which is returned.
-
-        Less is never over one.
-        """
+        """Hold so much more, or less; or nothing more where that is over a bound: that bound."""
         holdings, address = self._all, self._address
         if by > 0:
             bound = holdings.bound_on(self.held, address, by)

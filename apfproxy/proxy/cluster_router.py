@@ -142,10 +142,6 @@ class ClusterRouter:
     def route(self, head: bytes, known_host: bytes | None = None) -> tuple[Route, bytes, bytes]:
         """The route of a request, the host that it names, and its head without the prefix.
 
-        Args:
-            head: Of the request, from its first byte to the empty line.
-            known_host: The value of its Host field, if that is known.
-
         Raises:
             HeadError: It names no cluster, or one that cannot be used; or it is malformed.
         """
@@ -201,11 +197,7 @@ class ClusterRouter:
         return found
 
     def _host_of(self, head: bytes) -> bytes:
-        """The value of the Host field; b"" for HTTP/1.0 without it.
-
-        Raises:
-            HeadError: There is none, or several, or it is malformed.
-        """
+        """The value of the Host field; b"" for HTTP/1.0 without it."""
         lines: list[bytes] = _HOST_LINES.findall(head)
         if len(lines) == 1:
             host = lines[0].rstrip(b" \t")

@@ -58,7 +58,7 @@ async def drain(context: Context) -> int:
 
 
 async def close_websockets(connections: Callable[[], Iterable[OpenConnection]]) -> None:
-    """Tell clients of WebSockets that the proxy goes away, and give them a while to go."""
+    """Tell clients of WebSockets, among those still there, to go, and give them a while for it."""
     told = [each for each in connections() if each.has_websocket]
     for connection in told:
         connection.close_websocket()

@@ -117,7 +117,7 @@ class Http1Connection(Client):
         self._reader = HeadReader(router)
         self._counted_as = counted_as
         """The address under which the limits count this connection; "" while they do not."""
-        self._transport = NOWHERE
+        self.transport = NOWHERE
         self.write = NOWHERE.write
         self._body: RequestBody | None = None
         self._pending = PendingBytes()
@@ -161,7 +161,7 @@ class Http1Connection(Client):
             if asked.is_http_10:
                 keep_alive = self.keep_alive = False
                 self._is_unframed = True
-                hold_reset(self._transport)
+                hold_reset(self.transport)
             else:
                 self._is_chunked = True
                 framing = b"Transfer-Encoding: chunked\r\n"
@@ -209,7 +209,7 @@ class Http1Connection(Client):
     def send_pieces(self, pieces: Sequence[Piece], size: int) -> None:
         if self.state is not CLOSED:
             self._shared.counters.bytes_to_clients += size
-            write_pieces(self._transport, pieces, size)
+            write_pieces(self.transport, pieces, size)
 
     def _take_all_pending(self) -> bytes:
         if self._held_pending:
@@ -227,7 +227,7 @@ class Http1Connection(Client):
     def pause_reading(self) -> None:
         if not self._is_read_paused and self.state is not CLOSED:
             self._is_read_paused = True
-            self._transport.pause_reading()
+            self.transport.pause_reading()
             if self.state is not TUNNEL:
                 self._shared.disconnects.watch(self)
 
@@ -235,28 +235,24 @@ class Http1Connection(Client):
         if self._is_read_paused and self.state is not CLOSED:
             self._is_read_paused = False
             self._shared.disconnects.forget(self)
-            self._transport.resume_reading()
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        return self._transport
+            self.transport.resume_reading()
 
     @property
     def can_half_close(self) -> bool:
-        return self._transport.can_write_eof()
+        return self.transport.can_write_eof()
 
     def hand_over(self, protocol: asyncio.BufferedProtocol) -> bytes:
         pending = self._take_all_pending()
         self.state = _HAND_OVER[self.state]
         self._is_unframed = True
-        self._transport.set_protocol(protocol)
+        self.transport.set_protocol(protocol)
         return pending
 
     def send_switch(self, head: ResponseHead, lines: bytes, protocol: bytes, data: bytes) -> None:
         self.send(b"".join((switch_lines(head.lines + VIA + lines, protocol), b"\r\n", data)))
 
     def half_close(self) -> None:
-        self._transport.write_eof()
+        self.transport.write_eof()
 
     def end_tunnel(self) -> None:
         self._is_unframed = False
@@ -274,17 +270,17 @@ class Http1Connection(Client):
 
     def abort(self) -> None:
         """Close at once, with a reset where an end could be taken for that of a response."""
-        if self._is_unframed or self._transport.get_write_buffer_size():
+        if self._is_unframed or self.transport.get_write_buffer_size():
             self.reset()
             return
         self.exchange = None
         self.state = _CLOSE[self.state]
-        self._transport.abort()
+        self.transport.abort()
 
     def reset(self) -> None:
         self.exchange = None
         self.state = _CLOSE[self.state]
-        reset(self._transport)
+        reset(self.transport)
 
     def fail(self, error: Exception, exchange: Exchange | None = None) -> None:
         loop = self._shared.loop
@@ -302,7 +298,7 @@ class Http1Connection(Client):
             self.state = _CLOSE[self.state]
             # The transport itself would wait without end for a client that takes nothing.
             self.deadline_ns = self._shared.clock.now_ns() + self._shared.in_force.idle_timeout_ns
-            self._transport.close()
+            self.transport.close()
 
     @property
     def is_idle(self) -> bool:
@@ -336,10 +332,10 @@ class Http1Connection(Client):
             return
         if self._is_unframed:
             self._is_unframed = False
-            hold_reset(self._transport, is_held=False)
+            hold_reset(self.transport, is_held=False)
         # Without a half-close (TLS has none) all that can be done is to read on, which is of use
         # only where more is to come: else the client must see the end at once.
-        if not self._transport.can_write_eof() and self._body is None and not self._pending.data:
+        if not self.transport.can_write_eof() and self._body is None and not self._pending.data:
             self.resume_reading()
             self.abort_after_write()
             return
@@ -348,8 +344,8 @@ class Http1Connection(Client):
         self._body = None
         self.state = _LINGER[self.state]
         self.deadline_ns = self._shared.clock.now_ns() + self._shared.linger_ns
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
         self.resume_reading()
 
     # What the transport says.
@@ -357,7 +353,7 @@ class Http1Connection(Client):
     @guarded
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         shared = self._shared
-        self._transport = cast("asyncio.Transport", transport)
+        self.transport = cast("asyncio.Transport", transport)
         self.state = _OPEN_UP[self.state]
         if self._counted_as and speaks_http2(transport):
             self._speak_http2(b"")
@@ -368,12 +364,12 @@ class Http1Connection(Client):
             refusal = shared.limits.admit(address)
             if refusal is not None:
                 self.state = _CLOSE[self.state]
-                shared.limits.refuse(self._transport, refusal)
+                shared.limits.refuse(self.transport, refusal, is_plain=shared.is_plain)
                 return
             self._counted_as = address
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
-        self.write = self._transport.write
-        self._reader.begin(self._transport, self.address)
+        self.transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self.write = self.transport.write
+        self._reader.begin(self.transport, self.address)
         self.address = address = self._reader.address
         self.forwarded_suffix = shared.intern(address.encode() + b"\r\n\r\n")
         self.deadline_ns = shared.clock.now_ns() + shared.in_force.head_timeout_ns
@@ -421,7 +417,7 @@ class Http1Connection(Client):
         self.deadline_ns = 0
         try:
             self._shared.disconnects.forget(self)
-            self._transport.set_protocol(NOBODY)
+            self.transport.set_protocol(NOBODY)
         finally:  # whatever happens: one that is gone must not count, nor hold up the end
             if self._counted_as:
                 self._reader.end()
@@ -460,8 +456,8 @@ class Http1Connection(Client):
         self._reader.end()
         self.state = _CLOSE[self.state]
         connection = Http2Connection(self._shared, self._router, counted_as, self.address)
-        self._transport.set_protocol(cast("asyncio.BufferedProtocol", connection))
-        connection.connection_made(self._transport)
+        self.transport.set_protocol(cast("asyncio.BufferedProtocol", connection))
+        connection.connection_made(self.transport)
         if data:
             connection.receive(data)
 
@@ -495,7 +491,7 @@ class Http1Connection(Client):
         elif self.state is LINGERING or self.is_write_paused:
             self.abort_after_write()
         elif self.is_idle:
-            if not self._is_read_paused and has_unread(self._transport):
+            if not self._is_read_paused and has_unread(self.transport):
                 # A request that came in this moment: closing would reset the connection instead.
                 self.deadline_ns = self._shared.clock.now_ns() + self._shared.linger_ns
             else:

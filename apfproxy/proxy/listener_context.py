@@ -37,16 +37,14 @@ class ListenerContext:
     """What connections need before they know whose request it is, and what exists once.
 
     Attributes:
-        chance: A number from 0 up to 1, for what is done now and then.
+        chance: Draws a number from 0 up to 1, for what is done now and then.
         access_log: Gets what is refused before it is any cluster's request; None for no log.
         connections: Clients' connections that are open, and streams of HTTP/2, in the order in
             which they came.
         floods: Of frames of HTTP/2 that bring nothing, a line of each kind a minute.
         held_bytes: Of a connection at most, before it is read no more.
-        is_draining: Whether responses say that their connection closes.
         is_plain: Whether own responses to what is no cluster's request are not Kubernetes'.
         linger_ns: Until a connection closes whose last response is through.
-        on_connection_closed: Called after each client's connection that closes.
         room: For what is kept of heads.
     """
 
@@ -74,13 +72,13 @@ class ListenerContext:
         self.connections: dict[OpenConnection, None] = {}
         self.room = MemoryBudget(KEPT_BYTES, self._forget_header_blocks)
         self.is_plain = PRESETS[settings.preset].is_plain
-        self.limits = ClientLimits(settings.downstream.limits, counters, is_plain=self.is_plain)
+        self.limits = ClientLimits(settings.downstream.limits, counters)
         self.in_force = LimitsInForce.of(settings)
 
     def configure(self, settings: Settings) -> None:
         self.in_force = LimitsInForce.of(settings)
         self.is_plain = PRESETS[settings.preset].is_plain
-        self.limits.configure(settings.downstream.limits, is_plain=self.is_plain)
+        self.limits.configure(settings.downstream.limits)
         self.holdings.configure(settings.downstream)
 
     def forget_peers(self) -> None:

@@ -43,11 +43,7 @@ class PendingBytes:
         return data
 
     def skip_empty_lines(self) -> None:
-        """Drop empty lines before a request line, which RFC 9112, section 2.2, has ignored.
-
-        Raises:
-            HeadError: A line break stands there that is none of HTTP.
-        """
+        """Drop empty lines before a request line, which RFC 9112, section 2.2, has ignored."""
         self.data = data = _EMPTY_LINES.sub(b"", self.data)
         if data[:1] in (b"\r", b"\n") and data != b"\r":
             raise HeadError(400, "malformed request: no request line")
@@ -57,11 +53,7 @@ class PendingBytes:
         return self.data.find(b"\r\n\r\n", max(0, self._probed_bytes - 3)) + 4
 
     def probe(self) -> None:
-        """Judge the start of a head, so that what is no HTTP is refused at once.
-
-        Raises:
-            HeadError: It is none.
-        """
+        """Judge the start of a head, so that what is no HTTP is refused at once."""
         self.is_probing = True
         if self._probe is None:
             self._probe = HeadProbe()

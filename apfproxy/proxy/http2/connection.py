@@ -224,8 +224,8 @@ class Http2Connection(OpenConnection):
     def _hold_block(self, size: int) -> None:
         """Have what has come of a header block counted, if it is much.
 
-        Without room for it nothing else can come on the connection.  Where that has requests under
-        way, they get some time: mostly the rest of the block is on its way, too.
+        Without room for it nothing else can come on the connection.  Requests under way get some
+        time: mostly the rest of the block is on its way, too.
         """
         if size <= LARGE_PART_BYTES:
             size = 0
@@ -533,11 +533,7 @@ class Http2Connection(OpenConnection):
 
 
 def _body_behind(events: list[FrameEvent], at: int, stream_id: int) -> tuple[int, bytes, bool]:
-    """As much of a request's body as came with its head: mostly all of it.
-
-    Returns:
-        Where the next event is, the body, and whether that is all of it.
-    """
+    """Where the next event is, the body that came in a row, and whether that is its last part."""
     pieces: list[bytes] = []
     while at < len(events) and events[at][1] == stream_id:
         kind = events[at][0]

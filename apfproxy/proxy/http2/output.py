@@ -72,8 +72,7 @@ class Http2Output:
         self._paused_ns = 0
         self._is_flush_due = False
         self._is_writing = False
-        self._counted_as = counted_as
-        self._holding: Holding | None = None
+        self._holding = Holding(shared.holdings, counted_as)
 
     def pause(self) -> None:
         self.is_paused = True
@@ -126,10 +125,6 @@ class Http2Output:
             self.reset(stream_id, INTERNAL_ERROR)
 
     def change_held(self, by: int) -> Bound | None:
-        if self._holding is None:
-            if not by:
-                return None
-            self._holding = Holding(self.shared.holdings, self._counted_as)
         return self._holding.change(by)
 
     def refuse(

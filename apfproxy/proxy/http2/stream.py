@@ -152,7 +152,7 @@ class Http2Stream(Client):
     def take_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
         exchange = self.exchange
         if exchange is None:
-            self._discard(len(data))
+            self.credit(len(data))
             return
         try:
             pieces = self.frame(data, is_last=is_last, trailers=trailers)
@@ -166,16 +166,13 @@ class Http2Stream(Client):
     def credit(self, size: int) -> None:
         """Let the client send as much again, once somebody wants it, or nobody will."""
         if self.exchange is None:
-            self._discard(size)
+            self._discarded += size
+            if self._discarded > MAX_LINGER_BYTES:
+                return
         elif self._is_read_paused:
             self._unconsumed += size
-        elif size:
-            self._session.consume(self.stream_id, size)
-            self._output.flush_soon()
-
-    def _discard(self, size: int) -> None:
-        self._discarded += size
-        if size and self._discarded <= MAX_LINGER_BYTES:
+            return
+        if size:
             self._session.consume(self.stream_id, size)
             self._output.flush_soon()
 
