@@ -246,9 +246,6 @@ class Holding:
             holdings.by_address.pop(address, None)
         return None
 
-    def __repr__(self) -> str:
-        return f"<Holding of {self._address}: {self.held} bytes>"
-
 
 class Holdings:
     """What is held for all connections of a listener.

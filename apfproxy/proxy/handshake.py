@@ -64,17 +64,13 @@ class HandshakeListener:
         self._wants_headers = settings.downstream.proxy_protocol
         self._proxies = settings.downstream.trusted_proxies
         self._loop = shared.loop
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self.handshakes: set[asyncio.Task[None]] = set()
         self._log = RareLog(log, shared.clock.now_ns)
         self._acceptor = Acceptor(self._loop, self.take, shared.clock.now_ns)
 
     def configure(self, settings: Settings, server_tls: ServerTls | None) -> None:
         self._server_tls = server_tls
         self._proxies = settings.downstream.trusted_proxies
-
-    @property
-    def handshake_count(self) -> int:
-        return len(self._handshakes)
 
     @property
     def sockets(self) -> list[socket.socket]:
@@ -115,7 +111,7 @@ class HandshakeListener:
 
     def _go_about(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = spawn(work, name=name)
-        self._handshakes.add(task)
+        self.handshakes.add(task)
         task.add_done_callback(self._on_done)
 
     def _take_from_proxy(self, client: socket.socket, proxy: str) -> None:
@@ -123,7 +119,7 @@ class HandshakeListener:
         if proxy != UNIX_PEER and not is_among(address_from(proxy), self._proxies):
             why = "it is not in downstream.trustedProxies"
             self._refuse(client, proxy, ProxyHeaderFailure.UNTRUSTED, why)
-        elif not self._shared.limits.has_room(len(self._handshakes)):
+        elif not self._shared.limits.has_room(len(self.handshakes)):
             self._shared.counters.connections_refused[Refusal.CONNECTIONS] += 1
             reset_socket(client)
             client.close()
@@ -194,17 +190,16 @@ class HandshakeListener:
                 self._shared.limits.release(address)
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
-        self._handshakes.discard(task)
+        self.handshakes.discard(task)
         self._shared.on_connection_closed()
 
     def stop_accepting(self) -> list[socket.socket]:
         """Leave the sockets to whoever takes what waits in them, and closes them."""
         return self._acceptor.stop()
 
-    def close(self) -> None:
-        for listener in self.stop_accepting():
-            listener.close()
-        for task in self._handshakes:
+    def cancel(self) -> None:
+        """End the handshakes under way."""
+        for task in self.handshakes:
             task.cancel()
 
 

@@ -90,7 +90,6 @@ TRANSITIONS = {
     LINGERING: {"close": CLOSED},
     CLOSED: {"close": CLOSED},
 }
-"""State to event to the next state."""
 
 _OPEN_UP: Final = Event("open", TRANSITIONS)
 _HAND_OVER: Final = Event("hand over", TRANSITIONS)
@@ -319,7 +318,6 @@ class Http1Connection(Client):
         self.abort()
 
     def _wait_for_client(self) -> None:
-        """Take no more requests from a client that does not take the responses to those it made."""
         if self._body is None and self.state is not LINGERING:
             self.pause_reading()
 
@@ -484,10 +482,8 @@ class Http1Connection(Client):
     def meet_deadline(self) -> None:
         if self.exchange is not None:
             self.exchange.on_deadline()
-        elif self.state is CLOSED:
-            self.abort()
-        elif self.state is LINGERING and self._is_read_paused:
-            self.abort()  # the client sends on and on
+        elif self.state is CLOSED or (self.state is LINGERING and self._is_read_paused):
+            self.abort()  # the client does not take the rest, or sends on and on
         elif self.state is LINGERING or self.is_write_paused:
             self.abort_after_write()
         elif self.is_idle:
@@ -507,8 +503,7 @@ class Http1Connection(Client):
         if self.state is LINGERING:
             self._linger_bytes += len(data)
             if self._linger_bytes > MAX_LINGER_BYTES:
-                # Unread bytes make closing a reset, so not before the client could read the
-                # response.
+                # Closing is a reset then, so not before the client could read the response.
                 self.pause_reading()
             return
         try:

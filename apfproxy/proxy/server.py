@@ -111,7 +111,7 @@ class ProxyServer:
     @property
     def connection_count(self) -> int:
         """Clients' connections that are open, those in their TLS handshake included."""
-        handshakes = self._own_listener.handshake_count if self._own_listener is not None else 0
+        handshakes = 0 if self._own_listener is None else len(self._own_listener.handshakes)
         shared = self._shared
         return len(shared.connections) - shared.counters.http2.streams_open + handshakes
 
@@ -239,17 +239,14 @@ class ProxyServer:
         if self._own_listener is not None:
             for listener in self._own_listener.stop_accepting():
                 listener.close()
-        self._close_servers()
-
-    def _close_servers(self) -> None:
         for server in self._servers:
             server.close()
         self._servers.clear()
 
     async def stop(self) -> None:
-        self._close_servers()
+        self._leave_listeners()
         if self._own_listener is not None:
-            self._own_listener.close()
+            self._own_listener.cancel()
         self.sweep.stop()
         self._leave_all()
         for cluster in self._clusters:

@@ -30,12 +30,7 @@ from apfproxy.proxy.counters import Bound, Flood, GoAway, ResetBy
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.frame_budget import FrameBudget
-from apfproxy.proxy.http2.output import (
-    ENHANCE_YOUR_CALM,
-    NO_ERROR,
-    REFUSED_STREAM,
-    Http2Output,
-)
+from apfproxy.proxy.http2.output import ENHANCE_YOUR_CALM, NO_ERROR, REFUSED_STREAM, Http2Output
 from apfproxy.proxy.http2.request_head import RequestFields, as_upgrade, head_of, new_key
 from apfproxy.proxy.http2.stream import Http2Stream, TunnelStream
 from apfproxy.proxy.reasons import UNHELD
@@ -92,7 +87,6 @@ TRANSITIONS = {
     LINGERING: {"close": CLOSED},
     CLOSED: {},
 }
-"""State to event to the next state."""
 
 ANNOUNCE: Final = Event("announce", TRANSITIONS)
 LEAVE: Final = Event("leave", TRANSITIONS)
@@ -328,9 +322,7 @@ class Http2Connection(OpenConnection):
                 if not request.head.framing:
                     reader.remember(raw, request)
             if is_connect:
-                stream = TunnelStream(
-                    output, stream_id, context, request.head, body, has_ended=is_whole
-                )
+                stream = TunnelStream(output, stream_id, context, request.head, body, is_whole)
             else:
                 stream = Http2Stream(output, stream_id, context, request.head)
             self._add(stream)
@@ -339,8 +331,7 @@ class Http2Connection(OpenConnection):
                 framed = stream.begin(request.head, body, is_last=is_whole)
             else:
                 is_whole = True
-            exchange = Exchange(context, stream, request, framed, is_whole)
-            stream.exchange = exchange
+            exchange = stream.exchange = Exchange(context, stream, request, framed, is_whole)
             exchange.start()
             if not is_whole:
                 stream.credit(len(body))
@@ -432,11 +423,9 @@ class Http2Connection(OpenConnection):
 
     @property
     def _has_ended(self) -> bool:
-        """Whether nothing is taken any more, and nothing sent."""
         return self._state is CLOSED or self._state is LINGERING
 
     def _announce(self, why: GoAway) -> None:
-        """Announce the connection's end, of which the client learns within a round trip."""
         self._state = ANNOUNCE[self._state]
         self._counts.goaways[why] += 1
         self._session.announce_shutdown()
@@ -444,7 +433,6 @@ class Http2Connection(OpenConnection):
         self._output.flush_soon()
 
     def _end_for(self, why: GoAway, problem: str) -> None:
-        """Close since the client broke a rule of the protocol, or does nothing of use."""
         log.debug("HTTP/2 with %s is ended: %s", self._address, problem)
         self._counts.goaways[why] += 1
         self.flush()

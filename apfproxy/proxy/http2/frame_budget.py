@@ -126,6 +126,3 @@ class FrameBudget:
             if not bucket.take(seen, earned, now_ns):
                 found = found or bucket.kind
         return found
-
-    def __repr__(self) -> str:
-        return f"<FrameBudget after {self._requests} requests>"

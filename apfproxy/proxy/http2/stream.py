@@ -75,14 +75,10 @@ TRANSITIONS = {
     LINGERING: {"close": CLOSED},
     CLOSED: {},
 }
-"""State to event to the next state."""
 
 FINISH: Final = Event("finish", TRANSITIONS)
-"""The exchange is over, or the stream is given up."""
 LINGER: Final = Event("linger", TRANSITIONS)
-"""The response has gone out, before all of its request came."""
 CLOSE: Final = Event("close", TRANSITIONS)
-"""Both sides are through, or one has reset it."""
 
 
 class Http2Stream(Client):
@@ -113,8 +109,6 @@ class Http2Stream(Client):
     @property
     def peer(self) -> Peer:
         return self._output.reader.peer_at(self._context)
-
-    # The request.
 
     def begin(self, head: RequestHead, body: bytes, *, is_last: bool) -> bytes:
         """The first of the body, as it is forwarded; raises what `frame` does."""
@@ -199,8 +193,7 @@ class Http2Stream(Client):
 
     @property
     def can_refuse(self) -> bool:
-        """RFC 9113, section 8.7: who gets REFUSED_STREAM may send the request again."""
-        return True
+        return True  # RFC 9113, section 8.7: who gets REFUSED_STREAM may send the request again
 
     def refuse_unprocessed(self, now_ns: int) -> None:
         self._finish(now_ns)
@@ -374,7 +367,6 @@ class TunnelStream(Http2Stream):
         context: Context,
         head: RequestHead,
         early: bytes,
-        *,
         has_ended: bool,
     ) -> None:
         """Take a request, whose `head` is an upgrade's; the client has sent `early` behind it.
@@ -494,7 +486,6 @@ class TunnelStream(Http2Stream):
             self._output.reset(self.stream_id, CANCEL)
 
     def on_closed(self) -> None:
-        """The stream is gone; where its tunnel is not over, it breaks."""
         end, self._end = self._end, None
         self._uncount_early()
         if end is not None:
