@@ -21,14 +21,12 @@ are not whole.  What is over a bound is refused; what is counted already stays.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.base.memory import default_bytes
 from apfproxy.base.sockets import UNIX_PEER, reset
 from apfproxy.proxy import own_responses
 from apfproxy.proxy.counters import Bound, Refusal
-from apfproxy.settings import WatchSettings  # noqa: TC001  compiled, the class has it at run time
 
 if TYPE_CHECKING:
     import asyncio
@@ -52,7 +50,6 @@ LARGE_PART_BYTES: Final = 4096
 """Parts of heads up to this size are not counted."""
 
 
-@dataclass(frozen=True, slots=True)
 class LimitsInForce:
     """What the settings let a client take, in the hot path's units; a reload replaces all at once.
 
@@ -67,50 +64,28 @@ class LimitsInForce:
         slow_reader_grace_ns: `NEVER_NS` where seats are kept.
     """
 
-    watch: WatchSettings
-    abandoned_wait_ns: int
-    answer_timeout_ns: int
-    head_timeout_ns: int
-    idle_timeout_ns: int
-    probe_idle_ns: int
-    probe_timeout_ns: int
-    tunnel_idle_ns: int
-    max_head_bytes: int
-    gathered_body_bytes: int
-    max_body_bytes: int
-    max_pipelined_requests: int
-    min_body_rate_bytes: int
-    body_rate_grace_ns: int
-    slow_reader_grace_ns: int
-    is_http2_cleartext: bool
-    max_streams: int
-    goaway_chance: float
-
-    @classmethod
-    def of(cls, settings: Settings) -> LimitsInForce:
+    def __init__(self, settings: Settings) -> None:
         downstream, upstream = settings.downstream, settings.upstream
-        limits = downstream.limits
+        limits, http2 = downstream.limits, downstream.http2
         grace_s = limits.slow_reader_grace_s
-        return cls(
-            watch=settings.watch,
-            abandoned_wait_ns=round(upstream.abandoned_wait_s * 1e9),
-            answer_timeout_ns=round(upstream.answer_timeout_s * 1e9),
-            head_timeout_ns=round(downstream.head_timeout_s * 1e9),
-            idle_timeout_ns=round(downstream.idle_timeout_s * 1e9),
-            probe_idle_ns=round(downstream.keep_alive.idle_s * 1e9),
-            probe_timeout_ns=round(downstream.keep_alive.timeout_s * 1e9),
-            tunnel_idle_ns=round(settings.tunnel.idle_timeout_s * 1e9),
-            max_head_bytes=downstream.max_head_bytes,
-            gathered_body_bytes=limits.gathered_body_bytes,
-            max_body_bytes=_or_unlimited(limits.max_body_bytes),
-            max_pipelined_requests=_or_unlimited(limits.max_pipelined_requests),
-            min_body_rate_bytes=limits.min_body_rate_bytes,
-            body_rate_grace_ns=round(limits.body_rate_grace_s * 1e9),
-            is_http2_cleartext=downstream.http2.is_enabled and downstream.http2.is_cleartext,
-            max_streams=downstream.http2.max_concurrent_streams,
-            goaway_chance=downstream.http2.goaway_chance,
-            slow_reader_grace_ns=NEVER_NS if grace_s is None else round(grace_s * 1e9),
-        )
+        self.watch = settings.watch
+        self.abandoned_wait_ns = round(upstream.abandoned_wait_s * 1e9)
+        self.answer_timeout_ns = round(upstream.answer_timeout_s * 1e9)
+        self.head_timeout_ns = round(downstream.head_timeout_s * 1e9)
+        self.idle_timeout_ns = round(downstream.idle_timeout_s * 1e9)
+        self.probe_idle_ns = round(downstream.keep_alive.idle_s * 1e9)
+        self.probe_timeout_ns = round(downstream.keep_alive.timeout_s * 1e9)
+        self.tunnel_idle_ns = round(settings.tunnel.idle_timeout_s * 1e9)
+        self.max_head_bytes = downstream.max_head_bytes
+        self.gathered_body_bytes = limits.gathered_body_bytes
+        self.max_body_bytes = _or_unlimited(limits.max_body_bytes)
+        self.max_pipelined_requests = _or_unlimited(limits.max_pipelined_requests)
+        self.min_body_rate_bytes = limits.min_body_rate_bytes
+        self.body_rate_grace_ns = round(limits.body_rate_grace_s * 1e9)
+        self.slow_reader_grace_ns = NEVER_NS if grace_s is None else round(grace_s * 1e9)
+        self.is_http2_cleartext = http2.is_enabled and http2.is_cleartext
+        self.max_streams = http2.max_concurrent_streams
+        self.goaway_chance = http2.goaway_chance
 
 
 class ClientLimits:

@@ -79,7 +79,7 @@ class Context:
         self.abandoned: dict[AbandonedResponse, None] = {}
         self.slow_readers = SlowReaders(counters, settings.downstream.limits.slow_readers_per_level)
         self.is_plain = PRESETS[settings.preset].is_plain
-        self.in_force = LimitsInForce.of(settings)
+        self.in_force = LimitsInForce(settings)
         self.has_audit_ids = has_audit_ids(settings)
         self.audience = Audience(settings.downstream.explain_answers_to)
 
@@ -105,7 +105,7 @@ class Context:
         self.settings = settings
         self.pool.configure(settings.upstream, client_tls)
         self.authenticator = authenticator or Authenticator(self.clock)
-        self.in_force = LimitsInForce.of(settings)
+        self.in_force = LimitsInForce(settings)
         self.has_audit_ids = has_audit_ids(settings)
         self.audience = Audience(settings.downstream.explain_answers_to)
         self.is_plain = PRESETS[settings.preset].is_plain

@@ -73,10 +73,10 @@ class ListenerContext:
         self.room = MemoryBudget(KEPT_BYTES, self._forget_header_blocks)
         self.is_plain = PRESETS[settings.preset].is_plain
         self.limits = ClientLimits(settings.downstream.limits, counters)
-        self.in_force = LimitsInForce.of(settings)
+        self.in_force = LimitsInForce(settings)
 
     def configure(self, settings: Settings) -> None:
-        self.in_force = LimitsInForce.of(settings)
+        self.in_force = LimitsInForce(settings)
         self.is_plain = PRESETS[settings.preset].is_plain
         self.limits.configure(settings.downstream.limits)
         self.holdings.configure(settings.downstream)

@@ -107,12 +107,7 @@ class ServerTls:
         return paths_of(self._client_cas)
 
     def load(self) -> None:
-        """Read the files, and take them if all are good; otherwise nothing changes.
-
-        Raises:
-            TlsError: One is not.
-        """
-        settings = self.settings
+        """Read the files, and take them if all are good; else `TlsError`, and nothing changes."""
         context = prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         if self._offers_http2:
             context.set_alpn_protocols([HTTP_2, HTTP_1])
@@ -127,12 +122,10 @@ class ServerTls:
             *self._load_client_cas(context),
         ]
         if self._cas:
-            context.verify_mode = (
-                ssl.CERT_REQUIRED if settings.require_client_certificate else ssl.CERT_OPTIONAL
-            )
-            context.verify_flags = ssl.VerifyFlags(
-                context.verify_flags | NO_CHECK_TIME | ssl.VERIFY_X509_PARTIAL_CHAIN
-            )
+            is_required = self.settings.require_client_certificate
+            context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
+            flags = context.verify_flags | NO_CHECK_TIME | ssl.VERIFY_X509_PARTIAL_CHAIN
+            context.verify_flags = ssl.VerifyFlags(flags)
             # A ticket has lost the certificates between the client's and its CA, without which the
             # client's cannot be judged.  Sessions of TLS 1.2 that are taken up by their ids have
             # them: OpenSSL keeps those in this context, and Python cannot tell it not to.

@@ -133,13 +133,12 @@ class Http2Output:
         error: HeadError,
         context: Context | None,
         *,
-        is_head: bool = False,
+        is_head: bool,
         is_logged: bool = False,
     ) -> None:
         """Respond to what is no request, or none that a cluster takes."""
-        response = refused(
-            self.shared, context, self.address, error, is_head=is_head, is_logged=is_logged
-        )
+        shared, address = self.shared, self.address
+        response = refused(shared, context, address, error, is_head=is_head, is_logged=is_logged)
         for lines in (b"Connection: close\r\n", UPGRADE_LINES):
             response = response.replace(lines, b"", 1)
         self.send_whole(stream_id, response)
@@ -147,9 +146,8 @@ class Http2Output:
     def send_whole(self, stream_id: int, response: bytes) -> int:
         """Send a response that is written as HTTP/1.1's; returns the length of its body."""
         end = response.index(b"\r\n\r\n") + 4
-        status = int(response[9:12])
         fields = fields_of(response[: end - 2])
-        self.session.answer(stream_id, status, fields, response[end:], True)
+        self.session.answer(stream_id, int(response[9:12]), fields, response[end:], True)
         self.flush_soon()
         return len(response) - end
 
