@@ -144,10 +144,7 @@ class ClientLimits:
             del self._by_address[address]
 
     def refuse(self, transport: asyncio.Transport, refusal: Refusal, *, is_plain: bool) -> None:
-        """End a connection over plain TCP that was not admitted.
-
-        With a word where a limit is reached; without one where the proxy has too much to do.
-        """
+        """End a connection over plain TCP; with a word, unless the proxy has too much to do."""
         if refusal is Refusal.CONNECTIONS:
             message = (
                 f"the proxy has {self._max_connections} connections, the most that it takes"
@@ -168,16 +165,9 @@ class ClientLimits:
         transport.close()
 
     def fit(self, descriptors: int, upstream_connections: int, questions: int = 0) -> int | None:
-        """Take no more connections than there are descriptors for.
+        """Take no more connections than there are descriptors for: the new limit, if it is lower.
 
-        Args:
-            descriptors: Files that the process may have open.
-            upstream_connections: The most that there may be towards the upstream; each needs one
-                too, and those of clients that are there are no more than these.
-            questions: The most that may be under way to the upstream's API.
-
-        Returns:
-            The new limit, if there must be one.
+        Connections to the upstream need descriptors, too, and so do questions to its API.
         """
         room = descriptors - spared(questions)
         most = max(room // 2, room - upstream_connections, MIN_CONNECTIONS)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _HOST_LINES: Final = re.compile(rb"\r\n[Hh][Oo][Ss][Tt]:[ \t]*([^\r\n]*)")
 _SCHEMES: Final = (b"http://", b"https://")
-_SLASH: Final = 47
 _ENDS: Final = b"/?"
 
 MAX_HOST_BYTES: Final = 260
@@ -211,10 +210,7 @@ class ClusterRouter:
 
 
 def normal_host(host: bytes) -> bytes:
-    """The host of a Host field: lower case, without port, brackets and a dot at its end.
-
-    b"" for one that is too long to be anybody's.
-    """
+    """The host of a Host field: lower case, without port, brackets, last dot; b"" if too long."""
     if len(host) > MAX_HOST_BYTES:
         return b""
     host = host.lower()

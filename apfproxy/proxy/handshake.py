@@ -193,9 +193,9 @@ class HandshakeListener:
         self.handshakes.discard(task)
         self._shared.on_connection_closed()
 
-    def stop_accepting(self) -> list[socket.socket]:
-        """Leave the sockets to whoever takes what waits in them, and closes them."""
-        return self._acceptor.stop()
+    def stop_accepting(self) -> None:
+        for listener in self._acceptor.stop():
+            listener.close()
 
     def cancel(self) -> None:
         """End the handshakes under way."""

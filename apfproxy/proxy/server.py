@@ -237,8 +237,7 @@ class ProxyServer:
     def _leave_listeners(self) -> None:
         """Close the listener; who waits to be accepted is left to the other process."""
         if self._own_listener is not None:
-            for listener in self._own_listener.stop_accepting():
-                listener.close()
+            self._own_listener.stop_accepting()
         for server in self._servers:
             server.close()
         self._servers.clear()

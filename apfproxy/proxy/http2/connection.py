@@ -289,9 +289,9 @@ class Http2Connection(OpenConnection):
             stream = self._streams.get(events[at][1])
             if stream is not None:
                 closed.append(stream)
-                since_ns = stream.unanswered_since_ns
-                if since_ns:
-                    self._budget.reset_after(self._now_ns() - since_ns)
+                exchange = stream.exchange
+                if exchange is not None and not exchange.has_responded and exchange.asked_ns:
+                    self._budget.reset_after(self._now_ns() - exchange.asked_ns)
             at += 1
         if closed:
             self._remove_all(closed)

@@ -50,11 +50,9 @@ _EMPTY_PER_ANSWER: Final = 4
 
 
 class _Bucket:
-    """Tokens for frames of one kind.
+    """Tokens for frames of one kind: so many at most, and so many a second from then on.
 
-    Args:
-        bounds: How many tokens it takes, and how many a second fill it.
-        max_kept: How many that were earned are kept while it is full.
+    Of those that were earned `max_kept` are kept while it is full.
     """
 
     def __init__(
@@ -99,8 +97,7 @@ class FrameBudget:
         self._empty = _Bucket(Flood.EMPTY_FRAMES, _EMPTY, now_ns)
         self._requests = 0
         self._data_sent = 0
-        self._patient = 0
-        """Resets after a wait."""
+        self._patient = 0  # resets after a wait
 
     def reset_after(self, waited_ns: int) -> None:
         """A stream was reset whose client had waited so long for its response."""

@@ -39,11 +39,7 @@ there; and which fields are among those lines."""
 
 
 def head_of(request: RequestFields, *, is_whole: bool) -> bytes:
-    """The head, up to and including the empty line.
-
-    Args:
-        request: As the library or `as_upgrade` gives it.
-        is_whole: Whether no body follows.
+    """The head, up to and including the empty line; no body follows if it `is_whole`.
 
     Raises:
         HeadError: It cannot be written.

@@ -278,12 +278,6 @@ class Http2Stream(Client):
 
     # The end.
 
-    @property
-    def unanswered_since_ns(self) -> int:
-        """When the request under way asked for its seats; 0 if it has not, or has its response."""
-        exchange = self.exchange
-        return 0 if exchange is None or exchange.has_responded else exchange.asked_ns
-
     def on_exchange_end(self, exchange: Exchange, now_ns: int) -> None:
         if self.exchange is exchange:
             self._finish(now_ns)
