@@ -160,11 +160,7 @@ class Client(OpenConnection):
         """End the response to a watch as if it were through: the proxy stops."""
 
     def hold(self, size: int) -> Bound | None:
-        """Have `size` bytes counted for the request under way, or as many as before over a bound.
-
-        Returns:
-            That bound.
-        """
+        """Count `size` bytes for the request under way, or as many as before over this bound."""
         bound = self.change_held(size - self.held)
         if bound is None:
             self.held = size
@@ -221,10 +217,7 @@ class Client(OpenConnection):
 
     @abstractmethod
     def fail(self, error: Exception, exchange: Exchange | None = None) -> None:
-        """Report an error of the program, and close; never raises.
-
-        `exchange` is where it came up, if that is not under way here any more.
-        """
+        """As above; `exchange` is where it came up, if that is not under way here any more."""
 
     def _give_up(self, exchange: Exchange | None) -> None:
         """End the exchange under way, and another one, after an error in either; never raises."""

@@ -58,7 +58,6 @@ class LimitsInForce:
             if they go back at once.
         goaway_chance: Of a request, that its connection of HTTP/2 is ended.
         probe_idle_ns: How long a client of HTTP/2 is silent before it is probed.
-        probe_timeout_ns: After which one that does not answer is gone.
         is_http2_cleartext: Whether clients without TLS may speak HTTP/2, if the build does.
         max_streams: Requests at once on a connection of HTTP/2.
         slow_reader_grace_ns: `NEVER_NS` where seats are kept.

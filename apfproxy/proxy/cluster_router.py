@@ -74,20 +74,18 @@ class Route:
 
 
 class _Places:
-    """The routes of one host, by their prefixes; one without a prefix `takes_all`."""
+    """The routes of one host, by their prefixes."""
 
     def __init__(self) -> None:
-        self._routes: dict[bytes, Route] = {}
+        self.routes: dict[bytes, Route] = {}
         self._lengths: list[int] = []
         self.groups: set[Hashable] = set()
-        self.takes_all = False
 
     def add(self, route: Route) -> None:
         """Have another route; the first of a prefix counts."""
-        self._routes.setdefault(route.prefix, route)
-        self._lengths = sorted({len(prefix) for prefix in self._routes}, reverse=True)
+        self.routes.setdefault(route.prefix, route)
+        self._lengths = sorted({len(prefix) for prefix in self.routes}, reverse=True)
         self.groups.add(route.tls_group)
-        self.takes_all = self.takes_all or not route.prefix
 
     def find(self, path: bytes) -> Route | None:
         """The route of the longest prefix of a path."""
@@ -95,7 +93,7 @@ class _Places:
         for length in self._lengths:
             if length > size or (0 < length < size and path[length] not in _ENDS):
                 continue
-            route = self._routes.get(path[:length])
+            route = self.routes.get(path[:length])
             if route is not None:
                 return route
         return None
@@ -178,7 +176,7 @@ class ClusterRouter:
         groups: set[Hashable] = set()
         for places in self._places_of(host):
             groups.update(places.groups)
-            if places.takes_all:
+            if b"" in places.routes:
                 break
         return groups.pop() if len(groups) == 1 else None
 

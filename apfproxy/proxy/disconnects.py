@@ -36,7 +36,6 @@ class Disconnects:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._epoll: select.epoll | None = None
-        """Made when it is needed."""
         self._clients: dict[int, Client] = {}  # by their descriptors
         self._descriptors: dict[Client, int] = {}
         """The same the other way: a client that is gone has no descriptor to ask for."""

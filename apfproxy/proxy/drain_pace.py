@@ -25,9 +25,8 @@ GOODBYE_S = 3.0
 
 def ended_at_once(watches: int, rounds: float) -> int:
     """How many to end now, where all have to be ended within so many rounds; >= 1."""
-    return max(
-        math.ceil(watches / max(rounds, 1)), round(MIN_WATCHES_ENDED_PER_S * WATCH_END_PERIOD_S)
-    )
+    least = round(MIN_WATCHES_ENDED_PER_S * WATCH_END_PERIOD_S)
+    return max(math.ceil(watches / max(rounds, 1)), least)
 
 
 async def drain(context: Context) -> int:
@@ -63,7 +62,6 @@ async def close_websockets(connections: Callable[[], Iterable[OpenConnection]]) 
     for connection in told:
         connection.close_websocket()
     for _ in range(round(GOODBYE_S / WATCH_END_PERIOD_S)):
-        there = set(connections())
-        if not any(each in there for each in told):
+        if set(connections()).isdisjoint(told):
             return
         await asyncio.sleep(WATCH_END_PERIOD_S)

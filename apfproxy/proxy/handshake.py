@@ -26,7 +26,7 @@ from apfproxy.base.tls_files import handshake_of
 from apfproxy.http.client_address import address_from, is_among
 from apfproxy.proxy.counters import HandshakeFailure, ProxyHeaderFailure, Refusal
 from apfproxy.proxy.http1_connection import NEW, Http1Connection
-from apfproxy.proxy.proxy_protocol import NoProxyHeaderError, ProxyHeaderError, read_source
+from apfproxy.proxy.proxy_protocol import ProxyHeaderError, read_source
 
 if TYPE_CHECKING:
     import socket
@@ -136,7 +136,7 @@ class HandshakeListener:
         except TimeoutError:
             why = f"none came within {within_s:g} s"
             self._refuse(client, proxy, ProxyHeaderFailure.TIMEOUT, why)
-        except (OSError, NoProxyHeaderError):
+        except (OSError, EOFError):
             self._shared.counters.proxy_header_failures[ProxyHeaderFailure.CLOSED] += 1
             client.close()
         except BaseException:

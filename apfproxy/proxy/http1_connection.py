@@ -125,12 +125,9 @@ class Http1Connection(Client):
         self._pipelined = 0
         """Requests begun, one after the other, from what had come before the one before ended."""
         self.state: Http1State = NEW
-        self._is_read_paused = False
         self._linger_bytes = 0
-        self._may_be_http2 = False
-        self._is_chunked = False
-        self._is_unframed = False
-        """Whether only the connection's end is the end of what is under way."""
+        self._is_read_paused = self._may_be_http2 = self._is_chunked = self._is_unframed = False
+        """`_is_unframed`: whether only the connection's end is the end of what is under way."""
 
     def forget_peer(self) -> None:
         self._reader.forget_peer()
@@ -547,7 +544,7 @@ class Http1Connection(Client):
             self.pause_reading()  # what follows a request waits in the kernel then
 
     def _parse_pending(self, *, is_pipelined: bool = False) -> None:
-        """Start the next request if its head is there; raises what `_begin` does."""
+        """Start the next request if its head is there."""
         if self.is_write_paused:
             self._wait_for_client()
             return
@@ -586,12 +583,7 @@ class Http1Connection(Client):
             self._pipelined = 0
 
     def _begin(self, request: Request) -> None:
-        """Start an exchange with as much of the body as has come.
-
-        Raises:
-            ChunkedError, HeadError: The body is malformed, or too long, as the head or the first
-                read says; nothing is forwarded then.
-        """
+        """Start an exchange with as much of the body as has come, unless that is malformed."""
         head = request.head
         self.keep_alive = head.keep_alive
         context, data, is_whole = self._reader.context, b"", True

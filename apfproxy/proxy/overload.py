@@ -62,9 +62,7 @@ class Overload:
         self._counters = counters
         self._memory = memory
         self._give_back = give_back
-        self._delay_ns = 0
-        self._late_ns = 0
-        self._sweeps_to_trim = 0
+        self._delay_ns = self._late_ns = self._sweeps_to_trim = 0
         self._settings = settings
 
     def configure(self, settings: OverloadSettings) -> None:
@@ -106,12 +104,11 @@ class Overload:
             self._give_back()
             used = self._memory()
         if used >= most and not is_short:
-            log.warning(
+            text = (
                 "%d MiB of memory are in use, of at most %d: new connections and requests are"
-                " refused, idle connections closed",
-                used // MEBIBYTE,
-                most // MEBIBYTE,
+                " refused, idle connections closed"
             )
+            log.warning(text, used // MEBIBYTE, most // MEBIBYTE)
             self._set(Refusal.MEMORY, is_so=True)
         elif used < most - most // 16 and is_short:
             text = "%d MiB of memory are in use: connections and requests are taken again"

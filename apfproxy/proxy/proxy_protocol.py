@@ -41,59 +41,53 @@ class ProxyHeaderError(Exception):
     """There is no PROXY header, or it is malformed."""
 
 
-class NoProxyHeaderError(Exception):
-    """The connection ended before its header was whole."""
-
-
-async def read_source(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> str:
+async def read_source(loop: asyncio.AbstractEventLoop, client: socket.socket) -> str:
     """The address that a new, non-blocking connection is for; "" where it is for nobody else.
 
     Raises:
         ProxyHeaderError: What comes is no PROXY header.
-        NoProxyHeaderError: The connection ends before.
+        EOFError: The connection ends before.
         OSError: It breaks.
     """
-    start = await _take(loop, connection, len(SIGNATURE))
+    start = await _take(loop, client, len(SIGNATURE))
     if start == SIGNATURE:
-        head = start + await _take(loop, connection, HEAD_BYTES - len(start))
-        return source_of_v2(head, await _take(loop, connection, rest_bytes(head)))
+        head = start + await _take(loop, client, HEAD_BYTES - len(start))
+        return source_of_v2(head, await _take(loop, client, rest_bytes(head)))
     if not start.startswith(TEXT):
         raise ProxyHeaderError("it begins with something else")
-    return source_of_v1(await _take_line(loop, connection, start))
+    return source_of_v1(await _take_line(loop, client, start))
 
 
-async def _take(loop: asyncio.AbstractEventLoop, connection: socket.socket, size: int) -> bytes:
+async def _take(loop: asyncio.AbstractEventLoop, client: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
-        piece = await loop.sock_recv(connection, size - len(data))
+        piece = await loop.sock_recv(client, size - len(data))
         if not piece:
-            raise NoProxyHeaderError
+            raise EOFError
         data += piece
     return data
 
 
-async def _take_line(
-    loop: asyncio.AbstractEventLoop, connection: socket.socket, start: bytes
-) -> bytes:
+async def _take_line(loop: asyncio.AbstractEventLoop, client: socket.socket, start: bytes) -> bytes:
     if b"\r\n" in start:
         raise ProxyHeaderError("its line is shorter than any")
     line = start
     while not line.endswith(b"\r\n"):
         if len(line) >= MAX_LINE_BYTES:
             raise ProxyHeaderError(f"its line is longer than {MAX_LINE_BYTES} bytes")
-        await _wait(loop, connection)
+        await _wait(loop, client)
         try:
-            seen = connection.recv(MAX_LINE_BYTES - len(line), socket.MSG_PEEK)
+            seen = client.recv(MAX_LINE_BYTES - len(line), socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             continue
         if not seen:
-            raise NoProxyHeaderError
+            raise EOFError
         end = (line + seen).find(b"\r\n")
-        line += connection.recv(len(seen) if end < 0 else end + 2 - len(line))
+        line += client.recv(len(seen) if end < 0 else end + 2 - len(line))
     return line
 
 
-async def _wait(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
+async def _wait(loop: asyncio.AbstractEventLoop, client: socket.socket) -> None:
     """Wait until there is something to read, or the end."""
     ready = loop.create_future()
 
@@ -101,11 +95,11 @@ async def _wait(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> N
         if not ready.done():
             ready.set_result(None)
 
-    loop.add_reader(connection, be_ready)
+    loop.add_reader(client, be_ready)
     try:
         await ready
     finally:
-        loop.remove_reader(connection)
+        loop.remove_reader(client)
 
 
 def source_of_v1(line: bytes) -> str:

@@ -263,12 +263,10 @@ class ProxyServer:
             connection.leave()
 
     async def _closes_within(self, time_s: float) -> bool:
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(time_s):
                 await self._all_closed()
-        except TimeoutError:
-            return False
-        return True
+        return not self.connection_count
 
     async def _all_closed(self) -> None:
         closed = asyncio.Event()

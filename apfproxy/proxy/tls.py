@@ -90,21 +90,12 @@ class ServerTls:
             section, certificateFile=settings.certificate_file, keyFile=settings.key_file
         )
         self._client_cas = tuple(client_cas)
+        self.own_paths = paths_of(self._own.values())
+        self.ca_paths = paths_of(self._client_cas)
+        self.paths = (*self.own_paths, *self.ca_paths)
         self._cas: dict[TlsFile, tuple[list[x509.Certificate], Expiries]] = {}
         self.context = prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self.expiries: tuple[Expiries, ...] = ()
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return (*self.own_paths, *self.ca_paths)
-
-    @property
-    def own_paths(self) -> tuple[str, ...]:
-        return paths_of(self._own.values())
-
-    @property
-    def ca_paths(self) -> tuple[str, ...]:
-        return paths_of(self._client_cas)
 
     def load(self) -> None:
         """Read the files, and take them if all are good; else `TlsError`, and nothing changes."""

@@ -13,7 +13,6 @@ from apfproxy.proxy.proxy_protocol import (
     MAX_LINE_BYTES,
     MAX_REST_BYTES,
     SIGNATURE,
-    NoProxyHeaderError,
     ProxyHeaderError,
     read_source,
 )
@@ -146,5 +145,5 @@ async def test_connection_that_ends(header: bytes) -> None:
             ours.setblocking(False)
             theirs.sendall(header[:end])
             theirs.close()
-            with pytest.raises(NoProxyHeaderError):
+            with pytest.raises(EOFError):
                 await read_source(asyncio.get_running_loop(), ours)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import enum
 import logging
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from apfproxy.base.faults import Part, contained, guarded, report
@@ -116,13 +117,11 @@ class Http2Connection(OpenConnection):
         self._held_block = 0
         self._unheld: Bound | None = None
         """Why a header block that is not whole is not counted; None if it is, or there is none."""
-        self._resets = 0
-        self._own_resets = 0
+        self._resets = self._own_resets = 0
         self._streams: dict[int, Http2Stream] = {}
         self._state: ConnectionState = OPEN
-        self._is_heard = False
-        self._is_probed = False
-        """Whether a PING is out to which nothing has come."""
+        self._is_heard = self._is_probed = False
+        """Whether anything has come since the last look; whether a PING is out since then."""
 
     # What the transport says.
 
@@ -152,7 +151,8 @@ class Http2Connection(OpenConnection):
             self.fail(error)
 
     def pause_writing(self) -> None:
-        self._output.pause()
+        self._output.is_paused = True
+        self._output.paused_ns = self._now_ns()
 
     @guarded
     def resume_writing(self) -> None:
@@ -161,8 +161,7 @@ class Http2Connection(OpenConnection):
 
     @guarded
     def eof_received(self) -> None:
-        """Take it that the client is gone, as with HTTP/1.1."""
-        self._close()
+        self._close()  # as with HTTP/1.1
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  either way it is gone
         shared = self._shared
@@ -174,7 +173,7 @@ class Http2Connection(OpenConnection):
             self._held_block = 0
             self._transport.set_protocol(NOBODY)
         finally:  # whatever happens: one that is gone must not count, nor hold up the end
-            self._output.end()
+            self._output.flush = _nothing  # nothing refers to this connection any more
             if self._counted_as:
                 self._reader.end()
                 shared.connections.pop(self, None)
@@ -387,7 +386,7 @@ class Http2Connection(OpenConnection):
 
     def _remove_all(self, streams: Iterable[Http2Stream]) -> None:
         """Remove streams; those that wait first, whom a seat that comes back would send on."""
-        for stream in sorted(streams, key=_has_seats):
+        for stream in sorted(streams, key=attrgetter("has_seats")):
             del self._streams[stream.stream_id]
             self._shared.connections.pop(stream, None)
             self._counts.streams_open -= 1
@@ -535,5 +534,5 @@ def _body_behind(events: list[FrameEvent], at: int, stream_id: int) -> tuple[int
     return at, b"".join(pieces), False
 
 
-def _has_seats(stream: Http2Stream) -> bool:
-    return stream.has_seats
+def _nothing() -> None:
+    pass

@@ -45,7 +45,7 @@ class Http2Output:
         address: The client's; "" until the connection has come about.
         callers, forwarded_suffix: As of `Client`.
         flush: Sends as much as the transport takes; the connection's.
-        is_paused: Whether the transport has enough.
+        is_paused: Whether the transport has enough; since `paused_ns`.
     """
 
     def __init__(
@@ -69,14 +69,10 @@ class Http2Output:
         self.transport = NOWHERE
         self.write = NOWHERE.write
         self.is_paused = False
-        self._paused_ns = 0
+        self.paused_ns = 0
         self._is_flush_due = False
         self._is_writing = False
         self._holding = Holding(shared.holdings, counted_as)
-
-    def pause(self) -> None:
-        self.is_paused = True
-        self._paused_ns = self.shared.clock.now_ns()
 
     def flush_soon(self) -> None:
         """Send what streams have to send, all of it at once when this turn of the loop is over."""
@@ -105,12 +101,9 @@ class Http2Output:
             self._is_writing = False
         return True
 
-    def end(self) -> None:
-        self.flush = _nothing  # so that nothing refers to the connection, which is gone
-
     def give_up(self, stream_id: int, code: int) -> None:
         """Reset a stream whose client does not take the rest of a response, or end its request."""
-        since_ns = self.shared.clock.now_ns() - self._paused_ns
+        since_ns = self.shared.clock.now_ns() - self.paused_ns
         if self.is_paused and since_ns >= self.shared.in_force.idle_timeout_ns:
             self.transport.abort()  # it does not take anything
         else:
@@ -150,10 +143,6 @@ class Http2Output:
         self.session.answer(stream_id, int(response[9:12]), fields, response[end:], True)
         self.flush_soon()
         return len(response) - end
-
-
-def _nothing() -> None:
-    pass
 
 
 def fields_of(lines: bytes) -> bytes:

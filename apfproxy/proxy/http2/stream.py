@@ -222,14 +222,9 @@ class Http2Stream(Client):
         self._output.flush_soon()
 
     def send_response(
-        self,
-        asked: RequestHead,  # noqa: ARG002  the base's signature
-        head: ResponseHead,
-        lines: bytes,
-        body: Piece,
-        *,
-        is_whole: bool,
+        self, asked: RequestHead, head: ResponseHead, lines: bytes, body: Piece, *, is_whole: bool
     ) -> None:
+        del asked
         self._is_sized_answer = head.framing == SIZED_ANSWER
         fields = b"".join((fields_of(head.lines), VIA, lines))
         self._session.answer(self.stream_id, head.status, fields, bytes(body), is_whole)
