@@ -419,9 +419,7 @@ class Bench:
         self.traces: list[RequestTrace] = []
         if tracing is not None:
             self.context.tracer = Tracer(tracing, self.traces.append)
-        self.context.in_force = replace(
-            self.context.in_force, gathered_body_bytes=gathered_body_bytes
-        )
+        self.context.in_force.gathered_body_bytes = gathered_body_bytes
         self.connecting: deque[asyncio.Task[None]] = deque()
         self.upstreams: list[FakeTransport] = []
         # Connections come up in tasks of a loop of their own, which runs in `connect` only.

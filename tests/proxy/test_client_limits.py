@@ -227,7 +227,9 @@ def test_bounds(
     """What is over one is refused and counted, and changes nothing else."""
     holdings = holdings_of(of_address)
     for each in held:
-        holdings.change(each, min(MOST_OF_CONNECTION, MOST - holdings.counters.held_bytes))
+        size = min(MOST_OF_CONNECTION, MOST - holdings.counters.held_bytes)
+        holdings.by_address[each] = holdings.by_address.get(each, 0) + size
+        holdings.counters.held_bytes += size
     before, by_address = holdings.counters.held_bytes, dict(holdings.by_address)
 
     assert expected == Holding(holdings, address).change(more)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -189,7 +188,7 @@ def test_an_upload_that_flows_has_no_limit(plain: Bench) -> None:
 
 def test_an_upload_that_stands_still(plain: Bench) -> None:
     """It has the request's time from there on, and a quarter more at most."""
-    plain.context.in_force = replace(plain.context.in_force, min_body_rate_bytes=0)
+    plain.context.in_force.min_body_rate_bytes = 0
     client = plain.ask(UPLOAD)
     flow(plain, client, PIECE, times=10, every_s=16)
     for _ in range(3):
