@@ -59,7 +59,6 @@ class LimitsInForce:
         goaway_chance: Of a request, that its connection of HTTP/2 is ended.
         probe_idle_ns: How long a client of HTTP/2 is silent before it is probed.
         is_http2_cleartext: Whether clients without TLS may speak HTTP/2, if the build does.
-        max_streams: Requests at once on a connection of HTTP/2.
         slow_reader_grace_ns: `NEVER_NS` where seats are kept.
     """
 

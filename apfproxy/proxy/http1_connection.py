@@ -343,8 +343,6 @@ class Http1Connection(Client):
             self.transport.write_eof()
         self.resume_reading()
 
-    # What the transport says.
-
     @guarded
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         shared = self._shared
@@ -493,8 +491,6 @@ class Http1Connection(Client):
             setting = "headTimeout" if self._body is None else "idleTimeout"
             text = f"the request did not arrive in time (downstream.{setting})"
             self._refuse(HeadError(408, text))
-
-    # Requests.
 
     def _receive(self, data: Piece) -> None:
         if self.state is LINGERING:

@@ -81,9 +81,7 @@ def test_other_limits() -> None:
     subject, _ = limits()
     for address in "aab":
         subject.admit(address)
-    subject.configure(
-        LimitSettings(max_connections=4, max_connections_per_address=2), is_plain=False
-    )
+    subject.configure(LimitSettings(max_connections=4, max_connections_per_address=2))
 
     assert [Refusal.CONNECTIONS_OF_ADDRESS, None, Refusal.CONNECTIONS] == [
         subject.admit(address) for address in "abc"

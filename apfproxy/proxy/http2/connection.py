@@ -123,8 +123,6 @@ class Http2Connection(OpenConnection):
         self._is_heard = self._is_probed = False
         """Whether anything has come since the last look; whether a PING is out since then."""
 
-    # What the transport says.
-
     @guarded
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         shared, output = self._shared, self._output
@@ -182,8 +180,6 @@ class Http2Connection(OpenConnection):
                 self._counts.connections_open -= 1
                 self._count_resets()
                 shared.on_connection_closed()
-
-    # Frames that come.
 
     def receive(self, data: Piece) -> None:
         if self._has_ended:
@@ -417,8 +413,6 @@ class Http2Connection(OpenConnection):
             self.deadline_ns = self._now_ns() + self._shared.in_force.probe_timeout_ns
             self._session.ping()
             self.flush()
-
-    # The end.
 
     @property
     def _has_ended(self) -> bool:

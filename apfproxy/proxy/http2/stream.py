@@ -211,8 +211,6 @@ class Http2Stream(Client):
             size, self._unconsumed = self._unconsumed, 0
             self.credit(size)
 
-    # The response.
-
     def send_continue(self) -> None:
         self._session.interim(self.stream_id, _CONTINUE_STATUS, b"")
         self._output.flush_soon()
@@ -270,8 +268,6 @@ class Http2Stream(Client):
         self.is_write_paused = False
         if self.exchange is not None:
             self.exchange.on_downstream_writable()
-
-    # The end.
 
     def on_exchange_end(self, exchange: Exchange, now_ns: int) -> None:
         if self.exchange is exchange:
