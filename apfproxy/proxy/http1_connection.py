@@ -95,7 +95,6 @@ _OPEN_UP: Final = Event("open", TRANSITIONS)
 _HAND_OVER: Final = Event("hand over", TRANSITIONS)
 _LINGER: Final = Event("linger", TRANSITIONS)
 _CLOSE: Final = Event("close", TRANSITIONS)
-"""From any state: by the client, the server, an exchange or its deadline, also several times."""
 
 
 class Http1Connection(Client):

@@ -35,7 +35,6 @@ CANCEL: Final = 8
 ENHANCE_YOUR_CALM: Final = 11
 
 OUTPUT_BYTES: Final = 65536
-"""Put together for one write."""
 
 
 class Http2Output:
