@@ -29,8 +29,7 @@ from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.settings import FleetSettings
 from apfproxy.stores.opened import open_store
 from loadtest.arguments import Parser, count_up_to, output_file

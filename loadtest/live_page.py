@@ -30,8 +30,7 @@ from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe.live_history import SAMPLES, LiveHistory
 from apfproxy.observe.live_page import LivePage
 from apfproxy.observe.live_state import LiveInputs
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import User
+from apfproxy.request.attributes import RequestAttributes, User, parse_attributes
 from loadtest.arguments import Parser, count_up_to
 from loadtest.browser import Tab, chromium
 from loadtest.objects import flow_schema, group_subject, priority_level
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from apfproxy.objects.types import FlowControlObject
-    from apfproxy.request.attributes import RequestAttributes
 
 NAMES = ("batch", "controllers", "jobs", "leader-election", "nodes", "system", "tenants", "users")
 QUEUES = 128

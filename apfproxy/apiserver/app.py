@@ -31,7 +31,7 @@ from apfproxy.apiserver.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver.paths import Paths
 from apfproxy.apiserver.rendering import encode
 from apfproxy.apiserver.store.entries import StoreError
-from apfproxy.request.target import parse_query
+from apfproxy.request.attributes import parse_query
 
 if TYPE_CHECKING:
     import random

@@ -75,7 +75,7 @@ from apfproxy.apiserver.scale import SCALE_KIND, scale_of, scaled
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.store.entries import Entry, entry_of
 from apfproxy.apiserver.watches import ON_INITIAL, Watch
-from apfproxy.request.target import parse_query
+from apfproxy.request.attributes import parse_query
 
 if TYPE_CHECKING:
     import random

@@ -24,7 +24,7 @@ from apfproxy.observe.overview import Overview, Place
 from apfproxy.observe.several_clusters import Pages, SeveralClusters
 from apfproxy.observe.upstream_state import upstream_state
 from apfproxy.proxy.client_kinds import preset_of
-from apfproxy.request.user import ANONYMOUS
+from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import OBSERVE
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.level_summary import LevelsSummary
     from apfproxy.observe.live_history import LiveHistory
     from apfproxy.observe.metrics import MetricsPage
-    from apfproxy.request.user import User
     from apfproxy.upstream.health import UpstreamHealth
 
 SHUTDOWN_S = 1.0

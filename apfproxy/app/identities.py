@@ -25,7 +25,7 @@ from apfproxy.base.files import MAX_PEM_BYTES, FileChanges, read_file
 from apfproxy.base.tls_files import TlsError, TlsFile, certificates_in, lifetime, token_expiries
 from apfproxy.proxy.http2.available import is_offered
 from apfproxy.proxy.tls import ServerTls
-from apfproxy.request.user import AUTHENTICATED_GROUP, User
+from apfproxy.request.attributes import AUTHENTICATED_GROUP, User
 from apfproxy.settings import ANONYMOUS, FRONT_PROXY
 from apfproxy.sources.token_file import TokenFile
 from apfproxy.upstream.tls import ClientTls

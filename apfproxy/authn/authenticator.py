@@ -25,7 +25,7 @@ from mypy_extensions import mypyc_attr
 from apfproxy.authn.credentials import BEARER_CHALLENGE, UNKNOWN_PEER, Verdict
 from apfproxy.authn.impersonation import ACCOUNT_PREFIX, Impersonations, effective
 from apfproxy.authn.unverified_names import RENEWAL_NS
-from apfproxy.request.user import (
+from apfproxy.request.attributes import (
     ANONYMOUS,
     AUTHENTICATED_GROUP,
     UNAUTHENTICATED_GROUP,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from apfproxy.authn.secret_files import ApiKeys, BasicKeys
     from apfproxy.authn.unverified_names import NamesOfAddresses
     from apfproxy.base.clock import Clock
-    from apfproxy.request.user import User
 
 FOREVER_NS: Final = 1 << 62
 """Later than any clock of nanoseconds gets."""

@@ -27,7 +27,7 @@ from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from apfproxy.authn.credentials import Peer
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.authn.credentials import NO_CREDENTIALS, Credentials
 from apfproxy.authn.unverified_names import UnverifiedError, UnverifiedRules, alias_of_address
-from apfproxy.request.target import unescaped
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User, unescaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import User
 
 UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 """Control characters, and surrogates, which JSON can have but UTF-8 cannot."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from apfproxy.authn.credentials import Access
 from apfproxy.objects.go_text import quoted
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain
-from apfproxy.request.user import UNAUTHENTICATED_GROUP, User, authenticated
+from apfproxy.request.attributes import UNAUTHENTICATED_GROUP, User, authenticated
 
 if TYPE_CHECKING:
     from apfproxy.authn.reviews import AccessReviews

@@ -36,7 +36,7 @@ from apfproxy.authn.impersonation import ACCOUNT_PREFIX, ACCOUNTS_GROUP
 from apfproxy.authn.web_keys import NOT_FETCHED, RSA_ALGORITHMS, FileKeys, RemoteKeys, url_problem
 from apfproxy.base.strict_json import StrictJsonError, read_object
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from apfproxy.authn.cache import AnswerCache, AskFailedError
 from apfproxy.authn.credentials import UNFIT, Verdict
 from apfproxy.authn.upstream_api import UpstreamApiError
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.authn.credentials import BasicError, Verdict, user_and_password
 from apfproxy.base.files import read_named
-from apfproxy.request.user import ANONYMOUS, User
+from apfproxy.request.attributes import ANONYMOUS, User
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

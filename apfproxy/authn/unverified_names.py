@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING
 from apfproxy.authn.credentials import BasicError, user_and_password
 from apfproxy.authn.fair_line import V6_NETWORK_BITS, share_of
 from apfproxy.base.rare_log import RareLog
-from apfproxy.request.user import BY_ADDRESS, BY_BASIC, BY_HEADER, BY_KEY, unverified
+from apfproxy.request.attributes import BY_ADDRESS, BY_BASIC, BY_HEADER, BY_KEY, User, unverified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from apfproxy.base.clock import Clock
-    from apfproxy.request.user import User
     from apfproxy.settings import UnverifiedSettings
 
 MAX_NAME_BYTES = 256

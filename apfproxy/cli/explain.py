@@ -43,7 +43,7 @@ from apfproxy.observe.explain_page import (
     parse_header,
 )
 from apfproxy.proxy.client_kinds import preset_of
-from apfproxy.request.user import ANONYMOUS, User, supposed_groups
+from apfproxy.request.attributes import ANONYMOUS, User, supposed_groups
 from apfproxy.settings import HTTP_API, KUBERNETES_API, RequestSettings, Settings
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from urllib.parse import quote
 
 from apfproxy.lint.known_resources import KNOWN_GROUPS
 from apfproxy.objects.field_errors import closest
-from apfproxy.request.attributes import METHOD_OF_VERB, AttributesError, parse_attributes
-from apfproxy.request.target import TOKEN
+from apfproxy.request.attributes import METHOD_OF_VERB, TOKEN, AttributesError, parse_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,15 +18,18 @@ import mmh3
 
 from apfproxy.flowcontrol.rule_index import MOST_LINES, Line, RuleIndex, Subjects
 from apfproxy.objects.additions import DistinguisherKind
-from apfproxy.request.user import AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
+from apfproxy.request.attributes import (
+    AUTHENTICATED_GROUP,
+    UNAUTHENTICATED_GROUP,
+    RequestAttributes,
+    User,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from apfproxy.objects.additions import Distinguisher
     from apfproxy.objects.types import FlowSchema
-    from apfproxy.request.attributes import RequestAttributes
-    from apfproxy.request.user import User
 
 LONGEST_VALUE: Final = 128
 """Characters of a header or a path that count: flows are kept by their names."""

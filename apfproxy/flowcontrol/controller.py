@@ -64,8 +64,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.limits import Adjustment
     from apfproxy.flowcontrol.queue_set import QueueSetConfig
     from apfproxy.objects.types import FlowControlObject
-    from apfproxy.request.attributes import RequestAttributes
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import RequestAttributes, User
 
 BY_USER: Final = "ByUser"
 BY_NAMESPACE: Final = "ByNamespace"

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.queue_set import QueueSet
     from apfproxy.flowcontrol.ticket import Queue, Ticket, WorkEstimate
     from apfproxy.objects.types import FlowSchema
-    from apfproxy.request.attributes import RequestAttributes
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import RequestAttributes, User
 
 NS_PER_S = 1_000_000_000
 

@@ -29,12 +29,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.work_estimate import ObjectStats
-from apfproxy.request.attributes import required_field
+from apfproxy.request.attributes import RequestAttributes, required_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from apfproxy.request.attributes import RequestAttributes
 
 LONGEST_KEY = 512
 """Of a resource and its group, in characters; Kubernetes' have 317 at most."""

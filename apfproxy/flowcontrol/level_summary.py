@@ -12,7 +12,7 @@ from apfproxy.flowcontrol.rule_index import ALL
 from apfproxy.objects.additions import PRIORITY
 from apfproxy.objects.field_errors import counted
 from apfproxy.objects.validation import PRIORITY_LEVELS
-from apfproxy.request.user import ANONYMOUS_NAME, UNAUTHENTICATED_GROUP, UNVERIFIED_PREFIXES
+from apfproxy.request.attributes import ANONYMOUS_NAME, UNAUTHENTICATED_GROUP, UNVERIFIED_PREFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

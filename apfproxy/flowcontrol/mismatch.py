@@ -26,8 +26,7 @@ if TYPE_CHECKING:
         ResourcePolicyRule,
         Subject,
     )
-    from apfproxy.request.attributes import RequestAttributes
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import RequestAttributes, User
 
 MAX_NAMED = 6
 """Of the values that would have matched so many are named."""

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.flowcontrol.ticket import Flow, WorkEstimate
     from apfproxy.flowcontrol.work_estimate import WorkEstimator
-    from apfproxy.request.attributes import RequestAttributes
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import RequestAttributes, User
 
 
 class FlowObserver(Protocol):

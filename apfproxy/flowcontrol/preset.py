@@ -15,14 +15,13 @@ from apfproxy.objects.bootstrap import (
     mandatory_objects,
 )
 from apfproxy.request import rules
-from apfproxy.request.attributes import parse_attributes, plain_attributes
+from apfproxy.request.attributes import RequestAttributes, parse_attributes, plain_attributes
 from apfproxy.request.rules import RequestRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.objects.types import FlowControlObject
-    from apfproxy.request.attributes import RequestAttributes
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from apfproxy.objects.types import Subject
-    from apfproxy.request.attributes import RequestAttributes
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import RequestAttributes, User
 
 ALL: Final = "*"
 SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"

@@ -26,7 +26,7 @@ from apfproxy.lint.identities import ACCOUNTS_GROUP
 from apfproxy.lint.known_resources import KNOWN_GROUPS, KnownResource, groups_of
 from apfproxy.objects.field_errors import closest
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain
-from apfproxy.request.user import ANONYMOUS_NAME, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
+from apfproxy.request.attributes import ANONYMOUS_NAME, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.rule_index import SERVICE_ACCOUNT_PREFIX, Subjects
-from apfproxy.request.user import (
+from apfproxy.request.attributes import (
     ANONYMOUS_NAME,
     AUTHENTICATED_GROUP,
     UNAUTHENTICATED_GROUP,

@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.lint.findings import CROWDED_LEASE, SELF_CROWDED_LEASE, Finding, FindingKind
 from apfproxy.lint.identities import ACCOUNTS_GROUP
-from apfproxy.request.attributes import RequestAttributes, parse_attributes
-from apfproxy.request.user import ANONYMOUS, AUTHENTICATED_GROUP, User
+from apfproxy.request.attributes import (
+    ANONYMOUS,
+    AUTHENTICATED_GROUP,
+    RequestAttributes,
+    User,
+    parse_attributes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

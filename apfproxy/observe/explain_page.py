@@ -18,9 +18,14 @@ from apfproxy.authn.impersonation import effective
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.observe.responses import page_response
-from apfproxy.request.attributes import AttributesError
-from apfproxy.request.target import TOKEN
-from apfproxy.request.user import ANONYMOUS, User, supposed_groups
+from apfproxy.request.attributes import (
+    ANONYMOUS,
+    TOKEN,
+    AttributesError,
+    RequestAttributes,
+    User,
+    supposed_groups,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +34,6 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.explanation import Explanation
     from apfproxy.flowcontrol.learned_costs import LearnedCosts
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.request.attributes import RequestAttributes
 
     Headers = Sequence[tuple[str, str]]
 

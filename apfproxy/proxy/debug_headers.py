@@ -8,7 +8,7 @@ from apfproxy.settings import EVERYBODY
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.passage import Passage
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import User
     from apfproxy.settings import AudienceSettings
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.authenticator import Authentication
     from apfproxy.authn.credentials import Peer
     from apfproxy.http.request_fields import FieldRules, RequestFields
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import User
 
 _LENGTH_NAME: Final = b"content-length: "
 _LENGTH_NAME_END: Final = b"ength: "

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from apfproxy.http.request_head import RequestHead
     from apfproxy.proxy.header_blocks import HeaderBlock
     from apfproxy.proxy.request_record import RequestRecord
-    from apfproxy.request.attributes import RequestAttributes
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import RequestAttributes, User
 
 MAX_TEXT: Final = 256
 """Characters of a name; Kubernetes' names have 253 at most."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from apfproxy.authn.unverified_names import name_of_secret
 from apfproxy.flowcontrol.passage import RequestDigest
 from apfproxy.proxy.own_responses import class_lines
-from apfproxy.request.user import ANONYMOUS
+from apfproxy.request.attributes import ANONYMOUS, RequestAttributes
 
 if TYPE_CHECKING:
     from apfproxy.authn.authenticator import Authentication
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.ticket import WorkEstimate
     from apfproxy.http.request_head import RequestHead
     from apfproxy.proxy.header_blocks import HeaderBlock
-    from apfproxy.request.attributes import RequestAttributes
 
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 """RFC 9110, section 9.2.1, of the methods that are forwarded.  Go's transport, by which

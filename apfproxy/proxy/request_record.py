@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.http.request_head import RequestHead
     from apfproxy.proxy.header_blocks import HeaderBlock
-    from apfproxy.request.attributes import RequestAttributes
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import RequestAttributes, User
 
 
 class Failure(enum.StrEnum):

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.request.attributes import parse_bool
+from apfproxy.request.attributes import RequestAttributes, parse_bool
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from apfproxy.request.attributes import RequestAttributes
     from apfproxy.settings import WatchSettings
 
 INITIAL_EVENTS_END = b"k8s.io/initial-events-end"

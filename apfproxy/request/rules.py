@@ -29,8 +29,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.request.target import decode_path, spelled
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -51,6 +49,11 @@ def is_plain_path(path: str) -> bool:
     return PLAIN_PATH.fullmatch(path) is not None
 
 
+def spelled(text: str) -> str:
+    """A pattern of a text of ASCII of which any character may be escaped."""
+    return "".join(f"(?:{re.escape(each)}|%(?i:{ord(each):02x}))" for each in text)
+
+
 class PathPrefixes:
     """Finds the prefix of a path; immutable."""
 
@@ -65,13 +68,18 @@ class PathPrefixes:
         The escapes of `raw_path` are right; `path` is the same, decoded.
         """
         found = self._any.match(raw_path)
-        if found is None:
+        if found is None or b"%2f" in found[0].lower():
             return "", ""
+        # So both have the same segments.
+        count = found[0].count(b"/")
+        segments = path.split("/", count + 1)
         # The only group with a match; that of a pattern without a variable part is empty.
-        value = decode_path(found[found.lastindex or 0])
-        if value and VALUE.fullmatch(value) is None:
-            return "", ""
-        return decode_path(found[0]), value if is_plain_path(path) else ""
+        group, value = found.lastindex or 0, ""
+        if found[group]:
+            value = segments[raw_path.count(b"/", 0, found.start(group))]
+            if VALUE.fullmatch(value) is None:
+                return "", ""
+        return "/".join(segments[: count + 1]), value if is_plain_path(path) else ""
 
 
 def _is_variable(part: str) -> bool:

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.request.attributes import request_timeout_ns
+from apfproxy.request.attributes import RequestAttributes, User, request_timeout_ns
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.request.attributes import RequestAttributes
-    from apfproxy.request.user import User
 
 DEFAULT_TIMEOUT_NS = 60_000_000_000
 """How long a request may take that says nothing about it, as in the proxy's settings."""

@@ -41,12 +41,14 @@ from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.additions import HeaderUse, use_of
 from apfproxy.objects.documents import Mapping, split_documents
 from apfproxy.request.attributes import (
+    ANONYMOUS,
     METHOD_OF_VERB,
     AttributesError,
     DeadlineError,
+    User,
+    authenticated,
     parse_duration_ns,
 )
-from apfproxy.request.user import ANONYMOUS, User, authenticated
 from apfproxy.simulation.fleet_events import (
     LEAST_LEASE,
     MOST_REPLICAS,

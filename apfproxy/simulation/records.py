@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import User
     from apfproxy.simulation.kinds import Kind
 
 UNKNOWN_NS: Final = -1

@@ -21,7 +21,7 @@ from apfproxy.authn.authenticator import Authentication, Authenticator
 from apfproxy.authn.credentials import UNKNOWN_PEER, Credentials, Peer
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import FileChanges
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.settings import (
     Address,
     ApiKeySettings,

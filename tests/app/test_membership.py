@@ -15,8 +15,7 @@ from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.stores.store import Stored, StoreError, Swapped
 from loadtest.objects import flow_schema, priority_level, user_subject
 

@@ -13,7 +13,7 @@ from apfproxy.app.raw_request import (
     read_raw_request,
     request_of_line,
 )
-from apfproxy.request.user import ANONYMOUS, User
+from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import DownstreamSettings, Settings
 
 START = b"POST /api/v1/namespaces?dryRun=All HTTP/1.1\r\nHost: a.test\r\n"

@@ -15,7 +15,7 @@ from apfproxy.authn.reviews import (
     is_allowed,
     question,
 )
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.settings import ReviewSettings
 from tests.authn.scripted_api import ADDRESS, OWN_TOKEN, Answer, Clock, scripted
 

@@ -24,7 +24,7 @@ from apfproxy.authn.credentials import NO_CREDENTIALS, UNKNOWN_PEER, Credentials
 from apfproxy.authn.impersonation import Impersonations, effective
 from apfproxy.authn.secret_files import ApiKeys, BasicKeys
 from apfproxy.authn.unverified_names import RENEWAL_NS, NamesOfAddresses
-from apfproxy.request.user import ANONYMOUS, User, unverified
+from apfproxy.request.attributes import ANONYMOUS, User, unverified
 from apfproxy.settings import (
     FRONT_PROXY,
     IMPERSONATE,

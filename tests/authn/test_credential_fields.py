@@ -14,7 +14,7 @@ from apfproxy.authn.credential_fields import (
     read_credentials,
 )
 from apfproxy.authn.credentials import NO_CREDENTIALS, Credentials
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.settings import (
     ApiKeySettings,
     AuthenticationSettings,

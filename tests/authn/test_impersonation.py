@@ -17,7 +17,7 @@ from apfproxy.authn.impersonation import (
     service_account,
 )
 from apfproxy.authn.reviews import AccessReviews
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.settings import ImpersonationSettings, ReviewSettings
 from tests.authn.scripted_api import ADDRESS, Answer, Clock, scripted
 

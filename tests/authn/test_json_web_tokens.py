@@ -32,7 +32,7 @@ from apfproxy.authn.web_keys import (
     WebKeysError,
     parse_keys,
 )
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.settings import JwtSettings
 from tests.authn.signing import (
     jwks,

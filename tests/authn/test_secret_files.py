@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from apfproxy.authn import secret_files as static_tokens
 from apfproxy.authn.credentials import BasicError, Verdict, user_and_password
 from apfproxy.authn.secret_files import ApiKeys, BasicKeys, SecretFileError, StaticTokens
-from apfproxy.request.user import ANONYMOUS, User
+from apfproxy.request.attributes import ANONYMOUS, User
 from tests.authn.scripted_api import ADDRESS
 
 if TYPE_CHECKING:

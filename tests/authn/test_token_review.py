@@ -17,7 +17,7 @@ from apfproxy.authn.reviews import (
     TokenReviews,
     verdict_of,
 )
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.settings import ReviewSettings
 from tests.authn.scripted_api import ADDRESS, OWN_TOKEN, TOKEN, Answer, Clock, scripted
 

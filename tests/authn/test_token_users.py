@@ -15,7 +15,7 @@ from apfproxy.authn.json_web_tokens import (
     user_of_person,
     username_prefix,
 )
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.settings import JwtSettings
 
 ISSUER = "https://issuer.example"

@@ -19,7 +19,7 @@ from apfproxy.authn.unverified_names import (
     UnverifiedRules,
     alias_of_address,
 )
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.settings import UnverifiedSettings
 from tests.virtual_clock import VirtualClock
 

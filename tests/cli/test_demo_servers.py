@@ -29,8 +29,7 @@ from apfproxy.cli.demo_servers import (
 from apfproxy.cli.errors import CommandError
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.objects.decode import decode_documents
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.sources.object_files import effective_objects
 from tests.virtual_clock import VirtualClock
 

@@ -13,9 +13,8 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.explanation import Explanation, explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.objects.types import QueuingConfiguration
-from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.attributes import ANONYMOUS, User, parse_attributes
 from apfproxy.request.rules import KUBERNETES, RequestRules
-from apfproxy.request.user import ANONYMOUS, User
 from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
 

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from apfproxy.cli.offline import offline_controller
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.sources.kubeconfig import SERVICE_ACCOUNT
 from tests.config.expressions import alerting_rules
 from tests.config.manifests import problems_of

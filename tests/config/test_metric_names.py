@@ -16,8 +16,7 @@ from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.observe.fleet_metrics import fleet_families
 from apfproxy.observe.worker_metrics import worker_families
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import ANONYMOUS
+from apfproxy.request.attributes import ANONYMOUS, parse_attributes
 from apfproxy.settings import (
     OBSERVE,
     AccessLogSettings,

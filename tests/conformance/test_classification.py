@@ -9,8 +9,7 @@ import pytest
 
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.objects.types import FlowSchema
-from apfproxy.request.attributes import RequestAttributes
-from apfproxy.request.user import User
+from apfproxy.request.attributes import RequestAttributes, User
 from tests.conformance import vectors
 
 CASES = vectors.load("classification")

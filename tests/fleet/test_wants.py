@@ -6,8 +6,7 @@ from apfproxy.fleet.wants import Wants
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User, parse_attributes
 from loadtest.objects import flow_schema, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
         PolicyRulesWithSubjects,
         ResourcePolicyRule,
     )
-    from apfproxy.request.attributes import RequestAttributes
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import RequestAttributes, User
 
 
 def first_match(

@@ -20,9 +20,8 @@ from apfproxy.objects.types import (
     ServiceAccountSubject,
     Subject,
 )
-from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.request.rules import RequestRules
-from apfproxy.request.user import User
 from loadtest import objects
 from loadtest.objects import EVERY_RESOURCE, EVERY_URL, group_subject
 

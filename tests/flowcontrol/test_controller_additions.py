@@ -12,8 +12,7 @@ from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.objects.additions import PREFIX
 from apfproxy.objects.types import QueuingConfiguration
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import AUTHENTICATED_GROUP, User
+from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.virtual_clock import VirtualClock
 

@@ -29,8 +29,7 @@ from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKin
 from apfproxy.flowcontrol.ticket import Flow, Ticket, WorkEstimate
 from apfproxy.flowcontrol.work_estimate import ObjectStats
 from apfproxy.objects.types import FlowSchema, QueuingConfiguration
-from apfproxy.request.attributes import RequestAttributes, parse_attributes, plain_attributes
-from apfproxy.request.user import User
+from apfproxy.request.attributes import RequestAttributes, User, parse_attributes, plain_attributes
 from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
 from tests.conformance import vectors
 from tests.conformance.test_classification import without_nulls

@@ -20,8 +20,7 @@ from apfproxy.objects.types import (
     ServiceAccountSubject,
     Subject,
 )
-from apfproxy.request.attributes import RequestAttributes, parse_attributes
-from apfproxy.request.user import User
+from apfproxy.request.attributes import RequestAttributes, User, parse_attributes
 from loadtest.objects import (
     EVERY_RESOURCE,
     EVERY_URL,

@@ -30,8 +30,7 @@ from apfproxy.flowcontrol.passage import (
 from apfproxy.flowcontrol.priority_level import WAIT_DIVISOR, PriorityLevel
 from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, WorkEstimate
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User, parse_attributes
 from tests.conformance.test_fair_queuing import CASES, Run
 from tests.simulation.scene import objects
 from tests.virtual_clock import VirtualClock

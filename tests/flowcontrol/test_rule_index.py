@@ -11,8 +11,7 @@ from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.mismatch import match_url
 from apfproxy.objects.additions import MATCH_HEADER, MATCH_METHODS
 from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule
-from apfproxy.request.attributes import RequestAttributes, parse_attributes
-from apfproxy.request.user import ANONYMOUS, User
+from apfproxy.request.attributes import ANONYMOUS, RequestAttributes, User, parse_attributes
 from loadtest.objects import flow_schema, user_subject
 from tests.flowcontrol.plain_walk import first_match
 from tests.lint.configurations import REQUESTS, USERS, configurations

@@ -19,8 +19,7 @@ from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
 from apfproxy.objects.additions import PRIORITY
 from apfproxy.objects.bootstrap import mandatory_objects
 from apfproxy.objects.types import QueuingConfiguration
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import AUTHENTICATED_GROUP, User
+from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
 from loadtest.objects import flow_schema, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
 

@@ -22,7 +22,7 @@ from apfproxy.http.request_head import RequestHead
 from apfproxy.http.upgrade import BEARER_PREFIX, Offer
 from apfproxy.objects.additions import DISTINGUISHER
 from apfproxy.objects.types import FlowSchema, ObjectMeta
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.settings import AuthenticationSettings, FrontProxySettings
 
 HOSTS = UpstreamHosts(b"upstream:80", b"")

@@ -16,8 +16,13 @@ from apfproxy.objects.types import (
     Subject,
 )
 from apfproxy.objects.validation import validate
-from apfproxy.request.attributes import RequestAttributes, parse_attributes
-from apfproxy.request.user import ANONYMOUS, User, authenticated
+from apfproxy.request.attributes import (
+    ANONYMOUS,
+    RequestAttributes,
+    User,
+    authenticated,
+    parse_attributes,
+)
 from loadtest.objects import group_subject, user_subject
 
 ACCOUNT_GROUPS = ("system:serviceaccounts", "system:serviceaccounts:ci")

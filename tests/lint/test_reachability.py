@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from apfproxy.objects.types import Subject
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import User
 
 PODS = ResourcePolicyRule(verbs=("get",), api_groups=("",), resources=("pods",), namespaces=("*",))
 ALICE = user_subject("alice")

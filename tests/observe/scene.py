@@ -12,13 +12,11 @@ from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.listener_metrics import listener_families
 from apfproxy.observe.metrics import ClusterParts, MetricsPage
 from apfproxy.proxy.counters import ProxyCounters
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import User
+from apfproxy.request.attributes import RequestAttributes, User, parse_attributes
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import FlowControlObject
-    from apfproxy.request.attributes import RequestAttributes
 
 MS = 1_000_000
 POD = b"/api/v1/namespaces/default/pods/p"

@@ -24,8 +24,7 @@ from apfproxy.observe.explain_page import (
     parse_header,
     question,
 )
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import ANONYMOUS, User
+from apfproxy.request.attributes import ANONYMOUS, User, parse_attributes
 from loadtest.objects import flow_schema, group_subject
 from tests.observe.scene import POD, WALL_OFFSET_NS, Scene
 

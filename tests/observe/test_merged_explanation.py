@@ -8,8 +8,7 @@ import pytest
 from apfproxy.flowcontrol.explanation import Explanation, explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.observe.merged_explanation import merged_explanation
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User, parse_attributes
 from tests.observe.scene import POD, Scene
 from tests.observe.several_workers import OBJECTS, SEATS
 

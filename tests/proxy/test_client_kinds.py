@@ -12,7 +12,7 @@ from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
 from apfproxy.proxy import client_kinds as client_kinds_module
 from apfproxy.proxy.client_kinds import ClientKinds
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.settings import Address, DownstreamSettings, UpstreamSettings
 from tests.proxy.fakes import GET, OK, Bench
 

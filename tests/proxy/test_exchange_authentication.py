@@ -14,7 +14,7 @@ from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.authn.credentials import Peer, Verdict
 from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.settings import (
     FRONT_PROXY,
     Address,

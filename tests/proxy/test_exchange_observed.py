@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.observed_passage import ObservedPassage
 from apfproxy.objects.decode import decode_documents
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import ANONYMOUS
+from apfproxy.request.attributes import ANONYMOUS, parse_attributes
 from apfproxy.settings import ENFORCE, OBSERVE, AccessLogSettings
 from tests.proxy.fakes import (
     CHUNKED_OK,

@@ -21,7 +21,7 @@ from apfproxy.proxy import listener_context as listener_context_module
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.head_reader import MAX_BLOCK_BYTES, MAX_BLOCKS, MAX_REPEATED_BYTES, HeadReader
 from apfproxy.proxy.header_blocks import HeaderBlock, key_of
-from apfproxy.request.user import ANONYMOUS
+from apfproxy.request.attributes import ANONYMOUS
 from apfproxy.settings import DownstreamSettings
 from tests.http.test_request_head import HEADS_OF_ALL_KINDS, heads
 from tests.proxy.fakes import GET, OK, POST, Bench, FakeTransport, connection_of, status

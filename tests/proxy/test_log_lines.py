@@ -28,9 +28,7 @@ from apfproxy.proxy.log_lines import (
 )
 from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.proxy.tracing import audit_line
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.target import KNOWN_PARAMETERS
-from apfproxy.request.user import User
+from apfproxy.request.attributes import KNOWN_PARAMETERS, User, parse_attributes
 from tests.virtual_clock import VirtualClock
 
 Line = dict[str, Any]

@@ -8,7 +8,7 @@ import pytest
 
 from apfproxy.authn.authenticator import Authentication
 from apfproxy.http.grammar import HeadError
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.settings import ApiKeySettings, AuthenticationSettings, UnverifiedSettings
 from tests.proxy.fakes import GET, Bench
 

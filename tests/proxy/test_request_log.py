@@ -21,8 +21,7 @@ from apfproxy.proxy.request_log import (
     RequestLog,
 )
 from apfproxy.proxy.request_record import Failure
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.settings import ERRORS, AccessLogSettings
 from tests.proxy.test_log_lines import PODS, classes_of, give_up, record_of
 from tests.virtual_clock import VirtualClock

@@ -18,13 +18,14 @@ from apfproxy.request.attributes import (
     ListOptions,
     RequestAttributes,
     _collections,
+    decode_path,
     parse_attributes,
     parse_duration_ns,
     plain_attributes,
     request_timeout_ns,
+    split_target,
 )
 from apfproxy.request.rules import RequestRules
-from apfproxy.request.target import decode_path, split_target
 
 if TYPE_CHECKING:
     from types import FrameType

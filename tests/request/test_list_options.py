@@ -10,10 +10,10 @@ from apfproxy.request.attributes import (
     ListOptions,
     list_options,
     parse_bool,
+    parse_query,
     required_field,
     watch_and_name,
 )
-from apfproxy.request.target import parse_query
 
 
 @pytest.mark.parametrize(

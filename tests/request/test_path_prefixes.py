@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.request.attributes import decode_path
 from apfproxy.request.rules import PATTERN, PathPrefixes
-from apfproxy.request.target import decode_path
 
 PREFIXES = PathPrefixes(
     [

@@ -1,4 +1,4 @@
-"""Tests of `apfproxy.request.target`."""
+"""Tests of `apfproxy.request.attributes`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.request import target
-from apfproxy.request.target import (
+from apfproxy.request.attributes import (
     KNOWN_PARAMETERS,
     MAX_KNOWN_QUERIES,
     MAX_KNOWN_QUERY_BYTES,
     MAX_QUERY_PARAMETERS,
-    TargetError,
+    AttributesError,
     decode_path,
     decode_text,
     known_parameters,
+    known_queries,
     parse_query,
     split_target,
 )
@@ -80,7 +80,7 @@ def test_split_target(target: bytes, path: str, query: bytes) -> None:
 )
 def test_split_target_refuses(target: bytes, message: str) -> None:
     """What Go's server refuses is refused, with a reason."""
-    with pytest.raises(TargetError, match=message):
+    with pytest.raises(AttributesError, match=message):
         decode_path(split_target("GET", target)[0])
 
 
@@ -128,10 +128,10 @@ def test_what_is_kept_of_queries_is_bounded() -> None:
     """Neither many queries nor a long one fill the memory; each is read as the first time."""
     for number in [*range(2 * MAX_KNOWN_QUERIES), *range(10)]:
         assert known_parameters(b"limit=%d&a=b" % number) == {"limit": (str(number),)}
-    before = len(target.known_queries)
+    before = len(known_queries)
     assert before <= MAX_KNOWN_QUERIES
     known_parameters(b"limit=7&a=" + b"b" * MAX_KNOWN_QUERY_BYTES)
-    assert before == len(target.known_queries)
+    assert before == len(known_queries)
 
 
 def test_known_parameters_are_bounded() -> None:

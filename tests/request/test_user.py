@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.request.user import ANONYMOUS, User, authenticated, supposed_groups, unverified
+from apfproxy.request.attributes import ANONYMOUS, User, authenticated, supposed_groups, unverified
 
 
 @pytest.mark.parametrize(

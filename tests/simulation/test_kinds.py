@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.request.attributes import AttributesError, DeadlineError
-from apfproxy.request.user import User
+from apfproxy.request.attributes import AttributesError, DeadlineError, User
 from apfproxy.simulation.kinds import essence, kind_of
 
 USER = User("u", ())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.proxy.log_lines import MAX_GROUPS
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.simulation.logs import QUEUE_WAIT, TooManyBrokenError, read_access_log, read_audit_log
 
 MS = 1_000_000

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.request.attributes import AttributesError
-from apfproxy.request.user import User
+from apfproxy.request.attributes import AttributesError, User
 from apfproxy.simulation import records as module
 from apfproxy.simulation.records import MAX_SHOWN_PROBLEMS, UNKNOWN_NS, Records
 

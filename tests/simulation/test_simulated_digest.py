@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.flowcontrol.meters import KindMeter
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.simulation.kinds import kind_of
 from apfproxy.simulation.simulated_digest import SimulatedDigest
 

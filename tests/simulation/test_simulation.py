@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.simulation import simulation as module
 from apfproxy.simulation.kinds import Kind, kind_of
 from apfproxy.simulation.series import MOST_BINS

@@ -19,8 +19,7 @@ from apfproxy.lint.linter import lint
 from apfproxy.objects.additions import read_flow_schema_additions, read_level_additions
 from apfproxy.objects.bootstrap import bootstrap_objects
 from apfproxy.objects.validation import validate
-from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.user import AUTHENTICATED_GROUP, User
+from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
 from apfproxy.sources import files
 from apfproxy.sources.files import ObjectFiles, ObjectsError
 from tests.sources.test_object_files import SCHEMA, level

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from apfproxy.request.user import ANONYMOUS, User, authenticated
+from apfproxy.request.attributes import ANONYMOUS, User, authenticated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

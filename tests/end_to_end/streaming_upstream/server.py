@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from apfproxy.request.user import User
+    from apfproxy.request.attributes import User
     from tests.end_to_end.streaming_upstream.spdy_session import SpdyStream
 
 POD_PARTS = 6

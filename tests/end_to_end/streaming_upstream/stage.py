@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import jwt
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from apfproxy.request.user import User, authenticated
+from apfproxy.request.attributes import User, authenticated
 from loadtest.certificates import Authority, new_rsa_key, to_pem
 from tests.end_to_end.streaming_upstream.identities import Identities, credential_id
 from tests.end_to_end.streaming_upstream.server import StreamingUpstream

@@ -33,7 +33,7 @@ from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.proxy.tracing import Tracer
-from apfproxy.request.user import User
+from apfproxy.request.attributes import User
 from apfproxy.settings import ENFORCE, AccessLogSettings, Address, Settings
 from apfproxy.upstream.pool import Pool
 from tests.proxy.fakes import request_log
