@@ -10,6 +10,9 @@ from apfproxy.request.attributes import AttributesError, parse_attributes
 from tests.conformance import vectors
 
 CASES = vectors.load("request_info")
+NOT_ATTRIBUTES = {"method", "url", "parts"}
+"""Of a case; `parts` are those of the path, of which the namespace, resource, name and subresource
+are compared."""
 HOSTILE = [case for case in vectors.load("hostile_http") if "requestinfo" in case]
 FIELDS_OF_HOSTILE = {
     "is_resource": "is_resource_request",
@@ -30,7 +33,7 @@ def test_attributes(case: dict[str, Any]) -> None:
     attributes = parse_attributes(case["method"], target)
 
     for field, expected in case.items():
-        if field not in {"method", "url"}:
+        if field not in NOT_ATTRIBUTES:
             actual = getattr(attributes, field)
             assert expected == (list(actual) if isinstance(actual, tuple) else actual), field
 
