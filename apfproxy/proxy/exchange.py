@@ -49,6 +49,7 @@ from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.proxy.slow_readers import BodyFlow, BodyRate
 from apfproxy.proxy.tracing import audit_line
 from apfproxy.upstream.counters import UpstreamFailure
+from apfproxy.upstream.pool import PoolWaiter
 
 if TYPE_CHECKING:
     import asyncio
@@ -68,7 +69,7 @@ _TELLING_NS: Final = 5_000_000_000
 """A client may give the server less time to respond; that tells nothing of the server."""
 
 
-class Exchange:
+class Exchange(PoolWaiter):
     """One request and its response.
 
     Attributes:

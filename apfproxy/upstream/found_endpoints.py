@@ -40,14 +40,6 @@ class FoundEndpoints:
         if len(ordered) > MAX_ENDPOINTS:
             text = "%s has %d endpoints; %d of them are used"
             self._log.log(logging.WARNING, "many", text, self._name, len(ordered), MAX_ENDPOINTS)
-            self._log.log(
-                logging.WARNING,
-                "many",
-                "%s has %d endpoints; %d of them are used",
-                self._name,
-                len(ordered),
-                MAX_ENDPOINTS,
-            )
         is_first, self.is_known = not self.is_known, True
         self._told.set()
         if endpoints == self.endpoints and not is_first:

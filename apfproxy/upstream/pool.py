@@ -16,10 +16,13 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from dataclasses import replace
 from math import gcd
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import mypyc_attr
 
 from apfproxy.base.faults import Part, report
 from apfproxy.base.tasks import spawn
@@ -46,15 +49,21 @@ SLOTS_PER_ENDPOINT: Final = 20
 least that an endpoint gets."""
 
 
-class PoolWaiter(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PoolWaiter(ABC):
     """What waits for a connection."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def on_connection(self, connection: UpstreamConnection) -> None:
         """Here it is."""
 
+    @abstractmethod
     def on_no_connection(self, code: int, reason: str) -> None:
-        """There is none: answer with the status `code`."""
+        """There is none: respond with the status `code`."""
 
+    @abstractmethod
     def fail(self, error: Exception) -> None:
         """End after an error of the program in one of these; never raises."""
 

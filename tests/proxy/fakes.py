@@ -45,7 +45,7 @@ from apfproxy.settings import (
     UpstreamSettings,
 )
 from apfproxy.upstream import pool as pool_module
-from apfproxy.upstream.pool import Pool
+from apfproxy.upstream.pool import Pool, PoolWaiter
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ class Linger:
         return -1
 
 
-class Returner:
+class Returner(PoolWaiter):
     """Stands in line for a connection only to put it back."""
 
     def __init__(self, pool: Pool) -> None:

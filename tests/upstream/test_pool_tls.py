@@ -21,7 +21,7 @@ from apfproxy.settings import (
     UpstreamTlsSettings,
 )
 from apfproxy.upstream.counters import PoolCounters, UpstreamCounters, UpstreamFailure
-from apfproxy.upstream.pool import Pool
+from apfproxy.upstream.pool import Pool, PoolWaiter
 from apfproxy.upstream.response_sink import ResponseSink
 from apfproxy.upstream.tls import ClientTls
 from loadtest.certificates import Authority
@@ -40,60 +40,59 @@ SERVERS, PROXIES = Authority("servers"), Authority("proxies")
 FIRST, SECOND = PROXIES.issue("first"), PROXIES.issue("second")
 
 
-class Request(ResponseSink):
-    """Borrows a connection, asks, and puts the connection back."""
+class Sink(ResponseSink):
+    """Takes a small response, and puts the connection back."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._connection: UpstreamConnection
-        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-    def start(self) -> asyncio.Future[bytes]:
-        """Ask as soon as there is a connection."""
-        connection = self._pool.acquire()
-        if connection is None:
-            self._pool.wait(self)
-        else:
-            self.on_connection(connection)
-        return self.answer
-
-    def on_connection(self, connection: UpstreamConnection) -> None:
-        """Ask."""
-        self._connection = connection
-        connection.send(self, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-
-    def on_no_connection(self, code: int, reason: str) -> None:
-        """That is the answer."""
-        self.answer.set_result(b"%d %b" % (code, reason.encode()))
+    def __init__(self, request: Request, connection: UpstreamConnection) -> None:
+        self._request, self._connection = request, connection
 
     def on_response(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
-        """Small answers come in one piece."""
         assert (200, True) == (head.status, is_whole)
-        self._pool.release(self._connection, 1)
-        self.answer.set_result(bytes(body))
-
-    def fail(self, error: Exception) -> None:
-        """Let nothing be hidden."""
-        raise error
-
-    def on_interim(self, head: ResponseHead) -> None:
-        """Not sent."""
-        raise AssertionError(head)
-
-    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
-        """Not sent either."""
-        raise AssertionError((head, raw, rest))
-
-    def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:
-        """Nor is this."""
-        raise AssertionError((pieces, is_last, trailers))
+        self._request.pool.release(self._connection, 1)
+        self._request.response.set_result(bytes(body))
 
     def on_broken(self, reason: str, *, may_retry: bool) -> None:
-        """Nothing is to be lost."""
-        self.answer.set_exception(AssertionError(reason, may_retry))
+        self._request.response.set_exception(AssertionError(reason, may_retry))
+
+    def on_interim(self, head: ResponseHead) -> None:
+        raise NotImplementedError
+
+    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
+        raise NotImplementedError
+
+    def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:
+        raise NotImplementedError
 
     def on_upstream_writable(self) -> None:
-        """All was sent at once."""
+        raise NotImplementedError
+
+    def fail(self, error: Exception) -> None:
+        raise error
+
+
+class Request(PoolWaiter):
+    """Sends a request as soon as there is a connection."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def start(self) -> asyncio.Future[bytes]:
+        connection = self.pool.acquire()
+        if connection is None:
+            self.pool.wait(self)
+        else:
+            self.on_connection(connection)
+        return self.response
+
+    def on_connection(self, connection: UpstreamConnection) -> None:
+        connection.send(Sink(self, connection), b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+
+    def on_no_connection(self, code: int, reason: str) -> None:
+        self.response.set_result(b"%d %b" % (code, reason.encode()))
+
+    def fail(self, error: Exception) -> None:
+        raise error
 
 
 class Upstream(asyncio.Protocol):
