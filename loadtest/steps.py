@@ -39,7 +39,7 @@ STEPS = {
 """Each step, and what it is."""
 
 OF_FUNCTION = {
-    "proxy/client_kinds": {"request_of": "attributes"},
+    "proxy/request": {"request_of": "attributes"},
     "flowcontrol/passage": {"classify": "classify"},
     "proxy/http1_connection": {
         "send": "answer",
@@ -60,7 +60,6 @@ OF_FUNCTION = {
 """Functions of another step than their file."""
 
 OF_FILE = {
-    "proxy/client_kinds": "parse",
     "proxy/http1_connection": "parse",
     "http/read_buffer": "parse",
     "proxy/request": "parse",
@@ -68,7 +67,6 @@ OF_FILE = {
     "http/request_fields": "parse",
     "http/request_head": "parse",
     "proxy/head_reader": "parse",
-    "proxy/header_blocks": "parse",
     "http/client_address": "authenticate",
     "proxy/http2/connection": FRAMES,
     "proxy/http2/output": FRAMES,

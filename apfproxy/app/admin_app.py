@@ -23,7 +23,7 @@ from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.overview import Overview, Place
 from apfproxy.observe.several_clusters import Pages, SeveralClusters
 from apfproxy.observe.upstream_state import upstream_state
-from apfproxy.proxy.client_kinds import preset_of
+from apfproxy.proxy.request import preset_of
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import OBSERVE
 

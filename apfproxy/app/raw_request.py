@@ -14,7 +14,7 @@ from apfproxy.authn.impersonation import effective
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.objects.additions import SECRET_HEADERS
-from apfproxy.proxy.client_kinds import judged
+from apfproxy.proxy.request import judged
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import Settings
 

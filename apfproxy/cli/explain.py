@@ -42,7 +42,7 @@ from apfproxy.observe.explain_page import (
     header_in,
     parse_header,
 )
-from apfproxy.proxy.client_kinds import preset_of
+from apfproxy.proxy.request import preset_of
 from apfproxy.request.attributes import ANONYMOUS, User, supposed_groups
 from apfproxy.settings import HTTP_API, KUBERNETES_API, RequestSettings, Settings
 

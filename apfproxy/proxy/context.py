@@ -10,10 +10,10 @@ from apfproxy.authn.authenticator import Authenticator
 from apfproxy.base.faults import Part, contained, report
 from apfproxy.base.rare_log import RareLog
 from apfproxy.flowcontrol.preset import PRESETS
-from apfproxy.proxy.client_kinds import ClientKinds
 from apfproxy.proxy.client_limits import LimitsInForce
-from apfproxy.proxy.debug_headers import Audience
 from apfproxy.proxy.own_responses import DateLine
+from apfproxy.proxy.reasons import Audience
+from apfproxy.proxy.request import ClientKinds
 from apfproxy.proxy.slow_readers import SlowReaders
 from apfproxy.settings import OBSERVE
 

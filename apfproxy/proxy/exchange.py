@@ -24,7 +24,6 @@ from apfproxy.http.request_fields import SIZED
 from apfproxy.proxy import own_responses, reasons
 from apfproxy.proxy.abandoned import AbandonedResponse
 from apfproxy.proxy.client_limits import LARGE_HEAD_BYTES
-from apfproxy.proxy.debug_headers import debug_lines
 from apfproxy.proxy.exchange_state import (
     AUTHENTICATE,
     AUTHENTICATING,
@@ -726,7 +725,7 @@ class Exchange(PoolWaiter):
             return b""
         lines, audience = request.class_lines(found), context.audience
         if not audience.is_empty and audience.has(request.user):
-            return lines + debug_lines(self.passage, now_ns, reason)
+            return lines + reasons.debug_lines(self.passage, now_ns, reason)
         return lines
 
     def _audit_line(self) -> bytes:

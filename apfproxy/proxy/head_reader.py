@@ -13,7 +13,7 @@ from apfproxy.http.grammar import HeadError
 from apfproxy.http.read_buffer import NOWHERE
 from apfproxy.http.request_fields import SIZED
 from apfproxy.http.request_head import RequestHead, parse_fields, parse_head, target_too_long
-from apfproxy.proxy.header_blocks import HeaderBlock, key_of
+from apfproxy.proxy.request import HeaderBlock, key_of
 from apfproxy.proxy.tls import group_of, peer_certificates
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.cluster_router import ClusterRouter, Route
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.header_blocks import ClientKind
-    from apfproxy.proxy.request import Request
+    from apfproxy.proxy.request import ClientKind, Request
 
 MAX_BLOCK_BYTES = 2048
 """Longer blocks are read each time: they would take the room of many."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from apfproxy.base.clock import Clock
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.http.request_head import RequestHead
-    from apfproxy.proxy.header_blocks import HeaderBlock
+    from apfproxy.proxy.request import HeaderBlock
     from apfproxy.proxy.request_record import RequestRecord
     from apfproxy.request.attributes import RequestAttributes, User
 

@@ -1,22 +1,190 @@
-"""A request's head with its user, and how it was classified."""
+"""From the fields of a head to a request.
+
+A client sends the same fields with every target.  So what they say is found out once and kept, by
+their bytes, with the user that they authenticate: in a cache that all clients of a kind share once
+they came twice, and at the connection, which knows its last few.  A kind of clients are those whose
+heads are read alike.  Such a `HeaderBlock` and a target make a `Request`.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from itertools import chain
+from sys import getsizeof
+from typing import TYPE_CHECKING, Final
 
-from apfproxy.authn.unverified_names import name_of_secret
+from apfproxy.authn.credential_fields import CredentialRules
+from apfproxy.authn.unverified_names import alias_of_address, name_of_secret
+from apfproxy.base.bounded_cache import BoundedCache, MemoryBudget
 from apfproxy.flowcontrol.passage import RequestDigest
+from apfproxy.flowcontrol.preset import PRESETS, Preset
+from apfproxy.http.client_address import address_from, is_among
+from apfproxy.http.grammar import HeadError
+from apfproxy.http.request_fields import FieldRules, UpstreamHosts
+from apfproxy.http.request_head import parse_head
+from apfproxy.http.upgrade import UpgradeRules, honoured
 from apfproxy.proxy.own_responses import class_lines
-from apfproxy.request.attributes import ANONYMOUS, RequestAttributes
+from apfproxy.request.attributes import (
+    ANONYMOUS,
+    AttributesError,
+    DeadlineError,
+    RequestAttributes,
+    parse_attributes,
+    plain_attributes,
+    request_timeout_ns,
+)
+from apfproxy.settings import IMPERSONATE, PASS_THROUGH, AuthenticationSettings
 
 if TYPE_CHECKING:
-    from apfproxy.authn.authenticator import Authentication
+    from collections.abc import Iterable, Sequence
+
+    from apfproxy.authn.authenticator import Authentication, Authenticator
+    from apfproxy.authn.credentials import Peer
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.flowcontrol.meters import KindCounts
+    from apfproxy.flowcontrol.passage import FlowControl
     from apfproxy.flowcontrol.ticket import WorkEstimate
+    from apfproxy.http.request_fields import RequestFields
     from apfproxy.http.request_head import RequestHead
-    from apfproxy.proxy.header_blocks import HeaderBlock
+    from apfproxy.request.attributes import User
+    from apfproxy.request.rules import RequestRules
+    from apfproxy.settings import Settings
+
+MAX_BLOCKS = 16384
+"""Header blocks per kind of client: enough for a large cluster's nodes."""
+MAX_BLOCKS_OF_ONE = 1024
+"""Of one certificate's or one address's clients: mostly of one program."""
+MAX_KINDS = 4096
+"""Kinds of clients whose header blocks are kept; beyond, all kinds start anew."""
+
+_LENGTH_NAME: Final = b"content-length: "
+_LENGTH_NAME_END: Final = b"ength: "
+
+BlockKey = tuple[bytes, bytes]
+"""A block's bytes: what stands before the digits of Content-Length, and what behind them; b"" and
+all of it if it has no length, or not one that is told apart from the rest."""
+
+
+class HeaderBlock:
+    """The fields of a client's heads, whatever length of a body they say, with who sends them.
+
+    Attributes:
+        authentication: The last one; None before.
+        logged: A user, and the access log's text of that user and these fields; None before.
+        audit_line: The line of their Audit-ID; b"" if there is none, None before anybody asked.
+        parent: Their traceparent, if it is a proper one; "" if not, None before anybody asked.
+    """
+
+    __slots__ = ("_after", "_before", "audit_line", "authentication", "fields", "logged", "parent")
+
+    def __init__(self, fields: RequestFields, key: BlockKey = (b"", b"")) -> None:
+        self.fields = fields
+        self._before, self._after = key
+        self.authentication: Authentication | None = None
+        self.logged: tuple[User, str] | None = None
+        self.audit_line: bytes | None = None
+        self.parent: str | None = None
+
+    def match(self, data: bytes | bytearray, start: int) -> tuple[int, int]:
+        """Where a head ends that has this block, and the length of its body; (0, 0) if not.
+
+        The head's fields begin at `start`; behind it there may be more data.
+        """
+        before, after = self._before, self._after
+        if not before and data.startswith(after, start):
+            return start + len(after), self.fields.body_bytes
+        if not before or not data.startswith(before, start):
+            return 0, 0
+        start += len(before)
+        end = data.find(b"\r\n", start)
+        if end < 0 or not data.startswith(after, end):
+            return 0, 0
+        digits = data[start:end]
+        return (end + len(after), int(digits)) if _is_length(digits) else (0, 0)
+
+    def __repr__(self) -> str:
+        return f"<HeaderBlock of {len(self._before) + len(self._after)} bytes>"
+
+
+def key_of(section: bytes) -> tuple[BlockKey, int]:
+    """The key of a head's fields, and the length that they say; 0 if it is not told apart."""
+    # Searched for without regular expressions, which take ten times as long.
+    end = section.find(_LENGTH_NAME_END)
+    if end >= 0 and section.count(_LENGTH_NAME_END) == 1:
+        start = end + len(_LENGTH_NAME_END)
+        line = section[max(0, start - len(_LENGTH_NAME) - 1) : start].lower()
+        if line == _LENGTH_NAME or line == b"\n" + _LENGTH_NAME:
+            end = section.find(b"\r\n", start)
+            digits = section[start:end]
+            if _is_length(digits):
+                return (section[:start], section[end:]), int(digits)
+    return (b"", section), 0
+
+
+def _is_length(digits: bytes | bytearray) -> bool:
+    """Whether this is a length that is written as anybody does, of a body that is not empty."""
+    return digits.isdigit() and not digits.startswith(b"0") and len(digits) <= 18
+
+
+class ClientKind:
+    """Clients whose heads are read alike, with their header blocks; `room` is of all kinds."""
+
+    __slots__ = ("blocks", "peer", "rules")
+
+    def __init__(self, peer: Peer, rules: FieldRules, room: MemoryBudget, max_blocks: int) -> None:
+        self.peer = peer
+        self.rules = rules
+        self.blocks: BoundedCache[BlockKey, HeaderBlock] = BoundedCache(
+            max_blocks, room, size_of_block
+        )
+
+
+# How much memory a kept block takes: never more than this, also later, since the user and the lines
+# of the access log come after.  What all requests share is not counted.
+
+PLACE: Final = 224
+"""In two dictionaries that are as empty as they get, with a key's tuple and a number."""
+STRUCTURE: Final = 320
+"""An object, with what the collector needs, and its options; a dictionary of few values."""
+PARAMETER: Final = 160
+"""A value's place in a list, and the tuple of it."""
+LATER: Final = 1024
+"""The lines of the access log that are kept, and the authentication's object."""
+
+
+def size_of_block(key: BlockKey, block: HeaderBlock) -> int:
+    """Bytes of a header block and its key."""
+    # Its user's lines are as long as the fields that they are made of, at most.
+    before, after = key
+    fields = block.fields
+    credentials, offer = fields.credentials, fields.upgrade
+    size = PLACE + LATER + 2 * STRUCTURE
+    size += getsizeof(before) + getsizeof(after) + len(before) + len(after)
+    size += getsizeof(fields.host)
+    if not fields.is_verbatim:
+        size += getsizeof(fields.forward)
+    size += _size_of_texts((credentials.token, credentials.key, credentials.basic, fields.address))
+    users = credentials.claimed, credentials.impersonated, credentials.alias, credentials.source
+    size += sum(map(_size_of_user, users))
+    if offer is not None:
+        listed = chain(offer.protocols, offer.keys, offer.versions, offer.subprotocols)
+        size += STRUCTURE + _size_of_texts(listed)
+    return size
+
+
+def _size_of_user(user: User | None) -> int:
+    if user is None:
+        return 0
+    size = STRUCTURE + _size_of_texts((user.name, user.uid)) + _size_of_texts(user.groups)
+    for key, values in user.extra:
+        size += PARAMETER + getsizeof(key) + _size_of_texts(values)
+    return size
+
+
+def _size_of_texts(texts: Iterable[str | bytes]) -> int:
+    return sum(getsizeof(text) + 8 for text in texts)
+
 
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 """RFC 9110, section 9.2.1, of the methods that are forwarded.  Go's transport, by which
@@ -104,3 +272,164 @@ class Request(RequestDigest):
 
     def __repr__(self) -> str:
         return f"<Request {self.head.method} {self.head.target!r}>"
+
+
+class ClientKinds:
+    """Tells clients apart by what decides how their heads are read, and makes requests of those.
+
+    `room` is for the header blocks of all clusters.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        flow_control: FlowControl,
+        authenticator: Authenticator,
+        room: MemoryBudget,
+    ) -> None:
+        self._flow_control = flow_control
+        self._authenticator = authenticator
+        self._room = room
+        self._kinds: dict[tuple[Peer, bool, bool, bool], ClientKind] = {}
+        self._front_proxies = settings.downstream.identity_headers_from
+        self._field_rules = field_rules(settings)
+        self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)
+        self._response_timeout_ns = round(settings.upstream.answer_timeout_s * 1e9)
+        preset = preset_of(settings)
+        self._is_plain = preset.is_plain
+        self._rules = preset.rules
+        upgrades = settings.upstream.upgrades
+        self._upgrades = UpgradeRules(upgrades.allow, upgrades.deny)
+
+    def request_of(self, head: RequestHead, block: HeaderBlock) -> Request:
+        """The request that a head makes; HeadError for a target or an upgrade that is malformed.
+
+        Nothing is kept by targets: to find one of many thousands again costs as much as reading it,
+        since neither the table nor what it has is in the caches of the CPU.
+        """
+        attributes = read_target(head, self._rules, is_plain=self._is_plain)
+        timeout_ns = self._default_timeout_ns
+        if attributes.query:
+            timeout_ns = _timeout_ns(attributes, timeout_ns)
+        if head.upgrade is not None:
+            offer = honoured(head.upgrade, head.method, attributes, self._upgrades)
+            head = head.with_upgrade(offer)
+        response_timeout_ns = self._response_timeout_ns
+        if timeout_ns < response_timeout_ns and not attributes.long_running_by:
+            response_timeout_ns = timeout_ns
+        control = self._flow_control
+        return Request(
+            head,
+            block,
+            attributes,
+            timeout_ns,
+            response_timeout_ns,
+            control.kinds.kinds[attributes.is_mutating],
+            control.estimator.fixed(attributes),
+        )
+
+    def names_user(self, name: bytes) -> bool:
+        """Whether a field, by its name in lower case, may name the user."""
+        return self._field_rules.credentials.names_user(name)
+
+    def kind_of(
+        self,
+        address: str,
+        certificate: bytes | None = None,
+        chain: Sequence[bytes] = (),
+        *,
+        is_tls: bool = False,
+        is_http2: bool = False,
+    ) -> ClientKind:
+        shared = self._field_rules
+        parsed = address_from(address) if shared.proxies else None
+        peer = self._authenticator.peer(certificate, chain)
+        if is_among(parsed, self._front_proxies):
+            peer = replace(peer, is_front_proxy=True)
+        if shared.credentials.unverified.is_by_address and peer.user is None:
+            # A part of the kind: fields are kept with who sends them.
+            peer = replace(peer, alias=alias_of_address(address))
+        is_believed = peer.is_front_proxy or is_among(parsed, shared.proxies)
+        key = peer, is_tls, is_http2, is_believed
+        kind = self._kinds.get(key)
+        if kind is None:
+            if len(self._kinds) >= MAX_KINDS:
+                self._kinds.clear()
+            rules = replace(
+                shared,
+                believes_claims=peer.is_front_proxy,
+                believes_forwarding=is_believed,
+                is_tls=is_tls,
+                is_http2=is_http2,
+            )
+            is_one = peer.has_certificate or peer.alias is not None
+            most = MAX_BLOCKS_OF_ONE if is_one else MAX_BLOCKS
+            kind = self._kinds[key] = ClientKind(peer, rules, self._room, most)
+        return kind
+
+    def forget(self) -> None:
+        self._kinds.clear()
+
+
+def field_rules(settings: Settings) -> FieldRules:
+    """How the fields of a client are read of which nothing is known."""
+    downstream, upstream = settings.downstream, settings.upstream
+    return FieldRules(
+        UpstreamHosts(upstream.address.authority.encode(), (upstream.host_header or "").encode()),
+        CredentialRules.of(settings.authentication),
+        downstream.max_header_fields,
+        downstream.max_target_bytes,
+        proxies=(*downstream.identity_headers_from, *downstream.trusted_proxies),
+        forwards_credentials=upstream.identity == PASS_THROUGH,
+        forwards_impersonation=upstream.identity != IMPERSONATE,
+    )
+
+
+def plain_rules(settings: Settings) -> FieldRules:
+    """How the fields of requests that are of no cluster are read."""
+    downstream = settings.downstream
+    return FieldRules(
+        UpstreamHosts(b"", b""),
+        CredentialRules.of(AuthenticationSettings()),
+        downstream.max_header_fields,
+        downstream.max_target_bytes,
+    )
+
+
+def preset_of(settings: Settings) -> Preset:
+    """The kind of API behind, with the rules of the settings."""
+    named = settings.request.long_running
+    return PRESETS[settings.preset].with_rules(
+        named.verbs, named.subresources, named.path_prefixes, settings.request.path_prefixes
+    )
+
+
+def read_target(
+    head: RequestHead, rules: RequestRules, *, is_plain: bool = False
+) -> RequestAttributes:
+    """What a head asks for; HeadError if Kubernetes would not understand the target."""
+    try:
+        if is_plain:
+            return plain_attributes(head.method, head.target, rules)
+        return parse_attributes(head.method, head.target, rules)
+    except AttributesError as error:
+        raise HeadError(400, f"malformed request target: {error}") from error
+
+
+def _timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
+    try:
+        return request_timeout_ns(attributes, default_ns)
+    except DeadlineError as error:
+        raise HeadError(400, f"invalid timeout specified in the request URL: {error}") from error
+
+
+def judged(raw: bytes, rules: FieldRules, settings: Settings) -> RequestHead:
+    """A head as it would be forwarded; HeadError if it would be refused."""
+    head, preset = parse_head(raw, rules), preset_of(settings)
+    attributes = read_target(head, preset.rules, is_plain=preset.is_plain)
+    _timeout_ns(attributes, 0)
+    if head.upgrade is None:
+        return head
+    upgrades = settings.upstream.upgrades
+    rules_there = UpgradeRules(upgrades.allow, upgrades.deny)
+    return head.with_upgrade(honoured(head.upgrade, head.method, attributes, rules_there))

@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.http.request_head import RequestHead
-    from apfproxy.proxy.header_blocks import HeaderBlock
+    from apfproxy.proxy.request import HeaderBlock
     from apfproxy.request.attributes import RequestAttributes, User
 
 

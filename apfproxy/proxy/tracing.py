@@ -19,7 +19,7 @@ import random
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from apfproxy.proxy.debug_headers import Audience
+from apfproxy.proxy.reasons import Audience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

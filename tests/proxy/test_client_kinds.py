@@ -10,8 +10,8 @@ import pytest
 from apfproxy.authn.authenticator import Authenticator
 from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
-from apfproxy.proxy import client_kinds as client_kinds_module
-from apfproxy.proxy.client_kinds import ClientKinds
+from apfproxy.proxy import request as request_module
+from apfproxy.proxy.request import ClientKinds
 from apfproxy.request.attributes import User
 from apfproxy.settings import Address, DownstreamSettings, UpstreamSettings
 from tests.proxy.fakes import GET, OK, Bench
@@ -19,7 +19,7 @@ from tests.proxy.fakes import GET, OK, Bench
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.proxy.header_blocks import ClientKind
+    from apfproxy.proxy.request import ClientKind
     from tests.virtual_clock import VirtualClock
 
 GET_10 = b"GET / HTTP/1.0\r\n\r\n"
@@ -114,7 +114,7 @@ def test_clients_of_different_kinds_share_nothing() -> None:
 
 def test_kinds_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ever new certificates do not fill the memory."""
-    monkeypatch.setattr(client_kinds_module, "MAX_KINDS", 3)
+    monkeypatch.setattr(request_module, "MAX_KINDS", 3)
     with authenticating() as bench:
         first = bench.context.client_kinds.kind_of("10.0.0.1", b"first")
         for number in range(3):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.debug_headers import Audience
+from apfproxy.proxy.reasons import Audience
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import OBSERVE, AudienceSettings, DownstreamSettings
 from tests.proxy.fakes import GET, OK, Bench, FakeTransport, status

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.secret_files import ApiKeys, BasicKeys
 from apfproxy.authn.unverified_names import LEASE_NS, NamesOfAddresses
-from apfproxy.proxy import client_kinds as client_kinds_module
+from apfproxy.proxy import request as request_module
 from apfproxy.settings import (
     FRONT_PROXY,
     PASS_THROUGH,
@@ -277,7 +277,7 @@ def test_nobody_takes_a_place_that_is_used() -> None:
 
 def test_many_addresses_are_bounded(bench: Naming, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept of clients that are gone does not grow with their number."""
-    monkeypatch.setattr(client_kinds_module, "MAX_KINDS", 4)
+    monkeypatch.setattr(request_module, "MAX_KINDS", 4)
     kinds = bench.context.client_kinds
     for number in range(20):
         kinds.kind_of(f"192.0.2.{number}")

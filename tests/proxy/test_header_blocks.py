@@ -16,11 +16,11 @@ from apfproxy.authn.authenticator import Authentication
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import NO_BODY, SIZED, RequestFields
 from apfproxy.http.request_head import parse_head
-from apfproxy.proxy import client_kinds as client_kinds_module
 from apfproxy.proxy import listener_context as listener_context_module
+from apfproxy.proxy import request as request_module
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.head_reader import MAX_BLOCK_BYTES, MAX_BLOCKS, MAX_REPEATED_BYTES, HeadReader
-from apfproxy.proxy.header_blocks import HeaderBlock, key_of
+from apfproxy.proxy.request import HeaderBlock, key_of
 from apfproxy.request.attributes import ANONYMOUS
 from apfproxy.settings import DownstreamSettings
 from tests.http.test_request_head import HEADS_OF_ALL_KINDS, heads
@@ -251,7 +251,7 @@ def test_other_fields_with_the_same_credentials(context: Context) -> None:
 
 def test_kept_blocks_are_bounded(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither ever new blocks nor long ones fill the memory."""
-    monkeypatch.setattr(client_kinds_module, "MAX_BLOCKS", 4)
+    monkeypatch.setattr(request_module, "MAX_BLOCKS", 4)
     reader = new_reader(context)
     kind, counts = context.client_kinds.kind_of(""), []
     for i in range(9):
@@ -327,7 +327,7 @@ def test_a_repeated_head_is_not_parsed(bench: Bench, head: bytes, different: int
 
 def test_what_a_connection_is_known_by_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks is authenticated again, and connections hold no more than the cache."""
-    monkeypatch.setattr(client_kinds_module, "MAX_BLOCKS", 2)
+    monkeypatch.setattr(request_module, "MAX_BLOCKS", 2)
     with Bench() as bench:
         client = bench.client()
         for forget in (

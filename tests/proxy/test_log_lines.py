@@ -15,7 +15,6 @@ from apfproxy.http.request_fields import RequestFields
 from apfproxy.http.request_head import RequestHead
 from apfproxy.objects.bootstrap import bootstrap_objects
 from apfproxy.proxy import log_lines
-from apfproxy.proxy.header_blocks import HeaderBlock
 from apfproxy.proxy.log_lines import (
     CUT,
     MAX_FLOWS,
@@ -26,6 +25,7 @@ from apfproxy.proxy.log_lines import (
     LogLines,
     quoted,
 )
+from apfproxy.proxy.request import HeaderBlock
 from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.proxy.tracing import audit_line
 from apfproxy.request.attributes import KNOWN_PARAMETERS, User, parse_attributes
