@@ -27,7 +27,11 @@ PROGRAM = "APFPROXY_KUBECTL"
 COMMAND_S = 100
 """A command that takes longer hangs."""
 LOST_RACE = "Unknown stream id"
-"""Before 1.34, kubectl reads from a WebSocket before its streams are there (kubernetes#131203)."""
+"""Before 1.34, kubectl reads from a WebSocket before its streams are there (kubernetes#131203).
+
+The server has run the command then, though kubectl may have lost what came of it.  A command that
+must not be run twice waits for input, which kubectl sends once its streams are there.
+"""
 ATTEMPTS = 5
 
 HIDES_OWNERS = 21

@@ -118,8 +118,11 @@ class Process:
         await self._streams.write(STDERR, b"gone wrong\n")
         return int(arguments[0])
 
-    async def _log(self, arguments: list[str]) -> int:
-        await self._container.log((" ".join(arguments) + "\n").encode())
+    async def _log(self, _: list[str]) -> int:
+        text = b""
+        while data := await self._streams.read_stdin():
+            text += data
+        await self._container.log(text)
         return 0
 
     async def _size(self, _: list[str]) -> int:
