@@ -67,7 +67,6 @@ OF_FILE = {
     "http/request_fields": "parse",
     "http/request_head": "parse",
     "proxy/head_reader": "parse",
-    "http/client_address": "authenticate",
     "proxy/http2/connection": FRAMES,
     "proxy/http2/output": FRAMES,
     "proxy/http2/request_head": FRAMES,

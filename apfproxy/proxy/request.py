@@ -19,9 +19,8 @@ from apfproxy.authn.unverified_names import alias_of_address, name_of_secret
 from apfproxy.base.bounded_cache import BoundedCache, MemoryBudget
 from apfproxy.flowcontrol.passage import RequestDigest
 from apfproxy.flowcontrol.preset import PRESETS, Preset
-from apfproxy.http.client_address import address_from, is_among
 from apfproxy.http.grammar import HeadError
-from apfproxy.http.request_fields import FieldRules, UpstreamHosts
+from apfproxy.http.request_fields import FieldRules, UpstreamHosts, address_from, is_among
 from apfproxy.http.request_head import parse_head
 from apfproxy.http.upgrade import UpgradeRules, honoured
 from apfproxy.proxy.own_responses import class_lines
