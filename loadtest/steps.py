@@ -97,7 +97,7 @@ OF_PACKAGE = {
     "observe": "observe",
 }
 
-SHARED = frozenset({"objects/go_text", "base/bounded_cache", "base/faults"})
+SHARED = frozenset({"objects/go_text", "base/faults"})
 """Files that work for whoever calls them."""
 
 FILES = sorted(

@@ -185,7 +185,7 @@ def test_the_steps_name_files_and_functions_that_exist() -> None:
         (
             (
                 "uv_run (core.c:1);HeadReader.read (apfproxy/proxy/head_reader.py:5);"
-                "BoundedCache.offer (apfproxy/base/bounded_cache.py:9);PyDict_SetItem (python)"
+                "parse_int64 (apfproxy/objects/go_text.py:9);PyDict_SetItem (python)"
             ),
             "parse",
             "head_reader.HeadReader.read",

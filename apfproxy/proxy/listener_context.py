@@ -6,12 +6,12 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from apfproxy.base.bounded_cache import MemoryBudget
 from apfproxy.base.rare_log import RareLog
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.proxy.client_limits import ClientLimits, Holdings, LimitsInForce
 from apfproxy.proxy.disconnects import Disconnects
+from apfproxy.proxy.request import MemoryBudget
 from apfproxy.proxy.tracing import made_audit_lines
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from apfproxy.proxy import listener_context as listener_context_module
 from apfproxy.proxy import request as request_module
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.head_reader import MAX_BLOCK_BYTES, MAX_BLOCKS, MAX_REPEATED_BYTES, HeadReader
-from apfproxy.proxy.request import HeaderBlock, key_of
+from apfproxy.proxy.request import MARK_BYTES, BoundedCache, HeaderBlock, MemoryBudget, key_of
 from apfproxy.request.attributes import ANONYMOUS
 from apfproxy.settings import DownstreamSettings
 from tests.http.test_request_head import HEADS_OF_ALL_KINDS, heads
@@ -30,7 +30,6 @@ from tests.proxy.test_http1_work import NAMING, TRUSTED, read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.base.bounded_cache import MemoryBudget
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.request import Request
 
@@ -440,3 +439,109 @@ def test_one_client_takes_no_more_than_the_bounds(monkeypatch: pytest.MonkeyPatc
 
         assert held_bytes < 1 << 20
         assert room_of(bench).taken <= 1 << 19
+
+
+ROOMY = 1 << 20
+
+
+def kept_in(room: MemoryBudget, bound: int = 100) -> BoundedCache[str, int]:
+    """A collection of numbers that say how large they are."""
+    return BoundedCache(bound, room, lambda _, size: size)
+
+
+def test_keeps_what_comes_twice() -> None:
+    """What comes once is not kept."""
+    kept = kept_in(MemoryBudget(ROOMY), 4)
+    kept.offer("a", 1)
+    kept.offer("b", 2)
+    kept.offer("a", 3)
+
+    assert {"a": 3} == kept.values
+
+
+def test_the_older_half_makes_room() -> None:
+    """There are never more values than the bound; what was put in first goes."""
+    room = MemoryBudget(ROOMY)
+    kept = kept_in(room, 3)
+    for key in "aabbccdd":
+        kept.offer(key, 10)
+
+    assert ["c", "d"] == list(kept.values)
+    assert 20 == room.taken
+
+
+def test_keys_seen_once_are_forgotten() -> None:
+    """A key that comes again after too many others counts as new."""
+    room = MemoryBudget(ROOMY)
+    kept = kept_in(room, 2)
+    for key in "abcdea":
+        kept.offer(key, 0)
+
+    assert {} == kept.values
+    assert 2 * MARK_BYTES == room.taken
+
+
+def test_what_is_kept_again_takes_its_room_once() -> None:
+    """A value in place of another one gives that one's room back."""
+    room = MemoryBudget(ROOMY)
+    kept = kept_in(room)
+    for size in (1, 10, 1, 20):
+        kept.offer("a", size)
+
+    assert ({"a": 20}, 20) == (kept.values, room.taken)
+
+
+def test_collections_share_their_room() -> None:
+    """When it is full, the older half of each goes, and what has come once."""
+    room = MemoryBudget(700)
+    one, other = kept_in(room), kept_in(room)
+    for kept, keys in ((one, "aabbx"), (other, "ccdd")):
+        for key in keys:
+            kept.offer(key, 150)
+
+    assert (["b"], ["d"]) == (list(one.values), list(other.values))
+    assert 300 == room.taken
+
+
+def test_what_is_larger_than_the_room_is_not_kept() -> None:
+    """It pushes out everything, itself at last."""
+    room = MemoryBudget(100)
+    kept = kept_in(room)
+    for key in "aabb":
+        kept.offer(key, 1000)
+
+    assert ({}, 0) == (kept.values, room.taken)
+
+
+def test_a_collection_that_is_gone_takes_no_room() -> None:
+    """Its bytes are those of others again."""
+    room = MemoryBudget(ROOMY)
+    kept = kept_in(room)
+    for key in "aab":
+        kept.offer(key, 10)
+    assert 10 + MARK_BYTES == room.taken
+    del kept
+
+    assert 0 == room.taken
+
+
+def test_others_hear_once_however_many_collections_forget() -> None:
+    """To tell thousands of connections of each of thousands of collections takes seconds."""
+    told: list[int] = []
+    room = MemoryBudget(700, lambda: told.append(room.taken))
+    caches = [kept_in(room, 4) for _ in range(9)]
+    for cache in caches[:2]:
+        cache.offer("a", 400)
+        cache.offer("a", 400)
+
+    assert [0] == told
+
+
+def test_others_hear_where_one_collection_is_full() -> None:
+    """They may still use what it has forgotten."""
+    told: list[None] = []
+    cache = kept_in(MemoryBudget(ROOMY, lambda: told.append(None)), 2)
+    for key in "aabbcc":
+        cache.offer(key, 1)
+
+    assert [None] == told
