@@ -26,7 +26,7 @@ from aiohttp import web
 from apfproxy.base.clock import LoopClock
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
-from apfproxy.objects.types import QueuingConfiguration
+from apfproxy.objects.types import FlowControlObject, QueuingConfiguration
 from apfproxy.observe.live_history import SAMPLES, LiveHistory
 from apfproxy.observe.live_page import LivePage
 from apfproxy.observe.live_state import LiveInputs
@@ -38,7 +38,6 @@ from loadtest.objects import flow_schema, group_subject, priority_level
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from apfproxy.objects.types import FlowControlObject
 
 NAMES = ("batch", "controllers", "jobs", "leader-election", "nodes", "system", "tenants", "users")
 QUEUES = 128

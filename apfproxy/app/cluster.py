@@ -26,7 +26,7 @@ from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.passage import FlowControl
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
-from apfproxy.objects.decode import parts_of
+from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.proxy.context import Context, passage_errors
 from apfproxy.proxy.counters import ProxyCounters
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.health_checks import HealthChecks
     from apfproxy.base.tls_files import Lifetime
-    from apfproxy.objects.decode import Problem
     from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.settings import EndpointAddress, Settings
 

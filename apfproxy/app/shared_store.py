@@ -20,7 +20,7 @@ from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.objects.decode import parts_of
+from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.sources.in_force import load_when_woken
 from apfproxy.sources.objects_file import write_objects
 from apfproxy.sources.stored_objects import StoredObjects
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from apfproxy.base.health_checks import HealthChecks
-    from apfproxy.objects.decode import Problem
     from apfproxy.settings import Settings
 
 STORE, OBJECTS, CONFIGURATION = "store", "objects", "configuration"

@@ -53,9 +53,15 @@ from apfproxy.flowcontrol.queue_set import UNLIMITED, QueueSet
 from apfproxy.flowcontrol.seat_pool import PoolMember, SeatPool
 from apfproxy.flowcontrol.ticket import Flow
 from apfproxy.objects.additions import NO_FLOW_SCHEMA_ADDITIONS
-from apfproxy.objects.bootstrap import mandatory_objects
+from apfproxy.objects.decode import mandatory_objects
 from apfproxy.objects.names import CATCH_ALL
-from apfproxy.objects.types import FlowSchema, PriorityLevelConfiguration, kind_of, stable_uid
+from apfproxy.objects.types import (
+    FlowControlObject,
+    FlowSchema,
+    PriorityLevelConfiguration,
+    kind_of,
+    stable_uid,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,7 +69,6 @@ if TYPE_CHECKING:
     from apfproxy.base.clock import Clock
     from apfproxy.flowcontrol.limits import Adjustment
     from apfproxy.flowcontrol.queue_set import QueueSetConfig
-    from apfproxy.objects.types import FlowControlObject
     from apfproxy.request.attributes import RequestAttributes, User
 
 BY_USER: Final = "ByUser"

@@ -27,7 +27,7 @@ from apfproxy.flowcontrol.work_estimate import (
 )
 from apfproxy.objects.additions import describe
 from apfproxy.objects.field_errors import counted
-from apfproxy.objects.types import kind_of
+from apfproxy.objects.types import FlowSchema, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.flowcontrol.queue_set import QueueSet
     from apfproxy.flowcontrol.ticket import Queue, Ticket, WorkEstimate
-    from apfproxy.objects.types import FlowSchema
     from apfproxy.request.attributes import RequestAttributes, User
 
 NS_PER_S = 1_000_000_000

@@ -8,12 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from apfproxy.objects.bootstrap import (
-    HTTP_FILE,
-    SUGGESTED_FILE,
-    built_in,
-    mandatory_objects,
-)
+from apfproxy.objects.decode import HTTP_FILE, SUGGESTED_FILE, built_in, mandatory_objects
 from apfproxy.request import rules
 from apfproxy.request.attributes import RequestAttributes, parse_attributes, plain_attributes
 from apfproxy.request.rules import RequestRules

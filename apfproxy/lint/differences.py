@@ -17,13 +17,12 @@ import yaml
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.lint.findings import ADDED, CHANGED, MISSING, Finding
 from apfproxy.objects.additions import PREFIX
-from apfproxy.objects.types import GROUP, kind_of
+from apfproxy.objects.types import GROUP, FlowControlObject, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.objects.types import FlowControlObject
 
 LINE_WIDTH = 100
 

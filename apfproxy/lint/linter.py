@@ -21,14 +21,18 @@ from apfproxy.lint.levels import level_findings
 from apfproxy.lint.managed import managed
 from apfproxy.lint.reachability import same_precedence, tried_in_order, unreachable
 from apfproxy.objects.field_errors import closest, counted
-from apfproxy.objects.types import FlowSchema, kind_of
+from apfproxy.objects.types import (
+    FlowControlObject,
+    FlowSchema,
+    PriorityLevelConfiguration,
+    kind_of,
+)
 from apfproxy.objects.validation import PRIORITY_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.objects.types import FlowControlObject, PriorityLevelConfiguration
 
 DEFAULT_SERVER_CONCURRENCY_LIMIT = 600
 """Seats of a kube-apiserver that nobody configured, and of this proxy."""

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.lint.findings import MANAGED, Finding
-from apfproxy.objects.types import kind_of
+from apfproxy.objects.types import FlowControlObject, kind_of
 from apfproxy.objects.validation import PRIORITY_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.objects.types import FlowControlObject
 
 AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
 

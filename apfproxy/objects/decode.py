@@ -1,10 +1,14 @@
-"""Reads the objects of a file: every document, every item of a List; problems with their place."""
+"""Reads the objects of a file: every document, every item of a List; problems with their place.
+
+Those of some files are there without configuration: the ones of Kubernetes 1.36 and for other APIs.
+"""
 
 from __future__ import annotations
 
 import re
-from functools import partial
+from functools import cache, partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +27,12 @@ from apfproxy.objects.types import GROUP, MODELS, FlowControlObject, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+INSTALLED = Path(__file__).parents[1] / "shipped" / "bootstrap"
+CHECKOUT = Path(__file__).parents[2] / "config" / "bootstrap"
+DIRECTORY = INSTALLED if INSTALLED.is_dir() else CHECKOUT
+
+MANDATORY_FILE, SUGGESTED_FILE, HTTP_FILE = "mandatory.yaml", "suggested.yaml", "http.yaml"
 
 MOST_PROBLEMS = 100
 """Problems of one file: further ones usually have the same cause."""
@@ -236,3 +246,27 @@ def _problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Pro
     name = name if isinstance(name, str) else ""
     lines = tuple(candidate.line_of(error.field) for error in errors)
     return Problem(source, tuple(messages), candidate.line, kind, name, tuple(errors), lines)
+
+
+def mandatory_objects() -> tuple[FlowControlObject, ...]:
+    """The objects that always exist unchanged: levels and schemas `exempt` and `catch-all`."""
+    return built_in(MANDATORY_FILE)
+
+
+def suggested_objects() -> tuple[FlowControlObject, ...]:
+    """The objects that make a good start for a Kubernetes API; a user may replace them."""
+    return built_in(SUGGESTED_FILE)
+
+
+def bootstrap_objects() -> tuple[FlowControlObject, ...]:
+    """The mandatory objects and the suggested ones."""
+    return mandatory_objects() + suggested_objects()
+
+
+@cache
+def built_in(file: str, where: Path = DIRECTORY) -> tuple[FlowControlObject, ...]:
+    """The objects of one of the files; a `ValueError` if it has problems, as only an edited one."""
+    decoded = decode_documents((where / file).read_bytes(), file)
+    if decoded.problems:
+        raise ValueError("; ".join(str(problem) for problem in decoded.problems))
+    return tuple(decoded.objects)

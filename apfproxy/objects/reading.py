@@ -17,12 +17,21 @@ and v1".
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from apfproxy.objects.field_errors import FieldError, Reason, invalid, not_supported, suggestion
-from apfproxy.objects.types import GROUP, MODELS, Model, WrittenMeta, members_of
+from apfproxy.objects.types import (
+    GROUP,
+    MODELS,
+    FlowControlObject,
+    Member,
+    Model,
+    Object,
+    WrittenMeta,
+    members_of,
+)
 from apfproxy.objects.validation import (
     PRESERVE_ZERO,
     drop_repeated_owners,
@@ -30,9 +39,6 @@ from apfproxy.objects.validation import (
     validate_bare_finalizers,
     validate_metadata,
 )
-
-if TYPE_CHECKING:
-    from apfproxy.objects.types import FlowControlObject, Member, Object
 
 V1 = "v1"
 V1BETA3 = "v1beta3"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import uuid
 from functools import cache, cached_property, partial
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -25,11 +25,16 @@ from apfproxy.objects.additions import (
     read_level_additions,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Container
+
 Object = dict[str, Any]
 """An object as JSON has it."""
 Texts = tuple[str, ...]
 Flag = bool | None
 GROUP = "flowcontrol.apiserver.k8s.io"
+DANGLING = "Dangling"
+"""Type of the condition of a FlowSchema that says whether its priority level exists."""
 UID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://flowcontrol.apiserver.k8s.io/apfproxy")
 """Fixed, so that an object without a uid gets the same one in every process."""
 
@@ -360,3 +365,27 @@ def stable_uid(obj: FlowControlObject) -> str:
     """The object's uid, or if no server has given it one, a UUID made of its kind and name."""
     name = f"{kind_of(obj)}/{obj.metadata.name}"
     return obj.metadata.uid or str(uuid.uuid5(UID_NAMESPACE, name))
+
+
+def due_condition(schema: Object, levels: Container[str], now: str) -> Object | None:
+    """The condition `Dangling` that a schema should have at an RFC 3339 time; None if it has it.
+
+    Source: apiserver's `pkg/util/flowcontrol/apf_controller.go`.
+    """
+    level = schema["spec"]["priorityLevelConfiguration"]["name"]
+    is_there = level in levels
+    told = "and it exists" if is_there else "but there is no such object"
+    condition = {
+        "type": DANGLING,
+        "status": "False" if is_there else "True",
+        "reason": "Found" if is_there else "NotFound",
+        "message": "This FlowSchema references the PriorityLevelConfiguration object named"
+        f' "{level}" {told}',
+    }
+    conditions = (schema.get("status") or {}).get("conditions", ())
+    old: Object = next((each for each in conditions if each["type"] == DANGLING), {})
+    if condition.items() <= old.items():
+        return None
+    is_same = old.get("status") == condition["status"]
+    changed_at = old.get("lastTransitionTime") if is_same else None
+    return {**condition, "lastTransitionTime": changed_at or now}

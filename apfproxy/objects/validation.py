@@ -43,18 +43,19 @@ from apfproxy.objects.types import (
     LimitedPriorityLevelConfiguration,
     Model,
     NonResourcePolicyRule,
+    Object,
     PolicyRulesWithSubjects,
     PriorityLevelConfigurationSpec,
     QueuingConfiguration,
     ResourcePolicyRule,
     ServiceAccountSubject,
     Subject,
+    Texts,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from apfproxy.objects.types import Object, Texts
 
 T = TypeVar("T")
 ALL = "*"

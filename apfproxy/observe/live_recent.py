@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.flowcontrol.explanation import distinguished_by
-from apfproxy.objects.types import stable_uid
+from apfproxy.objects.types import FlowSchema, stable_uid
 from apfproxy.observe.level_pressure import greatest_holder, oldest_wait_ns
 from apfproxy.observe.recent_rates import Rates
 from apfproxy.observe.top_flows import MAX_NAME, NAMES
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.objects.types import FlowSchema
     from apfproxy.observe.level_pressure import Holder
     from apfproxy.observe.recent_rates import Key, RecentRates
 

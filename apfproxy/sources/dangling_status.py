@@ -19,16 +19,14 @@ from urllib.parse import quote
 
 from apfproxy.base.faults import Part, report
 from apfproxy.base.tasks import Backoff
-from apfproxy.objects.dangling import due_condition
 from apfproxy.objects.field_errors import one_line
 from apfproxy.objects.go_text import rfc3339
-from apfproxy.objects.types import GROUP
+from apfproxy.objects.types import GROUP, Object, due_condition
 from apfproxy.sources.kubernetes_api import FORBIDDEN, NOT_FOUND, KubernetesApiError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from apfproxy.objects.types import Object
     from apfproxy.sources.kubernetes_api import KubernetesApi
     from apfproxy.sources.reflector import Reflector
 

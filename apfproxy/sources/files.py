@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import at_rest, notifications, watch_files
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.objects.decode import parts_of
+from apfproxy.objects.decode import LeftOut, Problem, parts_of
 from apfproxy.objects.field_errors import counted
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from apfproxy.base.files import Roots
     from apfproxy.flowcontrol.controller import Controller, Digest
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.objects.decode import LeftOut, Problem
     from apfproxy.sources.object_files import FileContents
 
     LoadObserver = Callable[[tuple[Problem, ...], tuple[str, ...]], None]

@@ -19,7 +19,7 @@ from apfproxy.objects.additions import PREFIX
 from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.objects.field_errors import counted
 from apfproxy.objects.reading import read_object
-from apfproxy.objects.types import kind_of
+from apfproxy.objects.types import FlowControlObject, kind_of
 from apfproxy.sources.files import MAX_LOGGED_PROBLEMS, log_unused
 from apfproxy.sources.object_files import effective_objects
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from apfproxy.flowcontrol.controller import Controller, Digest
-    from apfproxy.objects.types import FlowControlObject
     from apfproxy.sources.files import LoadObserver
 
     Relevant = list[tuple[object, ...]]

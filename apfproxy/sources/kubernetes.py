@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.reading import V1, V1BETA3
-from apfproxy.objects.types import GROUP
+from apfproxy.objects.types import GROUP, FlowControlObject
 from apfproxy.sources.dangling_status import DanglingStatus
 from apfproxy.sources.in_force import InForce, load_when_woken
 from apfproxy.sources.object_files import effective_objects
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.preset import Preset
     from apfproxy.objects.decode import Problem
-    from apfproxy.objects.types import FlowControlObject
     from apfproxy.sources.files import LoadObserver
     from apfproxy.sources.in_force import Prepared
     from apfproxy.sources.kubernetes_api import Json, KubernetesApi

@@ -20,16 +20,14 @@ from typing import TYPE_CHECKING
 
 from apfproxy.base.files import read_file
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.objects.bootstrap import mandatory_objects
-from apfproxy.objects.decode import Candidate, LeftOut, Problem, decode_documents
+from apfproxy.objects.decode import Candidate, LeftOut, Problem, decode_documents, mandatory_objects
 from apfproxy.objects.documents import LARGEST_INPUT_BYTES
-from apfproxy.objects.types import kind_of
+from apfproxy.objects.types import FlowControlObject, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.objects.types import FlowControlObject
 
 SUFFIXES = (".yaml", ".yml", ".json")
 OF_TOOLS = re.compile(r"(kustomization|Kustomization|Chart|values([-._].*)?)\.(yaml|yml|json)")

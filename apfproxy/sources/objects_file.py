@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.objects.types import GROUP, kind_of
+from apfproxy.objects.types import GROUP, FlowControlObject, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.objects.types import FlowControlObject
 
 API_VERSION = f"{GROUP}/v1"
 MODE = 0o600

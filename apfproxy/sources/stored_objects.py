@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.outcomes import decoded
 from apfproxy.apiserver.store.entries import TooOldError
-from apfproxy.objects.decode import parts_of
+from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.sources.files import ObjectsError
 from apfproxy.sources.in_force import InForce, load_when_woken
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.store.entries import Entry
     from apfproxy.apiserver.store.store import Store
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.objects.decode import Problem
     from apfproxy.objects.types import FlowControlObject
     from apfproxy.sources.files import LoadObserver
     from apfproxy.sources.in_force import Prepared

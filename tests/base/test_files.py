@@ -29,7 +29,7 @@ from apfproxy.base.files import (
     watch_roots,
 )
 from apfproxy.cli.config_command import FILES
-from apfproxy.objects import bootstrap
+from apfproxy.objects import decode
 from tests.sources.writer import Writer
 
 if TYPE_CHECKING:
@@ -402,4 +402,4 @@ def test_wheel() -> None:
     where = {(ROOT / given).resolve(): ROOT / target for given, target in included.items()}
 
     assert {CHECKOUT: INSTALLED} == where
-    assert INSTALLED / "bootstrap" == bootstrap.INSTALLED
+    assert INSTALLED / "bootstrap" == decode.INSTALLED

@@ -10,13 +10,13 @@ import yaml
 
 from apfproxy.cli.config_command import FILES
 from apfproxy.cli.main import main
-from apfproxy.objects.bootstrap import (
+from apfproxy.objects.decode import (
     HTTP_FILE,
     SUGGESTED_FILE,
     built_in,
+    decode_documents,
     mandatory_objects,
 )
-from apfproxy.objects.decode import decode_documents
 
 CONFIG = Path(__file__).parents[2] / "config"
 

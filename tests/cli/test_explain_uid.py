@@ -10,7 +10,7 @@ import pytest
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main
-from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.objects.types import kind_of, stable_uid
 from tests.app.test_process import settings_for
 from tests.sources.test_object_files import level

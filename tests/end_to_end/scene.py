@@ -13,8 +13,7 @@ import pytest
 import uvloop
 
 from apfproxy.app.process import ProxyProcess
-from apfproxy.objects.bootstrap import bootstrap_objects, mandatory_objects
-from apfproxy.objects.decode import decode_documents
+from apfproxy.objects.decode import bootstrap_objects, decode_documents, mandatory_objects
 from apfproxy.settings import (
     ENFORCE,
     PROMPT,

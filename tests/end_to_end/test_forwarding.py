@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.objects.types import kind_of, stable_uid
 from tests.end_to_end.http2_peer import HTTP1, HTTP2
 from tests.end_to_end.scene import (

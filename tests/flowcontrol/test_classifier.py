@@ -12,7 +12,7 @@ from apfproxy.flowcontrol.classifier import (
     no_header,
 )
 from apfproxy.objects.additions import Distinguisher, DistinguisherKind
-from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.objects.types import (
     FlowSchema,
     NonResourcePolicyRule,

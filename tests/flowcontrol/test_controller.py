@@ -15,6 +15,7 @@ from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
+    FlowControlObject,
     FlowSchema,
     ObjectMeta,
     PriorityLevelConfiguration,
@@ -28,7 +29,6 @@ from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.meters import FlowSchemaCounters
-    from apfproxy.objects.types import FlowControlObject, FlowSchema
 
 PERIOD_NS = ADJUSTMENT_PERIOD_S * 1_000_000_000
 GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from msgspec.structs import replace
 
@@ -11,17 +9,15 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.objects.additions import PREFIX
-from apfproxy.objects.types import QueuingConfiguration
+from apfproxy.objects.types import (
+    FlowControlObject,
+    FlowSchema,
+    PriorityLevelConfiguration,
+    QueuingConfiguration,
+)
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.virtual_clock import VirtualClock
-
-if TYPE_CHECKING:
-    from apfproxy.objects.types import (
-        FlowControlObject,
-        FlowSchema,
-        PriorityLevelConfiguration,
-    )
 
 GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
 ALICE = User("alice", (AUTHENTICATED_GROUP, "team-a"))

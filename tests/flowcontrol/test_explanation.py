@@ -28,7 +28,7 @@ from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.ticket import Flow, Ticket, WorkEstimate
 from apfproxy.flowcontrol.work_estimate import ObjectStats
-from apfproxy.objects.types import FlowSchema, QueuingConfiguration
+from apfproxy.objects.types import FlowControlObject, FlowSchema, QueuingConfiguration
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes, plain_attributes
 from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
 from tests.conformance import vectors
@@ -38,7 +38,6 @@ from tests.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.objects.types import FlowControlObject
 
 CASES = vectors.load("classification")
 QUEUING = QueuingConfiguration(queues=8, hand_size=3, queue_length_limit=2)

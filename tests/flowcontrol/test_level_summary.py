@@ -18,7 +18,7 @@ from apfproxy.flowcontrol.level_summary import (
     with_uid,
 )
 from apfproxy.flowcontrol.preset import HTTP
-from apfproxy.objects.bootstrap import bootstrap_objects, suggested_objects
+from apfproxy.objects.decode import bootstrap_objects, suggested_objects
 from apfproxy.objects.types import (
     FlowSchema,
     FlowSchemaSpec,

@@ -12,7 +12,7 @@ from apfproxy.flowcontrol.preset import HTTP, KUBERNETES, PRESETS
 from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.lint.linter import lint
-from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP, User
 from apfproxy.settings import HTTP_API, KUBERNETES_API
 from tests.virtual_clock import VirtualClock

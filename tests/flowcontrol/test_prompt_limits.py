@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -20,14 +19,11 @@ from apfproxy.flowcontrol.prompt_limits import (
     adjustment_for_waiting,
 )
 from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
-from apfproxy.objects.bootstrap import bootstrap_objects
-from apfproxy.objects.types import QueuingConfiguration
+from apfproxy.objects.decode import bootstrap_objects
+from apfproxy.objects.types import FlowControlObject, QueuingConfiguration
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
 from loadtest.objects import flow_schema, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
-
-if TYPE_CHECKING:
-    from apfproxy.objects.types import FlowControlObject
 
 PERIOD_NS = ADJUSTMENT_PERIOD_S * 1_000_000_000
 GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")

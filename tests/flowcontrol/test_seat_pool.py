@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -17,14 +16,11 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.limits import LevelLimits
 from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
 from apfproxy.objects.additions import PRIORITY
-from apfproxy.objects.bootstrap import mandatory_objects
-from apfproxy.objects.types import QueuingConfiguration
+from apfproxy.objects.decode import mandatory_objects
+from apfproxy.objects.types import FlowControlObject, QueuingConfiguration
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
 from loadtest.objects import flow_schema, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
-
-if TYPE_CHECKING:
-    from apfproxy.objects.types import FlowControlObject
 
 GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
 S = 1_000_000_000

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from apfproxy.lint.differences import differences, yaml_lines
-from apfproxy.objects.bootstrap import bootstrap_objects, mandatory_objects
+from apfproxy.objects.decode import bootstrap_objects, mandatory_objects
 from apfproxy.objects.types import FlowSchema
 from loadtest.objects import flow_schema, priority_level, user_subject
 

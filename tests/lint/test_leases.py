@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.lint.leases import lease_findings
-from apfproxy.objects.bootstrap import bootstrap_objects, mandatory_objects
-from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
+from apfproxy.objects.decode import bootstrap_objects, mandatory_objects
+from apfproxy.objects.types import (
+    FlowControlObject,
+    FlowSchema,
+    NonResourcePolicyRule,
+    ResourcePolicyRule,
+)
 from loadtest.objects import flow_schema, group_subject, user_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.objects.types import FlowControlObject
 
 SUGGESTED = bootstrap_objects()
 KEPT = ("system-leader-election", "system-node-high")

@@ -8,12 +8,8 @@ from msgspec.structs import replace
 from apfproxy.flowcontrol.preset import HTTP
 from apfproxy.lint.levels import level_findings
 from apfproxy.objects.additions import PRIORITY
-from apfproxy.objects.bootstrap import mandatory_objects
-from apfproxy.objects.types import (
-    FlowSchema,
-    PriorityLevelConfiguration,
-    QueuingConfiguration,
-)
+from apfproxy.objects.decode import mandatory_objects
+from apfproxy.objects.types import FlowSchema, PriorityLevelConfiguration, QueuingConfiguration
 from loadtest.objects import priority_level
 
 OTHERS = priority_level("others", shares=90)

@@ -6,8 +6,7 @@ import pytest
 
 from apfproxy.lint.findings import FINDING_KINDS
 from apfproxy.lint.linter import lint
-from apfproxy.objects.bootstrap import bootstrap_objects
-from apfproxy.objects.decode import decode_documents
+from apfproxy.objects.decode import bootstrap_objects, decode_documents
 from apfproxy.objects.types import kind_of
 
 SCHEMA = """apiVersion: flowcontrol.apiserver.k8s.io/v1

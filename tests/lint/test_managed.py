@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from apfproxy.lint.managed import AUTO_UPDATE, managed
-from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.decode import bootstrap_objects
 from loadtest.objects import priority_level
 
 if TYPE_CHECKING:

@@ -18,15 +18,14 @@ from apfproxy.lint.reachability import (
     unreachable,
 )
 from apfproxy.lint.request_sets import MOST_PIECES
-from apfproxy.objects.bootstrap import bootstrap_objects
-from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
+from apfproxy.objects.decode import bootstrap_objects
+from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule, Subject
 from loadtest.objects import flow_schema, group_subject, user_subject
 from tests.lint.configurations import REQUESTS, USERS, USERS_WITH_GROUPS, configurations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from apfproxy.objects.types import Subject
     from apfproxy.request.attributes import User
 
 PODS = ResourcePolicyRule(verbs=("get",), api_groups=("",), resources=("pods",), namespaces=("*",))

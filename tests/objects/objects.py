@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from apfproxy.objects.types import GROUP, kind_of
-
-if TYPE_CHECKING:
-    from apfproxy.objects.types import FlowControlObject
+from apfproxy.objects.types import GROUP, FlowControlObject, kind_of
 
 V1 = "flowcontrol.apiserver.k8s.io/v1"
 V1BETA3 = "flowcontrol.apiserver.k8s.io/v1beta3"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,14 +21,13 @@ from apfproxy.objects.additions import (
     describe,
 )
 from apfproxy.objects.types import (
+    FlowControlObject,
+    FlowSchema,
     PriorityLevelConfiguration,
     PriorityLevelConfigurationSpec,
     QueuingConfiguration,
 )
 from loadtest.objects import flow_schema, group_subject, priority_level
-
-if TYPE_CHECKING:
-    from apfproxy.objects.types import FlowControlObject, FlowSchema
 
 QUEUING = priority_level("a", queuing=QueuingConfiguration(queues=1))
 BANNED = priority_level("a", shares=0)

@@ -6,20 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.objects.bootstrap import (
-    bootstrap_objects,
-    built_in,
-    mandatory_objects,
-)
-from apfproxy.objects.types import FlowSchema, kind_of
+from apfproxy.objects.decode import bootstrap_objects, built_in, mandatory_objects
+from apfproxy.objects.types import FlowControlObject, FlowSchema, kind_of
 from apfproxy.objects.validation import FLOW_SCHEMAS, PRIORITY_LEVELS
 from tests.conformance import vectors
 from tests.objects.objects import as_written
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from apfproxy.objects.types import FlowControlObject
 
 
 def by_name(objects: tuple[FlowControlObject, ...]) -> dict[tuple[str, str], object]:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from apfproxy.objects.dangling import due_condition
-
-if TYPE_CHECKING:
-    from apfproxy.objects.types import Object
+from apfproxy.objects.types import Object, due_condition
 
 BEFORE, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from apfproxy.flowcontrol.controller import Classification, Controller
 from apfproxy.http.request_fields import RequestFields
 from apfproxy.http.request_head import RequestHead
-from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.proxy import log_lines
 from apfproxy.proxy.log_lines import (
     CUT,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.proxy.request_log import (
     EXPECTED_BYTES,
     FLUSH_PERIOD_NS,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.objects.bootstrap import mandatory_objects
-from apfproxy.objects.decode import decode_documents
+from apfproxy.objects.decode import decode_documents, mandatory_objects
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import FlowControlObject

@@ -17,7 +17,7 @@ from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.lint.linter import lint
 from apfproxy.objects.additions import read_flow_schema_additions, read_level_additions
-from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.decode import Problem, bootstrap_objects
 from apfproxy.objects.validation import validate
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
 from apfproxy.sources import files
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from apfproxy.base.files import Roots
     from apfproxy.objects.additions import FlowSchemaAdditions, LevelAdditions
-    from apfproxy.objects.decode import Problem
     from apfproxy.objects.field_errors import FieldError
     from apfproxy.objects.types import FlowControlObject
 

@@ -11,6 +11,7 @@ from apfproxy.objects.decode import Problem
 from apfproxy.objects.reading import read_object, with_type
 from apfproxy.objects.types import (
     GROUP,
+    FlowControlObject,
     FlowSchema,
     FlowSchemaSpec,
     ObjectMeta,
@@ -24,7 +25,6 @@ from tests.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.objects.types import FlowControlObject
 
 PROBLEM = Problem("here", ("broken",), None, "FlowSchema", "bad")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.base.files import read_file
-from apfproxy.objects.bootstrap import bootstrap_objects, mandatory_objects
+from apfproxy.objects.decode import bootstrap_objects, mandatory_objects
 from apfproxy.objects.types import PriorityLevelConfiguration
 from apfproxy.sources.object_files import (
     decode_files,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.objects.bootstrap import mandatory_objects
+from apfproxy.objects.decode import mandatory_objects
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 from apfproxy.sources.objects_file import write_objects
 

@@ -23,7 +23,7 @@ from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, completed, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
-from apfproxy.objects.bootstrap import DIRECTORY, MANDATORY_FILE, SUGGESTED_FILE
+from apfproxy.objects.decode import DIRECTORY, MANDATORY_FILE, SUGGESTED_FILE
 from apfproxy.objects.documents import split_documents
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from apfproxy.apiserver.controllers.namespaces import Namespaces
 from apfproxy.apiserver.controllers.pods import PodTermination
 from apfproxy.apiserver.controllers.runner import Runner
 from apfproxy.base.tasks import spawn
-from apfproxy.objects.bootstrap import SUGGESTED_FILE
+from apfproxy.objects.decode import SUGGESTED_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

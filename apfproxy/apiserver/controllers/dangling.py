@@ -9,8 +9,8 @@ import msgspec
 from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.registry import WriteOptions
 from apfproxy.apiserver.store.entries import ChangeType
-from apfproxy.objects.dangling import due_condition
 from apfproxy.objects.go_text import rfc3339
+from apfproxy.objects.types import due_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

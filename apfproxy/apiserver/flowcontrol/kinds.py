@@ -22,7 +22,6 @@ from apfproxy.apiserver.flowcontrol.schema import (
 from apfproxy.apiserver.kind import Column, Kind, Rules, Version
 from apfproxy.apiserver.metadata import keep_metadata, keep_status, validate_stored
 from apfproxy.apiserver.status_conditions import find_condition
-from apfproxy.objects.dangling import DANGLING
 from apfproxy.objects.field_errors import required
 from apfproxy.objects.reading import (
     SHARES,
@@ -34,12 +33,11 @@ from apfproxy.objects.reading import (
     level_to_v1,
     level_to_v1beta3,
 )
-from apfproxy.objects.types import GROUP, MODELS
+from apfproxy.objects.types import DANGLING, GROUP, MODELS, FlowControlObject, Object
 from apfproxy.objects.validation import validate
 
 if TYPE_CHECKING:
     from apfproxy.objects.field_errors import FieldError
-    from apfproxy.objects.types import FlowControlObject, Object
 
 NONE = "<none>"
 

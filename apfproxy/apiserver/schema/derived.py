@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.schema.types import Field, List, ListType, Map, Scalar, Struct
-from apfproxy.objects.types import Model, members_of
+from apfproxy.objects.types import Member, Model, members_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from apfproxy.apiserver.schema.types import Type, Union
-    from apfproxy.objects.types import Member
 
 SCALARS = {
     (str, ""): Scalar.STRING,

@@ -12,7 +12,7 @@ from apfproxy.apiserver.flowcontrol.kinds import (
     without_nulls,
 )
 from apfproxy.apiserver.schema.reading import read
-from apfproxy.objects.bootstrap import bootstrap_objects
+from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.objects.types import FlowSchema
 from apfproxy.objects.validation import PRESERVE_ZERO
 from tests.objects.objects import as_written
