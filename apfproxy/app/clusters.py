@@ -25,7 +25,7 @@ from apfproxy.base.files import REREAD_PERIOD_S
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.proxy.cluster_router import ClusterRouter, Route
-from apfproxy.proxy.drain_pace import drain
+from apfproxy.proxy.server import drain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Iterator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from apfproxy.app.observation import Observation
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.health_checks import ClusterHealth, HealthRegistry
-    from apfproxy.proxy.listener_context import ListenerContext
+    from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.server import ProxyServer
     from apfproxy.settings import ClusterSettings, Settings
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from apfproxy.base.clock import Clock
     from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.observe.trace_queue import TraceQueue
-    from apfproxy.proxy.listener_context import ListenerContext
+    from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import AccessLogSettings, Settings
 

@@ -34,10 +34,10 @@ from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import LIVEZ, READYZ, HealthRegistry
 from apfproxy.base.sockets import DescriptorWatch, is_unix
 from apfproxy.base.tasks import Supervised, spawn
+from apfproxy.proxy.client import ListenerContext
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.counters import ListenerCounters
 from apfproxy.proxy.http2 import available
-from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.request import plain_rules
 from apfproxy.proxy.server import BACKLOG as SERVER_BACKLOG
 from apfproxy.proxy.server import ProxyServer

@@ -17,6 +17,7 @@ import errno
 import logging
 import math
 import os
+import select
 import socket
 import stat
 import struct
@@ -44,6 +45,7 @@ NO_SOCKET = "there is a file that is no socket"
 MAX_ACCEPTED_AT_ONCE = 256
 PAUSE_S = 0.1
 """Before accepting is tried again, when the system has nothing left for it."""
+HAS_EPOLL = hasattr(select, "epoll")
 EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
@@ -402,3 +404,63 @@ class DescriptorWatch:
                 self.look()
             except OSError:
                 log.exception("whether there are descriptors left cannot be told")
+
+
+class Disconnects:
+    """Tells of peers that leave while nothing is read of them.
+
+    A transport whose reading is paused tells nothing of its peer.  The system knows: an epoll
+    instance has the paused sockets and asks for the end of their streams only (EPOLLRDHUP), so that
+    it never wakes up for data.  The loop watches that instance as it watches a socket.
+
+    Where there is no epoll, such peers are found out when they are read again, or by a deadline.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._epoll: select.epoll | None = None
+        self._watched: dict[int, tuple[asyncio.Transport, Callable[[], None]]] = {}
+        """By their descriptors."""
+        self._descriptors: dict[asyncio.Transport, int] = {}
+        """A transport that is closed has no descriptor to ask for."""
+
+    def watch(self, transport: asyncio.Transport, on_disconnect: Callable[[], None]) -> None:
+        """Call back, once, when the peer leaves; nothing of it is read from now on."""
+        plain = transport.get_extra_info("socket")
+        descriptor = -1 if plain is None else plain.fileno()
+        if descriptor < 0 or not HAS_EPOLL:
+            return
+        if self._epoll is None:
+            self._epoll = select.epoll()
+            self._loop.add_reader(self._epoll.fileno(), self._on_events)
+        self._epoll.register(descriptor, select.EPOLLRDHUP)
+        self._watched[descriptor] = transport, on_disconnect
+        self._descriptors[transport] = descriptor
+
+    def forget(self, transport: asyncio.Transport) -> None:
+        """Watch the peer no more: it is read again, or gone."""
+        descriptor = self._descriptors.pop(transport, -1)
+        watched = self._watched.get(descriptor)
+        if watched is None or watched[0] is not transport:
+            return  # or another has the descriptor by now
+        del self._watched[descriptor]
+        assert self._epoll is not None
+        with contextlib.suppress(OSError):  # one that is closed is not registered any more
+            self._epoll.unregister(descriptor)
+
+    def close(self) -> None:
+        self._watched.clear()
+        self._descriptors.clear()
+        if self._epoll is not None:
+            self._loop.remove_reader(self._epoll.fileno())
+            self._epoll.close()
+            self._epoll = None
+
+    def _on_events(self) -> None:
+        assert self._epoll is not None
+        for descriptor, _ in self._epoll.poll(0):
+            watched = self._watched.get(descriptor)
+            if watched is not None:
+                transport, on_disconnect = watched
+                self.forget(transport)
+                on_disconnect()

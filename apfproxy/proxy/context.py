@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.passage import FlowControl, FlowObserver
     from apfproxy.proxy.abandoned import AbandonedResponse
-    from apfproxy.proxy.client import OpenConnection
+    from apfproxy.proxy.client import ListenerContext, OpenConnection
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import Settings

@@ -11,6 +11,7 @@ is under way, what follows it waits unparsed, up to a read's worth, and beyond t
 from __future__ import annotations
 
 import enum
+import re
 import select
 from typing import TYPE_CHECKING, Final, cast
 
@@ -30,6 +31,7 @@ from apfproxy.http.read_buffer import (
 )
 from apfproxy.http.request_body import RequestBody, too_long
 from apfproxy.http.request_fields import SIZED, VIA
+from apfproxy.http.request_head import HeadProbe
 from apfproxy.http.response_head import CHUNKED
 from apfproxy.http.upgrade import switch_lines
 from apfproxy.proxy import own_responses
@@ -39,7 +41,6 @@ from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
-from apfproxy.proxy.pending_bytes import PendingBytes
 from apfproxy.proxy.reasons import UNHELD
 from apfproxy.proxy.refused import refused
 from apfproxy.proxy.tls import speaks_http2
@@ -52,11 +53,12 @@ if TYPE_CHECKING:
     from apfproxy.http.read_buffer import Piece
     from apfproxy.http.request_head import RequestHead
     from apfproxy.http.response_head import ResponseHead
+    from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.counters import Bound
-    from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.request import Request
 
+_EMPTY_LINES: Final = re.compile(rb"\A(?:\r\n)+")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 MIN_PREFACE_BYTES: Final = 3
@@ -95,6 +97,71 @@ _OPEN_UP: Final = Event("open", TRANSITIONS)
 _HAND_OVER: Final = Event("hand over", TRANSITIONS)
 _LINGER: Final = Event("linger", TRANSITIONS)
 _CLOSE: Final = Event("close", TRANSITIONS)
+
+
+class PendingBytes:
+    """Bytes that have come and are not taken: the start of a head, or what follows a request.
+
+    Attributes:
+        data: All of it; once it has come in more than one piece, in an array.
+        is_probing: Whether a head has begun and is not whole.
+    """
+
+    __slots__ = ("_probe", "_probed_bytes", "data", "is_probing")
+
+    def __init__(self) -> None:
+        self.data: bytes | bytearray = b""
+        self.is_probing = False
+        self._probe: HeadProbe | None = None
+        self._probed_bytes = 0
+
+    def append(self, data: Piece) -> None:
+        if not self.data:
+            self.data = bytes(data)
+        else:
+            if type(self.data) is bytes:
+                self.data = bytearray(self.data)
+            self.data += data
+
+    def take_all(self) -> bytes:
+        data, self.data = bytes(self.data), b""
+        return data
+
+    def skip_empty_lines(self) -> None:
+        """Drop empty lines before a request line, which RFC 9112, section 2.2, has ignored."""
+        self.data = data = _EMPTY_LINES.sub(b"", self.data)
+        if data[:1] in (b"\r", b"\n") and data != b"\r":
+            raise HeadError(400, "malformed request: no request line")
+
+    def find_end_of_head(self) -> int:
+        """The position behind the empty line that ends a head; below 4 if it has not come."""
+        return self.data.find(b"\r\n\r\n", max(0, self._probed_bytes - 3)) + 4
+
+    def probe(self) -> None:
+        """Judge the start of a head, so that what is no HTTP is refused at once."""
+        self.is_probing = True
+        if self._probe is None:
+            self._probe = HeadProbe()
+        self._probe.feed(bytes(self.data[self._probed_bytes :]))
+        self._probed_bytes = len(self.data)
+
+    def take_head(self, end: int, *, is_one_of_many: bool) -> bytes:
+        """Return a whole head of length `end`, and keep what follows it."""
+        if self.is_probing:
+            self.is_probing = False
+            self._probe = None
+            self._probed_bytes = 0
+        data = self.data
+        head = bytes(data[:end])
+        if end == len(data):
+            self.data = b""
+        elif is_one_of_many:
+            # An array gives up its start at no cost, however many requests there are.
+            self.data = data if isinstance(data, bytearray) else bytearray(data)
+            del self.data[:end]
+        else:
+            self.data = data[end:]
+        return head
 
 
 class Http1Connection(Client):
@@ -224,12 +291,12 @@ class Http1Connection(Client):
             self._is_read_paused = True
             self.transport.pause_reading()
             if self.state is not TUNNEL:
-                self._shared.disconnects.watch(self)
+                self._shared.disconnects.watch(self.transport, self.on_disconnect)
 
     def resume_reading(self) -> None:
         if self._is_read_paused and self.state is not CLOSED:
             self._is_read_paused = False
-            self._shared.disconnects.forget(self)
+            self._shared.disconnects.forget(self.transport)
             self.transport.resume_reading()
 
     @property
@@ -408,7 +475,7 @@ class Http1Connection(Client):
         self._take_all_pending()
         self.deadline_ns = 0
         try:
-            self._shared.disconnects.forget(self)
+            self._shared.disconnects.forget(self.transport)
             self.transport.set_protocol(NOBODY)
         finally:  # whatever happens: one that is gone must not count, nor hold up the end
             if self._counted_as:

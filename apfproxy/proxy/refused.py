@@ -10,8 +10,8 @@ from apfproxy.proxy.request_record import Failure, RequestRecord
 
 if TYPE_CHECKING:
     from apfproxy.http.grammar import HeadError
+    from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.listener_context import ListenerContext
 
 
 def refused(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import resource
 import socket
@@ -16,18 +17,17 @@ from apfproxy.base.memory import MemoryTrimmer, overload_bytes
 from apfproxy.base.sockets import port_of, probe_clients, serve_on
 from apfproxy.base.tasks import Recurring
 from apfproxy.proxy.client_limits import MIN_CONNECTIONS
-from apfproxy.proxy.drain_pace import WATCH_END_PERIOD_S, close_websockets, ended_at_once
 from apfproxy.proxy.handshake import HandshakeListener
 from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.overload import Overload
 from apfproxy.settings import LimitSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from apfproxy.proxy.client import ListenerContext, OpenConnection
     from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.listener_context import ListenerContext
     from apfproxy.proxy.tls import ServerTls
     from apfproxy.settings import OverloadSettings, Settings
 
@@ -43,6 +43,11 @@ STOP_S = 5.0
 """For connections that were cut to be gone: some turns of the loop, unless an error lost one."""
 RESETS_S = 1.0
 """For clients of HTTP/2 to take the resets of their streams, before their connections are cut."""
+WATCH_END_PERIOD_S = 0.05
+MIN_WATCHES_ENDED_PER_S = 200
+"""kube-apiserver's own floor."""
+GOODBYE_S = 3.0
+"""For clients of WebSockets to answer the close frame; they have `ListenerContext.linger_ns`."""
 
 
 class ProxyServer:
@@ -318,3 +323,47 @@ def questions_of(settings: Settings) -> int:
     authentication = settings.authentication
     reviews = (authentication.token_review, authentication.impersonation.access_review)
     return sum(each.max_concurrent for each in reviews if each.is_enabled)
+
+
+def ended_at_once(watches: int, rounds: float) -> int:
+    """How many to end now, where all have to be ended within so many rounds; >= 1."""
+    least = round(MIN_WATCHES_ENDED_PER_S * WATCH_END_PERIOD_S)
+    return max(math.ceil(watches / max(rounds, 1)), least)
+
+
+async def drain(context: Context) -> int:
+    """Let requests of a cluster under way end, and end watches bit by bit; then stop it.
+
+    No request must come any more.  Requests that are left after the settings' limit are broken;
+    says how many.
+    """
+    cut = 0
+    settings, listener = context.settings.drain, context.listener
+    rounds = max(settings.timeout_s / 2 / WATCH_END_PERIOD_S, 1)
+    try:
+        async with asyncio.timeout(settings.timeout_s):
+            while busy := context.busy():
+                watches = [each for each in busy if each.can_end_watch]
+                for connection in watches[: ended_at_once(len(watches), rounds)]:
+                    connection.end_watch()
+                await asyncio.sleep(WATCH_END_PERIOD_S)
+    except TimeoutError:
+        cut = len(context.busy())
+        await close_websockets(context.busy)
+    finally:
+        for connection in context.busy():
+            if connection in listener.connections:
+                connection.leave()
+        context.stop()
+    return cut
+
+
+async def close_websockets(connections: Callable[[], Iterable[OpenConnection]]) -> None:
+    """Tell clients of WebSockets, among those still there, to go, and give them a while for it."""
+    told = [each for each in connections() if each.has_websocket]
+    for connection in told:
+        connection.close_websocket()
+    for _ in range(round(GOODBYE_S / WATCH_END_PERIOD_S)):
+        if set(connections()).isdisjoint(told):
+            return
+        await asyncio.sleep(WATCH_END_PERIOD_S)

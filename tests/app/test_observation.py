@@ -25,7 +25,7 @@ from tests.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from apfproxy.proxy.listener_context import ListenerContext
+    from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.request_log import RequestLog
 
 WAIT_S = 30.0

@@ -36,7 +36,6 @@ INTERPRETED = {
     "flowcontrol/limits.py": "every 10 s, or for another configuration",
     "flowcontrol/preset.py": "fields only",
     "flowcontrol/prompt_limits.py": "at most ten looks a second",
-    "proxy/disconnects.py": "clients that are not read from",
     "upstream/connecting.py": "once a connection",
     "upstream/health_check.py": "checks only",
     "proxy/http2/available.py": "when the program starts",

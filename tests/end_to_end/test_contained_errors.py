@@ -16,8 +16,8 @@ import aiohttp
 import pytest
 
 from apfproxy.base.faults import Part
+from apfproxy.base.sockets import Disconnects
 from apfproxy.proxy import server as server_module
-from apfproxy.proxy.disconnects import Disconnects
 from apfproxy.proxy.overload import Overload
 from apfproxy.settings import Address, LimitSettings
 from tests.end_to_end.peer import WAIT_S, Peer

@@ -23,12 +23,12 @@ from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.objects.decode import decode_documents
 from apfproxy.proxy import exchange as exchange_module
+from apfproxy.proxy.client import ListenerContext
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.http1_connection import Http1Connection
-from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.request_log import LogBudget, RequestLog
 from apfproxy.proxy.tracing import Tracer
 from apfproxy.settings import (

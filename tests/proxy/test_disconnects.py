@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from apfproxy.proxy import disconnects as disconnects_module
-from apfproxy.proxy.disconnects import Disconnects
+from apfproxy.base import sockets
+from apfproxy.base.sockets import Disconnects
 from apfproxy.settings import DownstreamTlsSettings
 from loadtest.certificates import Authority
 from tests.end_to_end.scene import GET, NARROW, Setup, on_uvloop, running, until
@@ -109,77 +109,59 @@ async def test_client_that_stays() -> None:
 
 
 class FakeLoop:
-    """Has one reader."""
+    """Has readers by their descriptors."""
 
     def __init__(self) -> None:
         self.readers: dict[int, Any] = {}
-
-    def add_reader(self, descriptor: int, callback: Any) -> None:  # noqa: ANN401  a method
-        """Call back when something is to be read."""
-        self.readers[descriptor] = callback
-
-    def remove_reader(self, descriptor: int) -> None:
-        """Do not."""
-        del self.readers[descriptor]
+        self.add_reader = self.readers.__setitem__
+        self.remove_reader = self.readers.__delitem__
 
 
-class FakeClient:
-    """A client of which nothing is read, and its other end."""
+class FakeTransport:
+    """A transport that is not read, and its other end."""
 
     def __init__(self) -> None:
         self.socket, self.other = socket.socketpair()
         self.disconnects = 0
 
-    @property
-    def transport(self) -> asyncio.Transport:
-        """Itself, which knows its socket."""
-        return cast("asyncio.Transport", self)
-
     def get_extra_info(self, name: str) -> object:
-        """What a transport says of itself."""
         return {"socket": self.socket}[name]
 
     def on_disconnect(self) -> None:
-        """The client has left."""
         self.disconnects += 1
-
-    def close(self) -> None:
-        """Close both ends."""
-        self.socket.close()
-        self.other.close()
 
 
 @pytest.fixture
 def loop() -> FakeLoop:
-    """A loop without anything in it."""
     return FakeLoop()
 
 
 @pytest.fixture
-def clients() -> Iterator[tuple[FakeClient, FakeClient]]:
-    """Two of them."""
-    both = FakeClient(), FakeClient()
+def clients() -> Iterator[tuple[Any, Any]]:
+    both = FakeTransport(), FakeTransport()
     yield both
     for client in both:
-        client.close()
+        client.socket.close()
+        client.other.close()
 
 
 @pytest.fixture
 def disconnects(loop: FakeLoop) -> Disconnects:
-    """Nobody is watched yet."""
     return Disconnects(cast("asyncio.AbstractEventLoop", loop))
 
 
 def test_a_descriptor_that_another_has_by_now(
-    loop: FakeLoop, disconnects: Disconnects, clients: tuple[FakeClient, FakeClient]
+    loop: FakeLoop, disconnects: Disconnects, clients: tuple[Any, Any]
 ) -> None:
     """A client that is forgotten late takes no other's watch with it."""
     old, new = clients
-    disconnects.watch(old)
+    disconnects.watch(old, old.on_disconnect)
     descriptor = old.socket.fileno()
     old.socket.close()
-    new.socket = socket.socket(fileno=_moved(new.socket, descriptor))
-    disconnects.watch(new)
+    os.dup2(new.socket.fileno(), descriptor)
+    new.socket.close()
+    new.socket = socket.socket(fileno=descriptor)
+    disconnects.watch(new, new.on_disconnect)
     disconnects.forget(old)
     new.other.close()
     for callback in list(loop.readers.values()):
@@ -190,37 +172,33 @@ def test_a_descriptor_that_another_has_by_now(
     assert {} == loop.readers
 
 
-def _moved(connection: socket.socket, descriptor: int) -> int:
-    """The connection at another descriptor, which is free."""
-    os.dup2(connection.fileno(), descriptor)
-    connection.close()
-    return descriptor
-
-
 def test_closed_before_it_is_forgotten(
-    disconnects: Disconnects, clients: tuple[FakeClient, FakeClient]
+    loop: FakeLoop, disconnects: Disconnects, clients: tuple[Any, Any]
 ) -> None:
     """A descriptor that is closed by then is not asked for."""
-    client, _ = clients
-    disconnects.watch(client)
+    client, other = clients
+    disconnects.watch(client, client.on_disconnect)
     client.socket.close()
     disconnects.forget(client)
-    disconnects.watch(client)
+    disconnects.watch(client, client.on_disconnect)
+    disconnects.watch(other, other.on_disconnect)
+    other.other.close()
+    for callback in loop.readers.values():
+        callback()
 
-    assert "<Disconnects: 0 clients watched>" == repr(disconnects)
+    assert (0, 1) == (client.disconnects, other.disconnects)
     disconnects.close()
 
 
 def test_without_epoll(
     loop: FakeLoop,
     disconnects: Disconnects,
-    clients: tuple[FakeClient, FakeClient],
+    clients: tuple[Any, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On other systems nobody is watched."""
-    monkeypatch.setattr(disconnects_module, "HAS_EPOLL", False)
+    monkeypatch.setattr(sockets, "HAS_EPOLL", False)
     monkeypatch.delattr(select, "epoll")
-    disconnects.watch(clients[0])
+    disconnects.watch(clients[0], clients[0].on_disconnect)
     disconnects.close()
 
     assert {} == loop.readers

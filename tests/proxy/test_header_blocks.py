@@ -16,7 +16,7 @@ from apfproxy.authn.authenticator import Authentication
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import NO_BODY, SIZED, RequestFields
 from apfproxy.http.request_head import parse_head
-from apfproxy.proxy import listener_context as listener_context_module
+from apfproxy.proxy import client as client_module
 from apfproxy.proxy import request as request_module
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.head_reader import MAX_BLOCK_BYTES, MAX_BLOCKS, MAX_REPEATED_BYTES, HeadReader
@@ -426,7 +426,7 @@ def room_of(bench: Bench) -> MemoryBudget:
 
 def test_one_client_takes_no_more_than_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many different heads come, each twice, less is held than may be."""
-    monkeypatch.setattr(listener_context_module, "KEPT_BYTES", 1 << 19)
+    monkeypatch.setattr(client_module, "KEPT_BYTES", 1 << 19)
     with Bench() as bench:
         tracemalloc.start()
         for number in range(400):

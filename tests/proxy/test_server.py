@@ -15,14 +15,12 @@ import pytest
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.base.faults import Part
-from apfproxy.proxy import drain_pace
-from apfproxy.proxy import listener_context as context_module
+from apfproxy.proxy import client as client_module
 from apfproxy.proxy import overload as overload_module
 from apfproxy.proxy import server as server_module
 from apfproxy.proxy.counters import Refusal
-from apfproxy.proxy.drain_pace import ended_at_once
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.server import take_backlog
+from apfproxy.proxy.server import ended_at_once, take_backlog
 from apfproxy.settings import (
     DrainSettings,
     LimitSettings,
@@ -322,7 +320,7 @@ async def test_drain_cuts_what_takes_too_long(caplog: pytest.LogCaptureFixture) 
 @on_uvloop
 async def test_watches_end_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that come back all at once would be a storm."""
-    monkeypatch.setattr(drain_pace, "MIN_WATCHES_ENDED_PER_S", 1)
+    monkeypatch.setattr(server_module, "MIN_WATCHES_ENDED_PER_S", 1)
     monkeypatch.setattr(server_module, "WATCH_END_PERIOD_S", 0.001)
     async with running(replace(ONE_SEAT, drain=DrainSettings(timeout_s=WAIT_S))) as scene:
         watches = [await streaming(scene, WATCH) for _ in range(6)]
@@ -420,7 +418,7 @@ def test_pace(watches: int, rounds: float, expected: int) -> None:
 
 def test_suffixes_are_shared_and_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections of one address have one object; many addresses do not fill the memory."""
-    monkeypatch.setattr(context_module, "MAX_KEPT_SUFFIXES", 2)
+    monkeypatch.setattr(client_module, "MAX_KEPT_SUFFIXES", 2)
     intern = bench.listener.intern
     first = intern(b"a" * 2)
     assert first is intern(b"aa"[:1] * 2)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.observed_passage import Caller
     from apfproxy.http.grammar import HeadError
+    from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.counters import Bound
-    from apfproxy.proxy.listener_context import ListenerContext
 
 # Codes of RST_STREAM and GOAWAY; RFC 9113, section 7.
 NO_ERROR: Final = 0

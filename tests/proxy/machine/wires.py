@@ -7,7 +7,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from apfproxy.proxy.disconnects import Client
+    from collections.abc import Callable
+
     from tests.proxy.machine.loop import VirtualLoop
 
 
@@ -57,7 +58,7 @@ class Wire(asyncio.Transport):
         has_eof: Whether the proxy's side has ended.
         has_left: Whether the peer has ended or reset it.
         left_ns: When.
-        watcher: Is told that the peer has left while nothing is read; None for nobody.
+        on_disconnect: Called once the peer has left while nothing is read.
     """
 
     def __init__(self, loop: VirtualLoop, peer: object, tls: Tls | None = None) -> None:
@@ -79,7 +80,7 @@ class Wire(asyncio.Transport):
         self.has_eof = False
         self.has_left = False
         self.left_ns = 0
-        self.watcher: Client | None = None
+        self.on_disconnect: Callable[[], None] | None = None
 
     def connect(self, protocol: asyncio.BufferedProtocol) -> None:
         """Tell the protocol that the connection is up."""
@@ -116,14 +117,14 @@ class Wire(asyncio.Transport):
     def _leave(self) -> None:
         if not self.has_left:
             self.has_left, self.left_ns = True, self._loop.now_ns()
-            if self.watcher is not None:
+            if self.on_disconnect is not None:
                 self._loop.call_soon(self.tell_disconnect)
 
     def tell_disconnect(self) -> None:
         """Tell who waits for it that the peer has left, once."""
-        watcher, self.watcher = self.watcher, None
-        if watcher is not None:
-            watcher.on_disconnect()
+        on_disconnect, self.on_disconnect = self.on_disconnect, None
+        if on_disconnect is not None:
+            on_disconnect()
 
     def take(self, *, takes: bool) -> None:
         """Take what comes from now on, or nothing."""
@@ -260,16 +261,15 @@ class Disconnects:
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
 
-    def watch(self, client: Client) -> None:
+    def watch(self, wire: Wire, on_disconnect: Callable[[], None]) -> None:
         """Tell it when it leaves."""
-        wire = cast("Wire", client.transport)
-        wire.watcher = client
+        wire.on_disconnect = on_disconnect
         if wire.has_left:
             self._loop.call_soon(wire.tell_disconnect)
 
-    def forget(self, client: Client) -> None:
+    def forget(self, wire: Wire) -> None:
         """Tell it no more."""
-        cast("Wire", client.transport).watcher = None
+        wire.on_disconnect = None
 
     def close(self) -> None:
         """Tell nobody; each is forgotten at its end."""

@@ -24,13 +24,13 @@ from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.passage import WAITING, FlowControl
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.observe.top_flows import TopFlows
+from apfproxy.proxy.client import ListenerContext
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.context import Context, passage_errors
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.exchange_state import AWAITING
 from apfproxy.proxy.http1_connection import Http1Connection
-from apfproxy.proxy.listener_context import ListenerContext
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.proxy.tracing import Tracer
 from apfproxy.request.attributes import User
