@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from apfproxy.app.settings_checks import check_identities, warnings
 from apfproxy.authn.authenticator import Authenticator, Rules, front_proxy_lines
-from apfproxy.authn.credentials import BEARER_CHALLENGE
 from apfproxy.authn.impersonation import Impersonations
 from apfproxy.authn.secret_files import ApiKeys, BasicKeys, StaticTokens
 from apfproxy.authn.unverified_names import NamesOfAddresses
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import MAX_PEM_BYTES, FileChanges, read_file
 from apfproxy.base.tls_files import TlsError, TlsFile, certificates_in, lifetime, token_expiries
+from apfproxy.http.credential_fields import BEARER_CHALLENGE
 from apfproxy.proxy.http2.available import is_offered
 from apfproxy.proxy.tls import ServerTls
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User

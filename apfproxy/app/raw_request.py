@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
+from apfproxy.http.credential_fields import CredentialRules
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.objects.additions import SECRET_HEADERS

@@ -9,8 +9,8 @@ from apfproxy.app.admin_checks import access_problems
 from apfproxy.app.fleet_checks import fleet_problems
 from apfproxy.app.request_checks import request_problems, request_warnings
 from apfproxy.app.server_checks import WITHOUT_UPSTREAM, server_problems, ways_to_servers
-from apfproxy.authn.credential_fields import CredentialRules, is_impersonation
 from apfproxy.base.errors import OperatorError
+from apfproxy.http.credential_fields import CredentialRules, is_impersonation
 from apfproxy.http.request_fields import RESERVED_NAMES
 from apfproxy.settings import (
     FRONT_PROXY,

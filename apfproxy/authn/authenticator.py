@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
-from apfproxy.authn.credentials import BEARER_CHALLENGE, UNKNOWN_PEER, Verdict
+from apfproxy.authn.credentials import UNKNOWN_PEER, Verdict
 from apfproxy.authn.impersonation import ACCOUNT_PREFIX, Impersonations, effective
 from apfproxy.authn.unverified_names import RENEWAL_NS
+from apfproxy.http.credential_fields import BEARER_CHALLENGE
 from apfproxy.request.attributes import (
     ANONYMOUS,
     AUTHENTICATED_GROUP,
@@ -38,10 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.authn.certificates import ClientCertificates
-    from apfproxy.authn.credentials import Credentials, Peer, TokenAuthenticator
+    from apfproxy.authn.credentials import Peer, TokenAuthenticator
     from apfproxy.authn.secret_files import ApiKeys, BasicKeys
     from apfproxy.authn.unverified_names import NamesOfAddresses
     from apfproxy.base.clock import Clock
+    from apfproxy.http.credential_fields import Credentials
 
 FOREVER_NS: Final = 1 << 62
 """Later than any clock of nanoseconds gets."""

@@ -1,10 +1,9 @@
-"""Credentials of a request and of a connection; no repr shows a token."""
+"""Credentials of a connection, and what authenticators say of those of a request."""
 
 from __future__ import annotations
 
-import binascii
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -12,34 +11,6 @@ if TYPE_CHECKING:
 
 UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 """Control characters, and surrogates, which JSON can have but UTF-8 cannot."""
-
-BEARER_CHALLENGE = b'WWW-Authenticate: Bearer realm="apfproxy"\r\n'
-"""The header line of an answer 401 where no other scheme is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """The credentials in the header fields of a request, none of which is verified yet.
-
-    Attributes:
-        token: The bearer token of Authorization or of the WebSocket subprotocol.
-        claimed: The user that the fields of a front proxy name.
-        impersonated: The user that Impersonate-* fields name, with only the groups they name.
-        basic: User name and password, still in Base64.
-        alias: The user that an anonymous client counts as in flow control, and nowhere else.
-        source: The same by the address that a proxy names which is believed.
-    """
-
-    token: str = field(default="", repr=False)
-    claimed: User | None = None
-    impersonated: User | None = None
-    key: str = field(default="", repr=False)
-    basic: str = field(default="", repr=False)
-    alias: User | None = None
-    source: User | None = None
-
-
-NO_CREDENTIALS = Credentials()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +46,6 @@ class Access(NamedTuple):
     version: str = ""
     subresource: str = ""
     namespace: str = ""
-
-
-class BasicError(ValueError):
-    """There is no user name and password; the client's fault."""
-
-
-def user_and_password(encoded: str) -> tuple[str, bytes]:
-    """Both of what stands behind the scheme, or BasicError; the password's bytes as they are."""
-    try:
-        pair = binascii.a2b_base64(encoded, strict_mode=True)
-        name, colon, password = pair.partition(b":")
-        user = name.decode()
-    except (binascii.Error, ValueError):  # its text may have a part of it
-        raise BasicError("Basic is not a user name and a password in Base64") from None
-    if not colon:
-        raise BasicError("Basic has no password")
-    return user, password
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,10 @@ likes.  Clients behind one proxy or load balancer share one.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-V6_NETWORK_BITS = 64
-"""Hosts choose the rest of their addresses themselves."""
+from apfproxy.base.address import share_of
 
 
 class LineFullError(Exception):
@@ -167,16 +165,3 @@ class FairLine:
             self._ready.pop(line, None)
         if not self._by_length[self._longest]:
             self._longest -= 1
-
-
-def share_of(address: str) -> str:
-    """The address that a line is for: of IPv4 as it is, of IPv6 its network."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if parsed.version == 4:  # noqa: PLR2004 - its own name
-        return address
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.IPv6Address(int(parsed) >> V6_NETWORK_BITS << V6_NETWORK_BITS))

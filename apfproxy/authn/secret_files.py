@@ -21,8 +21,9 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apfproxy.authn.credentials import BasicError, Verdict, user_and_password
+from apfproxy.authn.credentials import Verdict
 from apfproxy.base.files import read_named
+from apfproxy.http.credential_fields import BasicError, user_and_password
 from apfproxy.request.attributes import ANONYMOUS, User
 
 if TYPE_CHECKING:

@@ -8,31 +8,15 @@ with `system:`.  Yet whoever knows a name can send it, and one client can send m
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import hashlib
-import ipaddress
 import logging
-import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from apfproxy.authn.credentials import BasicError, user_and_password
-from apfproxy.authn.fair_line import V6_NETWORK_BITS, share_of
 from apfproxy.base.rare_log import RareLog
-from apfproxy.request.attributes import BY_ADDRESS, BY_BASIC, BY_HEADER, BY_KEY, User, unverified
+from apfproxy.request.attributes import BY_ADDRESS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from apfproxy.base.clock import Clock
-    from apfproxy.settings import UnverifiedSettings
 
-MAX_NAME_BYTES = 256
-"""Kubernetes' names have 253 at most.  A longer one is refused: two cut ones may be the same."""
-HASH_DIGITS = 16
-"""Digits of a secret's SHA-256 that name it: 64 bits tell all secrets apart."""
-AUTHORIZATION = b"authorization"
 NS_PER_S = 1_000_000_000
 LEASE_NS = 30 * NS_PER_S
 """For which a name keeps its place after it was seen: clients that are there ask more often."""
@@ -42,59 +26,6 @@ MAX_PLACES = 8192
 """Places of all addresses: 1.6 MB, and some milliseconds to free when all end at once."""
 
 logger = logging.getLogger(__name__)
-
-_CREDENTIAL = re.compile(rb"(?!basic )[a-z]+ +([^ ,]+)", re.IGNORECASE)
-
-
-class UnverifiedError(ValueError):
-    """A name that cannot be one; the client's fault.  Says which field, and no value."""
-
-
-@dataclass(frozen=True, slots=True)
-class UnverifiedRules:
-    """The header fields that tell anonymous clients apart, by their names in lower case."""
-
-    is_by_basic: bool = False
-    secret_headers: tuple[bytes, ...] = ()
-    headers: tuple[bytes, ...] = ()
-    is_by_address: bool = False
-    is_by_authorization: bool = field(init=False)
-    names: frozenset[bytes] = field(init=False)  # but for Authorization
-
-    def __post_init__(self) -> None:
-        names = {*self.secret_headers, *self.headers}
-        object.__setattr__(self, "is_by_authorization", AUTHORIZATION in names)
-        object.__setattr__(self, "names", frozenset(names - {AUTHORIZATION}))
-
-    @classmethod
-    def of(cls, settings: UnverifiedSettings) -> UnverifiedRules:
-        return cls(
-            settings.is_by_basic,
-            tuple(name.lower().encode() for name in settings.secret_headers or ()),
-            tuple(name.lower().encode() for name in settings.headers),
-            settings.is_by_address is True,
-        )
-
-    def alias(self, basic: str, authorization: bytes, values: Mapping[bytes, str]) -> User | None:
-        """The user that a request names if its client is anonymous; None if it names none.
-
-        The values are of `names`; of a secret, what is no UTF-8 is escaped.  UnverifiedError if
-        what counts is too long, or cannot be printed.
-        """
-        if self.is_by_basic and basic:
-            with contextlib.suppress(BasicError):  # which the server will have to refuse
-                if name := user_and_password(basic)[0]:
-                    return unverified(BY_BASIC, _checked(name, "the user name of Basic"))
-        for header in self.secret_headers:
-            secret = values.get(header, "").encode(errors="surrogateescape")
-            if header == AUTHORIZATION and (found := _CREDENTIAL.fullmatch(authorization)):
-                secret = found[1]
-            if secret:
-                return unverified(BY_KEY, name_of_secret(secret))
-        for header in self.headers:
-            if value := values.get(header):
-                return unverified(BY_HEADER, _checked(value, header.decode()))
-        return None
 
 
 class NamesOfAddresses:
@@ -166,29 +97,3 @@ class NamesOfAddresses:
 
     def __repr__(self) -> str:
         return f"<NamesOfAddresses: {len(self._places)} of {len(self._of_address)} addresses>"
-
-
-def name_of_secret(secret: bytes) -> str:
-    """The name of a secret wherever it can be read: the first digits of its hash."""
-    return hashlib.sha256(secret).hexdigest()[:HASH_DIGITS]
-
-
-@functools.lru_cache(maxsize=4096)
-def alias_of_address(address: str) -> User | None:
-    """The user by an address: of IPv6 its network of 64 bits; None for what is no IP address."""
-    share = share_of(address.partition("%")[0])
-    try:
-        version = ipaddress.ip_address(share).version
-    except ValueError:
-        return None
-    suffix = f"/{V6_NETWORK_BITS}" if version == 6 else ""  # noqa: PLR2004 - its own name
-    return unverified(BY_ADDRESS, share + suffix)
-
-
-def _checked(name: str, what: str) -> str:
-    if len(name.encode()) > MAX_NAME_BYTES:
-        raise UnverifiedError(f"{what} is longer than {MAX_NAME_BYTES} bytes")
-    # Control characters, and those that change the direction or look of a text.
-    if not name.isprintable():
-        raise UnverifiedError(f"{what} has a character that cannot be printed")
-    return name

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, replace
 
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
@@ -50,20 +52,37 @@ class Address:
 UNSAID = Address(host="", port=0)
 """Stands for the address of an upstream that nobody has named."""
 
+V6_NETWORK_BITS = 64
+"""Hosts choose the rest of their addresses themselves."""
+
 UNIX_MODE = 0o660
 """The mode of a Unix socket's file: who may write to it may connect."""
 
 LOCALHOST = "localhost"
 
 
+def address_from(text: str) -> IPAddress | None:
+    """The IP address without a zone, that of IPv4 in its own form; None if it is none."""
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+def share_of(address: str) -> str:
+    """What clients of one address share: of IPv4 the address, of IPv6 its network."""
+    parsed = address_from(address)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Address(int(parsed) >> V6_NETWORK_BITS << V6_NETWORK_BITS))
+    return address if parsed is None else str(parsed)
+
+
 def is_loopback(address: str) -> bool:
     """Whether a text is an IP address of loopback, also where IPv6 carries IPv4."""
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    return (mapped or found).is_loopback
+    found = address_from(address)
+    return found is not None and found.is_loopback
 
 
 def is_local(name: str) -> bool:

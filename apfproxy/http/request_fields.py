@@ -15,25 +15,27 @@ the client's.  What stands before it the client may have made up.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.authn.credential_fields import CredentialsError, is_impersonation, read_credentials
-from apfproxy.authn.credentials import NO_CREDENTIALS
+from apfproxy.base.address import address_from
+from apfproxy.http.credential_fields import (
+    NO_CREDENTIALS,
+    CredentialsError,
+    is_impersonation,
+    read_credentials,
+)
 from apfproxy.http.grammar import HOST, TOKEN, GrpcError, HeadError, elements, hyphenated
 from apfproxy.http.upgrade import bearer_token, offered, without_bearer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from apfproxy.authn.credential_fields import CredentialRules, Lines
-    from apfproxy.authn.credentials import Credentials
+    from apfproxy.base.address import IPAddress
+    from apfproxy.http.credential_fields import CredentialRules, Credentials, Lines
     from apfproxy.http.upgrade import Offer
     from apfproxy.settings import Network
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 HTTP_1_0: Final = "HTTP/1.0"
 HTTP_1_1: Final = "HTTP/1.1"
@@ -399,18 +401,27 @@ class _Reader:
             result.expects_continue = False
 
     def _read_credentials(self) -> None:
-        offer = self._result.upgrade
+        result, offer, token = self._result, self._result.upgrade, b""
+        if offer is not None and offer.is_websocket:
+            token = bearer_token(offer.subprotocols)
+        if not (
+            self._authorizations
+            or self._claims
+            or self._impersonations
+            or self._namings
+            or token
+            or result.address
+        ):
+            return
         try:
-            self._result.credentials = read_credentials(
+            result.credentials = read_credentials(
                 self._rules.credentials,
                 self._claims,
                 self._authorizations,
                 self._impersonations,
                 self._namings,
-                websocket_token=bearer_token(offer.subprotocols)
-                if offer is not None and offer.is_websocket
-                else b"",
-                address=self._result.address,
+                websocket_token=token,
+                address=result.address,
             )
         except CredentialsError as error:
             raise HeadError(400, str(error)) from error
@@ -453,17 +464,7 @@ def _is_look_alike(lower: bytes, credentials: CredentialRules) -> bool:
     )
 
 
-def address_from(text: str) -> Address | None:
-    """The address without a zone, that of IPv4 in its own form; None if it is none."""
-    try:
-        address = ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return mapped or address
-
-
-def is_among(address: Address | None, networks: Iterable[Network]) -> bool:
+def is_among(address: IPAddress | None, networks: Iterable[Network]) -> bool:
     """Whether an address is in one of the networks."""
     return address is not None and any(address in network for network in networks)
 
@@ -485,7 +486,7 @@ def forwarded_client(values: Iterable[bytes], proxies: Sequence[Network]) -> str
     return found
 
 
-def _address_of_hop(hop: bytes) -> Address | None:
+def _address_of_hop(hop: bytes) -> IPAddress | None:
     """The address of an element, which some proxies write with a port."""
     text = hop.strip(b" \t").decode("latin-1")
     if len(text) > MAX_HOP_BYTES:

@@ -23,7 +23,7 @@ from base64 import b64encode, urlsafe_b64decode
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from apfproxy.authn.credentials import BEARER_CHALLENGE
+from apfproxy.http.credential_fields import BEARER_CHALLENGE
 from apfproxy.http.grammar import HeadError, elements
 from apfproxy.http.response_head import ResponseError
 from apfproxy.request.rules import is_plain_path

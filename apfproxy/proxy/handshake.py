@@ -18,12 +18,13 @@ import logging
 import ssl
 from typing import TYPE_CHECKING, Any, cast
 
+from apfproxy.base.address import address_from
 from apfproxy.base.faults import Part, report
 from apfproxy.base.rare_log import RareLog
 from apfproxy.base.sockets import UNIX_PEER, Acceptor, folded, reset_socket
 from apfproxy.base.tasks import spawn
 from apfproxy.base.tls_files import handshake_of
-from apfproxy.http.request_fields import address_from, is_among
+from apfproxy.http.request_fields import is_among
 from apfproxy.proxy.counters import HandshakeFailure, ProxyHeaderFailure, Refusal
 from apfproxy.proxy.http1_connection import NEW, Http1Connection
 from apfproxy.proxy.proxy_protocol import ProxyHeaderError, read_source

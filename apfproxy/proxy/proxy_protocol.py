@@ -15,7 +15,7 @@ import ipaddress
 import socket
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.http.request_fields import address_from
+from apfproxy.base.address import address_from
 
 if TYPE_CHECKING:
     import asyncio

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from mypy_extensions import mypyc_attr
 
-from apfproxy.authn.credential_fields import CredentialRules
-from apfproxy.authn.unverified_names import alias_of_address, name_of_secret
+from apfproxy.base.address import address_from
 from apfproxy.flowcontrol.passage import RequestDigest
 from apfproxy.flowcontrol.preset import PRESETS, Preset
+from apfproxy.http.credential_fields import CredentialRules, alias_of_address, name_of_secret
 from apfproxy.http.grammar import HeadError
-from apfproxy.http.request_fields import FieldRules, UpstreamHosts, address_from, is_among
+from apfproxy.http.request_fields import FieldRules, UpstreamHosts, is_among
 from apfproxy.http.request_head import parse_head
 from apfproxy.http.upgrade import UpgradeRules, honoured
 from apfproxy.proxy.own_responses import class_lines

@@ -18,9 +18,10 @@ from apfproxy.app import identities as identities_module
 from apfproxy.app.identities import Identities, challenges
 from apfproxy.app.process import ProxyProcess
 from apfproxy.authn.authenticator import Authentication, Authenticator
-from apfproxy.authn.credentials import UNKNOWN_PEER, Credentials, Peer
+from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import FileChanges
+from apfproxy.http.credential_fields import Credentials
 from apfproxy.request.attributes import User
 from apfproxy.settings import (
     Address,
@@ -40,8 +41,8 @@ from loadtest.certificates import Authority, Issued
 from tests.app.test_process import ANY_PORT, upstream
 from tests.authn.signing import private_key, public_pem, signed, unsigned
 from tests.authn.test_secret_files import sha256
-from tests.authn.test_unverified_names import basic
 from tests.end_to_end.scene import on_uvloop
+from tests.http.test_credential_fields import basic
 from tests.proxy.fakes import OK, Bench, FakeTransport, status
 from tests.virtual_clock import VirtualClock
 

@@ -19,11 +19,16 @@ from apfproxy.authn.authenticator import (
     front_proxy_lines,
     impersonation_lines,
 )
-from apfproxy.authn.credential_fields import CredentialRules, read_credentials
-from apfproxy.authn.credentials import NO_CREDENTIALS, UNKNOWN_PEER, Credentials, Peer, Verdict
+from apfproxy.authn.credentials import UNKNOWN_PEER, Peer, Verdict
 from apfproxy.authn.impersonation import Impersonations, effective
 from apfproxy.authn.secret_files import ApiKeys, BasicKeys
 from apfproxy.authn.unverified_names import RENEWAL_NS, NamesOfAddresses
+from apfproxy.http.credential_fields import (
+    NO_CREDENTIALS,
+    CredentialRules,
+    Credentials,
+    read_credentials,
+)
 from apfproxy.request.attributes import ANONYMOUS, User, unverified
 from apfproxy.settings import (
     FRONT_PROXY,
@@ -34,7 +39,7 @@ from apfproxy.settings import (
 )
 from tests.authn.scripted_api import ADDRESS
 from tests.authn.test_secret_files import sha256
-from tests.authn.test_unverified_names import basic
+from tests.http.test_credential_fields import basic
 from tests.virtual_clock import VirtualClock
 
 S = 1_000_000_000

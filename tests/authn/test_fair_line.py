@@ -6,11 +6,10 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.authn.fair_line import FairLine, LineFullError, Place, share_of
+from apfproxy.authn.fair_line import FairLine, LineFullError, Place
 
 
 @dataclass
@@ -225,19 +224,3 @@ def test_bounds_hold(drawn: list[tuple[str, str]], slots: int, max_waiting: int)
         assert {} == line._lines  # noqa: SLF001 - what is left behind
 
     asyncio.run(run())
-
-
-@pytest.mark.parametrize(
-    ("address", "share"),
-    [
-        ("192.0.2.1", "192.0.2.1"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
-        ("fe80::1%eth0", "fe80::"),
-        ("", ""),
-        ("unix", "unix"),
-    ],
-)
-def test_share(address: str, share: str) -> None:
-    """An address of IPv6 shares with its network: one client may have all of that."""
-    assert share == share_of(address)

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from apfproxy.base.address import is_local, is_loopback, name_in_host
+from apfproxy.base.address import is_local, is_loopback, name_in_host, share_of
 from apfproxy.base.errors import ListenError
 from apfproxy.settings import Address
 
@@ -81,3 +81,19 @@ def test_address_that_cannot_be_listened_on(number: int, hint: str) -> None:
     assert f"cannot listen on {address}: no; {hint}" == str(
         ListenError(address, "admin", OSError(number, "no"))
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "share"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("fe80::1%eth0", "fe80::"),
+        ("", ""),
+        ("unix", "unix"),
+    ],
+)
+def test_share(address: str, share: str) -> None:
+    """An address of IPv6 shares with its network: one client may have all of that."""
+    assert share == share_of(address)

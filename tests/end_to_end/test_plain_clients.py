@@ -16,9 +16,9 @@ from apfproxy.settings import (
     UnverifiedSettings,
 )
 from tests.authn.test_secret_files import sha256
-from tests.authn.test_unverified_names import basic
 from tests.end_to_end.programs import nginx
 from tests.end_to_end.scene import NARROW, OK, Setup, on_uvloop, running, until
+from tests.http.test_credential_fields import basic
 
 if TYPE_CHECKING:
     from pathlib import Path

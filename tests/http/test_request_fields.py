@@ -6,8 +6,8 @@ import ipaddress
 
 import pytest
 
-from apfproxy.authn.credential_fields import CredentialRules
-from apfproxy.authn.credentials import Credentials
+from apfproxy.base.address import address_from
+from apfproxy.http.credential_fields import CredentialRules, Credentials
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import (
     CHUNKED,
@@ -19,7 +19,6 @@ from apfproxy.http.request_fields import (
     FieldRules,
     RequestFields,
     UpstreamHosts,
-    address_from,
     forwarded_client,
     is_among,
     read_fields,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apfproxy.authn.credential_fields import CredentialRules
+from apfproxy.http.credential_fields import CredentialRules
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import VIA, FieldRules, UpstreamHosts
 from apfproxy.http.request_head import HeadProbe, RequestHead, parse_head

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apfproxy.authn.credential_fields import CredentialRules
+from apfproxy.http.credential_fields import CredentialRules
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.http.request_head import parse_head

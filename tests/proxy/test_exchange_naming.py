@@ -27,7 +27,7 @@ from apfproxy.settings import (
     UpstreamSettings,
 )
 from tests.authn.test_secret_files import sha256
-from tests.authn.test_unverified_names import basic, digest
+from tests.http.test_credential_fields import basic, digest
 from tests.proxy.fakes import OK, Bench, body, connection_of, request_log, status
 
 if TYPE_CHECKING:

@@ -198,7 +198,7 @@ FIELDS: dict[str, Callable[[int], bytes]] = {
     ),
 }
 """Fields of a head, whose parsers are llhttp, `proxy.request_head`, `.request_fields`, `.upgrade`
-and `authn.credential_fields`."""
+and `http.credential_fields`."""
 
 
 @pytest.mark.parametrize("kind", TARGETS)

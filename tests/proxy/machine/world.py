@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.sdk.trace import ReadableSpan
 
-    from apfproxy.authn.credentials import Credentials
+    from apfproxy.http.credential_fields import Credentials
 
 S = 1_000_000_000
 SELF = Resource({})

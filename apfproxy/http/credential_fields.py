@@ -1,8 +1,13 @@
-"""Header fields with credentials, read as kube-apiserver reads them.
+"""Header fields with credentials, read as kube-apiserver reads them; nothing is verified here.
 
 There are four kinds: Authorization; the fields of a front proxy, whose names can be set; those of
 impersonation; and those that tell clients apart, API keys among them.  Where kube-apiserver takes
 the first of several values, and another server may take the last, several are refused.
+
+Names that tell anonymous clients apart are for flow control and the log alone.  Their user is in
+`system:unauthenticated` and in no other group, may not impersonate, and stays `system:anonymous`
+for the server behind.  A prefix says where the name is from, so that no client can take a name of
+another kind, nor one that begins with `system:`.
 
 Source: kubernetes/apiserver, `authentication/request/headerrequest` and
 `endpoints/filters/impersonation.go`.
@@ -10,21 +15,40 @@ Source: kubernetes/apiserver, `authentication/request/headerrequest` and
 
 from __future__ import annotations
 
+import binascii
+import contextlib
+import functools
+import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from apfproxy.authn.credentials import NO_CREDENTIALS, Credentials
-from apfproxy.authn.unverified_names import UnverifiedError, UnverifiedRules, alias_of_address
-from apfproxy.request.attributes import User, unescaped
+from apfproxy.base.address import V6_NETWORK_BITS, address_from, share_of
+from apfproxy.request.attributes import (
+    BY_ADDRESS,
+    BY_BASIC,
+    BY_HEADER,
+    BY_KEY,
+    User,
+    unescaped,
+    unverified,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from apfproxy.settings import AuthenticationSettings
+    from apfproxy.settings import AuthenticationSettings, UnverifiedSettings
 
 Lines = list[tuple[bytes, bytes]]
 """Names, in lower case, and values of header fields."""
+
+BEARER_CHALLENGE = b'WWW-Authenticate: Bearer realm="apfproxy"\r\n'
+"""The header line of a 401 response where no other scheme is known."""
+MAX_NAME_BYTES = 256
+"""Kubernetes' names have 253 at most.  A longer one is refused: two cut ones may be the same."""
+HASH_DIGITS = 16
+"""Digits of a secret's SHA-256 that name it: 64 bits tell all secrets apart."""
+AUTHORIZATION = b"authorization"
 
 _STANDARD_NAMES = frozenset((b"x-remote-user", b"x-remote-group", b"x-remote-uid"))
 _STANDARD_EXTRA_PREFIX = b"x-remote-extra-"
@@ -33,10 +57,79 @@ _IMPERSONATE_USER = (b"impersonate-user",)
 _IMPERSONATE_UID = (b"impersonate-uid",)
 _IMPERSONATE_EXTRA = (b"impersonate-extra-",)
 _ESCAPED = re.compile(rb"[^%]*+(?:%[0-9a-f]{2}[^%]*+)*+")
+_CREDENTIAL = re.compile(rb"(?!basic )[a-z]+ +([^ ,]+)", re.IGNORECASE)
 
 
 class CredentialsError(ValueError):
-    """Credentials that are ambiguous, or no text; the client's fault."""
+    """Credentials that are ambiguous, no text or no name; the client's fault.  Has no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The credentials in the header fields of a request, none of which is verified yet.
+
+    Attributes:
+        token: The bearer token of Authorization or of the WebSocket subprotocol.
+        claimed: The user that the fields of a front proxy name.
+        impersonated: The user that Impersonate-* fields name, with only the groups they name.
+        basic: User name and password, still in Base64.
+        alias: The user that an anonymous client counts as in flow control, and nowhere else.
+        source: The same by the address that a proxy names which is believed.
+    """
+
+    token: str = field(default="", repr=False)
+    claimed: User | None = None
+    impersonated: User | None = None
+    key: str = field(default="", repr=False)
+    basic: str = field(default="", repr=False)
+    alias: User | None = None
+    source: User | None = None
+
+
+NO_CREDENTIALS = Credentials()
+
+
+@dataclass(frozen=True, slots=True)
+class UnverifiedRules:
+    """The header fields that tell anonymous clients apart, by their names in lower case."""
+
+    is_by_basic: bool = False
+    secret_headers: tuple[bytes, ...] = ()
+    headers: tuple[bytes, ...] = ()
+    is_by_address: bool = False
+    is_by_authorization: bool = False
+
+    @classmethod
+    def of(cls, settings: UnverifiedSettings) -> UnverifiedRules:
+        secret_headers = _lower(settings.secret_headers or ())
+        return cls(
+            settings.is_by_basic,
+            secret_headers,
+            _lower(settings.headers),
+            settings.is_by_address is True,
+            AUTHORIZATION in secret_headers,
+        )
+
+    def alias(self, basic: str, authorization: bytes, values: Mapping[bytes, str]) -> User | None:
+        """The user that a request names if its client is anonymous; None if it names none.
+
+        Of the values of secrets, what is no UTF-8 is escaped.  CredentialsError if what counts is
+        too long, or cannot be printed.
+        """
+        if self.is_by_basic and basic:
+            with contextlib.suppress(BasicError):  # which the server will have to refuse
+                if name := user_and_password(basic)[0]:
+                    return unverified(BY_BASIC, _checked(name, "the user name of Basic"))
+        for header in self.secret_headers:
+            secret = values.get(header, "").encode(errors="surrogateescape")
+            if header == AUTHORIZATION and (found := _CREDENTIAL.fullmatch(authorization)):
+                secret = found[1]
+            if secret:
+                return unverified(BY_KEY, name_of_secret(secret))
+        for header in self.headers:
+            if value := values.get(header):
+                return unverified(BY_HEADER, _checked(value, header.decode()))
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +161,13 @@ class CredentialRules:
 
     @classmethod
     def of(cls, settings: AuthenticationSettings) -> CredentialRules:
-
-        def lower(names: tuple[str, ...]) -> tuple[bytes, ...]:
-            return tuple(name.lower().encode() for name in names)
-
         front_proxy, keys = settings.front_proxy, settings.api_keys
-        usernames, uids = lower(front_proxy.username_headers), lower(front_proxy.uid_headers)
-        groups = lower(front_proxy.group_headers)
-        prefixes = lower(front_proxy.extra_header_prefixes)
+        usernames, uids = _lower(front_proxy.username_headers), _lower(front_proxy.uid_headers)
+        groups = _lower(front_proxy.group_headers)
+        prefixes = _lower(front_proxy.extra_header_prefixes)
         key_name = b"" if keys.file is None else (keys.header or "").lower().encode()
-        unverified = UnverifiedRules.of(settings.unverified)
+        telling_apart = UnverifiedRules.of(settings.unverified)
+        naming = {key_name, *telling_apart.secret_headers, *telling_apart.headers}
         return cls(
             usernames,
             uids,
@@ -86,10 +176,10 @@ class CredentialRules:
             _STANDARD_NAMES.union(usernames, uids, groups),
             tuple({_STANDARD_EXTRA_PREFIX, *prefixes}),
             key_name,
-            unverified.names.union((key_name,) if key_name else ()),
-            frozenset(name.decode() for name in (key_name, *unverified.secret_headers) if name),
-            (keys.file is not None and keys.is_basic) or unverified.is_by_basic,
-            unverified,
+            frozenset(naming - {b"", AUTHORIZATION}),
+            frozenset(name.decode() for name in (key_name, *telling_apart.secret_headers) if name),
+            (keys.file is not None and keys.is_basic) or telling_apart.is_by_basic,
+            telling_apart,
         )
 
     def is_claim(self, name: bytes) -> bool:
@@ -130,19 +220,15 @@ def read_credentials(
     impersonated = _impersonated(impersonations) if impersonations else None
     named = _by_name(namings) if namings else {}
     key = _first(named, (rules.key_name,)) if named else ""
-    unverified = rules.unverified
     alias = None
-    if basic or named or (authorization and unverified.is_by_authorization):
-        secrets = unverified.secret_headers
+    if basic or named or (authorization and rules.unverified.is_by_authorization):
+        secrets = rules.unverified.secret_headers
         values = {
             name: _secret(given) if name in secrets else _first(named, (name,))
             for name, given in named.items()
         }
-        try:
-            alias = unverified.alias(basic, authorization, values)
-        except UnverifiedError as error:
-            raise CredentialsError(str(error)) from error
-    source = alias_of_address(address) if address and unverified.is_by_address else None
+        alias = rules.unverified.alias(basic, authorization, values)
+    source = alias_of_address(address) if address and rules.unverified.is_by_address else None
     if not (token or key or basic) and claimed is impersonated is alias is source is None:
         return NO_CREDENTIALS
     return Credentials(token, claimed, impersonated, key, basic, alias, source)
@@ -191,10 +277,55 @@ def _impersonated(lines: Lines) -> User | None:
     return None
 
 
+class BasicError(ValueError):
+    """There is no user name and password; the client's fault."""
+
+
+def user_and_password(encoded: str) -> tuple[str, bytes]:
+    """Both of what stands behind the scheme, or BasicError; the password's bytes as they are."""
+    try:
+        pair = binascii.a2b_base64(encoded, strict_mode=True)
+        name, colon, password = pair.partition(b":")
+        user = name.decode()
+    except (binascii.Error, ValueError):  # its text may have a part of it
+        raise BasicError("Basic is not a user name and a password in Base64") from None
+    if not colon:
+        raise BasicError("Basic has no password")
+    return user, password
+
+
+def name_of_secret(secret: bytes) -> str:
+    """The name of a secret wherever it can be read: the first digits of its hash."""
+    return hashlib.sha256(secret).hexdigest()[:HASH_DIGITS]
+
+
+@functools.lru_cache(maxsize=4096)
+def alias_of_address(address: str) -> User | None:
+    """The user by an address: of IPv6 its network of 64 bits; None for what is no IP address."""
+    parsed = address_from(address)
+    if parsed is None:
+        return None
+    suffix = f"/{V6_NETWORK_BITS}" if parsed.version == 6 else ""
+    return unverified(BY_ADDRESS, share_of(address) + suffix)
+
+
+def _checked(name: str, what: str) -> str:
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise CredentialsError(f"{what} is longer than {MAX_NAME_BYTES} bytes")
+    # Control characters, and those that change the direction or look of a text.
+    if not name.isprintable():
+        raise CredentialsError(f"{what} has a character that cannot be printed")
+    return name
+
+
+def _lower(names: Sequence[str]) -> tuple[bytes, ...]:
+    return tuple(name.lower().encode() for name in names)
+
+
 def _by_name(lines: Sequence[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]:
     named: dict[bytes, list[bytes]] = {}
-    for field, value in lines:
-        named.setdefault(field, []).append(value)
+    for name, value in lines:
+        named.setdefault(name, []).append(value)
     return named
 
 
@@ -218,10 +349,10 @@ def _secret(values: list[bytes]) -> str:
 
 def _extra(lines: Lines, prefixes: tuple[bytes, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     values: dict[str, list[str]] = {}
-    for field, value in lines:
+    for name, value in lines:
         for prefix in prefixes:
-            if field.startswith(prefix) and field != prefix:
-                escaped = field[len(prefix) :]
+            if name.startswith(prefix) and name != prefix:
+                escaped = name[len(prefix) :]
                 # As in Go, where one escape is none the others are not either.
                 key = _text(unescaped(escaped) if _ESCAPED.fullmatch(escaped) else escaped)
                 values.setdefault(key, []).append(_text(value))
