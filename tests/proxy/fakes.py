@@ -118,21 +118,17 @@ class FakeLoop:
         self.errors: list[BaseException] | None = None
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Take an error that was contained."""
         if self.errors is None:
             raise context["exception"]
         self.errors.append(context["exception"])
 
     def time(self) -> float:
-        """The virtual time, in seconds."""
         return self._clock.now_ns() / 1e9
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> None:
-        """Call back from `run_ready`."""
         self._ready.append(partial(callback, *args))
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> VirtualTimer:
-        """Call back when the virtual time has come."""
         return self._clock.call_at(self._clock.now_ns() + round(delay_s * 1e9), callback)
 
     def run_ready(self) -> None:
@@ -141,7 +137,6 @@ class FakeLoop:
             self._ready.popleft()()
 
     def as_event_loop(self) -> asyncio.AbstractEventLoop:
-        """This loop, where a whole one is declared."""
         return cast("asyncio.AbstractEventLoop", self)
 
 
@@ -177,7 +172,6 @@ class FakeTransport(asyncio.Transport):
         self.high_water = 0
 
     def connect(self, protocol: asyncio.BufferedProtocol) -> None:
-        """Tell the protocol that the connection is up."""
         self.protocol = protocol
         protocol.connection_made(self)
 
@@ -190,7 +184,6 @@ class FakeTransport(asyncio.Transport):
         self._deliver()
 
     def end(self, error: Exception | None = None) -> None:
-        """Have the peer end the connection, or break it."""
         if self.ended_by:
             return
         if error is None and self.protocol.eof_received():
@@ -202,7 +195,6 @@ class FakeTransport(asyncio.Transport):
         self._loop.run_ready()
 
     def take(self) -> bytes:
-        """What was written since the last take."""
         taken = bytes(self.written)
         self.written.clear()
         return taken
@@ -226,59 +218,47 @@ class FakeTransport(asyncio.Transport):
     # What the protocol does.
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        """What there is of the connection."""
         found = {"peername": self._peer, "ssl_object": self.tls, "socket": self.plain_socket}
         return found.get(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:  # noqa: ARG002  the base's signature
-        """Note the limit."""
         self.high_water = high or 0
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Keep what is sent."""
         assert not self.has_eof, "written after the end"
         if not self.ended_by:
             self.written += data
 
     def can_write_eof(self) -> bool:
-        """Whether our side alone can end, which TLS does not have."""
         return not self.is_tls
 
     def write_eof(self) -> None:
-        """End our side."""
         self.has_eof = True
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Have another protocol get what comes."""
         self.protocol = cast("asyncio.BufferedProtocol", protocol)
 
     def get_write_buffer_size(self) -> int:
-        """What the peer has not taken, if it takes nothing."""
         return len(self.written) if self.is_stuck else 0
 
     def pause_reading(self) -> None:
-        """Deliver no more."""
         assert self.reads, "paused twice"
         self.reads = False
 
     def resume_reading(self) -> None:
-        """Deliver again, but not from inside this call."""
         assert not self.reads, "resumed without a pause"
         self.reads = True
         self._loop.call_soon(self._deliver)
 
     def is_closing(self) -> bool:
-        """Whether it has ended or is about to."""
         return bool(self.ended_by)
 
     def close(self) -> None:
-        """End, once everything is sent."""
         self.ended_by = self.ended_by or "close"
         if not self.is_stuck:
             self._lose(None)
 
     def abort(self) -> None:
-        """End at once."""
         self.ended_by = "abort" if self.ended_by in {"", "close"} else self.ended_by
         self._lose(None)
 
@@ -294,18 +274,14 @@ class Linger:
         self.resets = False
 
     def setsockopt(self, level: int, option: int, value: bytes) -> None:
-        """Note it."""
         assert (socket.SOL_SOCKET, socket.SO_LINGER) == (level, option)
         self.resets = value == RESET
 
     def fileno(self) -> int:
-        """Nothing is asked of the kernel."""
         return -1
 
 
 class Returner(PoolWaiter):
-    """Stands in line for a connection only to put it back."""
-
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
@@ -314,16 +290,13 @@ class Returner(PoolWaiter):
         self._pool.release(connection, S)
 
     def on_no_connection(self, code: int, reason: str) -> None:
-        """Never asked for."""
         raise AssertionError((code, reason))
 
     def fail(self, error: Exception) -> None:
-        """Let nothing be hidden."""
         raise error
 
 
 def with_upstream(settings: UpstreamSettings) -> UpstreamSettings:
-    """The settings with an upstream, if they name none."""
     if settings.addresses:
         return settings
     return replace(settings, url=Address(host="upstream", port=80))
@@ -469,11 +442,9 @@ class Bench:
         return task
 
     def request_of(self, head: bytes, address: str = "10.0.0.1") -> Request:
-        """The request that a head makes on a new connection."""
         return self.reader(address).read(head, None, 0)
 
     def reader(self, address: str = "10.0.0.1") -> HeadReader:
-        """The reader of a new connection's heads."""
         reader = HeadReader(self.router)
         reader.address = address
         return reader
@@ -523,7 +494,6 @@ class Bench:
         self.loop.run_ready()
 
     def client(self, peer: object = ("10.0.0.1", 4711), tls: object = None) -> FakeTransport:
-        """A client's connection, newly accepted."""
         transport = FakeTransport(self.loop, peer)
         transport.tls = tls
         connection = Http1Connection(self.listener, self.router)
@@ -531,7 +501,6 @@ class Bench:
         return transport
 
     def ask(self, request: bytes) -> FakeTransport:
-        """Accept a connection and have it send a request."""
         client = self.client()
         self.send(client, request)
         return client
@@ -542,7 +511,6 @@ class Bench:
         self.loop.run_ready()
 
     def end(self, transport: FakeTransport, error: Exception | None = None) -> None:
-        """Have a peer end its connection."""
         transport.end(error)
 
     def wait(self, duration_s: float) -> None:
@@ -565,7 +533,6 @@ class Bench:
         )
 
     def in_use_by_kind(self) -> list[str]:
-        """Counts of requests by kind that are not zero."""
         return [
             repr(count)
             for count in (*self.kinds._waiting, *self.kinds._executing)  # noqa: SLF001  nothing else tells
@@ -573,7 +540,6 @@ class Bench:
         ]
 
     def assert_at_rest(self) -> None:
-        """Whatever happened, all is given back, exactly once."""
         assert (0, 0, 0) == self.use()
         assert [] == self.in_use_by_kind()
         levels = self.controller.levels.values()
@@ -583,23 +549,19 @@ class Bench:
 
 
 def connection_of(transport: FakeTransport) -> Http1Connection:
-    """The client's connection on that transport."""
     assert isinstance(transport.protocol, Http1Connection)
     return transport.protocol
 
 
 def broken(*_: object, **__: object) -> None:
-    """Stand in for what has a bug."""
     raise ZeroDivisionError("a bug")
 
 
 def status(answer: bytes) -> bytes:
-    """The status code of an answer."""
     return answer[9:12]
 
 
 def body(answer: bytes) -> bytes:
-    """What stands behind the head."""
     return answer.partition(b"\r\n\r\n")[2]
 
 

@@ -42,19 +42,16 @@ def assert_over(bench: Bench, *, given_up: int = 0) -> None:
 
 
 def leave_at_work(bench: Bench) -> None:
-    """A client leaves while the upstream works."""
     bench.end(bench.ask(GET))
 
 
 def leave_half_way(bench: Bench) -> None:
-    """A client leaves while the upstream answers."""
     client = bench.ask(GET)
     bench.send(bench.upstreams[0], CHUNKED_OK)
     bench.end(client)
 
 
 def leave_unread(bench: Bench) -> None:
-    """A client leaves that was slow to take the answer."""
     client = bench.ask(GET)
     bench.send(bench.upstreams[0], CHUNKED_OK)
     connection_of(client).pause_writing()
@@ -64,19 +61,16 @@ def leave_unread(bench: Bench) -> None:
 
 
 def leave_in_the_body(bench: Bench) -> None:
-    """A client leaves before its request is whole."""
     bench.end(bench.ask(POST + b"\r\nbo"))
 
 
 def break_the_body(bench: Bench) -> None:
-    """A body turns out to be malformed."""
     client = bench.ask(CHUNKED_POST + b"\r\n4\r\nbo")
     bench.send(client, b"dyXX")
     assert b"400" == status(client.take())
 
 
 def body_too_late(bench: Bench) -> None:
-    """A body comes too slowly."""
     client = bench.ask(POST + b"\r\nbo")
     for _ in range(5):
         bench.wait(1)
@@ -84,14 +78,12 @@ def body_too_late(bench: Bench) -> None:
 
 
 def answer_too_late(bench: Bench) -> None:
-    """The upstream takes too long."""
     client = bench.ask(GET)
     bench.wait(60)
     assert b"504" == status(client.take())
 
 
 def rest_too_late(bench: Bench) -> None:
-    """The rest of an answer takes too long."""
     client = bench.ask(GET)
     bench.send(bench.upstreams[0], CHUNKED_OK)
     bench.wait(60)
@@ -111,7 +103,6 @@ WAYS_OUT = (
 
 
 def way_out(function: Callable[[Bench], None]) -> str:
-    """The name of a test's way out."""
     return function.__name__.replace("_", "-")
 
 
@@ -135,7 +126,6 @@ def test_seats_are_kept_until_the_answer(abandon: Callable[[Bench], None]) -> No
 
 @pytest.mark.parametrize("abandon", WAYS_OUT, ids=way_out)
 def test_not_for_ever(abandon: Callable[[Bench], None]) -> None:
-    """An upstream that never answers is given up."""
     with bench_with() as bench:
         abandon(bench)
         bench.clock.run_until(bench.clock.now_ns() + round(WAIT_S * 1e9) - 1)
@@ -173,7 +163,6 @@ def test_seats_go_back_at_once_by_default(abandon: Callable[[Bench], None]) -> N
     ],
 )
 def test_an_upstream_that_gives_up(come: Callable[[Bench], None]) -> None:
-    """Whatever ends the connection ends the wait."""
     with bench_with() as bench:
         leave_at_work(bench)
         come(bench)
@@ -184,7 +173,6 @@ def test_an_upstream_that_gives_up(come: Callable[[Bench], None]) -> None:
 
 
 def test_interim_answers_and_slow_writes_say_nothing() -> None:
-    """Only the final answer counts."""
     with bench_with() as bench:
         leave_at_work(bench)
         bench.send(bench.upstreams[0], b"HTTP/1.1 103 Early Hints\r\n\r\n")
@@ -200,7 +188,6 @@ def test_interim_answers_and_slow_writes_say_nothing() -> None:
 
 
 def test_a_long_answer_is_cut() -> None:
-    """Who sends notices that nobody takes it."""
     with bench_with() as bench:
         leave_half_way(bench)
         chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
@@ -213,7 +200,6 @@ def test_a_long_answer_is_cut() -> None:
 
 
 def test_a_watch_is_held_no_longer_than_one_that_stays() -> None:
-    """It would have given its seats back by then."""
     with bench_with() as bench:
         bench.end(bench.ask(WATCH))
         bench.wait(WatchSettings().limit_s - 0.001)

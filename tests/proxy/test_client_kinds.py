@@ -49,15 +49,11 @@ CERTIFICATES = (b"alice", b"bob", b"carol")
 
 
 class Certificates(ClientCertificates):
-    """Takes for a certificate the name of its user."""
-
     def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:  # noqa: ARG002  the protocol's signature
-        """What a client is."""
         return Peer(User(leaf_der.decode(), ()), has_certificate=True)
 
 
 def authenticator(clock: VirtualClock) -> Authenticator:
-    """One by certificates alone."""
     result = Authenticator(clock)
     result.certificates = Certificates(None, None)
     return result
@@ -113,7 +109,6 @@ def test_clients_of_different_kinds_share_nothing() -> None:
 
 
 def test_kinds_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ever new certificates do not fill the memory."""
     monkeypatch.setattr(request_module, "MAX_KINDS", 3)
     with authenticating() as bench:
         first = bench.context.client_kinds.kind_of("10.0.0.1", b"first")
@@ -124,7 +119,6 @@ def test_kinds_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_certificates_count_only_where_they_are_judged(bench: Bench) -> None:
-    """Without anybody to judge them they say nothing."""
     assert UNKNOWN_PEER == bench.context.client_kinds.kind_of("10.0.0.1", b"alice").peer
 
 

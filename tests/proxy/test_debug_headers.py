@@ -57,7 +57,6 @@ def bench() -> Iterator[Bench]:
 
 
 def told(client: FakeTransport) -> dict[str, str]:
-    """What the last answer tells."""
     return {name.decode(): value.decode() for name, value in FIELD.findall(client.take())}
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 def test_request_that_fits(bench: Bench) -> None:
-    """It is sent, answered, and all of it is given back."""
     client = bench.ask(GET)
     assert (1, 0, 0) == bench.use()
     assert 1 == len(bench.in_use_by_kind())
@@ -46,7 +45,6 @@ def test_request_that_fits(bench: Bench) -> None:
 
 @pytest.mark.parametrize("request_", [GET, LOG], ids=["with-a-seat", "without-seats"])
 def test_client_leaves_while_the_upstream_works(bench: Bench, request_: bytes) -> None:
-    """The connection to the upstream cannot be used again."""
     client = bench.ask(request_)
     bench.end(client, ConnectionResetError())
 
@@ -125,7 +123,6 @@ def test_answer_that_makes_no_sense(bench: Bench, answer: bytes) -> None:
 
 
 def warmed_up(bench: Bench) -> None:
-    """Have the connection to the upstream been used."""
     client = bench.ask(GET)
     bench.send(bench.upstreams[0], OK)
     bench.end(client)
@@ -343,14 +340,10 @@ def test_deadline_in_the_queue(bench: Bench) -> None:
 
 
 class BrokenObserver:
-    """Gathers nothing, and has a bug."""
-
     def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
-        """Fail."""
         raise ZeroDivisionError((ticket, now_ns))
 
     def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
-        """Fail."""
         raise ZeroDivisionError((flow, waited_ns, is_rejected))
 
 
@@ -374,7 +367,6 @@ def test_an_error_before_the_seats_are_back(bench: Bench, is_answered: bool) -> 
 
 
 def test_watch_gives_its_seat_back_when_it_is_silent(bench: Bench) -> None:
-    """It then goes on for as long as both sides like."""
     client = bench.ask(WATCH)
     assert (1, 0, 0) == bench.use()
     bench.send(bench.upstreams[0], CHUNKED_OK + b"5\r\nevent\r\n")
@@ -410,7 +402,6 @@ def test_watch_can_be_ended(bench: Bench) -> None:
 
 
 def test_log_cannot_be_ended(bench: Bench) -> None:
-    """Its client would take what it has for all there is."""
     client = bench.ask(LOG)
     bench.send(bench.upstreams[0], CHUNKED_OK + b"4\r\nline\r\n")
     client.take()
@@ -451,7 +442,6 @@ def test_lists_teach_their_cost(bench: Bench, is_whole: bool, code: bytes, learn
 
 
 def test_long_running_request_takes_no_seat(bench: Bench) -> None:
-    """It has no deadline once its answer has begun."""
     clients = [bench.ask(LOG), bench.ask(GET)]
     bench.connect()
     assert (1, 0, 0) == bench.use()

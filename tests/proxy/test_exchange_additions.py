@@ -66,7 +66,6 @@ def bench_with(schema: bytes = b"", level: bytes = b"", *, seats: int = 9) -> Be
 
 
 def banning(enforcement: str = ENFORCE) -> Bench:
-    """A data plane whose level `queued` bans everything."""
     bench = Bench(idle_upstreams=9, enforcement=enforcement)
     objects = OBJECTS.replace(b"Configuration: {name: queued}", b"Configuration: {name: banned}")
     objects += (
@@ -82,7 +81,6 @@ def banning(enforcement: str = ENFORCE) -> Bench:
 
 
 def counters_of(bench: Bench) -> FlowSchemaCounters:
-    """What is counted of the FlowSchema `queued`."""
     found = [
         counters
         for counters in bench.controller.flow_schema_counters()
@@ -92,7 +90,6 @@ def counters_of(bench: Bench) -> FlowSchemaCounters:
 
 
 def limits_of(bench: Bench, client: FakeTransport) -> FlowLimits:
-    """The limits of the request that a client has under way."""
     exchange = connection_of(client).exchange
     assert exchange is not None
     classification = exchange.request.classification
@@ -103,7 +100,6 @@ def limits_of(bench: Bench, client: FakeTransport) -> FlowLimits:
 
 
 def message(answer: bytes) -> str:
-    """What an answer's Status says."""
     return str(json.loads(body(answer))["message"])
 
 

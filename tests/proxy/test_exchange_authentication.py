@@ -37,13 +37,11 @@ LIFETIME_S = 10.0
 
 
 def get(token: str = "", *lines: bytes) -> bytes:
-    """A request with a token and further header lines."""
     own = b"Authorization: Bearer %b\r\n" % token.encode() if token else b""
     return b"GET %b HTTP/1.1\r\nHost: h\r\n%b%b\r\n" % (PATH, own, b"".join(lines))
 
 
 def post(token: str, length: int) -> bytes:
-    """The head of a request with a body."""
     return get(token, b"Content-Length: %d\r\n" % length).replace(b"GET", b"POST", 1)
 
 
@@ -73,7 +71,6 @@ class Tokens:
         return None if name is None else Verdict(User(name, ()), LIFETIME_S)
 
     async def review(self, token: str, address: str) -> Verdict:
-        """The verdict that a test gives."""
         self.addresses.append(address)
         if token == "broken":  # noqa: S105 - of nobody
             raise RuntimeError("a failure of our own")
@@ -82,7 +79,6 @@ class Tokens:
         return await answer
 
     def tell(self, token: str, name: str | None) -> None:
-        """Answer one that waits."""
         self.asked[token].set_result(Verdict(None if name is None else User(name, ()), LIFETIME_S))
 
 
@@ -90,7 +86,6 @@ class Certificates(ClientCertificates):
     """Takes for a certificate the name of its user; the empty one is no good."""
 
     def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:  # noqa: ARG002  the protocol's signature
-        """What a client is."""
         if not leaf_der:
             return Peer(has_certificate=True, problem="no good")
         if leaf_der == b"front":
@@ -99,18 +94,14 @@ class Certificates(ClientCertificates):
 
 
 class Tls:
-    """TLS with a client that showed a certificate."""
-
     def __init__(self, certificate: bytes) -> None:
         self.certificate = certificate
 
     def getpeercert(self, *, binary_form: bool) -> bytes:
-        """The certificate."""
         assert binary_form
         return self.certificate
 
     def get_unverified_chain(self) -> list[bytes]:
-        """All that were sent."""
         return [self.certificate]
 
 
@@ -151,7 +142,6 @@ class Known(Bench):
         )
 
     def tell(self, token: str, name: str | None) -> None:
-        """Say whose token that is, and let everything come of it."""
         self.tokens.tell(token, name)
         self.run_tasks()
 
@@ -174,14 +164,12 @@ class Known(Bench):
         return users, status(client.take())
 
     def assert_at_rest(self) -> None:
-        """Nobody is asked about any more, either."""
         super().assert_at_rest()
         assert [] == [task for task in self.authenticating if not task.done()]
 
 
 @pytest.fixture
 def bench() -> Iterator[Known]:
-    """A data plane that names the user to the upstream."""
     with Known() as result:
         yield result
 
@@ -290,7 +278,6 @@ def test_refused_before_its_body_is_there(bench: Known) -> None:
 
 
 def test_body_that_comes_meanwhile(bench: Known) -> None:
-    """It is held, and sent behind the head."""
     client = bench.ask_slowly(post("slow", 6) + b"ab")
     for piece in (b"cd", b"ef"):
         bench.send(client, piece)
@@ -341,7 +328,6 @@ def test_body_is_held_within_bounds(bench: Known) -> None:
 
 
 def test_malformed_body_meanwhile(bench: Known) -> None:
-    """It is refused, and nobody is waited for any more."""
     head = get("slow", b"Transfer-Encoding: chunked\r\n").replace(b"GET", b"POST", 1)
     client = bench.ask_slowly(head)
     bench.send(client, b"zz\r\n")
@@ -402,8 +388,6 @@ def test_takes_too_long(bench: Known, has_body: bool) -> None:
 
 @pytest.mark.interpreted
 def test_failure_after_that(bench: Known, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client is not left to wait for its deadline."""
-
     def fail(exchange: Exchange) -> None:
         raise OSError(repr(exchange))
 

@@ -28,12 +28,10 @@ GATHERED_BYTES = 8
 
 
 def bench_of() -> Bench:
-    """A data plane that waits for a few bytes."""
     return Bench(gathered_body_bytes=GATHERED_BYTES)
 
 
 def post(length: int) -> bytes:
-    """The head of a request with a body of so many bytes."""
     return POST.replace(b"4", b"%d" % length) + b"\r\n"
 
 
@@ -82,7 +80,6 @@ def test_start_of_a_large_body_is_waited_for() -> None:
     ],
 )
 def test_other_bodies_are_not_waited_for(request_: bytes) -> None:
-    """A client may wait for an answer to what it has sent."""
     with bench_of() as bench:
         client = bench.ask(request_)
         assert b"POST" in bench.upstreams[0].take()
@@ -315,13 +312,11 @@ def limited(**limits: Any) -> Bench:  # noqa: ANN401  settings by their names
 
 
 def sweep(bench: Bench, seconds: float) -> None:
-    """Let time pass, with several looks at who is slow."""
     for _ in range(round(seconds / SWEEP_S)):
         bench.wait(SWEEP_S)
 
 
 def send_slowly(bench: Bench, client: FakeTransport, rate: int, seconds: int) -> None:
-    """Send a part of a body each second."""
     for _ in range(seconds):
         bench.send(client, b"x" * rate)
         sweep(bench, 1)
@@ -370,7 +365,6 @@ def test_rate_counts_from_the_dispatch() -> None:
 
 
 def test_rate_while_the_upstream_takes_nothing() -> None:
-    """The client is not at fault."""
     with limited() as bench:
         client = bench.ask(LARGE_POST)
         bench.upstreams[0].protocol.pause_writing()
@@ -402,7 +396,6 @@ def pause(bench: Bench, client: FakeTransport) -> None:
 
 
 def test_slow_reader_gives_its_seats_back() -> None:
-    """The next request has them, and the answer goes on."""
     with limited() as bench:
         client, second = bench.ask(GET), bench.ask(GET)
         bench.send(bench.upstreams[0], CHUNKED_OK)
@@ -483,7 +476,6 @@ def test_reader_that_is_slow_now_and_then() -> None:
 
 
 def test_reader_that_is_mostly_slow() -> None:
-    """That it takes a bit now and then does not help."""
     with limited() as bench:
         client = bench.ask(GET)
         bench.send(bench.upstreams[0], CHUNKED_OK)

@@ -70,7 +70,6 @@ def test_upstream_has_its_time_after_the_queue(patient: Bench) -> None:
 
 
 def test_answer_that_has_begun_has_the_time_of_the_request(patient: Bench) -> None:
-    """It may stream for longer than it may take to begin."""
     client = patient.ask(GET)
     patient.wait(9)
     patient.send(patient.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
@@ -98,7 +97,6 @@ def test_long_running_request_waits_as_long_as_it_likes(patient: Bench, request_
 
 
 def test_late_upgrade_of_a_watch(patient: Bench) -> None:
-    """It has given its seat back before it began."""
     client = patient.ask(
         WATCH[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
@@ -130,7 +128,6 @@ def test_long_running_request_without_a_connection(patient: Bench) -> None:
 
 
 def test_long_running_request_that_waited_is_not_sent_again(patient: Bench) -> None:
-    """The server may have worked on it all the time."""
     patient.ask(GET)
     patient.send(patient.upstreams[0], OK)
     client = patient.ask(LOG)
@@ -192,7 +189,6 @@ def test_connections_that_were_idle_when_one_is_found_dead(patient: Bench) -> No
 
 
 def test_watch_whose_body_does_not_arrive(patient: Bench) -> None:
-    """It keeps its seat no longer than other requests."""
     client = patient.ask(WATCH.replace(b"\r\n\r\n", b"\r\nContent-Length: 4\r\n\r\nbo"))
     assert (1, 0, 0) == patient.use()
     patient.wait(100)
@@ -233,7 +229,6 @@ def test_says_what_to_raise(
 
 
 def test_says_what_the_server_did_not_take(patient: Bench) -> None:
-    """It is not the answer that is late then."""
     client = patient.ask(POST + b"\r\nbo")
     patient.upstreams[0].protocol.pause_writing()
     patient.wait(100)
@@ -245,7 +240,6 @@ def test_says_what_the_server_did_not_take(patient: Bench) -> None:
 
 
 def test_says_that_there_was_no_connection() -> None:
-    """Nobody has heard of the request."""
     with Bench(
         idle_upstreams=0, upstream=UpstreamSettings(max_connections=1, answer_timeout_s=10)
     ) as bench:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def bench() -> Iterator[Known]:
-    """A data plane that names the user to the upstream."""
     with Known(downstream=BOTH_SPOKEN) as result:
         yield result
 
@@ -126,7 +125,6 @@ def test_malformed_identities(bench: Known, protocol: str, request_: bytes) -> N
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_trailers_claim_nothing(bench: Known, protocol: str) -> None:
-    """No trailer names a user, in whatever spelling."""
     head = get("quick", b"Transfer-Encoding: chunked\r\n").replace(b"GET", b"POST", 1)
     trailers = (
         b"X-Remote-User: forged\r\nx_remote_group: forged\r\nImpersonate-User: forged\r\n"

@@ -17,7 +17,6 @@ WAITING_POST = POST + b"\r\nb"
 def bench_of(
     *, most: int | None = None, gathered_body_bytes: int = 8, idle_upstreams: int = 1
 ) -> Bench:
-    """A data plane with a bound on what waits."""
     limits = LimitSettings(max_held_bytes=most)
     return Bench(
         gathered_body_bytes=gathered_body_bytes,
@@ -27,12 +26,10 @@ def bench_of(
 
 
 def held(bench: Bench) -> int:
-    """Bytes that are counted."""
     return bench.counters.listener.held_bytes
 
 
 def test_gathered_body() -> None:
-    """It is counted with its head until both go on."""
     with bench_of() as bench:
         client = bench.ask(WAITING_POST)
         before = held(bench)
@@ -47,7 +44,6 @@ def test_gathered_body() -> None:
 
 
 def test_queued_request() -> None:
-    """It is counted until it gets its seats."""
     with bench_of() as bench:
         first, second = bench.ask(GET), bench.ask(GET)
         assert len(GET) <= held(bench) < 4 * len(GET)
@@ -61,7 +57,6 @@ def test_queued_request() -> None:
 
 
 def test_request_that_waits_for_a_connection() -> None:
-    """It is counted until it has one."""
     with bench_of(idle_upstreams=0) as bench:
         client = bench.ask(GET)
         assert len(GET) <= held(bench)
@@ -98,7 +93,6 @@ def test_start_of_a_large_head(count: int) -> None:
 
 
 def test_requests_behind_one_another() -> None:
-    """What is sent before it is asked for is counted, too."""
     with bench_of() as bench:
         client = bench.ask(GET)
         bench.send(client, GET * 100)
@@ -139,7 +133,6 @@ def test_no_room_for_a_request(request_: bytes) -> None:
 
 
 def test_no_room_for_the_rest_of_a_body() -> None:
-    """The request is refused then."""
     with bench_of(most=600, gathered_body_bytes=32768) as bench:
         client = bench.ask(POST.replace(b"4", b"9999") + b"\r\nb")
         assert b"" == client.take()

@@ -27,20 +27,17 @@ CROWD = "when it came, 1 of 1 seats were in use and 0 requests waited"
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """A data plane with one seat, and with an access log."""
     with Bench(access_log=LOG) as result:
         yield result
 
 
 def logged(bench: Bench) -> list[dict[str, Any]]:
-    """The lines so far."""
     assert bench.context.access_log is not None
     bench.context.access_log.flush()
     return [json.loads(line) for line in bench.log_lines]
 
 
 def made_in(data: bytes) -> str:
-    """The one Audit-ID in a head."""
     (found,) = MADE.findall(data)
     return str(found.decode())
 
@@ -77,7 +74,6 @@ def test_audit_id_of_the_client(bench: Bench, own: bytes) -> None:
 
 
 def test_audit_id_of_the_server(bench: Bench) -> None:
-    """One that the server sends is the answer's only one."""
     client = bench.ask(NAMED)
     bench.send(bench.upstreams[0], OK.replace(b"\r\n", b"\r\naudit-id: theirs\r\n", 1))
     answer = client.take()
@@ -97,7 +93,6 @@ def test_own_answer(bench: Bench) -> None:
 
 
 def test_protocols() -> None:
-    """A line says what the client speaks."""
     with Bench(access_log=LOG, downstream=CLEARTEXT) as bench:
         bench.ask(GET.replace(b"1.1", b"1.0"))
         bench.send(bench.upstreams[0], OK)
@@ -162,7 +157,6 @@ def test_no_audit_ids(settings: AccessLogSettings | None) -> None:
 
 
 def test_reload(bench: Bench) -> None:
-    """Whether they are made may change."""
     client = bench.client()
     found = []
     for is_on in (True, False, True):
@@ -176,7 +170,6 @@ def test_reload(bench: Bench) -> None:
 
 
 def test_retried_request(bench: Bench) -> None:
-    """A request that is sent twice has one Audit-ID."""
     client = bench.ask(GET)
     bench.send(bench.upstreams[0], OK)
     bench.upstreams[0].take()
@@ -192,7 +185,6 @@ def test_retried_request(bench: Bench) -> None:
 
 
 def why_of(bench: Bench) -> list[tuple[str, str | None]]:
-    """Reason and explanation of each line."""
     return [(line["reason"], line.get("why")) for line in logged(bench)]
 
 
@@ -212,7 +204,6 @@ def test_why_it_waited(bench: Bench) -> None:
 
 
 def test_why_it_was_rejected(bench: Bench) -> None:
-    """Also one that was rejected, at once or later."""
     bench.ask(GET)
     bench.ask(GET.replace(b" HTTP", b"?timeout=2200ms HTTP"))
     bench.ask(GET)
@@ -227,29 +218,24 @@ def test_why_it_was_rejected(bench: Bench) -> None:
 
 
 def leave_early(bench: Bench, client: FakeTransport) -> None:
-    """The client goes before there is an answer."""
     bench.end(client)
 
 
 def leave_late(bench: Bench, client: FakeTransport) -> None:
-    """The client goes in the middle of the answer."""
     bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
     bench.end(client)
 
 
 def break_off(bench: Bench, _client: FakeTransport) -> None:
-    """The upstream goes in the middle of the answer."""
     bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
     bench.end(bench.upstreams[0])
 
 
 def answer_badly(bench: Bench, _client: FakeTransport) -> None:
-    """The upstream speaks no HTTP."""
     bench.send(bench.upstreams[0], b"hello\r\n\r\n")
 
 
 def take_too_long(bench: Bench, _client: FakeTransport) -> None:
-    """The answer begins, but does not end."""
     bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
     bench.wait(61)
 
@@ -270,7 +256,6 @@ def take_too_long(bench: Bench, _client: FakeTransport) -> None:
     ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_why_it_failed(bench: Bench, happen: Any, reason: str, why: str) -> None:  # noqa: ANN401
-    """A line of a request that failed says how."""
     happen(bench, bench.ask(GET))
     ((its_reason, its_why),) = why_of(bench)
 

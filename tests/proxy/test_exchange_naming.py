@@ -44,7 +44,6 @@ PROXIES: tuple[Network, ...] = (ipaddress.ip_network("10.9.0.0/16"),)
 
 
 def get(*lines: str, target: str = "/") -> bytes:
-    """A request with such fields."""
     head = [f"GET {target} HTTP/1.1", "Host: h", *lines, "", ""]
     return "\r\n".join(head).encode("utf-8", "surrogateescape")
 
@@ -87,7 +86,6 @@ class Naming(Bench):
 
     @property
     def records(self) -> list[dict[str, object]]:
-        """The lines so far."""
         return [json.loads(line) for line in self.log_lines]
 
     def user_of(self, client: FakeTransport, request: bytes) -> str:
@@ -103,14 +101,12 @@ class Naming(Bench):
 
     @property
     def authentications(self) -> int:
-        """How often an authenticator was asked."""
         counters = self.context.authenticator.counters
         return counters.anonymous + counters.unverified + counters.authenticated + counters.refused
 
 
 @pytest.fixture
 def bench() -> Iterator[Naming]:
-    """Such a data plane."""
     with Naming() as result:
         yield result
 
@@ -165,7 +161,6 @@ def test_who_asks(bench: Naming, lines: list[str], user: str) -> None:
 
 
 def test_challenge(bench: Naming) -> None:
-    """401 says how to do better; 400 does not."""
     client = bench.client((CLIENT, 1))
     bench.send(client, get("X-API-Key: k3"))
     answer = client.take()
@@ -397,7 +392,6 @@ def test_keys_that_are_gone(bench: Naming) -> None:
 
 
 def test_proxies_are_trusted_until_the_settings_say_otherwise(bench: Naming) -> None:
-    """A reload decides anew, for open connections as well."""
     client = bench.client((PROXY, 1))
     request = get(f"X-Forwarded-For: {CLIENT}")
     assert f"address:{CLIENT}" == bench.user_of(client, request)

@@ -51,13 +51,11 @@ ADDITIONS = [
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """A data plane with one seat, which it does not insist on."""
     with Bench(idle_upstreams=5, enforcement=OBSERVE) as result:
         yield result
 
 
 def counters_of(bench: Bench, flow_schema: str = "queued") -> FlowSchemaCounters:
-    """What is counted of a FlowSchema."""
     found = [c for c in bench.controller.flow_schema_counters() if c.flow_schema == flow_schema]
     assert 1 == len(found)
     return found[0]
@@ -78,7 +76,6 @@ def counts(bench: Bench) -> dict[str, object]:
 
 
 def annotate(bench: Bench, annotations: bytes) -> None:
-    """Have annotations on the FlowSchema."""
     objects = OBJECTS.replace(
         b"metadata: {name: queued}\nspec:\n  matchingPrecedence",
         b"metadata: {name: queued, annotations: {%b}}\nspec:\n  matchingPrecedence" % annotations,
@@ -169,17 +166,13 @@ def test_watch_that_would_have_waited_too_long(bench: Bench) -> None:
 
 
 class Noted:
-    """Notes what flows are said to take."""
-
     def __init__(self) -> None:
         self.told: list[tuple[str, int, bool]] = []
 
     def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
-        """Note the time of execution."""
         self.told.append(("executed", now_ns - ticket.dispatched_ns, False))
 
     def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
-        """Note the wait."""
         assert "queued" == flow.counters.flow_schema
         self.told.append(("none", waited_ns, is_rejected))
 
@@ -410,7 +403,6 @@ def test_an_error_of_a_shadow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_error_of_a_request_with_a_shadow(bench: Bench) -> None:
-    """Its shadow leaves its queue with it."""
     errors = bench.loop.errors = []
     for client in (bench.ask(GET), bench.ask(GET)):
         connection_of(client).write = broken

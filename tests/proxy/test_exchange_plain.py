@@ -36,7 +36,6 @@ JSON = b"Accept: text/html, application/json;q=0.9\r\n\r\n"
 
 @pytest.fixture
 def plain() -> Iterator[Bench]:
-    """A data plane before such an API, with one seat."""
     with Bench(preset=HTTP_API) as result:
         yield result
 
@@ -167,14 +166,12 @@ PIECE = b"3e8\r\n" + b"x" * 1000 + b"\r\n"
 
 
 def flow(bench: Bench, sender: FakeTransport, piece: bytes, *, times: int, every_s: float) -> None:
-    """Have pieces come for some time."""
     for _ in range(times):
         bench.send(sender, piece)
         bench.wait(every_s)
 
 
 def test_an_upload_that_flows_has_no_limit(plain: Bench) -> None:
-    """Nor has the server less time for its answer then."""
     client = plain.ask(UPLOAD)
     flow(plain, client, PIECE, times=200, every_s=2)
     assert b"" == client.take()
@@ -201,7 +198,6 @@ def test_an_upload_that_stands_still(plain: Bench) -> None:
 
 
 def test_an_upload_that_comes_too_slowly(plain: Bench) -> None:
-    """The least rate holds for as long as it takes."""
     client = plain.ask(UPLOAD)
     flow(plain, client, PIECE, times=100, every_s=2)
     assert b"" == client.take()
@@ -212,7 +208,6 @@ def test_an_upload_that_comes_too_slowly(plain: Bench) -> None:
 
 
 def test_an_upload_that_the_server_does_not_take(plain: Bench) -> None:
-    """Then the server is at fault."""
     client = plain.ask(UPLOAD)
     flow(plain, client, PIECE, times=50, every_s=2)
     plain.upstreams[0].protocol.pause_writing()
@@ -227,7 +222,6 @@ def test_an_upload_that_the_server_does_not_take(plain: Bench) -> None:
 
 
 def test_an_answer_that_flows_has_no_limit(plain: Bench) -> None:
-    """However little comes at once, and with its seat."""
     client = plain.ask(GET)
     plain.send(plain.upstreams[0], ENDLESS)
     flow(plain, plain.upstreams[0], b"1\r\n.\r\n", times=60, every_s=59)
@@ -256,7 +250,6 @@ def test_an_answer_whose_client_is_slow(plain: Bench, bytes_: int, *, is_cut: bo
 
 
 def test_an_answer_that_stands_still_is_logged() -> None:
-    """With the setting that limits it."""
     with Bench(preset=HTTP_API, access_log=AccessLogSettings(path="-")) as bench:
         client = bench.ask(GET)
         bench.send(bench.upstreams[0], ENDLESS)

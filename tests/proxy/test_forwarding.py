@@ -98,7 +98,6 @@ def test_answers(
 
 
 def test_answer_that_turns_out_longer_than_it_says(bench: Bench) -> None:
-    """The rest is nobody's, and so is the connection."""
     client = bench.ask(GET)
     for piece in (SIZED_HEAD + b"bo", b"dy, more"):
         bench.send(bench.upstreams[0], piece)
@@ -109,7 +108,6 @@ def test_answer_that_turns_out_longer_than_it_says(bench: Bench) -> None:
 
 
 def test_answer_until_close_becomes_chunked(bench: Bench) -> None:
-    """So the client learns where it ends, and goes on."""
     client = bench.ask(GET)
     bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\n\r\n")
     bench.send(bench.upstreams[0], b"body")

@@ -52,11 +52,9 @@ class Http1Client:
         bench.send(self.transport, head)
 
     def spoil(self, bench: Bench) -> None:
-        """Send what is no chunk."""
         bench.send(self.transport, b"no chunk\r\n")
 
     def verdict(self) -> tuple[str, bytes]:
-        """What the client makes of it, and the body that it has."""
         self._answer += self.transport.take()
         head, _, body = self._answer.partition(b"\r\n\r\n")
         has_ended = bool(self.transport.ended_by) or self.transport.has_eof
@@ -85,12 +83,10 @@ class Http2Client:
         self._stream = self._peer.ask(target, method, fields, b"" if has_body else None)
 
     def spoil(self, bench: Bench) -> None:  # noqa: ARG002  the other's signature
-        """Send more than was announced."""
         self._peer.h2.send_data(self._stream, b"too much", end_stream=True)
         self._peer.send()
 
     def verdict(self) -> tuple[str, bytes]:
-        """What the client makes of it, and the body that it has."""
         self._peer.take()
         answer = self._peer.answers[self._stream]
         has_ended = answer.reset_by is not None or bool(self.transport.ended_by)
@@ -107,12 +103,10 @@ def over_http_10(bench: Bench, target: bytes = TARGET, *, has_body: bool = False
 
 
 def over_http_11(bench: Bench, target: bytes = TARGET, *, has_body: bool = False) -> Client:
-    """The usual one."""
     return Http1Client(bench, b"1.1", target, has_body=has_body)
 
 
 def over_http_2(bench: Bench, target: bytes = TARGET, *, has_body: bool = False) -> Client:
-    """A client that has streams."""
     return Http2Client(bench, target, has_body=has_body)
 
 
@@ -134,29 +128,24 @@ class Case(NamedTuple):
 
 
 def ends(case: Case) -> None:
-    """The server ends as it should."""
     case.bench.send(case.bench.upstreams[0], ENDS[case.framing])
     if case.framing == "until-close":
         case.bench.end(case.bench.upstreams[0])
 
 
 def upstream_closes(case: Case) -> None:
-    """The server closes early."""
     case.bench.end(case.bench.upstreams[0])
 
 
 def upstream_resets(case: Case) -> None:
-    """The server breaks."""
     case.bench.end(case.bench.upstreams[0], ConnectionResetError(104, "Connection reset by peer"))
 
 
 def time_is_over(case: Case) -> None:
-    """The request's deadline comes."""
     case.bench.wait(61)
 
 
 def proxy_drains(case: Case) -> None:
-    """Watches are ended, which this is not."""
     for each in list(case.bench.listener.connections):
         assert not each.can_end_watch
         each.end_watch()
@@ -166,7 +155,6 @@ def proxy_drains(case: Case) -> None:
 
 
 def proxy_stops(case: Case) -> None:
-    """All that is left is broken."""
     proxy_drains(case)
     for each in sorted(case.bench.listener.connections, key=lambda each: each.has_seats):
         each.leave()
@@ -183,7 +171,6 @@ def cluster_goes(case: Case) -> None:
 
 
 def program_fails(case: Case) -> None:
-    """An error of the proxy itself."""
     case.bench.loop.errors = []
     [connection] = case.bench.pool.endpoints[0].open
     assert connection.sink is not None
@@ -239,7 +226,6 @@ def test_whole_or_cut(way: str, framing: str, over: Callable[..., Client], serve
 
 @pytest.mark.parametrize("over", CLIENTS)
 def test_malformed_chunk(over: Callable[..., Client]) -> None:
-    """Of the server's."""
     with bench_of("noticed") as bench:
         client = over(bench)
         bench.send(bench.upstreams[0], HEADS["chunked"])
@@ -250,7 +236,6 @@ def test_malformed_chunk(over: Callable[..., Client]) -> None:
 
 @pytest.mark.parametrize("over", CLIENTS)
 def test_malformed_first_chunk(over: Callable[..., Client]) -> None:
-    """The head goes to the client, and then no end."""
     with bench_of("noticed") as bench:
         client = over(bench)
         bench.send(bench.upstreams[0], HEADS["chunked"].replace(b"4\r\n", b"no\r\n"))
@@ -261,7 +246,6 @@ def test_malformed_first_chunk(over: Callable[..., Client]) -> None:
 @pytest.mark.parametrize("framing", HEADS)
 @pytest.mark.parametrize("over", CLIENTS[1:])
 def test_malformed_request(framing: str, over: Callable[..., Client]) -> None:
-    """Its answer had begun before."""
     with bench_of("noticed") as bench:
         client = over(bench, has_body=True)
         bench.send(bench.upstreams[0], HEADS[framing])

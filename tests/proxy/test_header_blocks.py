@@ -98,7 +98,6 @@ def test_body_bytes(section: bytes, expected: int) -> None:
 
 
 def test_section_without_a_length() -> None:
-    """It is the same bytes, or another one."""
     fields = RequestFields(is_http_10=False, framing=NO_BODY)
     block = HeaderBlock(fields, key_of(b"A: b\r\n\r\n")[0])
 
@@ -147,7 +146,6 @@ def outcome(reader: HeadReader, head: bytes) -> object:
 
 @pytest.mark.parametrize("head", HEADS_OF_ALL_KINDS)
 def test_known_heads(context: Context, head: bytes) -> None:
-    """What is known of a head makes no difference."""
     reader = new_reader(context)
     cold = outcome(reader, head)
 
@@ -235,7 +233,6 @@ def test_a_connection_is_known_by_few_blocks(context: Context) -> None:
 
 
 def test_other_fields_with_the_same_credentials(context: Context) -> None:
-    """The user does not depend on a trace's identifier."""
     reader = new_reader(context)
     section = b"GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %b\r\nTraceparent: %d\r\n\r\n"
     for _ in range(2):
@@ -280,7 +277,6 @@ def test_upgrade_depends_on_the_target(context: Context, target: bytes, lines: b
 
 
 def test_malformed_upgrade(context: Context) -> None:
-    """The answer says what is served."""
     target = b"/api/v1/namespaces/a/pods/b/exec"
     raw = (
         b"GET %b HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -420,7 +416,6 @@ def test_what_is_kept_takes_no_more_than_is_said(kind: str) -> None:
 
 
 def room_of(bench: Bench) -> MemoryBudget:
-    """That of a data plane."""
     return bench.context.client_kinds._room  # noqa: SLF001  what is tested
 
 

@@ -56,7 +56,6 @@ def record_of(
     block: HeaderBlock | None = None,
     **members: Any,  # noqa: ANN401  members of the record by their names
 ) -> RequestRecord:
-    """The record of a GET that was served at once."""
     if block is None:
         block = HeaderBlock(RequestFields(is_http_10=False))
         block.fields.forward = fields
@@ -81,7 +80,6 @@ def record_of(
 
 
 def give_up(error: Exception) -> None:
-    """No record is one of which there can be no line."""
     raise error
 
 
@@ -95,18 +93,15 @@ def subject(monkeypatch: pytest.MonkeyPatch) -> LogLines:
 
 
 def lines_of(subject: LogLines, *records: RequestRecord) -> list[Line]:
-    """The lines of records."""
     return [json.loads(line) for line in subject.of_records(list(records)).splitlines()]
 
 
 def line_of(subject: LogLines, **members: Any) -> Line:  # noqa: ANN401  as those of `record_of`
-    """The line of one."""
     (line,) = lines_of(subject, record_of(**members))
     return line
 
 
 def test_whole_line(subject: LogLines) -> None:
-    """Its members have an order that people are used to."""
     record = record_of(
         b"/apis/apps/v1/namespaces/a/deployments/b/scale?timeout=5s&x=s3cret",
         fields=f"User-Agent: k\r\ntraceparent: {PARENT}\r\nCookie: s3cret\r\n".encode(),
@@ -293,7 +288,6 @@ def test_text_is_kept_with_the_class(subject: LogLines, monkeypatch: pytest.Monk
 
 
 def test_record_of_which_no_line_can_be_made() -> None:
-    """The lines of the others are there."""
     errors: list[Exception] = []
     subject = LogLines(VirtualClock(), errors.append, "")
     records = [record_of(status=status, upstream_status=status) for status in (200, 9999, 404)]

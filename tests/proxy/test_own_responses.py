@@ -21,7 +21,6 @@ NOON = 784_111_777
 
 @pytest.fixture(autouse=True)
 def noon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop the clock."""
     monkeypatch.setattr("time.time", lambda: NOON + 0.5)
 
 
@@ -58,7 +57,6 @@ def test_date_line_is_made_once_a_second(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_response_to_head_has_no_body() -> None:
-    """It still says how long the body would be."""
     expected = (
         b"HTTP/1.1 400 Bad Request\r\n"
         b"Cache-Control: no-cache, private\r\n"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def prepare(bench: Bench, line: bytes) -> Request:
-    """The request that a line makes."""
     return bench.request_of(line + b" HTTP/1.1\r\nHost: h\r\n\r\n")
 
 
@@ -157,7 +156,6 @@ def test_prepares(
     ],
 )
 def test_times(bench: Bench, line: bytes, timeout_s: int, wait_limit_s: int) -> None:
-    """A request may wait for a quarter of its time."""
     request = prepare(bench, line)
 
     assert (timeout_s * 10**9, wait_limit_s * 10**9) == (
@@ -167,7 +165,6 @@ def test_times(bench: Bench, line: bytes, timeout_s: int, wait_limit_s: int) -> 
 
 
 def test_wait_limit_is_a_minute_at_most(bench: Bench) -> None:
-    """However long the request may take."""
     level = bench.flow_control.classify(prepare(bench, b"GET /")).level
 
     assert 60 * 10**9 == level.longest_wait_ns(3600 * 10**9)

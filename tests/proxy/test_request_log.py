@@ -52,16 +52,13 @@ class Recorder:
 
     @property
     def lines(self) -> list[Line]:
-        """All lines so far."""
         return [json.loads(line) for data, _ in self.chunks for line in data.splitlines()]
 
     def give(self, number: int = 1, **members: Any) -> None:  # noqa: ANN401  of `record_of`
-        """Let requests end."""
         for _ in range(number):
             self.log.take(record_of(**members))
 
     def refuse(self, number: int, found: Classification | None = None) -> None:
-        """Let requests end that were never sent."""
         now_ns = self.clock.now_ns()
         self.give(
             number, classification=found, sent_ns=0, ended_ns=now_ns, status=403, reason="ban"
@@ -186,7 +183,6 @@ def test_lines_are_made_many_at_a_time() -> None:
 
 
 def test_bytes_that_are_kept() -> None:
-    """The heads of requests are, until there is a line."""
     recorder = Recorder()
     record = record_of()
     assert record.head is not None
@@ -203,7 +199,6 @@ def test_bytes_that_are_kept() -> None:
 
 
 def omissions(**settings: Any) -> tuple[Omissions, LogBudget]:  # noqa: ANN401  by their names
-    """Those of a log with such settings, and its budget."""
     log = AccessLogSettings(**settings)
     budget = LogBudget(log)
     return Omissions(log, budget), budget
@@ -299,7 +294,6 @@ def test_other_budgets() -> None:
 
 
 def test_requests_without_bytes() -> None:
-    """They are counted by their reasons."""
     tested, budget = omissions()
     for reason in ("", "", REASON):
         tested.count_over_bytes(reason)

@@ -14,20 +14,16 @@ if TYPE_CHECKING:
 
 
 class Exchange:
-    """Stands for an exchange: what it was told."""
-
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
         self.told: list[object] = []
 
     def on_sweep(self, period_ns: int) -> None:
-        """Hear of a sweep."""
         self.told.append(period_ns)
         if self.error is not None:
             raise self.error
 
     def fail(self, error: Exception) -> None:
-        """End after an error."""
         self.told.append(error)
 
 
@@ -47,7 +43,6 @@ def test_limit(bench: Bench, per_level: int | None) -> None:
 
 
 def test_an_error_in_one_ends_that_one() -> None:
-    """The sweep looks at the others all the same."""
     error = ValueError()
     broken, good = Exchange(error), Exchange()
     subject = SlowReaders(ProxyCounters(), None)

@@ -39,7 +39,6 @@ SENT = re.compile(rb"^Traceparent: 00-([0-9a-f]{32})-([0-9a-f]{16})-01\r$", re.M
 
 
 def asked_with(*lines: str) -> bytes:
-    """A request with more fields."""
     return GET.replace(b"\r\n\r\n", "\r\n".join(("", *lines, "", "")).encode())
 
 
@@ -135,7 +134,6 @@ def test_no_parent(lines: tuple[str, ...]) -> None:
     ],
 )
 def test_who_is_believed(parents: AudienceSettings, is_traced: bool) -> None:
-    """Those whom the settings name."""
     _, traces = traced(asked_with(f"traceparent: {SAMPLED}"), TracingSettings(parents_from=parents))
 
     assert is_traced is bool(traces)
@@ -185,7 +183,6 @@ def test_same_sender() -> None:
 
 
 def test_request_body() -> None:
-    """It goes on behind the head as it came."""
     post = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 18\r\n\r\ntraceparent: 1\r\nok"
     forwarded, traces = traced(post, TracingSettings(sampling_rate_per_million=ALWAYS))
 
@@ -194,7 +191,6 @@ def test_request_body() -> None:
 
 
 def test_ids() -> None:
-    """None is 0, which stands for no span."""
     assert {1} == {new_id(1) for _ in range(64)}
 
 
@@ -242,7 +238,6 @@ def test_fields(fields: str, expected: Traces) -> None:
     ],
 )
 def test_traceparent(value: str, expected: str) -> None:
-    """Only a proper one counts, by W3C's rules."""
     assert expected == read_traces(f"traceparent: {value}\r\n".encode()).traceparent
 
 

@@ -46,7 +46,6 @@ def asked(bench: Bench, request: bytes = EXEC) -> tuple[FakeTransport, FakeTrans
 
 
 def opened(bench: Bench, *, is_tls: bool = False) -> tuple[FakeTransport, FakeTransport]:
-    """Both ends of a tunnel, through which nothing has come."""
     client, upstream = asked(bench)
     upstream.take()
     client.is_tls = is_tls
@@ -56,7 +55,6 @@ def opened(bench: Bench, *, is_tls: bool = False) -> tuple[FakeTransport, FakeTr
 
 
 def assert_over(bench: Bench) -> None:
-    """Nothing is left of any tunnel."""
     bench.assert_at_rest()
     assert 0 == bench.counters.tunnels_open
     assert 0 == bench.counters.listener.connections_open
@@ -88,7 +86,6 @@ def test_an_upgrade(bench: Bench) -> None:
 
 
 def test_a_body_belongs_to_the_request(bench: Bench) -> None:
-    """What follows it belongs to the tunnel."""
     client, upstream = asked(bench, SPDY + b"early")
     assert upstream.take().endswith(b"\r\n\r\nbody")
     bench.send(client, b"ly")
@@ -119,7 +116,6 @@ def test_a_head_in_pieces(bench: Bench, size: int) -> None:
 
 
 def test_bytes_go_both_ways(bench: Bench) -> None:
-    """As they are, in their order, and they are counted."""
     client, upstream = opened(bench)
     rng = random.Random(4)  # noqa: S311  reproducible sizes, no secret
     before = bench.counters.listener.bytes_to_clients, bench.counters.pool.bytes_sent
@@ -178,7 +174,6 @@ def test_an_end_with_tls(bench: Bench, first: str) -> None:
 
 @pytest.mark.parametrize("first", ["client", "upstream"])
 def test_reset(bench: Bench, first: str) -> None:
-    """Who breaks one side breaks the other."""
     ends = opened(bench)
     one, other = ends if first == "client" else ends[::-1]
     bench.send(one, b"some")
@@ -189,7 +184,6 @@ def test_reset(bench: Bench, first: str) -> None:
 
 
 def test_reset_after_a_half_close(bench: Bench) -> None:
-    """The side that only listens breaks as well."""
     client, upstream = opened(bench)
     bench.end(client)
     bench.end(upstream, ConnectionResetError())
@@ -317,7 +311,6 @@ def test_upgrades_that_come_to_nothing(bench: Bench, seconds: float) -> None:
 
 @pytest.mark.parametrize("side", ["client", "upstream"])
 def test_idle_limit(bench: Bench, side: str) -> None:
-    """It counts from the last byte of either side."""
     ends = opened(bench)
     bench.wait(IDLE_S - 1)
     bench.send(ends[side == "upstream"], b"x")
@@ -369,7 +362,6 @@ def test_a_watch_waits_for_its_seat(bench: Bench) -> None:
 
 
 def test_a_watch_for_which_there_is_no_room(bench: Bench) -> None:
-    """It is refused, and its connection is not used again."""
     clients = [bench.ask(GET) for _ in range(4)]
     client = bench.ask(WATCH + GET)
     answer = client.take()
@@ -441,7 +433,6 @@ def test_a_frame_that_does_not_end(bench: Bench) -> None:
 
 
 def test_a_server_that_has_closed_already(bench: Bench) -> None:
-    """Nothing may follow a close frame."""
     client, upstream = opened(bench)
     bench.send(upstream, FRAME + b"\x88\x02")
     assert not connection_of_tunnel(bench).has_websocket
@@ -454,7 +445,6 @@ def test_a_server_that_has_closed_already(bench: Bench) -> None:
 
 
 def test_a_server_that_closes_meanwhile(bench: Bench) -> None:
-    """Its close frame is the one that the client gets."""
     client, upstream = opened(bench)
     bench.send(upstream, b"\x88")
     connection_of_tunnel(bench).close_websocket()
@@ -498,7 +488,6 @@ def test_an_upstream_that_never_takes_the_rest(bench: Bench) -> None:
 
 
 def test_an_upstream_that_takes_the_rest(bench: Bench) -> None:
-    """Nothing cuts it after."""
     client, upstream = opened(bench, is_tls=True)
     upstream.is_stuck = True
     bench.send(client, b"rest")
@@ -511,7 +500,6 @@ def test_an_upstream_that_takes_the_rest(bench: Bench) -> None:
 
 
 def test_says_what_it_is(bench: Bench) -> None:
-    """A log can tell the ends apart."""
     client, upstream = opened(bench)
     end = client.protocol
     assert repr(end).startswith("<TunnelEnd of <Http1Connection ")
@@ -523,7 +511,6 @@ def test_says_what_it_is(bench: Bench) -> None:
 
 
 def connection_of_tunnel(bench: Bench) -> Http1Connection:
-    """The only client's connection."""
     (connection,) = bench.context.listener.connections
     assert isinstance(connection, Http1Connection)
     return connection

@@ -15,8 +15,6 @@ MS = 1_000_000
 
 
 class Followed:
-    """One watch, and when its seats came back."""
-
     def __init__(self, query: bytes, settings: WatchSettings = SETTINGS) -> None:
         self.clock = VirtualClock()
         self.given_back_ms: list[int] = []
@@ -28,7 +26,6 @@ class Followed:
         )
 
     def wait(self, duration_ms: int) -> None:
-        """Let time pass."""
         self.clock.run_until(self.clock.now_ns() + duration_ms * MS)
 
 
@@ -62,7 +59,6 @@ def test_limit_ends_it_however_busy() -> None:
 
 
 def test_limit_may_be_shorter_than_the_silence() -> None:
-    """Then it is the limit alone."""
     watch = Followed(b"", WatchSettings(silence_s=5.0, limit_s=1.0, bookmark_limit_s=60.0))
     watch.wait(10_000)
 
@@ -86,7 +82,6 @@ def test_bookmark_ends_it(at_once: bool) -> None:
 
 
 def test_bookmark_is_not_waited_for_without_end() -> None:
-    """An upstream may not know of it."""
     watch = Followed(b"&sendInitialEvents=true")
     watch.wait(59_000)
     watch.seats.on_data(b"event")
@@ -116,5 +111,4 @@ def test_nothing_comes_after_the_end(query: bytes) -> None:
     ],
 )
 def test_who_asks_for_initial_events(query: bytes, asks: bool) -> None:
-    """The parameter says it, as the API server reads it."""
     assert asks == asks_for_initial_events(parse_attributes("GET", b"/api/v1/pods?watch=1" + query))

@@ -67,22 +67,18 @@ class Server(Endpoint):
         self.closed_ns = 0
 
     def close_idle(self, idle_since_ns: int) -> None:
-        """Close connections."""
         self.closed_ns = idle_since_ns
 
     def count_awaiting(self) -> int:
-        """Count them."""
         return self.awaiting
 
     async def probe(self) -> None:
-        """Connect."""
         self.probes += 1
         await self.may_end.wait()
         if self.error is not None:
             raise self.error
 
     async def ask(self, question: bytes, limit_s: float) -> int:
-        """Connect and ask."""
         assert limit_s
         self.asked.append(question)
         await self.probe()
@@ -91,7 +87,6 @@ class Server(Endpoint):
         return self.status
 
     def serve(self, answers: int = 0, failures: int = 0, status: int = 200) -> None:
-        """Answer so many requests, and fail others after that."""
         for _ in range(answers):
             self.answered(status, 1000)
         for _ in range(failures):
@@ -99,7 +94,6 @@ class Server(Endpoint):
 
 
 def no_answer() -> Exception:
-    """As a server that hangs has a check end."""
     from apfproxy.upstream.health_check import NoAnswerError  # noqa: PLC0415
 
     return NoAnswerError(UpstreamFailure.ANSWER_TIMEOUT, "no answer to a check within 3 s")
@@ -120,20 +114,16 @@ class Servers:
         self.weighed = 0
 
     def tell_failing(self, endpoint: Endpoint) -> None:
-        """Tell the watch."""
         self.on_endpoint_failing(endpoint)
 
     def weigh(self) -> None:
-        """Look at their states."""
         self.weighed += 1
 
     @property
     def healthy_count(self) -> int:
-        """Those that are well."""
         return sum(each.is_well for each in self.endpoints)
 
     def change(self, *endpoints: Server) -> None:
-        """Have others."""
         before, self.endpoints = self.endpoints, endpoints
         for each in before:
             if each not in endpoints:
@@ -142,8 +132,6 @@ class Servers:
 
 
 class Scene:
-    """A watch of some servers."""
-
     def __init__(self, upstream: UpstreamSettings = NEVER, *names: str, cluster: str = "") -> None:
         self.now_ns = 100 * S
         self.pool = Servers(*(names or ("h",)))
@@ -173,31 +161,25 @@ class Scene:
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """The servers."""
         return self.pool.endpoints
 
     def of(self, server: Server) -> EndpointHealth:
-        """The watch of one of them."""
         return self.watch.watches[cast("Endpoint", server)]
 
     @property
     def states(self) -> list[str]:
-        """Theirs."""
         return [self.of(each).state for each in self.servers]
 
     def configure(self, upstream: UpstreamSettings) -> None:
-        """Put other settings in force."""
         self.settings = replace(self.settings, upstream=upstream)
         self.watch.configure(self.settings)
 
     async def look(self, after_s: float = 1.0) -> None:
-        """Let time pass, then look."""
         self.now_ns += round(after_s * S)
         self.watch.look()
         await settle()
 
 
 async def settle() -> None:
-    """Let checks come to their end."""
     for _ in range(8):
         await asyncio.sleep(0)
