@@ -113,23 +113,6 @@ def test_observed() -> None:
     assert ["", "concurrency-limit"] == found
 
 
-@pytest.mark.parametrize("groups", [("system:authenticated",), ("system:unauthenticated",)])
-def test_groups(groups: tuple[str, ...]) -> None:
-    """Those who are not named are told nothing but the UIDs."""
-    downstream = DownstreamSettings(explain_answers_to=AudienceSettings(groups=groups))
-    with Bench(downstream=downstream) as bench:
-        client = bench.client()
-        answers = []
-        for _ in range(2):
-            bench.send(client, GET)
-            bench.send(bench.upstreams[0], OK)
-            answers.append(client.take())
-
-    for answer in answers:
-        assert b"X-Kubernetes-PF-FlowSchema-UID: " in answer
-        assert (groups == ("system:unauthenticated",)) == (b"X-Apfproxy-" in answer)
-
-
 def test_reload(bench: Bench) -> None:
     """Who is told may change; a client that is connected notices with its next request."""
     client = bench.client()

@@ -1,13 +1,16 @@
-"""Authentication, at once or while the request waits for it."""
+"""Authentication, at once or while the request waits for it; identities that clients make up."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import traceback
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.certificates import ClientCertificates
@@ -17,6 +20,8 @@ from apfproxy.proxy.exchange import Exchange
 from apfproxy.request.attributes import User
 from apfproxy.settings import (
     FRONT_PROXY,
+    IMPERSONATE,
+    PASS_THROUGH,
     Address,
     AuthenticationSettings,
     DownstreamSettings,
@@ -24,7 +29,9 @@ from apfproxy.settings import (
     UpstreamSettings,
 )
 from apfproxy.upstream.counters import UpstreamFailure
+from tests.end_to_end.http2_peer import HTTP2, PROTOCOLS
 from tests.proxy.fakes import OK, Bench, FakeTransport, body, connection_of, status
+from tests.proxy.spoken import BOTH_SPOKEN, client_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -170,19 +177,8 @@ class Known(Bench):
 
 @pytest.fixture
 def bench() -> Iterator[Known]:
-    with Known() as result:
+    with Known(downstream=BOTH_SPOKEN) as result:
         yield result
-
-
-def test_waits_for_authentication(bench: Known) -> None:
-    """It holds no seat meanwhile, and goes on as the user that is found."""
-    client = bench.ask_slowly(get("slow"))
-    assert (0, 0, 0) == bench.use()
-    assert b"" == bench.upstreams[0].take()
-    bench.tell("slow", "alice")
-
-    assert (["alice"], b"200") == bench.answer(client)
-    bench.assert_at_rest()
 
 
 def test_refused_after_waiting(bench: Known) -> None:
@@ -277,18 +273,6 @@ def test_refused_before_its_body_is_there(bench: Known) -> None:
     bench.assert_at_rest()
 
 
-def test_body_that_comes_meanwhile(bench: Known) -> None:
-    client = bench.ask_slowly(post("slow", 6) + b"ab")
-    for piece in (b"cd", b"ef"):
-        bench.send(client, piece)
-    bench.tell("slow", "alice")
-
-    assert b"abcdef" == body(bench.upstreams[0].take())
-    bench.send(bench.upstreams[0], OK)
-    assert b"200" == status(client.take())
-    bench.assert_at_rest()
-
-
 def test_bytes_that_wait_meanwhile(bench: Known) -> None:
     """They are counted, with those of the head, until the client is known or gone."""
     counters = bench.counters.listener
@@ -345,17 +329,6 @@ def test_client_leaves_meanwhile(bench: Known) -> None:
     bench.run_tasks()
 
     assert bench.tokens.asked["slow"].cancelled()
-    assert b"" == bench.upstreams[0].take()
-    bench.assert_at_rest()
-
-
-def test_client_leaves_as_the_answer_comes(bench: Known) -> None:
-    """Who left is not served, however late that is noticed."""
-    client = bench.ask_slowly(get("slow"))
-    bench.tokens.tell("slow", "alice")
-    bench.end(client)
-    bench.run_tasks()
-
     assert b"" == bench.upstreams[0].take()
     bench.assert_at_rest()
 
@@ -502,21 +475,6 @@ def test_known_for_a_time(bench: Known) -> None:
     bench.assert_at_rest()
 
 
-def test_known_of_another_target(bench: Known) -> None:
-    """The same fields say the same user, for as long as that holds, whatever is asked."""
-    bench.tokens.users["t"] = "alice"
-    client = bench.client()
-    for target in (b"/a", b"/b", b"/c"):
-        bench.send(client, get("t").replace(PATH, target))
-        assert (["alice"], b"200") == bench.answer(client)
-    bench.tokens.users["t"] = "bob"
-    bench.wait(LIFETIME_S)
-    for target in (b"/d", b"/a"):
-        bench.send(client, get("t").replace(PATH, target))
-        assert (["bob"], b"200") == bench.answer(client)
-    bench.assert_at_rest()
-
-
 def test_tokens_alternate(bench: Known) -> None:
     """Nothing of one request's user is left for the next on the connection (ID-20, ID-21)."""
     bench.tokens.users |= {"a": "alice", "b": "bob"}
@@ -553,18 +511,6 @@ def test_certificates_never_mix(bench: Known) -> None:
         assert ([], b"401") == bench.answer(clients[""])
     plain = bench.ask(get())
     assert (["system:anonymous"], b"200") == bench.answer(plain)
-    bench.assert_at_rest()
-
-
-def test_claims_count_from_front_proxies_only(bench: Known) -> None:
-    """The same bytes are believed of one client, and not of another."""
-    request = get("", b"X-Remote-User: admin\r\n", b"X-Remote-Group: system:masters\r\n")
-    front, alice = bench.client(tls=Tls(b"front")), bench.client(tls=Tls(b"alice"))
-    plain = bench.client()
-    for _ in range(4):
-        for client, name in ((front, "admin"), (alice, "alice"), (plain, "system:anonymous")):
-            bench.send(client, request)
-            assert ([name], b"200") == bench.answer(client)
     bench.assert_at_rest()
 
 
@@ -627,3 +573,119 @@ def test_shows_no_token(bench: Known, caplog: pytest.LogCaptureFixture) -> None:
 
     assert [] == [text for text in (*shown, caplog.text) if "s3cret" in text]
     assert "refused with 401" in caplog.text
+
+
+SPELLINGS = st.sampled_from(["-", "_", ".", "~", "!"])
+NOMINATES = re.compile(rb"^Connection:", re.MULTILINE)
+CLAIM_NAMES = (
+    "X-Remote-User",
+    "X-Remote-Group",
+    "X-Remote-Uid",
+    "X-Remote-Extra-Scopes",
+    "X-My-User",
+)
+
+
+@st.composite
+def forged(draw: st.DrawFn, names: Sequence[str] = CLAIM_NAMES) -> bytes:
+    """One of some fields in some spelling, perhaps nominated, perhaps twice."""
+    name = draw(st.sampled_from(names))
+    name = "".join(draw(SPELLINGS) if each == "-" else each for each in name)
+    name = "".join(draw(st.sampled_from([each.lower(), each.upper()])) for each in name)
+    space = draw(st.sampled_from(["", " ", "\t "]))
+    line = f"{name}:{space}forged{space}\r\n".encode()
+    nominated = f"Connection: {name}\r\n".encode() if draw(st.booleans()) else b""
+    return draw(st.sampled_from([line, line + line, nominated + line, line + nominated]))
+
+
+@given(lines=st.lists(forged(), min_size=1, max_size=3), is_tls=st.booleans())
+@pytest.mark.parametrize("assertion", [PASS_THROUGH, FRONT_PROXY])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_no_spelling_forges_an_identity(
+    protocol: str, assertion: str, lines: list[bytes], is_tls: bool
+) -> None:
+    """Of a client that is no front proxy nothing gets through that an upstream could believe."""
+    with Known(assertion, BOTH_SPOKEN) as bench:
+        client = client_of(bench, protocol, Tls(b"alice") if is_tls else None)
+        bench.send(client, get("quick", *lines))
+        sent = bench.upstreams[0].take().lower()
+        assert b"forged" not in sent
+        is_malformed = protocol == HTTP2 and NOMINATES.search(b"".join(lines))
+        if is_malformed:
+            assert (b"", b"400") == (sent, status(client.take()))
+        elif assertion == FRONT_PROXY:
+            assert 1 == sent.count(b"x-remote-user: " + (b"alice" if is_tls else b"quick"))
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+@given(
+    lines=st.lists(
+        forged(["Impersonate-User", "Impersonate-Group", "Impersonate-Extra-A", "X-My-User"]),
+        min_size=1,
+        max_size=3,
+    )
+)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_no_spelling_borrows_the_rights_of_the_proxy(protocol: str, lines: list[bytes]) -> None:
+    """Where the proxy impersonates, nobody else does so in its name."""
+    with Known(IMPERSONATE, BOTH_SPOKEN) as bench:
+        client = client_of(bench, protocol)
+        bench.send(client, get("quick", *lines))
+        sent = bench.upstreams[0].take().lower()
+        assert b"forged" not in sent
+        if sent:
+            assert [1, 1, 0] == [
+                sent.count(name) for name in (b"authorization:", b"impersonate-", b"bearer quick")
+            ]
+            assert b"\r\nimpersonate-user: quick\r\n" in sent
+        else:
+            assert status(client.take()) in {b"400", b"403"}
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(get("quick", b"X-Remote-User : admin\r\n"), id="space-before-the-colon"),
+        pytest.param(get("quick", b"A: b\r\n X-Remote-User: admin\r\n"), id="continued-line"),
+        pytest.param(get("quick", b"A: b\rX-Remote-User: admin\r\n"), id="bare-carriage-return"),
+        pytest.param(get("quick", b"A: b\nX-Remote-User: admin\r\n"), id="bare-line-feed"),
+        pytest.param(get("quick", b"A: b\x00X-Remote-User: admin\r\n"), id="nul"),
+        pytest.param(get("quick", b"Authorization: Bearer a\r\n"), id="second-token"),
+        pytest.param(get("quick", b"Connection: Authorization\r\n"), id="nominated-token"),
+        pytest.param(get("quick", b"Impersonate-Group: system:masters\r\n"), id="group-of-nobody"),
+        pytest.param(get("quick", b"Impersonate-User: \xff\r\n"), id="no-text"),
+    ],
+)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_malformed_identities(bench: Known, protocol: str, request_: bytes) -> None:
+    """What parsers read differently is refused, and its connection closed, or its stream."""
+    client = client_of(bench, protocol)
+    bench.send(client, request_)
+    answer = client.take()
+
+    assert b"400" == status(answer)
+    assert protocol == HTTP2 or b"\r\nConnection: close\r\n" in answer
+    assert b"" == bench.upstreams[0].take()
+    bench.end(client)
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_trailers_claim_nothing(bench: Known, protocol: str) -> None:
+    head = get("quick", b"Transfer-Encoding: chunked\r\n").replace(b"GET", b"POST", 1)
+    trailers = (
+        b"X-Remote-User: forged\r\nx_remote_group: forged\r\nImpersonate-User: forged\r\n"
+        b"X-My-User: forged\r\nX_MY_USER: forged\r\nAuthorization: forged\r\n"
+        b"X.Remote.Extra-a: forged\r\nA: kept\r\n"
+    )
+    client = client_of(bench, protocol)
+    bench.send(client, head + b"0\r\n" + trailers + b"\r\n")
+    sent = bench.upstreams[0].take()
+
+    assert sent.lower().endswith(b"0\r\na: kept\r\n\r\n")
+    assert b"forged" not in sent
+    bench.end(client)
+    bench.assert_at_rest()

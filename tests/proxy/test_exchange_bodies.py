@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from apfproxy.http.read_buffer import READ_BYTES
+from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.proxy.slow_readers import SlowReaders
 from apfproxy.settings import DownstreamSettings, LimitSettings
 from tests.proxy.fakes import (
     CHUNKED_OK,
@@ -16,7 +18,6 @@ from tests.proxy.fakes import (
     LOG,
     OK,
     POST,
-    WATCH,
     Bench,
     FakeTransport,
     body,
@@ -116,19 +117,6 @@ def test_gathered_body_that_does_not_come() -> None:
         bench.assert_at_rest()
 
 
-def test_body_in_pieces(bench: Bench) -> None:
-    """Each piece goes on as it comes; the connection is kept once both sides are through."""
-    client = bench.ask(POST + b"\r\nb")
-    for piece in (b"od", b"y"):
-        bench.send(client, piece)
-    assert bench.upstreams[0].take().endswith(b"\r\n\r\nbody")
-    bench.send(bench.upstreams[0], OK)
-
-    assert b"200" == status(client.take())
-    assert 1 == bench.pool.idle_count
-    bench.assert_at_rest()
-
-
 def test_chunked_body_with_trailers(bench: Bench) -> None:
     """It is framed anew; trailers that may be passed on are."""
     client = bench.ask(CHUNKED_POST + b"\r\n1;x=y\r\na\r\n2\r\nb")
@@ -156,31 +144,6 @@ def test_body_waits_with_its_request(bench: Bench) -> None:
     bench.send(bench.upstreams[0], OK)
     assert b"200" == status(client.take())
     bench.end(first)
-    bench.assert_at_rest()
-
-
-def test_large_first_piece_waits_alone(bench: Bench) -> None:
-    """No more is read before there is a connection to pass it on to."""
-    first = bench.ask(GET)
-    client = bench.client()
-    client.feed((b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n") + b"x" * 50000)
-    assert not client.reads
-    bench.send(bench.upstreams[0], OK)
-
-    assert client.reads
-    bench.end(client)
-    bench.end(first)
-    bench.assert_at_rest()
-
-
-def test_small_body_that_waits_pauses_nothing(bench: Bench) -> None:
-    """Below the bound the client's connection stays open to hear of its end."""
-    first, second = bench.ask(GET), bench.ask(POST + b"\r\nb")
-    bench.send(second, b"od")
-    assert second.reads
-    bench.end(second)
-    bench.end(first)
-
     bench.assert_at_rest()
 
 
@@ -241,15 +204,6 @@ def test_continue(bench: Bench, waits: bool) -> None:
     bench.assert_at_rest()
 
 
-def test_no_continue_for_a_body_that_comes_anyway(bench: Bench) -> None:
-    """RFC 9110, section 10.1.1: it may be left out then."""
-    client = bench.ask(POST + b"Expect: 100-continue\r\n\r\nb")
-
-    assert b"" == client.take()
-    bench.end(client)
-    bench.assert_at_rest()
-
-
 def test_answer_before_the_body_is_through(bench: Bench) -> None:
     """The client may go on after a body that is short; the upstream's connection may not."""
     client = bench.ask(POST + b"\r\nb")
@@ -263,19 +217,6 @@ def test_answer_before_the_body_is_through(bench: Bench) -> None:
 
     assert b"200" == status(client.take())
     assert "" == client.ended_by
-    bench.assert_at_rest()
-
-
-def test_body_goes_on_while_the_answer_streams(bench: Bench) -> None:
-    """Both directions are independent; then the connection is of further use."""
-    client = bench.ask(POST + b"\r\nb")
-    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\no")
-    bench.send(client, b"ody")
-    assert bench.upstreams[0].take().endswith(b"\r\n\r\nbody")
-    bench.send(bench.upstreams[0], b"kay")
-
-    assert b"okay" == body(client.take())
-    assert 1 == bench.pool.idle_count
     bench.assert_at_rest()
 
 
@@ -377,18 +318,6 @@ def test_rate_while_the_upstream_takes_nothing() -> None:
         bench.assert_at_rest()
 
 
-def test_rate_of_a_body_that_is_through() -> None:
-    """The time that the upstream then takes does not count."""
-    with limited() as bench:
-        client = bench.ask(POST + b"\r\nbo")
-        bench.send(client, b"dy")
-        sweep(bench, 10)
-
-        assert {} == bench.context.slow_readers.watched
-        bench.send(bench.upstreams[0], OK)
-        assert b"200" == status(client.take())
-
-
 def pause(bench: Bench, client: FakeTransport) -> None:
     """Have the client take nothing more, and the upstream answer on."""
     connection_of(client).pause_writing()
@@ -443,20 +372,6 @@ def test_slow_readers_have_a_limit(per_level: int | None) -> None:
         bench.assert_at_rest()
 
 
-def test_slow_reader_still_has_its_deadline() -> None:
-    """It may hold a connection to the upstream no longer than others."""
-    with limited() as bench:
-        client = bench.ask(GET)
-        bench.send(bench.upstreams[0], CHUNKED_OK)
-        pause(bench, client)
-        sweep(bench, 59)
-        assert "" == client.ended_by
-        sweep(bench, 1)
-
-        assert "abort" == client.ended_by
-        bench.assert_at_rest()
-
-
 def test_reader_that_is_slow_now_and_then() -> None:
     """What it was slow counts less and less while it takes the answer."""
     with limited() as bench:
@@ -507,22 +422,6 @@ def test_slow_reader_may_keep_them(limits: dict[str, None], releases: int) -> No
         bench.assert_at_rest()
 
 
-def test_slow_watcher() -> None:
-    """It holds its seat for its initial events no longer than that."""
-    with limited() as bench:
-        client = bench.ask(WATCH + b"")
-        bench.send(bench.upstreams[0], CHUNKED_OK)
-        connection_of(client).pause_writing()
-        for _ in range(4):
-            bench.send(bench.upstreams[0], b"4\r\nmore\r\n")
-            bench.wait(0.05)
-        sweep(bench, 1)
-
-        assert (0, 0, 0) == bench.use()
-        bench.end(client)
-        bench.assert_at_rest()
-
-
 def test_client_that_ends_and_takes_nothing(bench: Bench) -> None:
     """What it was sent does not wait for it without end, even where no deadline is under way."""
     client = bench.ask(LOG)
@@ -534,3 +433,42 @@ def test_client_that_ends_and_takes_nothing(bench: Bench) -> None:
     assert "abort" == client.ended_by
     assert {} == bench.context.listener.connections
     bench.assert_at_rest()
+
+
+class Swept:
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.told: list[object] = []
+
+    def on_sweep(self, period_ns: int) -> None:
+        self.told.append(period_ns)
+        if self.error is not None:
+            raise self.error
+
+    def fail(self, error: Exception) -> None:
+        self.told.append(error)
+
+
+@pytest.mark.parametrize("per_level", [None, 2, 0])
+def test_limit(bench: Bench, per_level: int | None) -> None:
+    """So many of a level go on without seats, by default as many as it has seats."""
+    level = bench.controller.levels["queued"]
+    most = level.nominal_limit if per_level is None else per_level
+    counters = ProxyCounters()
+    subject = SlowReaders(counters, per_level)
+
+    assert [True] * most + [False] == [subject.admit(level) for _ in range(most + 1)]
+    assert most == counters.slow_readers_open == counters.slow_reader_releases
+    for _ in range(most):
+        subject.release("queued")
+    assert ({}, 0) == (subject.by_level, counters.slow_readers_open)
+
+
+def test_an_error_in_one_ends_that_one() -> None:
+    error = ValueError()
+    broken, good = Swept(error), Swept()
+    subject = SlowReaders(ProxyCounters(), None)
+    subject.watched.update(cast("Any", {broken: None, good: None}))
+    subject.on_sweep(5)
+
+    assert ([5, error], [5]) == (broken.told, good.told)

@@ -96,59 +96,6 @@ def ask(bench: Bench, request: bytes) -> tuple[FakeTransport, FakeTransport]:
     return client, got[0]
 
 
-def test_nothing_waits(bench: Bench) -> None:
-    """Four requests go to the upstream at once, where three would wait in the queue."""
-    clients = [bench.ask(GET) for _ in range(4)]
-
-    assert 4 == len([upstream for upstream in bench.upstreams if upstream.written])
-    assert (1, 3, 0) == bench.use()
-    for client in reversed(clients):
-        bench.end(client)
-    bench.assert_at_rest()
-    assert 3 == counters_of(bench).cancelled
-
-
-@pytest.mark.parametrize(
-    ("request_", "before", "reason"),
-    [
-        pytest.param(GET, 4, "rejected_queue_full", id="queue-full"),
-        pytest.param(REFUSING, 1, "rejected_concurrency_limit", id="no-queue"),
-    ],
-)
-def test_would_be_rejection(bench: Bench, request_: bytes, before: int, reason: str) -> None:
-    """It is counted with its reason, forwarded, and answered by the upstream."""
-    clients = [bench.ask(request_) for _ in range(before)]
-    last, upstream = ask(bench, request_)
-    bench.send(upstream, OK)
-
-    assert b"200" == status(last.take())
-    schema = "refusing" if request_ is REFUSING else "queued"
-    assert 1 == getattr(counters_of(bench, schema), reason)
-    for client in clients:
-        bench.end(client)
-    bench.assert_at_rest()
-
-
-def test_deadlines_are_the_same(bench: Bench) -> None:
-    """A request that would have been rejected does not get more time than others."""
-    clients = [bench.ask(HURRIED) for _ in range(5)]
-    bench.wait(2.3)
-
-    assert [b"504"] * 5 == [status(client.take()) for client in clients]
-
-
-def test_slow_body_of_a_would_be_rejected_request(bench: Bench) -> None:
-    """What limits clients is in force: a body has its time to come in."""
-    clients = [bench.ask(GET) for _ in range(4)]
-    late = bench.ask(POST.replace(b" HTTP", b"?timeout=2s HTTP") + b"\r\nbo")
-    bench.wait(2.1)
-
-    assert b"408" == status(late.take())
-    for client in clients:
-        bench.end(client)
-    bench.assert_at_rest()
-
-
 def test_watch_that_would_have_waited_too_long(bench: Bench) -> None:
     """It has no place among the long-running requests any more, although it goes on."""
     annotate(bench, b'apfproxy.io/long-running-limit: "1"')

@@ -13,7 +13,6 @@ from apfproxy.settings import (
     AccessLogSettings,
     DownstreamSettings,
     LimitSettings,
-    Settings,
 )
 from tests.proxy.fakes import Bench, FakeTransport, body, connection_of, status
 
@@ -38,19 +37,6 @@ JSON = b"Accept: text/html, application/json;q=0.9\r\n\r\n"
 def plain() -> Iterator[Bench]:
     with Bench(preset=HTTP_API) as result:
         yield result
-
-
-def test_parameters_mean_nothing(plain: Bench) -> None:
-    """What would be a watch with a malformed time-out takes one seat until its answer ends."""
-    client = plain.ask(GET)
-    assert (1, 0, 0) == plain.use()
-    plain.send(plain.upstreams[0], ENDLESS)
-    plain.wait(30)
-    assert (1, 0, 0) == plain.use()
-    plain.wait(31)
-
-    assert client.is_closing()
-    plain.assert_at_rest()
 
 
 @pytest.mark.parametrize(
@@ -145,20 +131,6 @@ def test_an_event_stream_gives_its_seat_back(enforcement: str) -> None:
         assert client.take().endswith(b"5\r\ndata:\r\n5\r\ndata:\r\n0\r\n\r\n")
         bench.assert_at_rest()
         assert [] == bench.passage_errors
-
-
-def test_another_preset(plain: Bench) -> None:
-    """Requests are read as the settings in force say, those that were kept too."""
-    request = GET.replace(b"watch=1&", b"")
-    client = plain.ask(request)
-    plain.send(plain.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-    assert b"200" == status(client.take())
-    plain.context.configure(Settings(upstream=plain.settings.upstream))
-    plain.send(client, request)
-
-    answer = client.take()
-    assert b"400" == status(answer)
-    assert "invalid timeout" in json.loads(body(answer))["message"]
 
 
 UPLOAD = b"PUT /file HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"

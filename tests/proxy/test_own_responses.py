@@ -1,4 +1,4 @@
-"""Responses of the proxy's own."""
+"""Responses of the proxy's own, also to what is no request."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import httptools
 import pytest
 
+from apfproxy.http.grammar import HeadError
 from apfproxy.proxy.own_responses import (
     DateLine,
     response,
@@ -14,6 +15,9 @@ from apfproxy.proxy.own_responses import (
     status_response,
     too_many_requests,
 )
+from apfproxy.proxy.refused import refused
+from apfproxy.settings import HTTP_API, KUBERNETES_API, AccessLogSettings
+from tests.proxy.fakes import Bench
 
 NOON = 784_111_777
 """In seconds: the date that RFC 9110 has for an example."""
@@ -100,3 +104,25 @@ def test_status_is_a_kubernetes_status(code: int, reason: str) -> None:
     parser = httptools.HttpResponseParser(object())
     parser.feed_data(whole)
     assert code == parser.get_status_code()
+
+
+@pytest.mark.parametrize(
+    ("preset", "kind"), [(KUBERNETES_API, b"application/json"), (HTTP_API, b"text/plain")]
+)
+@pytest.mark.parametrize("is_logged", [False, True])
+def test_refused(preset: str, kind: bytes, *, is_logged: bool) -> None:
+    """Of a cluster that is known its form and its log count; nothing is logged twice."""
+    with Bench(preset=preset, access_log=AccessLogSettings(path="log")) as bench:
+        error = HeadError(404, "no cluster is there", b"Retry-After: 7\r\n")
+        response = refused(bench.listener, bench.context, "10.0.0.7", error, is_logged=is_logged)
+
+        head, _, body = response.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 404 Not Found\r\n")
+        assert b"Content-Type: %b" % kind in head
+        assert head.endswith(b"Retry-After: 7\r\nConnection: close")
+        assert b"no cluster is there" in body
+        assert 1 == bench.counters.listener.unrouted_requests
+        assert {404: 1} == bench.counters.listener.own_responses
+        assert bench.context.access_log is not None
+        bench.context.access_log.flush()
+        assert is_logged == (b"no cluster is there" not in b"".join(bench.log_lines))

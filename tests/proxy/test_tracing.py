@@ -170,26 +170,6 @@ def test_retried_request() -> None:
     assert ["the connection was closed early", ""] == [each.problem for each in trace.attempts]
 
 
-def test_same_sender() -> None:
-    """What a connection's fields say is read once; each request is decided about by itself."""
-    with Bench(tracing=TracingSettings(parents_from=EVERYBODY)) as bench:
-        client = bench.client()
-        for _ in range(3):
-            bench.send(client, asked_with(f"traceparent: {SAMPLED}"))
-            bench.send(bench.upstreams[0], OK)
-
-    assert {int(TRACE_ID, 16)} == {trace.trace_id for trace in bench.traces}
-    assert 3 == len({trace.span_id for trace in bench.traces})
-
-
-def test_request_body() -> None:
-    post = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 18\r\n\r\ntraceparent: 1\r\nok"
-    forwarded, traces = traced(post, TracingSettings(sampling_rate_per_million=ALWAYS))
-
-    assert forwarded.endswith(b"\r\n\r\ntraceparent: 1\r\nok")
-    assert 1 == len(traces)
-
-
 def test_ids() -> None:
     assert {1} == {new_id(1) for _ in range(64)}
 
