@@ -21,10 +21,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from apfproxy.flowcontrol.classifier import Classifier
-from apfproxy.flowcontrol.demand import SeatDemand
-from apfproxy.flowcontrol.meters import FlowSchemaCounters
-from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
-from apfproxy.flowcontrol.ticket import ONE_SEAT, Flow, Ticket
+from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
+from apfproxy.flowcontrol.queue_set import (
+    ONE_SEAT,
+    Flow,
+    QueueSet,
+    QueueSetConfig,
+    QueueSetKind,
+    Ticket,
+)
 from apfproxy.objects.types import (
     FlowSchema,
     NonResourcePolicyRule,

@@ -27,7 +27,7 @@ from apfproxy.base.clock import LoopClock
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
+from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.settings import FleetSettings

@@ -25,7 +25,7 @@ from aiohttp import web
 
 from apfproxy.base.clock import LoopClock
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
+from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import FlowControlObject, QueuingConfiguration
 from apfproxy.observe.live_history import SAMPLES, LiveHistory
 from apfproxy.observe.live_page import LivePage

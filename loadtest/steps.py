@@ -74,7 +74,6 @@ OF_FILE = {
     "flowcontrol/classifier": "classify",
     "flowcontrol/controller": "classify",
     "flowcontrol/dealer": "classify",
-    "flowcontrol/rule_index": "classify",
     "proxy/client_limits": "forward",
     "proxy/exchange": "forward",
     "upstream/pool": "forward",

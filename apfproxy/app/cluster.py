@@ -24,8 +24,7 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
 from apfproxy.flowcontrol.meters import KindMeter
-from apfproxy.flowcontrol.passage import FlowControl
-from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.flowcontrol.passage import FlowControl, WorkEstimator
 from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.proxy.context import Context, passage_errors

@@ -5,6 +5,22 @@ matches if any of its rules does: any subject of the rule, and any of its resour
 resource request) or of its non-resource rules (for any other).  An addition may ask for more than
 the rules do, see `mismatch.unmet`.
 
+Rules are not tried one after the other.  Each resource rule and each non-resource rule, with the
+subjects that stand beside it, is a line.  A set of lines is an integer with a bit for each; the
+first line has the highest bit.  For each field of a rule there is a table from a value to the lines
+that the value matches, and the lines that any other value matches, by a wildcard.  A request's
+lines are the intersection of those of its fields, and the first of them is the length of the
+integer in bits.  The tables of n lines may take n² bits, so an index has `MOST_LINES` at most, and
+a `Classifier` asks one index after the other.
+
+A non-resource URL `/a`, `/a/` or `/a/*` matches what is below `/a/` too; `*` matches everything.
+
+Deviation: a path that some server might take for another one, see `request.path_prefixes`, matches
+a non-resource URL only as a whole, or by `*` or `/*`.  Kubernetes lets `/healthz/../api/v1/secrets`
+pass for a part of `/healthz`, which is harmless before kube-apiserver, which resolves nothing.
+Behind this proxy may be a server that does, and its clients must not choose an exempt priority
+level so.
+
 Source: kubernetes/apiserver pkg/util/flowcontrol/rule.go.
 """
 
@@ -12,24 +28,306 @@ from __future__ import annotations
 
 import re
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import mmh3
 
-from apfproxy.flowcontrol.rule_index import MOST_LINES, Line, RuleIndex, Subjects
-from apfproxy.objects.additions import DistinguisherKind
-from apfproxy.request.attributes import (
-    AUTHENTICATED_GROUP,
-    UNAUTHENTICATED_GROUP,
-    RequestAttributes,
-    User,
+from apfproxy.objects.additions import Condition, DistinguisherKind, matches
+from apfproxy.objects.types import (  # compiled, `Line` has them at run time
+    FlowSchema,
+    NonResourcePolicyRule,
+    ResourcePolicyRule,
 )
+from apfproxy.request.attributes import AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
+from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from apfproxy.objects.additions import Distinguisher
-    from apfproxy.objects.types import FlowSchema
+    from apfproxy.objects.types import Subject
+    from apfproxy.request.attributes import RequestAttributes, User
+
+ALL: Final = "*"
+SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"
+
+
+class Subjects:
+    """The subjects of one rule, merged; `user_prefixes` are all service accounts of a namespace."""
+
+    def __init__(self, subjects: Iterable[Subject]) -> None:
+        self.is_all = False
+        self.users: set[str] = set()
+        self.groups: set[str] = set()
+        self.user_prefixes: tuple[str, ...] = ()
+        for subject in subjects:
+            self._add(subject)
+
+    def _add(self, subject: Subject) -> None:
+        if subject.kind == "User" and subject.user is not None:
+            self.is_all |= subject.user.name == ALL
+            self.users.add(subject.user.name)
+        elif subject.kind == "Group" and subject.group is not None:
+            self.is_all |= subject.group.name == ALL
+            self.groups.add(subject.group.name)
+        elif subject.kind == "ServiceAccount" and subject.service_account is not None:
+            prefix = f"{SERVICE_ACCOUNT_PREFIX}{subject.service_account.namespace}:"
+            if subject.service_account.name == ALL:
+                self.user_prefixes += (prefix,)
+            else:
+                self.users.add(prefix + subject.service_account.name)
+
+    def match(self, user: User) -> bool:
+        return (
+            self.is_all
+            or user.name in self.users
+            or not self.groups.isdisjoint(user.groups)
+            or user.name.startswith(self.user_prefixes)
+        )
+
+
+ROOT: Final = "/"
+
+
+def below(url: str) -> str:
+    """What all paths below a URL begin with; below `ROOT` are those too that are not plain."""
+    return url.removesuffix(ALL).removesuffix("/") + "/"
+
+
+MOST_LINES: Final = 4096
+"""Of one index: a set takes 560 bytes at most."""
+
+
+class Line(NamedTuple):
+    """One rule of a FlowSchema, its subjects, and what an addition asks besides, if any does."""
+
+    flow_schema: FlowSchema
+    subjects: Subjects
+    rule: ResourcePolicyRule | NonResourcePolicyRule
+    condition: Condition | None
+
+
+class Field:
+    """The lines of an index by the values of one field.
+
+    Attributes:
+        every: The lines that match every value.
+        lines: Those that match a value; a value that is not there has `every`.
+    """
+
+    def __init__(self) -> None:
+        self.every = 0
+        self.lines: dict[str, int] = {}
+
+    def add(self, values: Iterable[str], line: int) -> None:
+        """Have a line match these values; beside others a wildcard is a value like any other."""
+        if values == (ALL,):
+            self.every |= line
+        else:
+            _add(self.lines, values, line)
+
+    def complete(self) -> None:
+        """Have the lines that match every value match each value that is named."""
+        every = self.every
+        if every:
+            self.lines = {value: lines | every for value, lines in self.lines.items()}
+
+
+class Header(Field):
+    """The lines that ask for a header, by its values.
+
+    Attributes:
+        name: The header's, in lower case.
+        asking: All of these lines.
+        patterns: Those that ask for a pattern.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.asking = 0
+        self.patterns: dict[str, int] = {}
+
+    def add_condition(self, values: frozenset[str], line: int) -> None:
+        """Have a line ask for the header with one of these values or patterns; empty for any."""
+        self.asking |= line
+        self.add([each for each in values if ALL not in each] if values else (ALL,), line)
+        _add(self.patterns, [each for each in values if ALL in each], line)
+
+    def unmet(self, value: str, found: int) -> int:
+        """The lines that a value does not satisfy; "" if the request has no such header.
+
+        Patterns of lines that are not among those found are not looked at.
+        """
+        value = value.strip(" \t")
+        if not value:
+            return self.asking
+        met = self.lines.get(value, self.every)
+        for pattern, lines in self.patterns.items():
+            if lines & found & ~met and matches(pattern, value):
+                met |= lines
+        return self.asking & ~met
+
+
+class RuleIndex:
+    """Finds the first line of a request.
+
+    Args:
+        lines: In the order in which they count; `MOST_LINES` at most.
+    """
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        # By the length of a set of lines, that is by its first line.
+        self._flow_schemas: list[FlowSchema | None] = [None]
+        self._headers: list[Header | None] = [None]
+        self._everybody = 0
+        self._users: dict[str, int] = {}
+        self._groups: dict[str, int] = {}
+        self._accounts: dict[str, int] = {}  # by the beginning of their names, with the namespace
+        self._resource_verbs = Field()
+        self._api_groups = Field()
+        self._resources = Field()
+        self._namespaces = Field()
+        self._cluster_scope = 0
+        self._url_verbs = Field()
+        self._urls = Field()
+        self._root = 0
+        self._below: dict[str, int] = {}  # by the beginnings of paths, but for "/"
+        self._asking = 0
+
+        headers: dict[str, Header] = {}
+        for number, line in enumerate(reversed(lines)):
+            bit = 1 << number
+            self._flow_schemas.append(line.flow_schema)
+            self._headers.append(self._add_condition(line, bit, headers))
+            if line.subjects.is_all:
+                self._everybody |= bit
+            else:
+                _add(self._users, line.subjects.users, bit)
+                _add(self._groups, line.subjects.groups, bit)
+                _add(self._accounts, line.subjects.user_prefixes, bit)
+            rule = line.rule
+            if isinstance(rule, ResourcePolicyRule):
+                self._resource_verbs.add(rule.verbs, bit)
+                self._api_groups.add(rule.api_groups, bit)
+                self._resources.add(rule.resources, bit)
+                self._namespaces.add(rule.namespaces, bit)
+                if rule.cluster_scope:
+                    self._cluster_scope |= bit
+            else:
+                self._add_url_rule(rule, line.condition, bit)
+        self._longest_below = max(map(len, self._below), default=0)
+        for field in (
+            self._resource_verbs,
+            self._api_groups,
+            self._resources,
+            self._namespaces,
+            self._url_verbs,
+            self._urls,
+            *headers.values(),
+        ):
+            field.complete()
+
+    def _add_condition(self, line: Line, bit: int, headers: dict[str, Header]) -> Header | None:
+        condition = line.condition
+        if condition is None or not condition.header:
+            return None
+        header = headers.setdefault(condition.header, Header(condition.header))
+        header.add_condition(condition.values, bit)
+        self._asking |= bit
+        return header
+
+    def _add_url_rule(
+        self, rule: NonResourcePolicyRule, condition: Condition | None, bit: int
+    ) -> None:
+        methods = None if condition is None else condition.methods
+        if methods is None:
+            self._url_verbs.add(rule.verbs, bit)
+        else:
+            self._url_verbs.add(
+                methods if rule.verbs == (ALL,) else methods.intersection(rule.verbs), bit
+            )
+        urls = rule.non_resource_urls
+        if ALL in urls:
+            self._urls.every |= bit
+        else:
+            self._urls.add(urls, bit)
+            prefixes = set(map(below, urls))
+            if ROOT in prefixes:
+                self._root |= bit
+            else:
+                _add(self._below, prefixes, bit)
+
+    def first(
+        self, user: User, attributes: RequestAttributes, header_of: Callable[[str], str]
+    ) -> FlowSchema | None:
+        found = self._everybody
+        of_group = self._groups
+        for group in user.groups:
+            if group in of_group:
+                found |= of_group[group]
+        name = user.name
+        if name in self._users:
+            found |= self._users[name]
+        if name.startswith(SERVICE_ACCOUNT_PREFIX):
+            namespace = name[: name.find(":", len(SERVICE_ACCOUNT_PREFIX)) + 1]
+            found |= self._accounts.get(namespace, 0)
+        if not found:
+            return None
+        verb = attributes.verb
+        if attributes.is_resource_request:
+            resource, namespace = attributes.resource, attributes.namespace
+            if attributes.subresource:
+                resource = f"{resource}/{attributes.subresource}"
+            field = self._resource_verbs
+            found &= field.lines.get(verb, field.every)
+            field = self._resources
+            found &= field.lines.get(resource, field.every)
+            field = self._api_groups
+            found &= field.lines.get(attributes.api_group, field.every)
+            if namespace:
+                field = self._namespaces
+                found &= field.lines.get(namespace, field.every)
+            else:
+                found &= self._cluster_scope
+        else:
+            field = self._url_verbs
+            found &= field.lines.get(verb, field.every)
+            found &= self._of_path(attributes.path)
+        if found & self._asking:
+            found = self._met(found, header_of)
+        return self._flow_schemas[found.bit_length()]
+
+    def _of_path(self, path: str) -> int:
+        field = self._urls
+        found = field.lines.get(path, field.every)
+        if path.startswith(ROOT):
+            found |= self._root
+        # No slash beyond the longest beginning counts: a client may send thousands.
+        longest, lines = self._longest_below, 0
+        end = path.find("/", 1, longest)
+        while end > 0:
+            lines |= self._below.get(path[: end + 1], 0)
+            end = path.find("/", end + 1, longest)
+        if lines & ~found and is_plain_path(path):
+            found |= lines
+        return found
+
+    def _met(self, found: int, header_of: Callable[[str], str]) -> int:
+        """The lines without those before the first whose header is as they ask."""
+        asking = self._asking
+        while found and (found & asking).bit_length() == found.bit_length():
+            header = self._headers[found.bit_length()]
+            assert header is not None
+            found &= ~header.unmet(header_of(header.name), found)
+            asking &= ~header.asking
+        return found
+
+
+def _add(table: dict[str, int], values: Iterable[str], line: int) -> None:
+    for value in values:
+        table[value] = table.get(value, 0) | line
+
 
 LONGEST_VALUE: Final = 128
 """Characters of a header or a path that count: flows are kept by their names."""

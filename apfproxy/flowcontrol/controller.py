@@ -34,7 +34,6 @@ from apfproxy.flowcontrol.classifier import (
     matching_order,
     no_header,
 )
-from apfproxy.flowcontrol.demand import SeatDemand
 from apfproxy.flowcontrol.flow_limits import LONGEST_NAME, FlowLimits
 from apfproxy.flowcontrol.limits import (
     ADJUSTMENT_PERIOD_S,
@@ -46,12 +45,11 @@ from apfproxy.flowcontrol.limits import (
     round_half_up,
     within,
 )
-from apfproxy.flowcontrol.meters import FlowSchemaCounters
+from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
 from apfproxy.flowcontrol.priority_level import PriorityLevel, level_shares, queue_set_config
 from apfproxy.flowcontrol.prompt_limits import FIRST_PAUSES_S, PromptLimits, divide
-from apfproxy.flowcontrol.queue_set import UNLIMITED, QueueSet
+from apfproxy.flowcontrol.queue_set import UNLIMITED, Flow, QueueSet
 from apfproxy.flowcontrol.seat_pool import PoolMember, SeatPool
-from apfproxy.flowcontrol.ticket import Flow
 from apfproxy.objects.additions import NO_FLOW_SCHEMA_ADDITIONS
 from apfproxy.objects.decode import mandatory_objects
 from apfproxy.objects.names import CATCH_ALL

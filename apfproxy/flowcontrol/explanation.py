@@ -15,16 +15,15 @@ import msgspec
 from apfproxy.flowcontrol.classifier import no_header
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.mismatch import Mismatch, mismatches, quoted
-from apfproxy.flowcontrol.passage import takes_seats
-from apfproxy.flowcontrol.queue_set import QueueSetKind
-from apfproxy.flowcontrol.ticket import RejectReason
-from apfproxy.flowcontrol.work_estimate import (
+from apfproxy.flowcontrol.passage import (
     BYTES_PER_SEAT,
     LIST_VERBS,
     MUTATING_VERBS,
     WATCHES_PER_SEAT,
     WorkEstimator,
+    takes_seats,
 )
+from apfproxy.flowcontrol.queue_set import QueueSetKind, RejectReason
 from apfproxy.objects.additions import describe
 from apfproxy.objects.field_errors import counted
 from apfproxy.objects.types import FlowSchema, kind_of
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Classification, Controller
     from apfproxy.flowcontrol.learned_costs import LearnedCosts
     from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.flowcontrol.queue_set import QueueSet
-    from apfproxy.flowcontrol.ticket import Queue, Ticket, WorkEstimate
+    from apfproxy.flowcontrol.queue_set import QueueSet, Ticket, WorkEstimate
+    from apfproxy.flowcontrol.tournament import Queue
     from apfproxy.request.attributes import RequestAttributes, User
 
 NS_PER_S = 1_000_000_000

@@ -28,7 +28,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.work_estimate import ObjectStats
+import msgspec
+
 from apfproxy.request.attributes import RequestAttributes, required_field
 
 if TYPE_CHECKING:
@@ -54,6 +55,13 @@ READ_ONLY_VERBS = frozenset({"get", "list", "watch", "proxy"})
 
 INDEXED_FIELDS = {"pods": "spec.nodeName"}
 """Fields by which kube-apiserver finds WATCHes: one that requires a value hears of few writes."""
+
+
+class ObjectStats(msgspec.Struct, frozen=True, gc=False):
+    """How many objects a resource has, and the bytes of one in memory; 0 if unknown."""
+
+    count: int
+    average_bytes: int
 
 
 @dataclass(slots=True)

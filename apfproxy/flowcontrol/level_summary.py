@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.flowcontrol.classifier import ALL
 from apfproxy.flowcontrol.limits import enough_for_a_seat, levelled
 from apfproxy.flowcontrol.priority_level import level_shares
-from apfproxy.flowcontrol.rule_index import ALL
 from apfproxy.objects.additions import PRIORITY
 from apfproxy.objects.field_errors import counted
 from apfproxy.objects.validation import PRIORITY_LEVELS

@@ -1,6 +1,6 @@
 """Why a FlowSchema does not match a request: the first thing that fails in each of its rules.
 
-It asks the questions of `rule_index`, one by one and in the order in which they stand in the
+It asks the questions of the `classifier`, one by one and in the order in which they stand in the
 object; tests hold the two together.
 """
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.flowcontrol.classifier import no_header
-from apfproxy.flowcontrol.rule_index import ALL, ROOT, Subjects, below
+from apfproxy.flowcontrol.classifier import ALL, ROOT, Subjects, below, no_header
 from apfproxy.objects.additions import MATCH_HEADER, MATCH_METHODS, field_of, matches
 from apfproxy.request.rules import is_plain_path
 

@@ -6,9 +6,18 @@ What happens in which state is in `TRANSITIONS`, and so is that all is given bac
 holds something is left by an event that gives it back.  Counters, the meter of the request's kind
 and the notes on top flows are kept here and nowhere else.
 
+The seats that a request needs, and how long it works on after its end, are estimated so:
+
+- A LIST, and a WATCH that begins with initial events, takes a seat per 100 kB that the server
+  holds in memory for it.
+- A write takes one seat, and then, when its answer is out, seats for the watchers to be told.
+- Everything else takes one seat.
+
 A request whose flow control is only observed has an `ObservedPassage`.
 
-Source of the order of steps: `Handle` in kubernetes/apiserver pkg/util/flowcontrol/apf_filter.go.
+Source: kubernetes/apiserver pkg/util/flowcontrol, of the order of steps apf_filter.go (`Handle`),
+of estimates request/ (list_work_estimator.go, mutating_work_estimator.go, config.go), with the
+feature gates WatchList and SizeBasedListCostEstimate on.
 """
 
 from __future__ import annotations
@@ -20,8 +29,14 @@ from mypy_extensions import mypyc_attr
 
 from apfproxy.base.transitions import Event
 from apfproxy.flowcontrol.flow_limits import Refusal, count_rejection
-from apfproxy.flowcontrol.ticket import EXECUTING as HAS_SEATS
-from apfproxy.flowcontrol.ticket import RejectReason, Ticket
+from apfproxy.flowcontrol.queue_set import EXECUTING as HAS_SEATS
+from apfproxy.flowcontrol.queue_set import (
+    ONE_SEAT,
+    RejectReason,
+    Ticket,
+    WorkEstimate,
+    ns_per_seat,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,12 +44,127 @@ if TYPE_CHECKING:
     from apfproxy.base.clock import Clock, Timer
     from apfproxy.flowcontrol.controller import Classification, Controller
     from apfproxy.flowcontrol.flow_limits import FlowLimits
-    from apfproxy.flowcontrol.learned_costs import LearnedCosts
-    from apfproxy.flowcontrol.meters import KindCounts, KindMeter
+    from apfproxy.flowcontrol.learned_costs import LearnedCosts, ObjectStats
+    from apfproxy.flowcontrol.meters import FlowSchemaCounters, KindCounts, KindMeter
     from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.flowcontrol.ticket import Flow, WorkEstimate
-    from apfproxy.flowcontrol.work_estimate import WorkEstimator
-    from apfproxy.request.attributes import RequestAttributes, User
+    from apfproxy.flowcontrol.queue_set import Flow
+    from apfproxy.request.attributes import ListOptions, RequestAttributes, User
+
+
+def takes_seats(attributes: RequestAttributes) -> bool:
+    """Whether a request takes seats; of the long-running ones only a WATCH does, until it began."""
+    is_watch = attributes.is_resource_request and attributes.verb == "watch"
+    return is_watch or not attributes.long_running
+
+
+# All of these as in Kubernetes.
+BYTES_PER_SEAT: Final = 100_000
+MAX_LIST_SEATS: Final = 100
+MAX_CACHED_LIST_BYTES: Final = 1_000_000  # the watch cache streams what it has, piece by piece
+MAX_OBJECT_BYTES: Final = 1_500_000  # the largest request that etcd takes
+MAX_MUTATING_SEATS: Final = 10
+WATCHES_PER_SEAT: Final = 10
+SEAT_TICKS_PER_EVENT: Final = 500_000  # of 1e-8 seat-seconds: one seat for 5 ms
+
+LIST_VERBS: Final = frozenset({"list", "watch"})
+MUTATING_VERBS: Final = frozenset({"create", "update", "patch", "delete"})
+
+LIST_ESTIMATES: Final = (ONE_SEAT, *(WorkEstimate(seats) for seats in range(1, MAX_LIST_SEATS + 1)))
+"""Estimates by seats, shared: most LISTs need one of few widths."""
+
+
+class WorkEstimator:
+    """Estimates the work of requests, from what is known of objects and of open WATCHes."""
+
+    def __init__(
+        self,
+        object_stats: Callable[[RequestAttributes], ObjectStats | None],
+        watch_count: Callable[[RequestAttributes], int],
+    ) -> None:
+        self._object_stats = object_stats
+        self._watch_count = watch_count
+
+    def fixed(self, attributes: RequestAttributes) -> WorkEstimate | None:
+        """The estimate if it depends on nothing but the attributes, else None."""
+        verb = attributes.verb
+        if attributes.is_plain:
+            return ONE_SEAT
+        if verb in LIST_VERBS:
+            options = attributes.list_options
+            assert options is not None
+            if verb == "watch" and options.is_decodable and not options.sends_initial_events:
+                return ONE_SEAT
+            return None
+        if verb in MUTATING_VERBS and not _makes_no_event(attributes):
+            return None
+        return ONE_SEAT
+
+    def estimate(
+        self,
+        attributes: RequestAttributes,
+        max_seats: int,
+        counters: FlowSchemaCounters | None = None,
+    ) -> WorkEstimate:
+        """Estimate the work of a request; `max_seats` is its level's bound, 0 for none.
+
+        `counters` count the watches that a write is of interest to.
+        """
+        estimate = self.fixed(attributes)
+        if estimate is not None:
+            return estimate
+        if attributes.verb in LIST_VERBS:
+            return LIST_ESTIMATES[self._list_seats(attributes, max_seats)]
+        watch_count = self._watch_count(attributes)
+        if counters is not None:
+            counters.watch_count.observe(watch_count)
+        return _mutating(watch_count, max_seats)
+
+    def _list_seats(self, attributes: RequestAttributes, max_seats: int) -> int:
+        most = min(max_seats or MAX_LIST_SEATS, MAX_LIST_SEATS)
+        options = attributes.list_options
+        assert options is not None
+        if not options.is_decodable:
+            return most  # bound to fail, and as dear as it can be until it has
+        stats = self._object_stats(attributes)
+        if stats is None:
+            return 1
+        is_from_cache = attributes.verb == "watch" or options.is_from_cache
+        held = _bytes_held(
+            stats, options, is_from_cache=is_from_cache, is_one=attributes.name != ""
+        )
+        return max(1, min(-(-held // BYTES_PER_SEAT), most))
+
+
+def _bytes_held(
+    stats: ObjectStats, options: ListOptions, *, is_from_cache: bool, is_one: bool
+) -> int:
+    average_bytes = stats.average_bytes
+    if average_bytes <= 0 and stats.count != 0:
+        average_bytes = MAX_OBJECT_BYTES
+    count = stats.count
+    if 0 < options.limit < count:
+        count = options.limit
+    if is_one:
+        count = 1
+    elif options.has_selector and not is_from_cache:
+        count = max(count, stats.count // 2)
+    held = count * average_bytes
+    return min(held, MAX_CACHED_LIST_BYTES) if is_from_cache else held
+
+
+def _mutating(watch_count: int, max_seats: int) -> WorkEstimate:
+    if watch_count < WATCHES_PER_SEAT:
+        return ONE_SEAT
+    seats = -(-watch_count // WATCHES_PER_SEAT)
+    work = seats * SEAT_TICKS_PER_EVENT
+    # Narrower and longer, with the same work: a wide request keeps seats idle until all it needs
+    # are free.
+    seats = min(seats, max_seats or MAX_MUTATING_SEATS, MAX_MUTATING_SEATS)
+    return WorkEstimate(1, seats, ns_per_seat(work, seats))
+
+
+def _makes_no_event(attributes: RequestAttributes) -> bool:
+    return attributes.resource == "serviceaccounts" and attributes.subresource == "token"
 
 
 class FlowObserver(Protocol):
@@ -417,9 +547,3 @@ def _on_dispatch(ticket: Ticket) -> None:
     """One function for all passages, so that admission makes no bound method."""
     passage: Passage = ticket.details
     passage.on_dispatch(ticket)
-
-
-def takes_seats(attributes: RequestAttributes) -> bool:
-    """Whether a request takes seats; of the long-running ones only a WATCH does, until it began."""
-    is_watch = attributes.is_resource_request and attributes.verb == "watch"
-    return is_watch or not attributes.long_running

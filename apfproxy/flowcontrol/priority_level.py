@@ -20,7 +20,7 @@ from apfproxy.objects.types import (
 )
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.demand import SeatDemand
+    from apfproxy.flowcontrol.meters import SeatDemand
 
 MAX_RETRY_AFTER_S = 32
 """Kubernetes' bound."""

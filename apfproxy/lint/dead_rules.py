@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.rule_index import ALL, SERVICE_ACCOUNT_PREFIX
+from apfproxy.flowcontrol.classifier import ALL, SERVICE_ACCOUNT_PREFIX
 from apfproxy.lint.findings import (
     MATCHES_NOTHING,
     NO_SUCH_GROUP,

@@ -19,7 +19,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.rule_index import SERVICE_ACCOUNT_PREFIX, Subjects
+from apfproxy.flowcontrol.classifier import SERVICE_ACCOUNT_PREFIX, Subjects
 from apfproxy.request.attributes import (
     ANONYMOUS_NAME,
     AUTHENTICATED_GROUP,

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from apfproxy.flowcontrol.rule_index import ALL, Subjects
+from apfproxy.flowcontrol.classifier import ALL, Subjects
 from apfproxy.lint.identities import Identity, identities
 from apfproxy.request.rules import is_plain_path
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.flowcontrol.ticket import format_seat_seconds
+from apfproxy.flowcontrol.queue_set import format_seat_seconds
 from apfproxy.observe.go_format import ZERO_TIME, duration_text, time_text
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.flowcontrol.ticket import Ticket
+    from apfproxy.flowcontrol.queue_set import Ticket
     from apfproxy.observe.table import Cell
     from apfproxy.request.attributes import RequestAttributes
 

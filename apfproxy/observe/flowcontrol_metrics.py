@@ -27,7 +27,7 @@ from apfproxy.flowcontrol.meters import (
     SEATS_BOUNDS,
     WATCH_COUNT_BOUNDS,
 )
-from apfproxy.flowcontrol.ticket import NS_PER_TICK
+from apfproxy.flowcontrol.queue_set import NS_PER_TICK
 from apfproxy.observe.families import (
     NO_LABELS,
     NS_PER_S,

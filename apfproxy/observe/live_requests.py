@@ -10,8 +10,7 @@ from apfproxy.observe.live_recent import State, displayable
 from apfproxy.observe.live_state import MAX_QUEUES
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.queue_set import QueueSet
-    from apfproxy.flowcontrol.ticket import Ticket
+    from apfproxy.flowcontrol.queue_set import QueueSet, Ticket
 
 MAX_REQUESTS = 50
 """Of each kind: more than anybody reads."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.flowcontrol.queue_set import RejectReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

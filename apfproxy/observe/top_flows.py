@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from apfproxy.base.clock import Clock, Timer
-    from apfproxy.flowcontrol.ticket import Flow, Ticket
+    from apfproxy.flowcontrol.queue_set import Flow, Ticket
 
 HALF_LIFE_S: Final = 300.0
 FOLD_PERIOD_NS: Final = 1_000_000_000

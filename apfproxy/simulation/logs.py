@@ -20,8 +20,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from apfproxy.flowcontrol.passage import LIST_VERBS, MAX_LIST_SEATS
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.flowcontrol.work_estimate import LIST_VERBS, MAX_LIST_SEATS
 from apfproxy.objects.go_text import parse_time
 from apfproxy.request.attributes import METHOD_OF_VERB, User, authenticated, parse_duration_ns
 from apfproxy.simulation.records import UNKNOWN_NS, Records

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 from apfproxy.flowcontrol.controller import Controller, nothing
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
-from apfproxy.flowcontrol.passage import FlowControl, Passage
-from apfproxy.flowcontrol.ticket import WorkEstimate
-from apfproxy.flowcontrol.work_estimate import MAX_LIST_SEATS, WorkEstimator
+from apfproxy.flowcontrol.passage import MAX_LIST_SEATS, FlowControl, Passage, WorkEstimator
+from apfproxy.flowcontrol.queue_set import WorkEstimate
 from apfproxy.simulation.seat_meter import SeatMeter
 from apfproxy.simulation.series import FIRST_BIN_NS, MOST_BINS, LevelSeries
 from apfproxy.simulation.simulated_digest import SimulatedDigest

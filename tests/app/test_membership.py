@@ -13,7 +13,7 @@ from apfproxy.base.tasks import Supervised
 from apfproxy.fleet.record import decode
 from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
+from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.stores.store import Stored, StoreError, Swapped

@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.flow_limits import count_rejection
-from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket
-from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.flowcontrol.passage import WorkEstimator
+from apfproxy.flowcontrol.queue_set import ONE_SEAT, RejectReason, Ticket
 from apfproxy.observe.fleet_metrics import fleet_families
 from apfproxy.observe.worker_metrics import worker_families
 from apfproxy.request.attributes import ANONYMOUS, parse_attributes

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from apfproxy.flowcontrol.work_estimate import ObjectStats, WorkEstimator
+from apfproxy.flowcontrol.learned_costs import ObjectStats
+from apfproxy.flowcontrol.passage import WorkEstimator
 from apfproxy.request.attributes import parse_attributes
 from tests.conformance import vectors
 

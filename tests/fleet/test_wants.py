@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apfproxy.fleet.wants import Wants
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
+from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import User, parse_attributes
 from loadtest.objects import flow_schema, priority_level, user_subject

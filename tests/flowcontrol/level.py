@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.demand import SeatDemand
-from apfproxy.flowcontrol.meters import FlowSchemaCounters
-from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
-from apfproxy.flowcontrol.ticket import ONE_SEAT, Flow, RejectReason, Ticket, WorkEstimate
+from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
+from apfproxy.flowcontrol.queue_set import (
+    ONE_SEAT,
+    Flow,
+    QueueSet,
+    QueueSetConfig,
+    QueueSetKind,
+    RejectReason,
+    Ticket,
+    WorkEstimate,
+)
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:

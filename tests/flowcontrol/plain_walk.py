@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.classifier import matching_order, no_header
+from apfproxy.flowcontrol.classifier import ALL, Subjects, matching_order, no_header
 from apfproxy.flowcontrol.mismatch import match_url, unmet
-from apfproxy.flowcontrol.rule_index import ALL, Subjects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.limits import LevelLimits
-from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket, WorkEstimate
+from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket, WorkEstimate
 from tests.flowcontrol.test_controller import (
     GET_POD,
     admit,

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from apfproxy.flowcontrol import controller as controller_module
 from apfproxy.flowcontrol.controller import Checked, Classification, Controller, Route
 from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
-from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
+from apfproxy.flowcontrol.queue_set import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.objects.types import (
     ExemptPriorityLevelConfiguration,
     FlowControlObject,

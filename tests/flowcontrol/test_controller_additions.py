@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.flow_limits import count_rejection
-from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.flowcontrol.queue_set import RejectReason
 from apfproxy.objects.additions import PREFIX
 from apfproxy.objects.types import (
     FlowControlObject,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.demand import NS_PER_S, SMOOTHING_COEFFICIENT, DemandStats, SeatDemand
+from apfproxy.flowcontrol.meters import NS_PER_S, SMOOTHING_COEFFICIENT, DemandStats, SeatDemand
 
 
 def as_tuple(stats: DemandStats) -> tuple[float, float, int]:

@@ -14,7 +14,6 @@ from apfproxy.flowcontrol import explanation
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.controller import Checked, Controller, Digest
 from apfproxy.flowcontrol.dealer import Dealer
-from apfproxy.flowcontrol.demand import SeatDemand
 from apfproxy.flowcontrol.explanation import (
     Decision,
     Explanation,
@@ -23,11 +22,16 @@ from apfproxy.flowcontrol.explanation import (
     explain,
     foresee,
 )
-from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.meters import FlowSchemaCounters
-from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
-from apfproxy.flowcontrol.ticket import Flow, Ticket, WorkEstimate
-from apfproxy.flowcontrol.work_estimate import ObjectStats
+from apfproxy.flowcontrol.learned_costs import LearnedCosts, ObjectStats
+from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
+from apfproxy.flowcontrol.queue_set import (
+    Flow,
+    QueueSet,
+    QueueSetConfig,
+    QueueSetKind,
+    Ticket,
+    WorkEstimate,
+)
 from apfproxy.objects.types import FlowControlObject, FlowSchema, QueuingConfiguration
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes, plain_attributes
 from loadtest.objects import flow_schema, group_subject, priority_level, user_subject

@@ -9,8 +9,9 @@ from apfproxy.flowcontrol.learned_costs import (
     MAX_PAGE_OBJECTS,
     OBJECT_COUNTS_FRESH_NS,
     LearnedCosts,
+    ObjectStats,
 )
-from apfproxy.flowcontrol.work_estimate import ObjectStats, WorkEstimator
+from apfproxy.flowcontrol.passage import WorkEstimator
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.rules import RequestRules
 from tests.virtual_clock import VirtualClock

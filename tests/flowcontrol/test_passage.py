@@ -26,10 +26,10 @@ from apfproxy.flowcontrol.passage import (
     Passage,
     PassageState,
     RequestDigest,
+    WorkEstimator,
 )
 from apfproxy.flowcontrol.priority_level import WAIT_DIVISOR, PriorityLevel
-from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, WorkEstimate
-from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.flowcontrol.queue_set import Flow, RejectReason, Ticket, WorkEstimate
 from apfproxy.request.attributes import User, parse_attributes
 from tests.conformance.test_fair_queuing import CASES, Run
 from tests.simulation.scene import objects

@@ -18,7 +18,7 @@ from apfproxy.flowcontrol.prompt_limits import (
     PromptLimits,
     adjustment_for_waiting,
 )
-from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
+from apfproxy.flowcontrol.queue_set import Ticket, WorkEstimate
 from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.objects.types import FlowControlObject, QueuingConfiguration
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes

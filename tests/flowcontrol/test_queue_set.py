@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.flowcontrol.meters import MAX_STATES
-from apfproxy.flowcontrol.ticket import (
-    DONE,
-    RejectReason,
-    Ticket,
-    WorkEstimate,
-)
+from apfproxy.flowcontrol.queue_set import DONE, RejectReason, Ticket, WorkEstimate
 from tests.flowcontrol.level import EXEMPT, MS, ONE_QUEUE, REJECT, Level, queues
 
 

@@ -10,10 +10,16 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.flowcontrol.demand import SeatDemand
-from apfproxy.flowcontrol.meters import FlowSchemaCounters
-from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
-from apfproxy.flowcontrol.ticket import ONE_SEAT, Flow, RejectReason, Ticket
+from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
+from apfproxy.flowcontrol.queue_set import (
+    ONE_SEAT,
+    Flow,
+    QueueSet,
+    QueueSetConfig,
+    QueueSetKind,
+    RejectReason,
+    Ticket,
+)
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:

@@ -8,15 +8,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from apfproxy.flowcontrol.demand import SeatDemand
-from apfproxy.flowcontrol.meters import FlowSchemaCounters
-from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
-from apfproxy.flowcontrol.ticket import (
+from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
+from apfproxy.flowcontrol.queue_set import (
     DONE,
     EXECUTING,
     LINGERING,
     WAITING,
     Flow,
+    QueueSet,
+    QueueSetConfig,
+    QueueSetKind,
     RejectReason,
     Ticket,
     WorkEstimate,

@@ -14,7 +14,7 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.limits import LevelLimits
-from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
+from apfproxy.flowcontrol.queue_set import Ticket, WorkEstimate
 from apfproxy.objects.additions import PRIORITY
 from apfproxy.objects.decode import mandatory_objects
 from apfproxy.objects.types import FlowControlObject, QueuingConfiguration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.ticket import (
+from apfproxy.flowcontrol.queue_set import (
     ONE_SEAT,
     WorkEstimate,
     format_seat_seconds,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.meters import FlowSchemaCounters
-from apfproxy.flowcontrol.ticket import ONE_SEAT, WAITING, Flow, Queue, Ticket
-from apfproxy.flowcontrol.tournament import NEVER, RoundRobin, Tournament
+from apfproxy.flowcontrol.queue_set import ONE_SEAT, WAITING, Flow, Ticket
+from apfproxy.flowcontrol.tournament import NEVER, Queue, RoundRobin, Tournament
 
 keys_and_start = st.lists(st.sampled_from([1, 2, 3, NEVER]), min_size=1, max_size=20).flatmap(
     lambda keys: st.tuples(st.just(keys), st.integers(-1, len(keys) - 1))

@@ -1,11 +1,12 @@
-"""Tests of `apfproxy.flowcontrol.work_estimate`."""
+"""Tests of the estimates of work."""
 
 from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.ticket import ONE_SEAT
-from apfproxy.flowcontrol.work_estimate import ObjectStats, WorkEstimator
+from apfproxy.flowcontrol.learned_costs import ObjectStats
+from apfproxy.flowcontrol.passage import WorkEstimator
+from apfproxy.flowcontrol.queue_set import ONE_SEAT
 from apfproxy.request.attributes import parse_attributes
 
 MEGABYTES = ObjectStats(count=1000, average_bytes=4000)  # 40 seats' worth

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.rule_index import Subjects
+from apfproxy.flowcontrol.classifier import Subjects
 from apfproxy.lint.identities import (
     AUTHENTICATED,
     EVERYBODY,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.meters import KindMeter
-from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
+from apfproxy.flowcontrol.queue_set import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.listener_metrics import listener_families
 from apfproxy.observe.metrics import ClusterParts, MetricsPage

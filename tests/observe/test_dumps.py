@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
+from apfproxy.flowcontrol.queue_set import RejectReason, WorkEstimate
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe.dumps import (
     PRIORITY_LEVEL_COLUMNS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
+from apfproxy.flowcontrol.queue_set import RejectReason, WorkEstimate
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe.flowcontrol_metrics import FlowControlMetrics
 from loadtest.objects import flow_schema, group_subject, priority_level

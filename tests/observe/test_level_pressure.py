@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.ticket import WorkEstimate
+from apfproxy.flowcontrol.queue_set import WorkEstimate
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe.level_pressure import Holder, greatest_holder, oldest_wait_ns
 from loadtest.objects import flow_schema, group_subject, priority_level

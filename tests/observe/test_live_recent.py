@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.flowcontrol.queue_set import RejectReason
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe import live_recent
 from apfproxy.observe.live_recent import (

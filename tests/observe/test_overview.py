@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.flowcontrol.queue_set import RejectReason
 from apfproxy.observe.overview import MAX_PROBLEM, Overview, Place
 from loadtest.objects import flow_schema, group_subject
 from tests.observe.scene import Scene

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.flowcontrol.queue_set import RejectReason
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.observe.recent_rates import LOOKS, Rates, RecentRates, by_level
 from loadtest.objects import flow_schema, group_subject, priority_level

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.meters import FlowSchemaCounters
-from apfproxy.flowcontrol.ticket import EXECUTING, Flow, Ticket, WorkEstimate
+from apfproxy.flowcontrol.queue_set import EXECUTING, Flow, Ticket, WorkEstimate
 from apfproxy.observe.top_flows import (
     HALF_LIFE_S,
     MAX_BATCH,

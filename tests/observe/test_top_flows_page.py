@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from apfproxy.flowcontrol.meters import FlowSchemaCounters
-from apfproxy.flowcontrol.ticket import Flow
+from apfproxy.flowcontrol.queue_set import Flow
 from apfproxy.observe.top_flows import TopFlows
 from apfproxy.observe.top_flows_page import PATH, top_flows_route
 from tests.virtual_clock import VirtualClock

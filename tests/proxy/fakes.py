@@ -18,8 +18,7 @@ from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
-from apfproxy.flowcontrol.passage import FlowControl
-from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.flowcontrol.passage import FlowControl, WorkEstimator
 from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.objects.decode import decode_documents
 from apfproxy.proxy import exchange as exchange_module

@@ -26,7 +26,7 @@ from tests.proxy.fakes import (
 )
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.ticket import Flow, Ticket
+    from apfproxy.flowcontrol.queue_set import Flow, Ticket
 
 
 def test_request_that_fits(bench: Bench) -> None:

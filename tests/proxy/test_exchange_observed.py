@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from apfproxy.flowcontrol.meters import FlowSchemaCounters
-    from apfproxy.flowcontrol.ticket import Flow, Ticket
+    from apfproxy.flowcontrol.queue_set import Flow, Ticket
 
 EVERY_POD = parse_attributes("GET", b"/api/v1/pods?watch=1")
 REFUSING = b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n"

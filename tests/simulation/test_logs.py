@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.flowcontrol.queue_set import RejectReason
 from apfproxy.proxy.log_lines import MAX_GROUPS
 from apfproxy.request.attributes import User
 from apfproxy.simulation.logs import QUEUE_WAIT, TooManyBrokenError, read_access_log, read_audit_log

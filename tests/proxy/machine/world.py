@@ -21,8 +21,7 @@ from apfproxy.base import build
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
-from apfproxy.flowcontrol.passage import WAITING, FlowControl
-from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.flowcontrol.passage import WAITING, FlowControl, WorkEstimator
 from apfproxy.observe.top_flows import TopFlows
 from apfproxy.proxy.client import ListenerContext
 from apfproxy.proxy.cluster_router import ClusterRouter
