@@ -25,13 +25,11 @@ if TYPE_CHECKING:
 
 
 def limits(**settings: Any) -> tuple[ClientLimits, ListenerCounters]:  # noqa: ANN401  by their names
-    """ClientLimits, and what they count."""
     counters = ListenerCounters()
     return ClientLimits(LimitSettings(**settings), counters), counters
 
 
 def bench_with(**settings: Any) -> Bench:  # noqa: ANN401  by their names
-    """A data plane with limits."""
     return Bench(downstream=DownstreamSettings(limits=LimitSettings(**settings)))
 
 
@@ -88,17 +86,6 @@ def test_other_limits() -> None:
     ]
     subject.release("a")
     assert None is subject.admit("a")
-
-
-def test_several_connections_of_one_address() -> None:
-    """Each counts, and goes, on its own."""
-    subject, _ = limits(max_connections_per_address=2)
-    subject.admit("a")
-    subject.admit("a")
-    subject.release("a")
-
-    assert None is subject.admit("a")
-    assert Refusal.CONNECTIONS_OF_ADDRESS is subject.admit("a")
 
 
 def test_sheds_whatever_the_limits() -> None:
@@ -193,7 +180,6 @@ MOST, MOST_OF_CONNECTION = 100, 40
 
 
 def holdings_of(of_address: int | None = None, most: int | None = MOST) -> Holdings:
-    """Small bounds."""
     limits = LimitSettings(
         max_held_bytes=most,
         max_held_bytes_per_address=of_address,

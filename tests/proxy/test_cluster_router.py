@@ -35,26 +35,18 @@ def route(
     group: str = "",
     context: Context | None = None,
 ) -> Route:
-    """A route to a cluster, which can be used if it has a context."""
     return Route(name, hosts, prefix, context, tls_group=group or name)
 
 
 def router_of(*routes: Route) -> ClusterRouter:
-    """A router with routes."""
     router = ClusterRouter(None, RULES)
     router.put(routes)
     return router
 
 
 def get(target: str, host: str | None = "a.test", version: str = "1.1") -> bytes:
-    """A request."""
     line = "" if host is None else f"Host: {host}\r\n"
     return f"GET {target} HTTP/{version}\r\nA: b\r\n{line}C: d\r\n\r\n".encode()
-
-
-def test_the_only_cluster(bench: Bench) -> None:
-    """All requests are of it."""
-    assert bench.context is bench.router.only
 
 
 @pytest.mark.parametrize(
@@ -81,7 +73,6 @@ def test_the_only_cluster(bench: Bench) -> None:
     ],
 )
 def test_hosts(host: str, expected: str | None) -> None:
-    """As clients write them."""
     router = router_of(
         route("exact", ["a.test"]),
         route("wildcard", ["*.a.test"]),
@@ -178,7 +169,6 @@ def test_refusals(head: bytes, code: int) -> None:
 
 
 def test_the_only_cluster_is_starting() -> None:
-    """The proxy itself says so, and when to ask again."""
     router = router_of(Route("", (), b"", None, "is starting", retry_after_s=1))
     with pytest.raises(HeadError, match=r"^the proxy is starting$") as refused:
         router.route(get("/", "a.test"))
@@ -187,7 +177,6 @@ def test_the_only_cluster_is_starting() -> None:
 
 
 def test_what_is_shown_of_a_request_is_bounded() -> None:
-    """Whoever asks for nothing that there is gets back little of it."""
     with pytest.raises(HeadError) as refused:
         router_of().route(get("/" + "p" * 900, "h" * 900))
 
@@ -203,7 +192,6 @@ def test_http_1_0_without_host_has_the_prefix_alone(bench: Bench) -> None:
 
 
 def test_a_known_host_is_not_searched_for(bench: Bench) -> None:
-    """A connection knows it by the bytes of the fields."""
     router = router_of(route("a", ["a"], context=bench.context), route("b", ["b"]))
     found, host, _ = router.route(get("/", "b"), b"a")
 
@@ -236,7 +224,6 @@ def test_groups_of_tls(routes: list[Route], expected: str | None) -> None:
 def reference(
     routes: Sequence[tuple[tuple[str, ...], bytes]], host: str, path: bytes
 ) -> int | None:
-    """The best route by the rules, one after the other."""
     best: tuple[tuple[int, int, int], int] | None = None
     for number, (hosts, prefix) in enumerate(routes):
         is_below = path == prefix or path.startswith((prefix + b"/", prefix + b"?"))
@@ -278,7 +265,6 @@ paths = st.lists(st.sampled_from(["", "x", "y", "xy", "x?", "clusters", "a"]), m
 def test_like_the_rules(
     routes: list[tuple[tuple[str, ...], bytes]], host: str, path: bytes
 ) -> None:
-    """Routing is what the rules say, read one after the other."""
     router = router_of(*(route(str(n), hosts, prefix) for n, (hosts, prefix) in enumerate(routes)))
     found = router.find(normal_host(host.encode()), path)
     expected = reference(routes, host, path)

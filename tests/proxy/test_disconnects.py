@@ -44,7 +44,6 @@ async def test_queued_request(way: str) -> None:
 @pytest.mark.parametrize("way", ["close", "reset"])
 @on_uvloop
 async def test_queued_request_over_tls(way: str, tmp_path: Path) -> None:
-    """So does one over TLS."""
     authority = Authority("ca")
     certificate, key = authority.issue("server", usage="server").write(tmp_path, "server")
     tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)
@@ -58,7 +57,6 @@ async def test_queued_request_over_tls(way: str, tmp_path: Path) -> None:
 
 
 async def _leave_the_queue(scene: Scene, client: Peer, way: str, *, is_taken: bool = False) -> None:
-    """Wait for a seat with a body of which nothing is read any more, and leave."""
     if not is_taken:
         await scene.take_seat()
     queue_set = scene.level().queue_set
@@ -74,7 +72,6 @@ async def _leave_the_queue(scene: Scene, client: Peer, way: str, *, is_taken: bo
 @pytest.mark.parametrize("way", WAYS_TO_LEAVE)
 @on_uvloop
 async def test_pipelined_requests(way: str) -> None:
-    """The request under way is given up, and of those behind it none is begun."""
     async with running(ONE_SEAT) as scene:
         queue_set = scene.level().queue_set
         client = await scene.connect()

@@ -52,11 +52,9 @@ class Site:
 
     @property
     def counters(self) -> ProxyCounters:
-        """Of the proxy."""
         return self.scene.process.cluster.counters
 
     def trusting(self, maximum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLContext:
-        """A client's context."""
         context = ssl.create_default_context(cadata=self.authority.pem.decode())
         context.maximum_version = maximum
         return context
@@ -64,17 +62,14 @@ class Site:
     async def connect(
         self, context: ssl.SSLContext | None = None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A client whose handshake is through."""
         return await asyncio.open_connection(
             "127.0.0.1", self.scene.process.port, ssl=context or self.trusting()
         )
 
     async def plain(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A client that is to speak TLS, but has not begun."""
         return await asyncio.open_connection("127.0.0.1", self.scene.process.port)
 
     def failures(self) -> dict[str, int]:
-        """Failed handshakes, by reason."""
         return {
             reason.value: number
             for reason, number in self.counters.listener.handshake_failures.items()
@@ -90,7 +85,6 @@ async def tls_site(
     handshake_timeout_s: float = WAIT_S,
     requires_certificate: bool = False,
 ) -> AsyncIterator[Site]:
-    """A proxy that speaks TLS."""
     authority = Authority("site")
     certificate, key = authority.issue("server", usage="server").write(folder, "server")
     setup = setup or Setup()
@@ -124,7 +118,6 @@ def reconnect(
 
 
 async def answer_of(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """The status and the body of an answer."""
     async with asyncio.timeout(WAIT_S):
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
@@ -138,7 +131,6 @@ async def end_of(reader: asyncio.StreamReader) -> bytes:
 
 
 async def close(writer: asyncio.StreamWriter) -> None:
-    """Close a client's connection, which may be broken."""
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
@@ -167,7 +159,6 @@ async def test_serves_over_tls(tmp_path: Path, version: ssl.TLSVersion) -> None:
 
 @on_uvloop
 async def test_request_right_behind_the_handshake(tmp_path: Path) -> None:
-    """It may come in the very packet that ends the handshake."""
     async with tls_site(tmp_path) as site:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = site.trusting().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
@@ -239,7 +230,6 @@ async def test_handshake_that_fails(
 
 @on_uvloop
 async def test_client_that_is_reset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """In the middle of its handshake."""
     async with tls_site(tmp_path) as site:
         client = await site.scene.connect()
         await client.send(b"\x16\x03\x01\x00\xc8")
@@ -256,7 +246,6 @@ async def test_client_that_is_reset(tmp_path: Path, caplog: pytest.LogCaptureFix
 async def test_client_without_its_certificate(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where one is required."""
     async with tls_site(tmp_path, requires_certificate=True) as site:
         caplog.clear()  # of what is said of the settings
         reader, writer = await site.connect()
@@ -324,7 +313,6 @@ async def test_stop_ends_handshakes(tmp_path: Path, caplog: pytest.LogCaptureFix
 
 @on_uvloop
 async def test_drain_waits_for_handshakes(tmp_path: Path) -> None:
-    """Whose handshake is under way gets its answer, and so does who waits to be accepted."""
     async with tls_site(tmp_path) as site:
         connecting = begin(site.connect())
         await asyncio.sleep(0)
@@ -371,7 +359,6 @@ async def test_refusal_reaches_a_client_that_sends_on(tmp_path: Path) -> None:
 
 @on_uvloop
 async def test_client_leaves_while_its_request_waits(tmp_path: Path) -> None:
-    """Its place in the queue is given up."""
     async with tls_site(tmp_path, Setup(objects=NARROW, seats=1)) as site:
         hold = [await site.connect() for _ in range(2)]
         for _, writer in hold:
@@ -421,7 +408,6 @@ async def test_no_descriptor_left(
     ],
 )
 def test_failure_of(error: OSError, reason: HandshakeFailure) -> None:
-    """There are as many as there are label values."""
     assert reason is failure_of(error)
 
 
@@ -435,7 +421,6 @@ def test_failure_of(error: OSError, reason: HandshakeFailure) -> None:
 def test_buffers_are_mapped_where_the_allocator_can(
     monkeypatch: pytest.MonkeyPatch, has_options: bool, expected: dict[int, int]
 ) -> None:
-    """Where it cannot, nothing is asked of it."""
     options: dict[int, int] = {}
     library = SimpleNamespace(mallopt=options.__setitem__) if has_options else SimpleNamespace()
     monkeypatch.setattr("ctypes.CDLL", lambda _: library)

@@ -30,21 +30,9 @@ if TYPE_CHECKING:
 REFUSED = b"HEAD /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
-def in_order(bench: Bench, count: int) -> list[bytes]:
-    """Answer that many requests of one connection, and say for which paths they were."""
-    paths = []
-    for i in range(count):
-        paths.append(bench.upstreams[0].take().split()[1])
-        bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % i)
-    return paths
-
-
 def test_begins_with_a_limit_on_what_it_buffers(bench: Bench) -> None:
     """The transport says that it is full well before a read's worth more would fit."""
     assert WRITE_HIGH_WATER_BYTES == bench.client().high_water
-
-
-# Pipelining.
 
 
 def test_many_refused_requests_do_not_nest(bench: Bench) -> None:
@@ -120,7 +108,6 @@ def test_long_start_of_a_request_waits_for_its_end(bench: Bench, start: bytes) -
 
 
 def test_malformed_request_behind_another_one(bench: Bench) -> None:
-    """The first is answered in full, then the second is refused."""
     client = bench.ask(GET + b"nonsense\r\n\r\n")
     assert b"" == client.take()
     bench.send(bench.upstreams[0], OK)
@@ -150,9 +137,6 @@ def test_requests_of_a_client_that_left_are_dropped(bench: Bench) -> None:
     assert 1 == bench.upstreams[0].take().count(b"GET ")
 
 
-# Clients that do not take their answers.
-
-
 def test_slow_client_makes_no_further_requests(bench: Bench) -> None:
     """What follows waits, unread and unparsed, until the answers before are taken."""
     client = bench.ask(GET + GET + GET)
@@ -172,7 +156,6 @@ def test_slow_client_makes_no_further_requests(bench: Bench) -> None:
 
 
 def test_client_that_becomes_slow_after_its_answer(bench: Bench) -> None:
-    """The transport may say so when nothing is under way any more."""
     client = bench.ask(GET)
     bench.send(bench.upstreams[0], OK)
     client.protocol.pause_writing()
@@ -234,9 +217,6 @@ def test_body_nobody_wants_is_read_from_a_slow_client(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-# Empty lines, limits, malformed starts.
-
-
 @pytest.mark.parametrize(
     "pieces",
     [
@@ -292,21 +272,6 @@ def test_refuses(bench: Bench, data: bytes, code: bytes) -> None:
     assert b"" == bench.upstreams[0].take()
     assert (code == b"400") == (bench.counters.listener.malformed_requests == 1)
     bench.assert_at_rest()
-
-
-def test_head_in_pieces_is_judged_once_it_is_whole(bench: Bench) -> None:
-    """The end may be cut at any place."""
-    client = bench.client()
-    for i in range(len(GET)):
-        assert b"" == bench.upstreams[0].take()
-        bench.send(client, GET[i : i + 1])
-
-    assert bench.upstreams[0].take().startswith(b"GET ")
-    bench.end(client)
-    bench.assert_at_rest()
-
-
-# Bodies that nobody wants.
 
 
 @pytest.mark.parametrize(
@@ -367,9 +332,6 @@ def test_discarded_body_has_a_deadline(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-# Deadlines.
-
-
 def test_silent_client_is_closed(bench: Bench) -> None:
     """Without a byte there is nobody to tell, and so it is after a last answer."""
     client = bench.client()
@@ -403,7 +365,6 @@ def test_slow_head_is_refused(bench: Bench) -> None:
 
 
 def test_lingers_for_a_while(bench: Bench) -> None:
-    """The client has time to read the last answer, and then the connection is closed."""
     client = bench.ask(b"nonsense\r\n\r\n")
     bench.send(client, GET)
     bench.wait(1)
@@ -456,11 +417,7 @@ def test_broken_answer_holds_no_connection_for_ever(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-# Ends.
-
-
 def test_end_during_the_wait_for_pending_requests(bench: Bench) -> None:
-    """A connection that is cut between two pipelined requests begins no further one."""
     client = bench.ask(GET + GET)
     bench.upstreams[0].take()
     bench.upstreams[0].feed(OK)
@@ -482,8 +439,6 @@ def test_data_overtakes_pending_requests(bench: Bench) -> None:
     assert 2 == client.take().count(b"HTTP/1.1 200 ")
     bench.assert_at_rest()
 
-
-# Who may assert identities.
 
 IPV4 = ipaddress.ip_network("10.0.0.0/8")
 IPV6 = ipaddress.ip_network("fd00::/8")
@@ -546,12 +501,10 @@ SIZED = POST + b"\r\n"
 
 
 def limited(**limits: Any) -> Bench:  # noqa: ANN401  settings by their names
-    """A data plane with limits."""
     return Bench(downstream=DownstreamSettings(limits=LimitSettings(**limits)))
 
 
 def answers(data: bytes) -> list[bytes]:
-    """The status codes of answers."""
     return [part[:3] for part in data.split(b"HTTP/1.1 ")[1:]]
 
 
@@ -597,7 +550,6 @@ def test_chunked_body_that_grows_too_long() -> None:
 @pytest.mark.parametrize("reads", [1, 2, 3], ids=["at-once", "in-two-reads", "in-three-reads"])
 @pytest.mark.parametrize(("number", "is_refused"), [(3, False), (4, True)])
 def test_pipelined_requests(number: int, reads: int, *, is_refused: bool) -> None:
-    """One request more than the limit gets a 400 that names it, behind all other answers."""
     with limited(max_pipelined_requests=3) as bench:
         sent = GET * number
         client = bench.client()
@@ -615,7 +567,6 @@ def test_pipelined_requests(number: int, reads: int, *, is_refused: bool) -> Non
 
 
 def ask_and_answer(bench: Bench, client: FakeTransport, sent: bytes) -> bytes:
-    """Send something, and have the upstream answer one request."""
     bench.send(client, sent)
     bench.send(bench.upstreams[0], OK)
     return client.take()

@@ -45,7 +45,6 @@ cut_places = st.lists(st.integers(0, 300), max_size=8)
 
 
 def pieces_of(stream: bytes, cuts: list[int]) -> list[bytes]:
-    """The stream cut at those places, as far as it has them."""
     places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     return [stream[start:end] for start, end in itertools.pairwise(places)]
 
@@ -78,7 +77,6 @@ class Upstream:
         self.got = b""
 
     def answer_all(self) -> None:
-        """Answer as long as there is something to answer."""
         while True:
             while self._bench.connecting:
                 self._bench.connect()
@@ -135,7 +133,6 @@ def test_any_bytes_give_answers_or_an_end(stream: bytes, cuts: list[int]) -> Non
 @example(requests=WELL_FORMED[:5], cuts=list(range(300)))
 @settings(max_examples=150)
 def test_cuts_change_nothing(requests: list[bytes], cuts: list[int]) -> None:
-    """The upstream and the client get the same bytes, wherever the network cuts the stream."""
     stream = b"".join(requests)
 
     expected = played(stream, [])
@@ -147,7 +144,6 @@ def test_cuts_change_nothing(requests: list[bytes], cuts: list[int]) -> None:
 @given(stream=streams, cuts=cut_places, leave_after=st.integers(0, 9))
 @settings(max_examples=100)
 def test_client_may_leave_at_any_time(stream: bytes, cuts: list[int], leave_after: int) -> None:
-    """All is given back, whether the upstream had answered or not."""
     with Bench() as bench:
         holder = bench.ask(GET)
         client = bench.client()

@@ -61,7 +61,6 @@ NAMED = b"watch=FALSE&fieldSelector=metadata.name=x"
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    """A data plane for all of them."""
     trusted = (ipaddress.ip_network(TRUSTED),)
     with Bench(
         downstream=DownstreamSettings(identity_headers_from=trusted), authentication=NAMING
@@ -85,7 +84,6 @@ def growth(work: Callable[[bytes], object], small: bytes, large: bytes) -> float
 
 
 def repeated(piece: bytes, size: int) -> bytes:
-    """So many bytes of a piece, which stays whole."""
     return piece * (size // len(piece))
 
 
@@ -203,8 +201,6 @@ and `http.credential_fields`."""
 
 @pytest.mark.parametrize("kind", TARGETS)
 def test_targets(bench: Bench, kind: str) -> None:
-    """Of request targets up to the longest that is taken."""
-
     def head(size: int) -> bytes:
         return b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % TARGETS[kind](size)
 
@@ -214,8 +210,6 @@ def test_targets(bench: Bench, kind: str) -> None:
 @pytest.mark.parametrize("is_trusted", [False, True])
 @pytest.mark.parametrize("kind", FIELDS)
 def test_fields(bench: Bench, kind: str, is_trusted: bool) -> None:
-    """Of heads up to the longest that is taken, from anybody and from what is a front proxy."""
-
     def head(size: int) -> bytes:
         host = b"" if kind == "host" else b"Host: a\r\n"
         return b"GET /a HTTP/1.1\r\n%b%b\r\n" % (host, FIELDS[kind](size))
@@ -245,8 +239,6 @@ PIECE = 8
     ],
 )
 def test_head_in_pieces(bench: Bench, data: Callable[[int], bytes]) -> None:
-    """Of a head that comes in pieces."""
-
     def work(data: bytes) -> None:
         client = bench.client()
         feed(client, data)
@@ -257,7 +249,6 @@ def test_head_in_pieces(bench: Bench, data: Callable[[int], bytes]) -> None:
 
 
 def feed(client: FakeTransport, data: bytes) -> None:
-    """Have a client send something in small pieces."""
     for start in range(0, len(data), PIECE):
         client.feed(data[start : start + PIECE])
 
@@ -277,8 +268,6 @@ CHUNKS: dict[str, Callable[[int], bytes]] = {
 @pytest.mark.parametrize("piece", [PIECE, 1 << 16])
 @pytest.mark.parametrize("kind", CHUNKS)
 def test_chunks(kind: str, piece: int) -> None:
-    """Of chunked bodies, in large reads and in small ones."""
-
     def work(data: bytes) -> None:
         decoder = ChunkedDecoder()
         with contextlib.suppress(ChunkedError):
@@ -360,8 +349,6 @@ ANSWERS: dict[str, Callable[[int], bytes]] = {
 
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_answers(kind: str) -> None:
-    """Of an upstream's heads."""
-
     def work(data: bytes) -> None:
         with contextlib.suppress(ResponseError):
             parse_response_head(b"HTTP/1.1 200 OK\r\n" + data + b"\r\n", answers_head=False)

@@ -48,13 +48,11 @@ class Watched:
         self.free_mib = 0
 
     def after(self, *late_ms: int) -> Refusal | None:
-        """What is shed after sweeps that were so late."""
         for each in late_ms:
             self.overload.on_sweep(each * MS)
         return self.limits.shed
 
     def with_memory(self, used_mib: int) -> Refusal | None:
-        """What is shed once so much is in use."""
         self.used_mib = used_mib
         return self.after(*[0] * SWEEPS_PER_TRIM)
 
@@ -82,7 +80,6 @@ def test_loop_delay(late_ms: tuple[int, ...], *, sheds: bool) -> None:
 
 
 def test_loop_delay_is_told() -> None:
-    """Also where nothing is shed for it."""
     watched = Watched(loop_delay_s=None)
 
     assert None is watched.after(800, 0)

@@ -25,13 +25,11 @@ BEHIND = b"GET / HTTP/1.1\r\n\r\n"
 
 
 def v2(command: int, family: int, rest: bytes, length: int | None = None) -> bytes:
-    """A header of version 2."""
     size = len(rest) if length is None else length
     return SIGNATURE + bytes((command, family)) + size.to_bytes(2, "big") + rest
 
 
 def addresses(source: str, target: str) -> bytes:
-    """Both, with ports, as version 2 has them."""
     return ip_address(source).packed + ip_address(target).packed + b"\x12\x34\x00\x50"
 
 
@@ -138,7 +136,6 @@ async def test_malformed(pair: tuple[socket.socket, socket.socket], header: byte
 @pytest.mark.parametrize("header", [HEADERS["tcp4"][0], HEADERS["v2-with-more"][0]])
 @on_uvloop
 async def test_connection_that_ends(header: bytes) -> None:
-    """Wherever that is within the header."""
     for end in range(0, len(header), 3):
         ours, theirs = socket.socketpair()
         with ours, theirs:

@@ -70,12 +70,10 @@ class Statm:
         self.pages = pages
 
     def read_bytes(self) -> bytes:
-        """As in /proc."""
         return b"0 %d 0" % self.pages
 
 
 async def connected(scene: Scene) -> Peer:
-    """A client whose connection the proxy has accepted."""
     accepted = scene.process.cluster.counters.listener.connections_accepted
     client = await scene.connect()
     await until(lambda: scene.process.cluster.counters.listener.connections_accepted > accepted)
@@ -83,22 +81,10 @@ async def connected(scene: Scene) -> Peer:
 
 
 async def streaming(scene: Scene, request: bytes) -> Hold:
-    """A request whose answer has begun, and does not end."""
     hold = await scene.take_seat(request)
     await hold.arrival.peer.send(CHUNKED_OK)
     await hold.client.read_head()
     return hold
-
-
-@on_uvloop
-async def test_serves() -> None:
-    """A request goes through, and what is shown of the server is right."""
-    async with running(ONE_SEAT) as scene:
-        hold = await scene.take_seat()
-        server = scene.process.server
-
-        assert (1, 1) == (scene.level().queue_set.seats_in_use, server.connection_count)
-        assert 200 == (await hold.end()).status
 
 
 @on_uvloop
@@ -112,7 +98,6 @@ async def test_knows_no_socket_before_the_start() -> None:
 
 @on_uvloop
 async def test_sweep_sees_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that say nothing are closed, and so are idle connections to the upstream."""
     monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
     setup = Setup().with_downstream(head_timeout_s=0.05).with_upstream(idle_timeout_s=0.001)
     async with running(setup) as scene:
@@ -214,7 +199,6 @@ async def test_descriptors_for_the_upstream(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _has_left(counters: ProxyCounters, number: int) -> bool:
-    """Whether more clients than these have left."""
     return counters.client_aborts > number
 
 
@@ -237,7 +221,6 @@ async def test_stop_cuts_everything() -> None:
 
 @on_uvloop
 async def test_stop_sends_nothing_more() -> None:
-    """The seat of a request that is cut goes to none of those that wait."""
     async with running(ONE_SEAT) as scene:
         for hold in [await scene.take_seat(LOG) for _ in range(2)]:
             await hold.end()
@@ -254,7 +237,6 @@ async def test_stop_sends_nothing_more() -> None:
 
 @on_uvloop
 async def test_drain_lets_requests_end() -> None:
-    """Idle connections close, watches end with their last chunk, requests are answered."""
     async with running(ONE_SEAT) as scene:
         port = scene.process.port
         idle, silent = await scene.take_seat(), await connected(scene)
@@ -287,8 +269,6 @@ async def test_drain_lets_requests_end() -> None:
 
 @on_uvloop
 async def test_drain_that_fails_still_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error on the way is told, and leaves nothing open."""
-
     async def fail(_: object) -> None:
         raise OSError("no more")
 
@@ -333,7 +313,6 @@ async def test_watches_end_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def broken(*_: object) -> None:
-    """Stand in for what has a bug."""
     raise ZeroDivisionError("a bug")
 
 
@@ -360,7 +339,6 @@ LISTENING = " 0A "
 
 
 def test_takes_all_that_wait() -> None:
-    """It ends when there are no more, and can be asked again."""
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         address = listener.getsockname()
@@ -381,7 +359,6 @@ def accept_backlog(port: int) -> int:
 
 @on_uvloop
 async def test_drain_answers_those_that_wait_to_be_accepted() -> None:
-    """Whose connection the kernel has accepted gets an answer."""
     with ExitStack() as stack:
         async with running() as scene:
             address = ("127.0.0.1", scene.process.port)
@@ -426,15 +403,3 @@ def test_suffixes_are_shared_and_bounded(bench: Bench, monkeypatch: pytest.Monke
 
     assert b"c" == intern(b"c")
     assert first == intern(b"a" * 2)
-
-
-def test_tells_of_closed_connections(bench: Bench) -> None:
-    """Who waits for the last one looks after each."""
-    counts: list[int] = []
-    clients = [bench.client() for _ in range(3)]
-    bench.end(clients[0])
-    bench.listener.on_connection_closed = lambda: counts.append(len(bench.listener.connections))
-    for client in clients[1:]:
-        bench.end(client)
-
-    assert [1, 0] == counts

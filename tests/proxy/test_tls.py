@@ -60,7 +60,6 @@ class Ends:
                 end.read(1)
 
     def talk(self) -> bytes:
-        """Say something from each end to the other."""
         self.client.write(b"ping")
         self.server.write(b"pong:" + self.server.read(9))
         return self.client.read(9)
@@ -73,18 +72,15 @@ class Transport:
         self._ssl_object = ssl_object
 
     def get_extra_info(self, name: str) -> object:
-        """Give what there is of that name."""
         return {"ssl_object": self._ssl_object}[name]
 
 
 def certificates_of(end: ssl.SSLObject | None) -> tuple[bytes | None, tuple[bytes, ...]]:
-    """What the other end of a connection showed."""
     return peer_certificates(cast("asyncio.BaseTransport", Transport(end)))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the certificate of a server, and the CAs."""
     SERVER.write(tmp_path, "server")
     SERVERS.write(tmp_path, "servers")
     USERS.write(tmp_path, "users")
@@ -92,7 +88,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def server_tls(folder: Path, *, is_required: bool = False, client_ca: str = "") -> ServerTls:
-    """The server's side, loaded."""
     settings = DownstreamTlsSettings(
         certificate_file=str(folder / "server.crt"),
         key_file=str(folder / "server.key"),
@@ -104,7 +99,6 @@ def server_tls(folder: Path, *, is_required: bool = False, client_ca: str = "") 
 
 
 def client_tls(folder: Path, own: Issued | None = None, name: str | None = None) -> ClientTls:
-    """The client's side, loaded."""
     settings = UpstreamTlsSettings(ca_file=str(folder / "servers.crt"), server_name=name)
     if own is not None:
         certificate_file, key_file = own.write(folder, "own")
@@ -192,7 +186,6 @@ def test_curves(folder: Path, curve: str, is_taken: bool) -> None:
 
 
 def test_curves_where_python_can_name_several() -> None:
-    """Then all of the profile are offered."""
     named: list[str] = []
     limit_curves(cast("ssl.SSLContext", SimpleNamespace(set_groups=named.append)))
 
@@ -272,7 +265,6 @@ def test_sessions_with_client_certificates(folder: Path) -> None:
 
 
 def test_without_tls_there_are_no_certificates() -> None:
-    """A plain connection shows none."""
     assert (None, ()) == certificates_of(None)
 
 
@@ -317,7 +309,6 @@ def test_system_authorities(folder: Path) -> None:
 
 
 def test_reload_is_for_new_connections(folder: Path) -> None:
-    """Open ones go on with the certificate that they began with."""
     server, client = server_tls(folder), client_tls(folder)
     old = Ends(server.context, client.context)
     renewed = SERVERS.issue("server", usage="server")
@@ -374,13 +365,10 @@ def test_files(folder: Path) -> None:
 
 
 def test_chain_where_python_has_no_name_for_it() -> None:
-    """Then there is the certificate alone."""
-
     class Bare:
         """The least that there is of a connection with TLS."""
 
         def getpeercert(self, *, binary_form: bool) -> bytes:
-            """Give the certificate."""
             assert binary_form
             return b"leaf"
 

@@ -59,7 +59,6 @@ class Pair:
         assert [] == self.pump()
 
     def pump(self, max_bytes: int = 1 << 20) -> list[tuple[int, int, Any, int]]:
-        """Bring what the client has to the session, its answer back, and the client's to that."""
         told = []
         self.seen: list[Any] = []
         while True:
@@ -80,36 +79,29 @@ class Pair:
         return stream_id
 
     def of(self, kind: type[Any]) -> list[Any]:
-        """What the client saw of this kind in the last `pump`."""
         return [event for event in self.seen if isinstance(event, kind)]
 
     def body(self, stream_id: int) -> bytes:
-        """The data that the client saw of a stream in the last `pump`."""
         return b"".join(each.data for each in self.of(DataReceived) if each.stream_id == stream_id)
 
 
 def raw(*frames: Frame) -> bytes:
-    """The bytes of these frames."""
     return b"".join(frame.serialize() for frame in frames)
 
 
 def block(fields: list[tuple[str, str]], encoder: Encoder | None = None) -> bytes:
-    """A header block as a client's first on a connection."""
     return (encoder or Encoder()).encode(fields, huffman=False)
 
 
 def opened() -> nghttp2.Session:
-    """A session whose client has sent its preface."""
     return Pair().session
 
 
 def ended(session: nghttp2.Session) -> list[Any]:
-    """The frames that are to be written."""
     return list(frames_of(session.output(1 << 20)))
 
 
 def frames_of(data: bytes) -> list[Frame]:
-    """Take frames apart."""
     frames = []
     while data:
         frame, size = Frame.parse_frame_header(memoryview(data[:9]))

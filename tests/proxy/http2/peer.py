@@ -38,7 +38,6 @@ def http2_bench(
     downstream: DownstreamSettings = CLEARTEXT,
     upstream: UpstreamSettings | None = None,
 ) -> Bench:
-    """A data plane whose clients may speak HTTP/2."""
     return Bench(
         seats=seats, idle_upstreams=idle_upstreams, downstream=downstream, upstream=upstream
     )
@@ -97,7 +96,6 @@ class Http2Peer:
         self.take()
 
     def take(self) -> None:
-        """Take what the proxy has sent."""
         while data := self.transport.take():
             for event in self.h2.receive_data(self._without_goaways(data)):
                 self._take(event)
@@ -160,6 +158,5 @@ class Http2Peer:
         return stream
 
     def reset(self, stream: int) -> None:
-        """Give a request up."""
         self.h2.reset_stream(stream)
         self.send()

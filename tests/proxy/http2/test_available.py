@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def test_version() -> None:
-    """It says the library's version, or what to do to have it."""
     if available.BINDING is None:
         assert "without HTTP/2" == available.version()
         assert available.WHY_NOT
@@ -32,7 +31,6 @@ def test_not_built() -> None:
 
 
 def test_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the extension is there and its library is not, it says what is wrong."""
     (tmp_path / "nghttp2_broken.py").write_text("raise ImportError('libnghttp2.so.14: no')")
     monkeypatch.syspath_prepend(tmp_path)
 

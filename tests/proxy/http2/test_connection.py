@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 from h2.errors import ErrorCodes
@@ -17,22 +17,9 @@ from apfproxy.settings import DownstreamSettings, Http2Settings
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, broken, status
 from tests.proxy.http2.peer import CLEARTEXT, Http2Peer, http2_bench
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 EMPTY_SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 PING = b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + b"12345678"
 LAST = 2**31 - 1
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    """A data plane with one seat and one idle connection to its upstream."""
-    with http2_bench() as result:
-        yield result
-
-
-# The begin.
 
 
 @pytest.mark.parametrize("size", [1, 5, 24, 1000])
@@ -52,7 +39,6 @@ def test_preface_in_pieces(bench: Bench, size: int) -> None:
 
 @pytest.mark.parametrize("begin", [b"P", b"PRI", PREFACE[:-1]])
 def test_preface_that_does_not_come(bench: Bench, begin: bytes) -> None:
-    """The rest is waited for as long as for a head."""
     client = bench.client()
     bench.send(client, begin)
     assert b"" == client.take()
@@ -89,9 +75,6 @@ def test_only_where_it_is_on() -> None:
         client = bench.client()
         bench.send(client, PREFACE + EMPTY_SETTINGS)
         assert b"HTTP/1.1 " == client.take()[:9]
-
-
-# Requests.
 
 
 @pytest.mark.parametrize(
@@ -171,19 +154,10 @@ def test_client_leaves_with_requests_that_wait(by: str) -> None:
 
         assert b"" == b"".join(each.take() for each in bench.upstreams)
         assert 5 == bench.counters.client_aborts
+        assert 0 == bench.counters.listener.http2.streams_open
+        assert (by == "end") == (not bench.counters.listener.http2.connections_open)
+        assert (by == "end") == (not bench.listener.connections)
         bench.assert_at_rest()
-
-
-def test_head_is_refused(bench: Bench) -> None:
-    """Without a body, which some clients would take for a broken rule."""
-    client = Http2Peer(bench)
-    stream = client.ask(method=b"HEAD", fields=[(b"host", b"other")])
-
-    answer = client.answers[stream]
-    assert (400, b"", True) == (answer.status, answer.body, answer.is_whole)
-
-
-# The way out, and the end.
 
 
 def test_client_that_half_closes_and_does_not_read(bench: Bench) -> None:
@@ -200,20 +174,6 @@ def test_client_that_half_closes_and_does_not_read(bench: Bench) -> None:
     bench.wait(91)
     assert "abort" == client.transport.ended_by
     assert {} == bench.listener.connections
-
-
-def test_client_ends_the_connection(bench: Bench) -> None:
-    """All of its requests have lost their client."""
-    client = Http2Peer(bench)
-    for _ in range(3):
-        client.ask()
-    bench.end(client.transport)
-
-    assert 3 == bench.counters.client_aborts
-    assert 0 == bench.counters.listener.http2.connections_open
-    assert 0 == bench.counters.listener.http2.streams_open
-    assert {} == bench.listener.connections
-    bench.assert_at_rest()
 
 
 def test_idle(bench: Bench) -> None:
@@ -331,7 +291,6 @@ def test_drain_of_a_client_that_takes_nothing(bench: Bench, when: str) -> None:
 
 
 def drain(bench: Bench) -> None:
-    """Have the proxy stop."""
     bench.listener.is_draining = True
     for connection in list(bench.listener.connections):
         connection.close_when_idle(bench.clock.now_ns())
@@ -394,7 +353,6 @@ def test_flood(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_broken_protocol(bench: Bench) -> None:
-    """The client is told, and its requests have lost it."""
     client = Http2Peer(bench)
     client.ask()
     client.send(b"\x00\x00\x01\x04\x00\x00\x00\x00\x00x")
@@ -406,7 +364,6 @@ def test_broken_protocol(bench: Bench) -> None:
 
 
 def test_transport_is_full(bench: Bench) -> None:
-    """What is to be sent waits in the streams, and goes on when there is room."""
     client = Http2Peer(bench)
     connection = cast("Http2Connection", client.transport.protocol)
     connection.pause_writing()
@@ -451,7 +408,6 @@ WATCH = b"/api/v1/pods?watch=1"
 
 
 def watching(bench: Bench) -> tuple[Http2Peer, int]:
-    """A client that watches, and has what the connection began with."""
     client = Http2Peer(bench)
     stream = client.ask(WATCH)
     bench.send(bench.upstreams[0], CHUNKED_OK)

@@ -29,19 +29,16 @@ ANSWER_BYTES = 60_000
 
 
 def bench_of(most: int | None = None, *, seats: int = 1) -> Bench:
-    """A data plane with a bound on what waits."""
     limits = LimitSettings(max_held_bytes=most, max_held_bytes_per_connection=CONNECTION_BYTES)
     http2 = Http2Settings(is_cleartext=True)
     return http2_bench(seats=seats, downstream=DownstreamSettings(limits=limits, http2=http2))
 
 
 def held(bench: Bench) -> int:
-    """Bytes that are counted."""
     return bench.counters.listener.held_bytes
 
 
 def connection_of(client: Http2Peer) -> Http2Connection:
-    """The client's connection."""
     assert isinstance(client.transport.protocol, Http2Connection)
     return client.transport.protocol
 
@@ -139,7 +136,6 @@ def test_no_room_for_a_block() -> None:
 
 
 def test_no_room_for_a_block_beside_other_requests() -> None:
-    """They have some time, in which the block may become whole."""
     with bench_of(6000) as bench:
         client = Http2Peer(bench)
         first = client.ask()

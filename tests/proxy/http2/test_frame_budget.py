@@ -31,7 +31,6 @@ class Counts:
     nuisances: int = 0
 
     def add(self, kind: str, number: int = 1) -> None:
-        """More frames of a kind came."""
         setattr(self, kind, getattr(self, kind) + number)
         self.nuisances += number
 
@@ -47,7 +46,6 @@ KINDS = [
 
 
 def frames_until_flood(kind: str, per_s: int, most: int = 100_000) -> tuple[int, Flood | None]:
-    """How many frames of a kind are taken that come at a rate, and what the next one is."""
     budget, counts = FrameBudget(0), Counts()
     for number in range(most):
         counts.add(kind)
@@ -70,7 +68,6 @@ def test_each_kind_has_an_end(kind: str, flood: Flood) -> None:
 
 @pytest.mark.parametrize(("kind", "flood"), KINDS)
 def test_a_few_each_second_are_none(kind: str, flood: Flood) -> None:  # noqa: ARG001  of the kind
-    """However long it goes on."""
     assert (5000, None) == frames_until_flood(kind, 20, 5000)
 
 
@@ -131,7 +128,6 @@ def test_resets_by_clients_that_have_hardly_waited() -> None:
 
 
 def test_resets_beside_answers() -> None:
-    """A client may break off every other request."""
     budget, counts = FrameBudget(0), Counts()
     for _ in range(100_000):
         counts.requests += 2
@@ -141,7 +137,6 @@ def test_resets_beside_answers() -> None:
 
 
 def test_what_was_saved_is_bounded() -> None:
-    """A day of good behaviour buys no flood."""
     budget, counts = FrameBudget(0), Counts(requests=1_000_000)
     assert budget.take(cast("Session", counts), 86_400 * S) is None
     counts.add("others", 1001)

@@ -31,7 +31,6 @@ FRAME_BYTES = 16_384
 def in_frames(
     stream_id: int, block: bytes, flags: Sequence[str] = ("END_STREAM",), size: int = FRAME_BYTES
 ) -> bytes:
-    """HEADERS and CONTINUATION frames of a block."""
     parts = [block[at : at + size] for at in range(0, len(block), size)]
     frames: list[Frame] = [HeadersFrame(stream_id, parts[0], flags=flags)]
     frames += [ContinuationFrame(stream_id, part) for part in parts[1:]]
@@ -40,7 +39,6 @@ def in_frames(
 
 
 def session_of(max_fields_bytes: int = 1 << 19) -> nghttp2.Session:
-    """A session that has its preface."""
     session = nghttp2.Session(100, 65536, max_fields_bytes, 4096, False)
     assert [] == session.receive(PREFACE + SettingsFrame(0).serialize())
     session.output(1 << 20)
@@ -48,7 +46,6 @@ def session_of(max_fields_bytes: int = 1 << 19) -> nghttp2.Session:
 
 
 def next_request(session: nghttp2.Session, encoder: Encoder, stream_id: int) -> None:
-    """The table of fields is still the client's."""
     fields = [*GET, ("x-known", "one"), ("x-new", str(stream_id))]
     [event] = session.receive(in_frames(stream_id, encoder.encode(fields)))
     assert nghttp2.REQUEST == event[0]
@@ -118,7 +115,6 @@ def test_bound(size: int) -> None:
 
 
 def test_long_field_in_trailers() -> None:
-    """Their stream is reset."""
     session, encoder = session_of(), Encoder()
     session.receive(in_frames(1, encoder.encode(POST), ()))
     session.receive(in_frames(1, encoder.encode([("x-long", "y" * LONG)], False)))
@@ -152,7 +148,6 @@ def test_padding_and_priority() -> None:
     ],
 )
 def test_malformed_frames(sent: bytes) -> None:
-    """The library says what is wrong with a frame that begins a block."""
     session = session_of()
     with pytest.raises(nghttp2.SessionError):
         session.receive(sent)
@@ -168,14 +163,12 @@ def test_malformed_frames(sent: bytes) -> None:
     ],
 )
 def test_malformed_blocks(block: bytes) -> None:
-    """They end the connection, as the library has it."""
     session = session_of()
     with pytest.raises(nghttp2.SessionError):
         session.receive(in_frames(1, block, size=1))
 
 
 def test_interrupted_block() -> None:
-    """No other frame may come in between, and the connection is over."""
     session = session_of()
     begun = HeadersFrame(1, Encoder().encode(GET)).serialize()
     with pytest.raises(nghttp2.SessionError):
@@ -234,7 +227,6 @@ def test_unfinished_blocks() -> None:
 def test_blocks_in_any_parts(
     fields: list[tuple[str, str]], size: int, step: int, is_coded: bool
 ) -> None:
-    """They say the same as in one frame."""
     whole, parted = session_of(), session_of()
     encoder = Encoder()
     for stream_id in (1, 3):

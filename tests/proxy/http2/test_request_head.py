@@ -19,7 +19,6 @@ from apfproxy.proxy.http2.request_head import (
 
 
 def marks_of(fields: bytes) -> int:
-    """What the library says of these lines."""
     names = [line.partition(b":")[0] for line in fields.split(b"\r\n")]
     return (
         HAS_LENGTH * (b"content-length" in names)
@@ -36,14 +35,12 @@ def head(
     *,
     is_whole: bool = True,
 ) -> bytes:
-    """The head of a request."""
     return head_of(
         (method, b"https", authority, path, b"", fields, marks_of(fields)), is_whole=is_whole
     )
 
 
 def test_plain() -> None:
-    """The fields stand as they came."""
     assert (
         b"GET /a?b=c HTTP/1.1\r\nHost: api.example\r\naccept: */*\r\nuser-agent: x\r\n\r\n"
         == head(b"accept: */*\r\nuser-agent: x\r\n")
@@ -77,7 +74,6 @@ def test_framing(fields: bytes, *, is_whole: bool, is_chunked: bool) -> None:
     ],
 )
 def test_host_beside_authority(fields: bytes) -> None:
-    """It goes where both say the same."""
     assert b"GET /a?b=c HTTP/1.1\r\nHost: api.example\r\na: b\r\n\r\n" == head(fields)
 
 
@@ -114,7 +110,6 @@ def test_cookies() -> None:
     ],
 )
 def test_refused(request_: tuple[bytes, bytes, bytes, bytes, bytes, bytes], code: int) -> None:
-    """Nothing can end a line of the head, or name two hosts."""
     with pytest.raises(HeadError) as caught:
         head_of((*request_, marks_of(request_[5])), is_whole=True)
 

@@ -13,19 +13,10 @@ from tests.proxy.fakes import CHUNKED_OK, OK
 from tests.proxy.http2.peer import CLEARTEXT, Http2Peer, http2_bench
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from apfproxy.proxy.http2.connection import Http2Connection
     from tests.proxy.fakes import Bench
 
 WATCH = b"/api/v1/pods?watch=1"
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    """A data plane with one seat and one idle connection to its upstream."""
-    with http2_bench() as result:
-        yield result
 
 
 def test_get(bench: Bench) -> None:
@@ -75,7 +66,6 @@ def test_body_with_the_head(bench: Bench, *, has_length: bool) -> None:
 
 
 def test_body_and_trailers_in_parts(bench: Bench) -> None:
-    """Each part goes on when it comes, and those trailers that may."""
     client = Http2Peer(bench)
     stream = client.ask(b"/x", b"POST", body=b"")
     client.h2.send_data(stream, b"one")
@@ -142,7 +132,6 @@ def test_nobody_takes_the_body(bench: Bench) -> None:
 
 
 def test_nobody_takes_a_body_that_came_with_its_head(bench: Bench) -> None:
-    """The client gets no second window, either."""
     client = Http2Peer(bench)
     client.ask()
     waiting = client.h2.get_next_available_stream_id()
@@ -229,7 +218,6 @@ def test_server_breaks_off(bench: Bench, *, is_over: bool) -> None:
 
 
 def test_interim_and_trailers(bench: Bench) -> None:
-    """They go on, as the body does."""
     client = Http2Peer(bench)
     stream = client.ask()
     bench.send(bench.upstreams[0], b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
@@ -284,7 +272,6 @@ def test_deadline(bench: Bench) -> None:
 
 
 def test_watch_is_ended_by_a_drain(bench: Bench) -> None:
-    """As if it were through."""
     client = Http2Peer(bench)
     stream = client.ask(WATCH)
     bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\n{}\r\n")
@@ -330,7 +317,6 @@ def answered_early(bench: Bench) -> tuple[Http2Peer, int]:
 
 
 def send_as_much_as_it_may(client: Http2Peer, stream: int, most: int) -> int:
-    """How many bytes the client may send, up to `most`."""
     sent = 0
     while sent < most and (room := client.h2.local_flow_control_window(stream)):
         size = min(room, 16384, most - sent)
@@ -354,7 +340,6 @@ def test_answer_before_the_end_of_the_request(bench: Bench) -> None:
 
 
 def test_rest_of_a_request_that_ends(bench: Bench) -> None:
-    """Nothing is reset where the client has said all."""
     client = Http2Peer(bench)
     stream = client.ask(b"/x", b"POST", [(b"content-length", b"9")], b"")
     client.h2.send_data(stream, b"body")
@@ -384,7 +369,6 @@ def test_rest_of_a_request_that_is_too_long(bench: Bench) -> None:
 
 
 def test_refused_body_is_taken_for_a_while() -> None:
-    """A client that is told that its body is too long gets to hear it."""
     limits = LimitSettings(max_body_bytes=3)
     with http2_bench(downstream=replace(CLEARTEXT, limits=limits)) as bench:
         client = Http2Peer(bench)

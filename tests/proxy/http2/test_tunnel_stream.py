@@ -18,8 +18,6 @@ from tests.proxy.fakes import CHUNKED_OK, OK, FakeTransport
 from tests.proxy.http2.peer import Answer, Http2Peer, http2_bench
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.proxy.fakes import Bench
 
 EXEC = b"/api/v1/namespaces/a/pods/b/exec?command=ls"
@@ -36,13 +34,6 @@ AGREED = (
 )
 NO_ERROR, PROTOCOL_ERROR, CANCEL = 0, 1, 8
 IDLE_S = 14400.0
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    """A data plane with one seat and one idle connection to its upstream."""
-    with http2_bench() as result:
-        yield result
 
 
 class Site:
@@ -65,12 +56,10 @@ class Site:
 
     @property
     def answer(self) -> Answer:
-        """What the client has got."""
         self.client.take()
         return self.client.answers[self.stream]
 
     def agree(self, behind: bytes = b"") -> None:
-        """Answer as a server of WebSockets does, and send something behind it."""
         found = re.search(rb"\r\nsec-websocket-key: (\S+)\r\n", self.request)
         assert found is not None
         digest = hashlib.sha1(found[1] + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()  # noqa: S324  the protocol's
@@ -78,17 +67,14 @@ class Site:
         self.say(AGREED + accept + behind)
 
     def say(self, data: bytes) -> None:
-        """Send bytes as the server."""
         self._bench.send(self.upstream, data)
 
     def send(self, data: bytes, *, is_last: bool = False) -> None:
-        """Send bytes as the client."""
         self.client.h2.send_data(self.stream, data, end_stream=is_last)
         self.client.send()
 
 
 def assert_over(bench: Bench) -> None:
-    """Nothing is left of any tunnel."""
     bench.assert_at_rest()
     http2 = bench.counters.listener.http2
     assert (0, 0) == (bench.counters.tunnels_open, http2.streams_open)
@@ -177,7 +163,6 @@ def test_early_bytes(bench: Bench, *, is_last: bool) -> None:
 
 
 def test_bytes_with_the_request(bench: Bench) -> None:
-    """Those of the same read are none of a body."""
     client = Http2Peer(bench)
     stream = client.h2.get_next_available_stream_id()
     pseudo = [(b":method", b"CONNECT"), (b":protocol", b"websocket"), (b":scheme", b"http")]
@@ -196,7 +181,6 @@ def test_bytes_with_the_request(bench: Bench) -> None:
 
 
 def test_half_close_of_the_server(bench: Bench) -> None:
-    """The client gets END_STREAM, and goes on."""
     site = Site(bench)
     site.agree(b"last")
     bench.end(site.upstream)
@@ -226,7 +210,6 @@ def test_client_resets(bench: Bench, *, has_ended: bool) -> None:
 
 
 def test_client_loses_its_connection(bench: Bench) -> None:
-    """So do the tunnels on it break."""
     site = Site(bench)
     site.agree()
     bench.end(site.client.transport)
@@ -237,7 +220,6 @@ def test_client_loses_its_connection(bench: Bench) -> None:
 
 @pytest.mark.parametrize("has_ended", [False, True])
 def test_server_breaks(bench: Bench, *, has_ended: bool) -> None:
-    """The client gets a reset, for the stream alone."""
     site = Site(bench)
     site.agree()
     if has_ended:
@@ -422,7 +404,6 @@ def test_drain(bench: Bench) -> None:
 
 
 def test_stop(bench: Bench) -> None:
-    """A tunnel that is under way is reset."""
     site = Site(bench)
     site.agree(b"\x82\x04la")
     for each in sorted(bench.listener.connections, key=lambda each: each.has_seats):
@@ -435,7 +416,6 @@ def test_stop(bench: Bench) -> None:
 
 
 def test_client_that_never_takes_the_rest(bench: Bench) -> None:
-    """The stream of a tunnel that is over ends after the idle timeout."""
     site = Site(bench)
     site.client._acknowledges = False  # noqa: SLF001
     site.agree()

@@ -1,0 +1,21 @@
+"""A data plane whose clients may speak HTTP/2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.proxy.http2.peer import http2_bench
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.proxy.fakes import Bench
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """One with one seat, and one idle connection to its upstream."""
+    with http2_bench() as result:
+        yield result
