@@ -26,13 +26,10 @@ Answer = Any
 
 
 class Clock:
-    """A clock that a test moves."""
-
     def __init__(self) -> None:
         self.now_s = 1000.0
 
     def __call__(self) -> float:
-        """The time."""
         return self.now_s
 
 
@@ -55,7 +52,6 @@ class ScriptedApi:
         self.waits: list[float] = []
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one question."""
         question = await request.json()
         self.asked.append(question)
         self.paths.append(request.path)
@@ -89,7 +85,6 @@ async def scripted(
     server_name: str | None = None,
     host: str | None = None,
 ) -> AsyncIterator[tuple[ScriptedApi, UpstreamApi]]:
-    """A server and the client of its API."""
     script = ScriptedApi(answer)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", script.handle)

@@ -40,12 +40,10 @@ def private_key(algorithm: str = "ES256", number: int = 0) -> PrivateKey:  # noq
 
 
 def public_pem(key: PrivateKey) -> bytes:
-    """The public key, as a file has it."""
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def private_pem(key: PrivateKey) -> bytes:
-    """The private key, as a file has it."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
@@ -62,12 +60,10 @@ def jwk(key: Any, **members: Any) -> dict[str, Any]:  # noqa: ANN401 - keys of a
 
 
 def public_jwk(key: PrivateKey, **members: Any) -> dict[str, Any]:  # noqa: ANN401 - what JSON has
-    """The public key as a member of a set, with more members."""
     return jwk(key.public_key(), **members)
 
 
 def jwks(*members: Mapping[str, Any]) -> bytes:
-    """A set of keys."""
     return json.dumps({"keys": members}).encode()
 
 
@@ -99,7 +95,6 @@ def signed_parts(
 
 
 def unsigned(claims: object) -> bytes:
-    """A token with these claims, which nobody has signed."""
     parts = [
         base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=")
         for part in ({"alg": "none"}, claims)

@@ -25,7 +25,6 @@ BOB = Access("impersonate", "users", "bob")
 
 
 def answered(**status: object) -> dict[str, Any]:
-    """A SubjectAccessReview with a status."""
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",

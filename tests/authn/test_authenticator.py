@@ -82,13 +82,11 @@ class Tokens:
         self.reviewed: list[str] = []
 
     def check(self, token: str) -> Verdict | None:
-        """The verdict, if that is known."""
         if token in {*self._slow, "slow-open"}:
             return None
         return self._verdict(self._known.get(token), is_open=token == self._name + "open")
 
     async def review(self, token: str, address: str) -> Verdict:
-        """The verdict."""
         assert address == ADDRESS
         self.reviewed.append(token)
         return self._verdict(self._slow.get(token), is_open=token.endswith("open"))
@@ -115,18 +113,15 @@ class Leave(Impersonations):
         self.asked: list[tuple[User, User]] = []
 
     def check(self, user: User, wanted: User) -> bool | None:
-        """Whether, if that is known."""
         self.asked.append((user, wanted))
         return self._answer if self._is_known else None
 
     async def review(self, user: User, wanted: User, address: str) -> bool | None:
-        """Whether."""
         assert address == ADDRESS
         self.asked.append((user, wanted))
         return self._answer
 
     def lifetime_s(self, user: User, wanted: User) -> float:  # noqa: ARG002  the base's signature
-        """For how long that counts."""
         return self._leave_s
 
 
@@ -135,7 +130,6 @@ def authenticator(
     impersonations: Impersonations | None = None,
     *tokens: Tokens,
 ) -> Authenticator:
-    """One on a clock of one second."""
     return Authenticator(
         VirtualClock(S),
         rules or Rules(judges_certificates=True),
@@ -157,7 +151,6 @@ async def found(
 
 
 def name_of(result: Authentication | Refusal | None) -> str:
-    """The user's name, or the code and the problem."""
     if isinstance(result, Refusal):
         return f"{result.code} {result.problem}"
     assert result is not None
@@ -508,7 +501,6 @@ NO_KEY = "the key is not in authentication.apiKeys.file"
 def with_keys(
     *tokens: Tokens, is_unknown_anonymous: bool = False, rules: Rules | None = None
 ) -> Authenticator:
-    """One that knows the API key `k1` of the user `keyed`, in its own field and by Basic."""
     keys = ApiKeys("k.csv", is_unknown_anonymous=is_unknown_anonymous)
     keys.take(f"{sha256('k1')},keyed,,batch".encode())
     return Authenticator(
@@ -679,14 +671,11 @@ ACCOUNT = "system:serviceaccount:ns:n"
 
 
 class Fields:
-    """What llhttp finds in a head."""
-
     def __init__(self, lines: bytes) -> None:
         self.found: list[tuple[bytes, bytes]] = []
         httptools.HttpRequestParser(self).feed_data(b"GET / HTTP/1.1\r\n" + lines + b"\r\n")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field."""
         self.found.append((name.lower(), value.rstrip(b" \t")))
 
 

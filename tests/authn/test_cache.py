@@ -16,7 +16,6 @@ GRACE_S = 100.0
 
 
 def is_good(answer: str) -> bool:
-    """Whether an answer stands in for later ones."""
     return answer.startswith("good")
 
 
@@ -31,7 +30,6 @@ class Question:
         self.may_answer = asyncio.Event()
 
     async def __call__(self, has_last: bool) -> tuple[str, float]:
-        """Wait and answer."""
         self.asked += 1
         self.had_last.append(has_last)
         await self.may_answer.wait()
@@ -42,13 +40,11 @@ class Question:
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that stands still."""
     return Clock()
 
 
 @pytest.fixture
 def cache(clock: Clock) -> AnswerCache[str]:
-    """One for three answers that are good, and three that are not."""
     return AnswerCache(clock, 3, is_good, GRACE_S)
 
 
@@ -191,7 +187,6 @@ async def test_secrets_are_not_kept(cache: AnswerCache[str]) -> None:
 
 
 async def kept_one(cache: AnswerCache[str], clock: Clock) -> None:
-    """Have the cache keep a good answer whose time is over."""
 
     async def good(_has_last: bool) -> tuple[str, float]:
         return "good", 10.0

@@ -37,14 +37,12 @@ AUTHORITIES = {name: Authority(name) for name in ("users", "proxies")}
 
 
 def authority(name: str = "users") -> Authority:
-    """One CA of a name for all tests of this file."""
     return AUTHORITIES[name]
 
 
 def judges(
     *, client: bool = True, front_proxy: bool = False, allowed: tuple[str, ...] = ()
 ) -> ClientCertificates:
-    """What judges by the CAs "users" and "proxies"."""
     return ClientCertificates(
         authority("users").pem if client else None,
         authority("proxies").pem if front_proxy else None,
@@ -54,12 +52,10 @@ def judges(
 
 
 def judge(issued: Issued, judges_: ClientCertificates | None = None) -> Peer:
-    """Judge a certificate by the CA "users"."""
     return (judges_ or judges()).judge(issued.der, issued.chain_der)
 
 
 def attribute(oid: x509.ObjectIdentifier, value: str) -> x509.NameAttribute[str]:
-    """An attribute of a subject, with whatever text."""
     return x509.NameAttribute(oid, value, _type=_ASN1Type.UTF8String, _validate=False)
 
 

@@ -37,14 +37,12 @@ class Asked:
         return place
 
     async def end(self, place: Place) -> None:
-        """Have one leave, whatever it has."""
         self.waits[place].cancel()
         self.line.leave(place)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
     async def drain(self) -> None:
-        """Have all that are under way leave, until nobody is."""
         while under_way := [place for place in self.waits if place.is_under_way]:
             for place in under_way:
                 await self.end(place)

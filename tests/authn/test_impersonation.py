@@ -30,7 +30,6 @@ REVIEWS = ReviewSettings(is_enabled=True, cache_s=10.0, timeout_s=30.0)
 
 
 def allowing(*names: str) -> Any:  # noqa: ANN401 - what a script answers
-    """Answers yes to whatever has one of the names."""
 
     def answer(asked: dict[str, Any]) -> Answer:
         name = asked["spec"]["resourceAttributes"].get("name", "")

@@ -66,7 +66,6 @@ RSA_KEY = private_key("RS256")
 
 
 def key_for(algorithm: str) -> Any:  # noqa: ANN401 - keys of all kinds
-    """The private key that signs by an algorithm."""
     return RSA_KEY if algorithm[:2] in {"RS", "PS"} else private_key(algorithm)
 
 
@@ -78,32 +77,25 @@ KIDS = {name: "RS" if name[:2] in {"RS", "PS"} else name for name in ALL_ALGORIT
 
 
 class Keys(KeySource):
-    """Keys that come when they are waited for."""
-
     def __init__(self, known: bytes = b"", later: bytes = b"") -> None:
         super().__init__()
         self._known, self._later = known, later
         self.refreshed = 0
 
     def current(self) -> KeySet:
-        """The keys known."""
         return parse_keys(self._known, "known") if self._known else KeySet()
 
     def age_s(self) -> float:
-        """Since they were fetched."""
         return 5.0
 
     def can_refresh(self) -> bool:
-        """Whether there are others later."""
         return bool(self._later)
 
     async def refresh(self) -> None:
-        """Let the others come."""
         self.refreshed += 1
         self._known, self._later = self._later, b""
 
     async def close(self) -> None:
-        """Come no more."""
         self._later = b""
 
 
@@ -298,7 +290,6 @@ def test_public_key_as_shared_secret() -> None:
 
 
 def verdict_of(token: str, settings: JwtSettings = SETTINGS, now_s: float = NOW_S) -> Verdict:
-    """The verdict on a token that needs no other keys."""
     verdict = tokens(settings, now_s=now_s).check(token)
     assert verdict is not None
     return verdict
@@ -448,7 +439,6 @@ async def test_rotated_keys() -> None:
 
 
 def verdict_user(known: JsonWebTokens, token: str) -> User | None:
-    """Whose a token is, at once."""
     verdict = known.check(token)
     assert verdict is not None
     return verdict.user

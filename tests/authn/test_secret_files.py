@@ -25,7 +25,6 @@ INFINITE = float("inf")
 
 
 def taken(data: bytes) -> StaticTokens:
-    """The tokens of a content."""
     tokens = StaticTokens("tokens.csv")
     tokens.take(data)
     return tokens
@@ -174,12 +173,10 @@ INFINITY = float("inf")
 
 
 def sha256(key: str) -> str:
-    """What sha256sum prints."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def keys_of(text: str, *, is_unknown_anonymous: bool = False) -> ApiKeys:
-    """The keys of a file with that content."""
     keys = ApiKeys("keys.csv", is_unknown_anonymous=is_unknown_anonymous)
     keys.take(text.encode())
     return keys

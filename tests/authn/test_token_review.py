@@ -33,7 +33,6 @@ NOBODY = "the upstream says that the token is nobody's"
 
 
 def answered(**status: object) -> dict[str, Any]:
-    """A TokenReview with a status."""
     return {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenReview",
@@ -48,7 +47,6 @@ NO = answered(error=f"invalid bearer token {TOKEN}")
 
 
 def user_with(**info: object) -> dict[str, Any]:
-    """A TokenReview that says yes about a user."""
     return answered(authenticated=True, user={"username": "alice", **info})
 
 

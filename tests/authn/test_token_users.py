@@ -41,17 +41,14 @@ GROUPS = ("system:serviceaccounts", "system:serviceaccounts:ns")
 
 
 def person(claims: dict[str, Any], **settings: Any) -> User:  # noqa: ANN401 - settings of all types
-    """The user of claims, by such settings."""
     return user_of_person(JwtSettings(issuer=ISSUER, **settings), claims)
 
 
 def account(claims: dict[str, Any], issuer: str = ISSUER) -> User:
-    """The service account of claims."""
     return user_of_account(JwtSettings(issuer=issuer, is_service_account_issuer=True), claims)
 
 
 def bound(**members: object) -> dict[str, Any]:
-    """The claims of a token that is bound to something."""
     return {**ACCOUNT, "kubernetes.io": {**ACCOUNT["kubernetes.io"], **members}}
 
 

@@ -38,7 +38,6 @@ OBJ = {"spec": {"token": TOKEN}}
 
 
 async def failure(api: UpstreamApi) -> UpstreamApiError:
-    """The error of a question that is not answered."""
     with pytest.raises(UpstreamApiError) as caught:
         await api.post(PATH, OBJ)
     return caught.value
@@ -58,14 +57,6 @@ async def test_post() -> None:
     assert head["Accept-Encoding"] == "identity"
     assert head["Host"] == "kubernetes.test"
     assert (2, 0) == (api.asked_total, api.failures_total)
-
-
-async def test_connection_is_kept() -> None:
-    """One question after the other takes one connection."""
-    async with scripted(lambda _: {}) as (script, api):
-        for _ in range(3):
-            await api.post(PATH, OBJ)
-
     assert len(script.connections) == 1
 
 
@@ -94,17 +85,8 @@ async def test_environment_and_cookies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Cookie" not in script.heads[1]
 
 
-async def test_redirects_are_not_followed() -> None:
-    """The token goes nowhere but to the upstream."""
-
-    def answer(_: object) -> Answer:
-        return web.Response(status=307, headers={"Location": "/elsewhere"})
-
-    async with scripted(answer) as (script, api):
-        error = await failure(api)
-
-    assert [PATH] == script.paths
-    assert "answered 307" in str(error)
+def redirect() -> web.Response:
+    return web.Response(status=307, headers={"Location": "/elsewhere"})
 
 
 @pytest.mark.parametrize(
@@ -118,6 +100,7 @@ async def test_redirects_are_not_followed() -> None:
         pytest.param(b'{"a":' * 60_000, "no JSON object", id="deep"),
         pytest.param(b'{"a":' + b"9" * 5000 + b"}", "no JSON object", id="long-number"),
         pytest.param(b" " * (MAX_ANSWER_BYTES + 1), "longer than 1048576", id="giant"),
+        pytest.param(redirect, "answered 307", id="redirect"),
         pytest.param(400, "answered 400", id="bad-request"),
         pytest.param(403, "answered 403; bind the proxy's own user", id="forbidden"),
         pytest.param(404, "answered 404", id="not-found"),
@@ -126,11 +109,11 @@ async def test_redirects_are_not_followed() -> None:
 async def test_useless_answers(answer: Answer, says: str, caplog: pytest.LogCaptureFixture) -> None:
     """Each is an error at once, that says what is wrong, and nothing of question or answer."""
     caplog.set_level(logging.DEBUG, "apfproxy")
-    async with scripted(lambda _: answer) as (script, api):
+    async with scripted(lambda _: answer() if callable(answer) else answer) as (script, api):
         error = await failure(api)
 
     assert says in str(error)
-    assert len(script.asked) == 1
+    assert [PATH] == script.paths
     for shown in (repr(error), repr(api), caplog.text, repr(error.__context__)):
         assert TOKEN not in shown
         assert OWN_TOKEN.decode() not in shown
@@ -211,6 +194,12 @@ async def test_no_server_is_known() -> None:
     assert 2 == len(waits)
 
 
+def port_of(api: UpstreamApi) -> int:
+    server = api._choose(None)  # noqa: SLF001 - where the script is
+    assert server is not None
+    return server.address.port
+
+
 class Servers:
     """Two servers, of which the other one is chosen where one is to be avoided.
 
@@ -232,7 +221,6 @@ class Servers:
         patch.setattr(UpstreamApi, "_post_to", noted)
 
     def choose(self, avoided: EndpointAddress | None) -> EndpointAddress:
-        """Choose the first one, if there is no reason to choose the other one."""
         return next(each for each in self._known if each != avoided)
 
 
@@ -240,9 +228,7 @@ async def test_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one server fails another one is asked, from then on until that one fails."""
     answers: list[Answer] = [{}, {}, 503, {}]
     async with scripted(lambda _: answers.pop(0)) as (script, one):
-        (server,) = [one._choose(None)]  # noqa: SLF001 - where the script is
-        assert server is not None
-        port = server.address.port
+        port = port_of(one)
         servers = Servers(monkeypatch, 1, port)
         api = UpstreamApi(servers.choose, lambda: None, lambda: None, 1, 30.0, sleep=script.sleep)
         for _ in range(2):
@@ -258,9 +244,7 @@ async def test_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_server_that_hangs_is_not_asked_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever gave no answer in time is avoided."""
     async with scripted(lambda _: {}) as (script, one):
-        server = one._choose(None)  # noqa: SLF001 - where the script is
-        assert server is not None
-        port = server.address.port
+        port = port_of(one)
         servers = Servers(monkeypatch, port, 1)
         api = UpstreamApi(servers.choose, lambda: None, lambda: None, 1, 0.05, sleep=script.sleep)
         script.may_answer.clear()
@@ -276,11 +260,7 @@ async def test_a_server_that_hangs_is_not_asked_next(monkeypatch: pytest.MonkeyP
 async def test_another_server_than_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked in time, for the same question."""
     async with scripted(lambda _: {}) as (hung, one), scripted(lambda _: {"a": 1}) as (_, other):
-        ports = []
-        for each in (one, other):
-            server = each._choose(None)  # noqa: SLF001 - where the script is
-            assert server is not None
-            ports.append(server.address.port)
+        ports = [port_of(one), port_of(other)]
         hung.may_answer.clear()
         servers = Servers(monkeypatch, *ports)
         api = UpstreamApi(servers.choose, lambda: None, lambda: None, 1, 1.0)
@@ -300,20 +280,6 @@ async def test_slow_answers() -> None:
 
         assert f"{PATH}: no answer within 0.05 s" == str(error)
         assert api.problem == str(error)
-
-
-async def test_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The log has the beginning and the end of an outage, not each question in it."""
-    caplog.set_level(logging.INFO, "apfproxy")
-    answers: list[Answer] = [404, 403, {}, {}]
-    async with scripted(lambda _: answers.pop(0)) as (_, api):
-        await failure(api)
-        await failure(api)
-        await api.post(PATH, OBJ)
-        await api.post(PATH, OBJ)
-
-    assert [logging.WARNING, logging.INFO] == [record.levelno for record in caplog.records]
-    assert (4, 2) == (api.asked_total, api.failures_total)
 
 
 async def test_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,16 +328,20 @@ async def test_own_token_is_no_field_value() -> None:
     assert script.asked == []
 
 
-async def test_tls(tmp_path: Path) -> None:
-    """The upstream is verified by the context and name of the moment; a change takes effect."""
-    authority, stranger = Authority("ca"), Authority("stranger")
+def tls(tmp_path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """The contexts of a server with the name kubernetes.test, and of a client that trusts it."""
+    authority = Authority("ca")
     server_ssl = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     issued = authority.issue("upstream", usage="server", hosts=["kubernetes.test"])
     server_ssl.load_cert_chain(*issued.write(tmp_path, "server"))
-    contexts = [
-        ssl.create_default_context(cadata=each.pem.decode()) for each in (authority, stranger)
-    ]
-    current = iter([contexts[0], contexts[0], contexts[1], contexts[0]])
+    return server_ssl, ssl.create_default_context(cadata=authority.pem.decode())
+
+
+async def test_tls(tmp_path: Path) -> None:
+    """The upstream is verified by the context and name of the moment; a change takes effect."""
+    server_ssl, trusting = tls(tmp_path)
+    wary = ssl.create_default_context(cadata=Authority("stranger").pem.decode())
+    current = iter([trusting, trusting, wary, trusting])
     async with scripted(
         lambda _: {},
         server_ssl=server_ssl,
@@ -388,46 +358,23 @@ async def test_tls(tmp_path: Path) -> None:
 
 
 async def test_tls_name(tmp_path: Path) -> None:
-    """A certificate for another name is none."""
-    authority = Authority("ca")
-    server_ssl = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    issued = authority.issue("upstream", usage="server", hosts=["kubernetes.test"])
-    server_ssl.load_cert_chain(*issued.write(tmp_path, "server"))
-    context = ssl.create_default_context(cadata=authority.pem.decode())
+    """A certificate for another name is none; the name may be told with the server's address."""
+    server_ssl, context = tls(tmp_path)
     async with scripted(lambda _: {}, server_ssl=server_ssl, ssl_context=lambda: context) as (
         script,
         api,
     ):
         error = await failure(api)
-
-    assert "the upstream's certificate is no good" in str(error)
-    assert script.asked == []
-
-
-async def test_name_of_a_server(tmp_path: Path) -> None:
-    """The name that a server's certificate has may be told with its address."""
-    authority = Authority("ca")
-    server_ssl = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    issued = authority.issue("upstream", usage="server", hosts=["kubernetes.test"])
-    server_ssl.load_cert_chain(*issued.write(tmp_path, "server"))
-    context = ssl.create_default_context(cadata=authority.pem.decode())
-    async with scripted(lambda _: {}, server_ssl=server_ssl, ssl_context=lambda: context) as (
-        script,
-        api,
-    ):
+        asked_without = list(script.asked)
         known = api._choose(None)  # noqa: SLF001 - where the script is
         assert known is not None
-        named = UpstreamApi(
-            lambda _: replace(known, server_name="kubernetes.test"),
-            lambda: context,
-            lambda: None,
-            1,
-            30.0,
-        )
+        server = replace(known, server_name="kubernetes.test")
+        named = UpstreamApi(lambda _: server, lambda: context, lambda: None, 1, 30.0)
         await named.post(PATH, OBJ)
         await named.close()
 
-    assert [OBJ] == script.asked
+    assert "the upstream's certificate is no good" in str(error)
+    assert ([], [OBJ]) == (asked_without, script.asked)
 
 
 async def test_close() -> None:
@@ -459,23 +406,17 @@ async def test_errors_of_the_client_library(monkeypatch: pytest.MonkeyPatch) -> 
     assert (None, True) == (error.__cause__, error.__suppress_context__)
 
 
-async def test_an_api_that_fails_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    """It has a line a minute of each kind in the log, and not two of each question."""
+async def test_outages_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """An API that fails now and then has a line a minute of each kind, not two of each question."""
     caplog.set_level(logging.INFO, upstream_api.__name__)
-    answers: list[Answer] = [{}, web.Response(status=404)]
-
-    def answer(_: object) -> Answer:
-        answers.reverse()
-        return answers[0]
-
-    async with scripted(answer) as (_, api):
-        for _ in range(3):
-            await failure(api)
-            answers[0] = web.Response(status=404)
-            await api.post(PATH, OBJ)
+    answers: tuple[Answer, ...] = (404, 403, {}, {}, 404, {}, 404, {})
+    coming = iter(answers)
+    async with scripted(lambda _: next(coming)) as (_, api):
+        for answer in answers:
+            await (api.post(PATH, OBJ) if answer == {} else failure(api))
 
     assert ["WARNING", "INFO"] == [each.levelname for each in caplog.records]
-    assert 3 == api.failures_total
+    assert (8, 4) == (api.asked_total, api.failures_total)
 
 
 KEY = Mock(ssl=True, host="h", port=1)
@@ -535,11 +476,3 @@ async def test_no_tls_there() -> None:
             await session.get(url)
 
     assert explained(caught.value, "the API")[0].startswith("cannot connect: [SSL: ")
-
-
-async def test_session_has_nothing_of_its_own() -> None:
-    """Neither the environment nor an earlier answer decides anything."""
-    async with new_session() as session:
-        assert not session.trust_env
-        assert not session.auto_decompress
-        assert isinstance(session.cookie_jar, aiohttp.DummyCookieJar)

@@ -59,7 +59,6 @@ ALGORITHMS = ("RS256", "ES256", "ES384", "ES512", "EdDSA")
 
 
 def certificate(algorithm: str) -> bytes:
-    """A certificate of a key, as a file has it."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "issuer")])
     key = private_key(algorithm)
     begin = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -77,7 +76,6 @@ def certificate(algorithm: str) -> bytes:
 
 
 def fitting(algorithm: str) -> frozenset[str]:
-    """The algorithms that a key of this one is for."""
     return RSA_ALGORITHMS if algorithm.startswith("RS") else frozenset({algorithm})
 
 
@@ -341,7 +339,6 @@ class Issuer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
         return str(self.server.make_url("")).rstrip("/")
 
     async def _answer(self, request: web.Request) -> web.Response:
@@ -364,7 +361,6 @@ class Issuer:
 
 @pytest.fixture
 async def issuer() -> AsyncIterator[Issuer]:
-    """An issuer with one key, at /jwks and by discovery."""
     issuer = Issuer()
     await issuer.server.start_server()
     issuer.documents = {
@@ -381,12 +377,10 @@ async def issuer() -> AsyncIterator[Issuer]:
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock."""
     return Clock()
 
 
 def kids(keys: RemoteKeys) -> list[str | None]:
-    """The names of the keys known."""
     return [key.kid for key in keys.current().keys]
 
 
@@ -530,7 +524,6 @@ SELF = "self"
 
 
 def redirect(place: str, status: int = 302) -> web.Response:
-    """An answer that sends elsewhere."""
     return web.Response(status=status, headers={"Location": place})
 
 

@@ -200,7 +200,6 @@ def runtime_imports(tree: ast.AST) -> Iterator[str]:
 
 
 def python_files(top: str) -> list[str]:
-    """The paths of all sources in a folder of the checkout."""
     return [str(path.relative_to(ROOT)) for path in (ROOT / top).rglob("*.py")]
 
 

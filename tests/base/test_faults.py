@@ -17,12 +17,10 @@ S = 1_000_000_000
 
 
 def divide(text: str) -> None:
-    """Raise, always from this line."""
     raise ZeroDivisionError(text)
 
 
 def caught(text: str) -> Exception:
-    """An error that was raised."""
     try:
         divide(text)
     except ZeroDivisionError as error:
@@ -118,12 +116,10 @@ class Connection:
         self.errors: list[Exception] = []
 
     def fail(self, error: Exception) -> None:
-        """Keep the error."""
         self.errors.append(error)
 
     @guarded
     def divide(self, by: int) -> float:
-        """Have an event."""
         return 1 / by
 
 

@@ -43,7 +43,6 @@ class WrongError(ValueError):
 
 
 def listen(path: Path) -> None:
-    """Make a socket that has a path."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
 
@@ -118,20 +117,25 @@ class Reader:
         self.loaded: list[str] = []
 
     def __call__(self) -> None:
-        """Load them."""
         text = "+".join(path.read_text() for path in self._paths)
         if "bad" in text:
             raise ValueError("no good")
         self.loaded.append(text)
 
 
+def watched(path: Path, *writes: Callable[[], object]) -> tuple[Reader, FileChanges]:
+    """The reader of a file with "1" in it, whose changes are looked for; writes happen between."""
+    path.write_text("1")
+    reader = Reader(path)
+    changes = FileChanges(Writer(*writes))
+    changes.add((str(path),), reader)
+    return reader, changes
+
+
 async def test_loads_at_once_and_after_changes(tmp_path: Path) -> None:
     """Only new contents count, whatever else happens to a file."""
     path = tmp_path / "a"
-    path.write_text("1")
-    reader = Reader(path)
-    changes = FileChanges(Writer())
-    changes.add((str(path),), reader)
+    reader, changes = watched(path)
     found = []
     for text in ("1", "2", "2", "1"):
         path.write_text(text)
@@ -192,10 +196,7 @@ async def test_change_that_is_no_good(tmp_path: Path, caplog: pytest.LogCaptureF
 async def test_what_is_no_regular_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
     """It is refused, at once: a pipe could keep its reader waiting for ever."""
     path = tmp_path / "a"
-    path.write_text("1")
-    reader = Reader(path)
-    changes = FileChanges(Writer())
-    changes.add((str(path),), reader)
+    reader, changes = watched(path)
     path.unlink()
     make(path)
     with pytest.raises(OSError, match="not a regular file"):
@@ -224,10 +225,7 @@ def test_fingerprint_of_a_huge_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 async def test_file_that_is_gone_and_comes_back(tmp_path: Path) -> None:
     """As with an editor that writes another file and puts it in place."""
     path = tmp_path / "a"
-    path.write_text("1")
-    reader = Reader(path)
-    changes = FileChanges(Writer())
-    changes.add((str(path),), reader)
+    reader, changes = watched(path)
     path.unlink()
     found = [await changes.check()]
     path.write_text("1")
@@ -254,10 +252,7 @@ async def test_pair_comes_to_rest_together(tmp_path: Path) -> None:
 async def test_written_as_it_was(tmp_path: Path) -> None:
     """What is the same again after a moment is no change."""
     path = tmp_path / "a"
-    path.write_text("1")
-    reader = Reader(path)
-    changes = FileChanges(Writer(partial(path.write_text, "1")))
-    changes.add((str(path),), reader)
+    reader, changes = watched(path, partial(path.write_text, "1"))
     path.write_text("")
 
     assert 0 == await changes.check()
@@ -267,10 +262,8 @@ async def test_written_as_it_was(tmp_path: Path) -> None:
 async def test_file_that_never_rests(tmp_path: Path) -> None:
     """It is taken as it is in the end."""
     path = tmp_path / "a"
-    path.write_text("1")
-    reader = Reader(path)
-    changes = FileChanges(Writer(*(partial(path.write_text, f"w{i}") for i in range(100))))
-    changes.add((str(path),), reader)
+    writes = (partial(path.write_text, f"w{i}") for i in range(100))
+    reader, changes = watched(path, *writes)
     path.write_text("")
     await changes.check()
 
@@ -316,29 +309,26 @@ async def test_watch_follows_links(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert str(tmp_path / "..2") in {each for each, _, _ in watched[1]}
 
 
-def test_watch_roots_of_a_file(tmp_path: Path) -> None:
-    """Of a file its directory is watched, and the directory of what it links to."""
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param("a.yaml", {".", "{here}"}, id="relative"),
+        pytest.param("{here}/link.yaml", {"{here}", "{here}/real"}, id="where-a-link-leads"),
+        pytest.param("{here}/gone", {"{here}"}, id="gone"),
+    ],
+)
+def test_watch_roots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, expected: set[str]
+) -> None:
+    """Directories of files are watched, and of those that they link to, for those to come back."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a.yaml").touch()
-    (tmp_path / "a.yaml").symlink_to("real/a.yaml")
+    (tmp_path / "link.yaml").symlink_to("real/a.yaml")
+    here = str(tmp_path.resolve())
+    roots = watch_roots((path.format(here=here),))
 
-    roots = {path for path, _, _ in watch_roots((str(tmp_path / "a.yaml"),))}
-
-    assert roots == {str(tmp_path), str(tmp_path / "real")}
-
-
-def test_watch_roots_of_a_relative_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file without a directory in its name lies in the working directory."""
-    monkeypatch.chdir(tmp_path)
-
-    roots = {path for path, _, _ in watch_roots(("a.yaml",))}
-
-    assert roots == {".", str(tmp_path.resolve())}
-
-
-def test_watch_roots_of_what_is_gone(tmp_path: Path) -> None:
-    """Of a directory that is gone its parent is watched for its return."""
-    assert {path for path, _, _ in watch_roots((str(tmp_path / "gone"),))} == {str(tmp_path)}
+    assert {each.format(here=here) for each in expected} == {root for root, _, _ in roots}
 
 
 async def test_notifications_of_a_change(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import socket
 import stat
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def closing(sockets: list[socket.socket]) -> Iterator[list[socket.socket]]:
-    """Close them at the end."""
     try:
         yield sockets
     finally:
@@ -47,7 +46,6 @@ def closing(sockets: list[socket.socket]) -> Iterator[list[socket.socket]]:
 
 
 def names(sockets: list[socket.socket]) -> set[str]:
-    """The addresses that are listened on."""
     return {str(each.getsockname()[0]) for each in sockets}
 
 
@@ -81,16 +79,10 @@ async def test_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch, code: int) 
     """IPv4 alone is listened on where there is nothing else."""
     create = socket.create_server
 
-    def create_server(
-        address: tuple[str, int],
-        *,
-        family: int,
-        backlog: int,
-        reuse_port: bool,  # noqa: ARG001 - socket's
-    ) -> socket.socket:
+    def create_server(address: tuple[str, int], *, family: int, **more: Any) -> socket.socket:  # noqa: ANN401
         if family == socket.AF_INET6:
             raise OSError(code, "no IPv6")
-        return create(address, family=family, backlog=backlog)
+        return create(address, family=family, **more)
 
     monkeypatch.setattr(socket, "create_server", create_server)
     with closing(await listening_sockets(Address(host="", port=0), 8)) as sockets:
@@ -107,18 +99,12 @@ async def test_port_that_is_taken_at_the_second(
     create = socket.create_server
     opened: list[socket.socket] = []
 
-    def create_server(
-        address: tuple[str, int],
-        *,
-        family: int,
-        backlog: int,
-        reuse_port: bool,  # noqa: ARG001 - socket's
-    ) -> socket.socket:
+    def create_server(address: tuple[str, int], *, family: int, **more: Any) -> socket.socket:  # noqa: ANN401
         if family == socket.AF_INET6 and len(opened) <= failures:
             raise OSError(errno.EADDRINUSE, "taken")
         if family == socket.AF_INET6:  # the machine may have none
-            return create(("127.0.0.1", 0), family=socket.AF_INET, backlog=backlog)
-        opened.append(create(address, family=family, backlog=backlog))
+            return create(("127.0.0.1", 0), family=socket.AF_INET, **more)
+        opened.append(create(address, family=family, **more))
         return opened[-1]
 
     monkeypatch.setattr(socket, "create_server", create_server)
@@ -151,10 +137,7 @@ async def test_name_that_is_none() -> None:
 
 
 class Closing(asyncio.Protocol):
-    """Closes each connection."""
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
         transport.close()
 
 
@@ -243,7 +226,7 @@ async def test_unix(tmp_path: Path) -> None:
 
 
 async def test_file_of_another(tmp_path: Path) -> None:
-    """A file that somebody else has made since then stays."""
+    """A file stays that somebody else has made since then, or whose socket another process has."""
     path = tmp_path / "a.sock"
     address = Address.unix(str(path))
     (first,) = await listening_sockets(address, 5)
@@ -253,6 +236,10 @@ async def test_file_of_another(tmp_path: Path) -> None:
     os.utime(path, (1, 1))  # the same number may be the file's, at the same time
     files.remove()
     there = path.exists()
+    left = SocketFiles([second])
+    left.leave()
+    left.remove()
+    is_left = path.exists()
     gone = SocketFiles([second])
     path.unlink()
     gone.remove()
@@ -260,19 +247,8 @@ async def test_file_of_another(tmp_path: Path) -> None:
     second.close()
 
     assert there
+    assert is_left
     assert "<SocketFiles: none>" == repr(none)
-
-
-async def test_left_to_another(tmp_path: Path) -> None:
-    """Files are not removed once another process has the sockets."""
-    path = tmp_path / "a.sock"
-    (listener,) = await listening_sockets(Address.unix(str(path)), 5)
-    files = SocketFiles([listener])
-    files.leave()
-    files.remove()
-    listener.close()
-
-    assert path.exists()
 
 
 async def test_living_process(tmp_path: Path) -> None:
@@ -302,7 +278,6 @@ async def test_unusable_paths(tmp_path: Path, name: str, problem: str) -> None:
 
 
 def opening(monkeypatch: pytest.MonkeyPatch, open_one: Callable[[], socket.socket]) -> None:
-    """Have the watch open sockets so."""
     monkeypatch.setattr(sockets, "socket", SimpleNamespace(socket=open_one))
 
 

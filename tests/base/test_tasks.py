@@ -23,42 +23,23 @@ async def succeed() -> None:
 
 
 async def fail() -> None:
-    """Fail at once."""
     raise ValueError("broken")
 
 
 async def hang() -> None:
-    """Never end."""
     await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize(
-    ("work", "logged"),
-    [
-        pytest.param(succeed, [], id="success-is-silent"),
-        pytest.param(fail, ["work failed"], id="failure-is-logged"),
-    ],
-)
-async def test_failures_are_logged(
-    work: Callable[[], object], logged: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    """A failure that nobody awaits is in the log, with the task's name."""
-    coroutine = work()
-    assert asyncio.iscoroutine(coroutine)
+async def test_failures_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A failure that nobody awaits is in the log, with the task's name; success and end are not."""
+    cancelled = spawn(hang(), name="cancelled")
+    cancelled.cancel()
+    tasks = [cancelled, spawn(succeed(), name="good"), spawn(fail(), name="work")]
     with caplog.at_level(logging.ERROR):
-        await asyncio.wait([spawn(coroutine, name="work")])
+        await asyncio.wait(tasks)
 
-    assert logged == [message.partition("\n")[0] for message in caplog.messages]
-
-
-async def test_cancellation_is_silent(caplog: pytest.LogCaptureFixture) -> None:
-    """A task that was cancelled has not failed."""
-    task = spawn(hang(), name="work")
-    task.cancel()
-    await asyncio.wait([task])
-
-    assert [] == caplog.messages
-    assert task.cancelled()
+    assert ["work failed"] == [message.partition("\n")[0] for message in caplog.messages]
+    assert cancelled.cancelled()
 
 
 S = 1_000_000_000
@@ -77,7 +58,6 @@ class Work:
         self.failures = 0
 
     def __call__(self) -> None:
-        """Do it."""
         self.calls += 1
         if self.failures:
             self.failures -= 1
@@ -95,7 +75,6 @@ class Scene:
         self.duty = Recurring(Part.SWEEP, self.loop.as_event_loop(), 1.0, 3.0, self.work)
 
     def wait(self, until_s: float) -> str | None:
-        """Let time pass: what is wrong then."""
         self.clock.run_until(round(until_s * S))
         return self.duty.problem()
 
@@ -176,7 +155,6 @@ class Task:
         self.now_s += pause_s
 
     async def end_with(self, outcome: Exception | None) -> None:
-        """Let the task come to its end once, and be begun again."""
         self.outcomes.put_nowait(outcome)
         for _ in range(5):
             await asyncio.sleep(0)
@@ -232,19 +210,12 @@ async def test_a_task_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_grows(chance: float, expected: list[float]) -> None:
-    """Pauses double up to the longest, and are between half of their bound and all of it."""
+    """Pauses double up to the longest, from half of their bound to all of it; then start anew."""
     backoff = Backoff(1.0, 6.0, lambda: chance)
 
-    assert expected == [backoff.next_s() for _ in expected]
-
-
-def test_reset() -> None:
-    """When all is well again, pauses start anew."""
-    backoff = Backoff(1.0, 6.0, lambda: 0.0)
-    pauses = [backoff.next_s(), backoff.next_s()]
-    backoff.reset()
-
-    assert [0.5, 1.0, 0.5] == [*pauses, backoff.next_s()]
+    for _ in range(2):
+        assert expected == [backoff.next_s() for _ in expected]
+        backoff.reset()
 
 
 @pytest.mark.parametrize(("asked_s", "expected_s"), [(0.1, 0.5), (2.0, 2.0), (9.0, 6.0)])

@@ -38,7 +38,6 @@ CAS = ("users.crt", "cas")
 
 
 def encrypted_key() -> bytes:
-    """A key that takes a password."""
     return to_pem(SERVER.key, b"secret")
 
 
@@ -156,7 +155,6 @@ def test_certificate_that_changes_while_it_is_read(tmp_path: Path) -> None:
         """Finds another key than that of the certificate."""
 
         def load_cert_chain(self, *_: object, **__: object) -> None:
-            """Refuse."""
             error = ssl.SSLError(1, "odd")
             error.reason = "KEY_VALUES_MISMATCH"
             raise error
