@@ -221,13 +221,3 @@ async def test_last_yes() -> None:
         assert (True, 2.0) == (reviews.check(ALICE, BOB), reviews.lifetime_s(ALICE, BOB))
         assert await reviews.review(ALICE, carol, ADDRESS) is None
         assert api.stand_ins_total == 1
-
-
-async def test_clear() -> None:
-    """What was said can be forgotten."""
-    async with scripted(lambda _: YES) as (_, api):
-        reviews = AccessReviews(api, SETTINGS, Clock())
-        await reviews.review(ALICE, BOB, ADDRESS)
-        reviews.clear()
-
-        assert reviews.check(ALICE, BOB) is None

@@ -119,13 +119,6 @@ def test_load(tmp_path: Path) -> None:
     assert User("j", (), "7") == tokens.check("t").user
 
 
-def test_load_without_file(tmp_path: Path) -> None:
-    """A file that is not there is an error that names it."""
-    tokens = StaticTokens(tmp_path / "none.csv")
-    with pytest.raises(SecretFileError, match=r"none\.csv: cannot be read: No such file"):
-        tokens.load()
-
-
 def test_load_of_a_huge_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is too large for a token file is not read as one."""
     monkeypatch.setattr(static_tokens, "MAX_FILE_BYTES", 10)

@@ -298,12 +298,6 @@ async def test_file(tmp_path: Path) -> None:
     assert not keys.can_refresh()
 
 
-def test_missing_file(tmp_path: Path) -> None:
-    """A file that is not there is an error that names it."""
-    with pytest.raises(WebKeysError, match=r"none\.pem: cannot be read: No such file"):
-        FileKeys(tmp_path / "none.pem").load()
-
-
 def test_huge_file(tmp_path: Path) -> None:
     """A file that is larger than any set of keys is not read."""
     path = tmp_path / "huge.json"
@@ -675,14 +669,10 @@ def test_url_problem(url: str, problem: str) -> None:
     assert bool(problem) == bool(found)
 
 
-def test_bad_url() -> None:
-    """A URL that keys cannot be fetched from is refused at once."""
+def test_refuses_at_once(tmp_path: Path) -> None:
+    """A URL that keys cannot be fetched from, and a file of CAs that is none."""
     with pytest.raises(WebKeysError, match=r"http://x\.example: not https"):
         RemoteKeys("http://x.example")
-
-
-def test_bad_ca_file(tmp_path: Path) -> None:
-    """So is a file of CAs that is none."""
     path = tmp_path / "ca.pem"
     with pytest.raises(WebKeysError, match=r"ca\.pem: No such file"):
         RemoteKeys("https://x.example", ca_file=str(path))
