@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography import x509
@@ -24,6 +24,7 @@ from apfproxy.authn.certificates import (
     said,
 )
 from apfproxy.authn.credentials import Peer
+from apfproxy.request.attributes import User
 from loadtest.certificates import DAY, Authority, Issued, new_rsa_key
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
 NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)
 NOW_S = NOW.timestamp()
-
+PAST: dict[str, Any] = {"not_before": NOW - 2 * DAY, "not_after": NOW - DAY}
+FUTURE: dict[str, Any] = {"not_before": NOW + DAY, "not_after": NOW + 2 * DAY}
+COMMON, GROUP = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME
 
 AUTHORITIES = {name: Authority(name) for name in ("users", "proxies")}
 
@@ -59,46 +62,36 @@ def attribute(oid: x509.ObjectIdentifier, value: str) -> x509.NameAttribute[str]
     return x509.NameAttribute(oid, value, _type=_ASN1Type.UTF8String, _validate=False)
 
 
+def user(*attributes: tuple[x509.ObjectIdentifier, str], name: str = "u", **more: Any) -> Issued:  # noqa: ANN401 - as of `issue`
+    """A certificate of the CA "users" with such attributes besides."""
+    return authority().issue(name, attributes=[attribute(*each) for each in attributes], **more)
+
+
 def test_names_a_user() -> None:
     """The common name is the user, the organizations are the groups, in their order."""
     issued = authority().issue("ada", ["b", "a"], attributes=[attribute(UID_OID, "42")])
     peer = judge(issued)
 
-    assert peer.user is not None
     fingerprint = issued.certificate.fingerprint(hashes.SHA256()).hex()
-    expected = (
-        "ada",
-        ("b", "a"),
-        "42",
-        ((CREDENTIAL_ID_KEY, (f"X509SHA256={fingerprint}",)),),
-    )
-    assert expected == (peer.user.name, peer.user.groups, peer.user.uid, peer.user.extra)
+    extra = ((CREDENTIAL_ID_KEY, (f"X509SHA256={fingerprint}",)),)
     until_s = issued.certificate.not_valid_after_utc.timestamp() + 1.0
-    assert (False, True, "", until_s) == (
-        peer.is_front_proxy,
-        peer.has_certificate,
-        peer.problem,
-        peer.valid_until_s,
-    )
+    expected = User("ada", ("b", "a"), "42", extra)
+    assert Peer(expected, has_certificate=True, valid_until_s=until_s) == peer
 
 
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        pytest.param(lambda: authority().issue("u", usage="none"), "u", id="no-usage-said"),
-        pytest.param(lambda: authority().issue("u", usage="any"), "u", id="any-usage"),
-        pytest.param(lambda: authority().issue("u", usage="both"), "u", id="both-usages"),
-        pytest.param(lambda: authority().issue("u", key=new_rsa_key()), "u", id="rsa"),
+        pytest.param(lambda: user(usage="none"), "u", id="no-usage-said"),
+        pytest.param(lambda: user(usage="any"), "u", id="any-usage"),
+        pytest.param(lambda: user(usage="both"), "u", id="both-usages"),
+        pytest.param(lambda: user(key=new_rsa_key()), "u", id="rsa"),
         pytest.param(lambda: authority().below("mid").issue("u"), "u", id="intermediate"),
         pytest.param(
             lambda: authority().below("mid", max_path=0).issue("u"), "u", id="path-just-long-enough"
         ),
-        pytest.param(
-            lambda: authority().issue("u", attributes=[attribute(NameOID.COMMON_NAME, "v")]),
-            "v",
-            id="the-last-of-two-names",
-        ),
-        pytest.param(lambda: authority().issue("system:node:a/ü"), "system:node:a/ü", id="unicode"),
+        pytest.param(lambda: user((COMMON, "v")), "v", id="the-last-of-two-names"),
+        pytest.param(lambda: user(name="system:node:a/ü"), "system:node:a/ü", id="unicode"),
     ],
 )
 def test_takes(make: Callable[[], Issued], name: str) -> None:
@@ -129,19 +122,9 @@ def _issued_by_a_user() -> Issued:
     [
         pytest.param(lambda: Authority("users").issue("u"), "", id="namesake-of-the-ca"),
         pytest.param(lambda: authority("proxies").issue("u"), "candidates", id="other-ca"),
-        pytest.param(
-            lambda: authority().issue("u", usage="server"), "incompatible key usage", id="server"
-        ),
-        pytest.param(
-            lambda: authority().issue("u", not_before=NOW - 2 * DAY, not_after=NOW - DAY),
-            "it expired at ",
-            id="expired",
-        ),
-        pytest.param(
-            lambda: authority().issue("u", not_before=NOW + DAY, not_after=NOW + 2 * DAY),
-            "it is not valid before ",
-            id="not-yet-valid",
-        ),
+        pytest.param(lambda: user(usage="server"), "incompatible key usage", id="server"),
+        pytest.param(lambda: user(**PAST), "it expired at ", id="expired"),
+        pytest.param(lambda: user(**FUTURE), "it is not valid before ", id="not-yet-valid"),
         pytest.param(_without_its_chain, "candidates", id="without-intermediate"),
         pytest.param(
             lambda: authority().below("a", max_path=0).below("b").issue("u"),
@@ -150,41 +133,15 @@ def _issued_by_a_user() -> Issued:
         ),
         pytest.param(_issued_by_a_user, "cA must be asserted", id="issued-by-a-user"),
         pytest.param(
-            lambda: Authority(
-                "old", issuer=authority(), not_after=NOW - dt.timedelta(hours=1)
-            ).issue("u"),
+            lambda: Authority("old", issuer=authority(), not_after=NOW - DAY / 24).issue("u"),
             "not valid at",
             id="expired-intermediate",
         ),
-        pytest.param(
-            lambda: authority().issue("", attributes=[attribute(NameOID.COMMON_NAME, "a\0b")]),
-            "common name has a control character",
-            id="nul-in-the-name",
-        ),
-        pytest.param(
-            lambda: authority().issue("", attributes=[attribute(NameOID.COMMON_NAME, "a\r\nb")]),
-            "common name has a control character",
-            id="line-end-in-the-name",
-        ),
-        pytest.param(
-            lambda: authority().issue(
-                "u", attributes=[attribute(NameOID.ORGANIZATION_NAME, "a\nb")]
-            ),
-            "organization has a control character",
-            id="line-end-in-a-group",
-        ),
-        pytest.param(
-            lambda: authority().issue(
-                "u", attributes=[attribute(UID_OID, "1"), attribute(UID_OID, "2")]
-            ),
-            "more than one uid",
-            id="two-uids",
-        ),
-        pytest.param(
-            lambda: authority().issue("u", attributes=[attribute(UID_OID, "")]),
-            "uid is empty",
-            id="empty-uid",
-        ),
+        pytest.param(lambda: user((COMMON, "a\0b"), name=""), "common name has a", id="nul"),
+        pytest.param(lambda: user((COMMON, "a\r\nb"), name=""), "common name has a", id="line-end"),
+        pytest.param(lambda: user((GROUP, "a\nb")), "organization has a control", id="group"),
+        pytest.param(lambda: user((UID_OID, "1"), (UID_OID, "2")), "more than one uid", id="uids"),
+        pytest.param(lambda: user((UID_OID, "")), "uid is empty", id="empty-uid"),
     ],
 )
 def test_refuses(make: Callable[[], Issued], problem: str) -> None:
