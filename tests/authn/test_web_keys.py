@@ -374,6 +374,15 @@ def clock() -> Clock:
     return Clock()
 
 
+async def fetched(issuer: Issuer, clock: Clock | None = None) -> RemoteKeys:
+    """The keys of the issuer's discovery, or with a clock of its /jwks, after a first fetch."""
+    keys = RemoteKeys(issuer.url)
+    if clock is not None:
+        keys = RemoteKeys(issuer.url, f"{issuer.url}/jwks", now_s=clock)
+    await keys.refresh()
+    return keys
+
+
 def kids(keys: RemoteKeys) -> list[str | None]:
     return [key.kid for key in keys.current().keys]
 
@@ -448,8 +457,7 @@ async def test_one_fetch_at_a_time(issuer: Issuer, clock: Clock) -> None:
 
 async def test_pause_between_attempts(issuer: Issuer, clock: Clock) -> None:
     """The issuer is asked no more often than every ten seconds, whoever wants it."""
-    keys = RemoteKeys(issuer.url, f"{issuer.url}/jwks", now_s=clock)
-    await keys.refresh()
+    keys = await fetched(issuer, clock)
     issuer.documents["/jwks"] = NEW_SET
     for now_s, expected in ((REFETCH_S - 0.1, ["old"]), (REFETCH_S, ["new"])):
         clock.now_s = 1000.0 + now_s
@@ -463,8 +471,7 @@ async def test_pause_between_attempts(issuer: Issuer, clock: Clock) -> None:
 async def test_shorter_pause_without_keys(issuer: Issuer, clock: Clock) -> None:
     """While there are no keys at all the next attempt is near."""
     issuer.documents["/jwks"] = web.Response(status=503)
-    keys = RemoteKeys(issuer.url, f"{issuer.url}/jwks", now_s=clock)
-    await keys.refresh()
+    keys = await fetched(issuer, clock)
     assert not keys.can_refresh()
     clock.now_s += FIRST_REFETCH_S
     issuer.documents["/jwks"] = OLD_SET
@@ -475,8 +482,7 @@ async def test_shorter_pause_without_keys(issuer: Issuer, clock: Clock) -> None:
 
 async def test_old_keys_in_use(issuer: Issuer, clock: Clock) -> None:
     """Keys that are used are fetched again in time, and nobody waits for that."""
-    keys = RemoteKeys(issuer.url, f"{issuer.url}/jwks", now_s=clock)
-    await keys.refresh()
+    keys = await fetched(issuer, clock)
     issuer.documents["/jwks"] = NEW_SET
     clock.now_s += REFRESH_S - 1
     assert ["old"] == kids(keys)
@@ -493,8 +499,7 @@ async def test_keys_stay_when_fetching_fails(
     issuer: Issuer, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A failure leaves the last keys, is told once, and the next attempt is ten seconds later."""
-    keys = RemoteKeys(issuer.url, f"{issuer.url}/jwks", now_s=clock)
-    await keys.refresh()
+    keys = await fetched(issuer, clock)
     issuer.documents["/jwks"] = web.Response(status=500)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
@@ -546,8 +551,7 @@ def redirect(place: str, status: int = 302) -> web.Response:
 async def test_failures(issuer: Issuer, document: Any, problem: str) -> None:  # noqa: ANN401 - documents of all types
     """Whatever else than a set of keys comes is a problem that says where, and nothing is known."""
     issuer.documents["/jwks"] = document
-    keys = RemoteKeys(issuer.url)
-    await keys.refresh()
+    keys = await fetched(issuer)
 
     assert problem in keys.problem
     assert "c2VjcmV0" not in keys.problem
@@ -561,8 +565,7 @@ async def test_redirect_on_the_server(issuer: Issuer, status: int) -> None:
     for number, place in enumerate(("/a", "/b")[: MAX_REDIRECTS - 1]):
         issuer.documents[place] = redirect(("b", f"{issuer.url}/c")[number], status)
     issuer.documents["/c"] = NEW_SET
-    keys = RemoteKeys(issuer.url)
-    await keys.refresh()
+    keys = await fetched(issuer)
 
     assert (["new"], "") == (kids(keys), keys.problem)
 
@@ -589,8 +592,7 @@ async def test_discovery_failures(issuer: Issuer, document: Any, problem: str) -
     if isinstance(document, dict) and document.get("issuer") == SELF:
         document = {**document, "issuer": issuer.url}
     issuer.documents["/.well-known/openid-configuration"] = document
-    keys = RemoteKeys(issuer.url)
-    await keys.refresh()
+    keys = await fetched(issuer)
 
     assert problem in keys.problem
     assert [] == kids(keys)
@@ -609,8 +611,7 @@ async def test_no_answer(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> Non
     """A server that does not answer is given up."""
     monkeypatch.setattr(remote_keys, "TIMEOUT_S", 0.0)
     issuer.gate.clear()
-    keys = RemoteKeys(issuer.url)
-    await keys.refresh()
+    keys = await fetched(issuer)
 
     assert "no answer within 0 s" == keys.problem
 

@@ -120,6 +120,7 @@ class Connection:
 
     @guarded
     def divide(self, by: int) -> float:
+        """Have an event."""
         return 1 / by
 
 
