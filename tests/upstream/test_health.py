@@ -1,0 +1,881 @@
+"""How the servers behind are, each and all together, and which of them get requests."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from apfproxy.base.faults import Part
+from apfproxy.settings import EjectionSettings, HealthCheckSettings
+from apfproxy.upstream import health
+from apfproxy.upstream.counters import UpstreamFailure
+from apfproxy.upstream.endpoint import DRAINING
+from apfproxy.upstream.health import LINE_S
+from tests.proxy import watched
+from tests.proxy.watched import NEVER, OFTEN, REFUSED, S, Server, settle
+
+if TYPE_CHECKING:
+    from apfproxy.settings import UpstreamSettings
+    from apfproxy.upstream.health import EndpointHealth
+
+UNKNOWN, UP, FAILING, EJECTED = "unknown", "up", "failing", "ejected"
+SEVERAL = replace(
+    OFTEN,
+    health_check=HealthCheckSettings(interval_s=5.0, healthy_threshold=2, unhealthy_threshold=3),
+    ejection=EjectionSettings(failures=5, pause_s=5.0, max_pause_s=12.0),
+)
+
+
+class Alone(watched.Scene):
+    """The only server, and the watch of it."""
+
+    def __init__(self, upstream: UpstreamSettings = NEVER, cluster: str = "") -> None:
+        super().__init__(upstream, cluster=cluster)
+        [self.server] = self.servers
+
+    @property
+    def one(self) -> EndpointHealth:
+        return self.of(self.server)
+
+    async def see(
+        self, answers: int = 0, failures: int = 0, *, after_s: float = 1.0, is_telling: bool = True
+    ) -> str:
+        """Let time pass, in which there are so many responses and failures, then look."""
+        self.server.serve(answers)
+        for _ in range(failures):
+            why = "no answer within 60 s"
+            self.server.fail(UpstreamFailure.ANSWER_TIMEOUT, why, is_telling=is_telling)
+        await self.look(after_s)
+        return self.one.state
+
+
+class Several(watched.Scene):
+    """Some servers that respond with 200 to checks, with the first one at hand."""
+
+    def __init__(self, upstream: UpstreamSettings = SEVERAL, names: str = "abc") -> None:
+        super().__init__(upstream, *names)
+        for server in self.servers:
+            server.status = 200
+        self.a = self.servers[0]
+
+    @property
+    def first(self) -> tuple[str, str | None]:
+        """The state of the first one, and what is wrong with it."""
+        return self.of(self.a).state, self.of(self.a).problem
+
+    async def looks(self, *pauses_s: float) -> list[str]:
+        for pause_s in pauses_s:
+            await self.look(pause_s)
+        return self.states
+
+    def join(self, name: str = "d", status: int = 200) -> Server:
+        """Have one more."""
+        new = Server(name, self.pool)
+        new.status = status
+        self.pool.change(*self.servers, new)
+        return new
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says of servers."""
+    texts = [record.getMessage() for record in caplog.records]
+    return [text.removeprefix("the server behind, ") for text in texts]
+
+
+# One server, of which requests tell.
+
+
+async def test_responses_and_failures() -> None:
+    """Which of them are more decides; without any the state stays."""
+    scene = Alone()
+    assert (UNKNOWN, None, None) == (
+        await scene.see(),
+        scene.watch.since_unix_s,
+        scene.watch.health(),
+    )
+    assert (UP, 1102.0) == (await scene.see(5, 5), scene.watch.since_unix_s)
+    assert UP == await scene.see()
+    assert (FAILING, "no answer within 60 s") == (await scene.see(1, 2), scene.watch.problem)
+    assert (FAILING, 1104.0) == (await scene.see(), scene.watch.since_unix_s)
+    scene.now_ns += 12 * S
+    assert "http://h:1: no answer within 60 s (for 13 s)" == scene.watch.health()
+    assert (UP, None) == (await scene.see(1), scene.watch.problem)
+
+    assert UP == await scene.see(0, 50, is_telling=False)  # impatient clients tell nothing
+
+
+async def test_silence() -> None:
+    """It lasts while requests wait and nobody has a response; the state says nothing of it."""
+    scene = Alone()
+    watch = scene.one
+    await scene.see(1)
+    scene.server.awaiting = 7
+    assert (UP, 1.0, 7) == (await scene.see(), watch.silent_s, watch.awaiting)
+    assert (UP, 12.0, 7) == (await scene.see(after_s=11), watch.silent_s, watch.awaiting)
+    assert (UP, 0.0, 0) == (await scene.see(1), watch.silent_s, watch.awaiting)
+    scene.server.awaiting = 0
+    await scene.see(after_s=60)
+
+    assert (0.0, 0) == (watch.silent_s, watch.awaiting)
+
+
+async def test_silence_of_several() -> None:
+    scene = Several(NEVER, "ab")
+    a, b = scene.servers
+    a.awaiting, b.awaiting = 3, 4
+    b.serve(1)
+    await scene.look()
+    assert (0, 0.0) == (scene.watch.awaiting, scene.watch.silent_s)
+    assert 1.0 == scene.of(a).silent_s
+    await scene.look(2)
+
+    assert (7, 2.0) == (scene.watch.awaiting, scene.watch.silent_s)
+
+
+async def test_probes_while_requests_tell_nothing() -> None:
+    """One at the start, then one each interval after the last response or probe."""
+    scene = Alone(OFTEN)
+    scene.watch.start()
+    await settle()
+    assert (1, UP) == (scene.server.probes, scene.watch.state)
+    scene.watch.stop()
+    scene.watch.stop()
+    for _ in range(7):
+        await scene.see(1)
+    for expected in (1, 1, 1, 1, 2, 2, 2, 2, 2, 3):
+        await scene.see()
+        assert expected == scene.server.probes
+    scene.server.error = REFUSED
+    await scene.see(after_s=5)
+    assert (4, FAILING) == (scene.server.probes, scene.watch.state)
+    assert "connection refused" == scene.watch.problem
+    scene.server.error = None
+
+    assert UP == await scene.see(after_s=5)
+
+
+async def test_one_probe_at_a_time() -> None:
+    """One that takes long has no other beside it, and ends with the watch."""
+    scene = Alone(OFTEN)
+    scene.server.may_end.clear()
+    await scene.see()
+    assert (UNKNOWN, 1) == (await scene.see(after_s=60), scene.server.probes)
+    scene.watch.stop()
+    await settle()
+    scene.server.may_end.set()
+
+    assert (UP, 2) == (await scene.see(after_s=60), scene.server.probes)
+
+
+async def test_connections_without_responses() -> None:
+    """A server that hangs accepts connections: only a response tells otherwise, even a probe's.
+
+    That does not outweigh a request that failed since the one before.
+    """
+    scene = Alone(OFTEN)
+    await scene.see(0, 1)
+    for _ in range(60):
+        assert FAILING == await scene.see()
+    assert scene.server.probes == len(scene.server.asked) > 1
+    scene.server.status = 403
+    for _ in range(5):
+        assert FAILING == await scene.see(0, 1, after_s=5)
+
+    assert UP == await scene.see(after_s=5)
+
+
+async def test_probe_that_was_under_way_when_requests_began_to_fail_tells_nothing() -> None:
+    scene = Alone(OFTEN)
+    scene.server.may_end.clear()
+    await scene.see()
+    await scene.see(0, 1)
+    scene.server.may_end.set()
+    await settle()
+
+    assert (FAILING, 1, []) == (scene.watch.state, scene.server.probes, scene.server.asked)
+
+
+async def test_other_interval_counts_from_the_next_look_on() -> None:
+    scene = Alone()
+    await scene.see(after_s=60)
+    assert 0 == scene.server.probes
+    scene.configure(OFTEN)
+    await scene.see()
+
+    assert 1 == scene.server.probes
+
+
+async def test_another_way_to_the_server() -> None:
+    """What was done on the one before says nothing of it."""
+    scene = Alone()
+    await scene.see(1)
+    scene.server.fail(UpstreamFailure.ANSWER_TIMEOUT, "of the one before", is_telling=True)
+    scene.configure(replace(NEVER, host_header="other"))
+
+    assert UNKNOWN == await scene.see()
+
+
+async def test_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A line when the state changes; those of failures not too soon after each other."""
+    caplog.set_level(logging.INFO, health.__name__)
+    scene = Alone()
+    for answers in (1, 0, 1, 0):
+        await scene.see(answers, 1 - answers)
+    assert 3 == len(caplog.records)
+    await scene.see(after_s=LINE_S)
+    scene.server.fail(UpstreamFailure.CONNECT, "connection refused")
+    await scene.see(after_s=LINE_S)
+    await scene.see(1, after_s=LINE_S)
+
+    assert [
+        "http://h:1, can be reached",
+        "http://h:1, fails: no answer within 60 s",
+        "http://h:1, is up again after 1 s",
+        "http://h:1, fails: no answer within 60 s",
+        "http://h:1, still fails: connection refused",
+        "http://h:1, is up again after 30 s",
+    ] == lines(caplog)
+    levels = [each.levelno for each in caplog.records]
+    info, warning = logging.INFO, logging.WARNING
+    assert [info, warning, info, warning, warning, info] == levels
+
+
+async def test_log_of_one_of_several_clusters(caplog: pytest.LogCaptureFixture) -> None:
+    """Its lines begin with the cluster's name, also of a server that never was up."""
+    caplog.set_level(logging.INFO, health.__name__)
+    scene = Alone(OFTEN, cluster="blue")
+    scene.server.error = REFUSED
+    scene.watch.start()
+    await settle()
+    scene.watch.stop()
+
+    assert ["blue: the server behind, http://h:1, fails: connection refused"] == lines(caplog)
+
+
+async def test_path_of_the_only_server() -> None:
+    """Where the settings name one, it tells; requests do not."""
+    scene = Alone(replace(OFTEN, health_check=replace(OFTEN.health_check, path="/healthz")))
+    scene.server.status = 200
+    assert UP == await scene.see()
+    assert UP == await scene.see(0, 100)
+    scene.server.status = 500
+    await scene.see(after_s=5)
+
+    assert FAILING == await scene.see(100, after_s=5)
+    assert scene.server.asked[0].startswith(b"GET /healthz HTTP/1.1\r\n")
+
+
+# Several, of which checks tell.
+
+
+async def test_checks_of_several() -> None:
+    """Each is asked each interval, whether it has requests or not."""
+    scene = Several()
+    scene.watch.start()
+    await settle()
+    assert [UP] * 3 == scene.states
+    for _ in range(20):
+        scene.a.serve(9)
+        await scene.look()
+    scene.watch.stop()
+
+    assert [5] * 3 == [each.probes for each in scene.servers]
+    [asked] = {question for each in scene.servers for question in each.asked}
+    assert (
+        b"GET /readyz HTTP/1.1\r\nHost: h:1\r\nUser-Agent: apfproxy\r\n"
+        b"Authorization: Bearer own\r\nConnection: close\r\n\r\n"
+    ) == asked
+
+
+async def test_intervals_differ() -> None:
+    """By a tenth at most, so that checks spread."""
+    scene = Several()
+    scene.watch.draw = lambda: 0.0
+    await scene.looks(1, 1, 1, 1)
+    assert 1 == scene.a.probes
+    await scene.look()
+
+    assert 2 == scene.a.probes
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "problem"),
+    [
+        (None, 500, "/readyz is answered by 500 Internal Server Error"),
+        (None, 0, "no answer to a check within 3 s"),
+        (REFUSED, 200, "connection refused"),
+    ],
+    ids=["error", "hangs", "refused"],
+)
+async def test_thresholds(error: Exception | None, status: int, problem: str) -> None:
+    """So many checks in a row have to agree, but for the first one, which decides alone."""
+    scene = Several()
+    a, weighed = scene.a, 0
+    await scene.look()
+    for is_bad, expected in [
+        *((True, UP), (True, UP), (False, UP), (True, UP), (True, UP), (True, FAILING)),
+        *((False, FAILING), (True, FAILING), (False, FAILING), (False, UP)),
+    ]:
+        a.error, a.status = (error, status) if is_bad else (None, 200)
+        weighed = scene.pool.weighed
+        await scene.look(5)
+        assert ([expected, UP, UP], problem if expected == FAILING else None) == (
+            scene.states,
+            scene.first[1],
+        )
+    assert scene.pool.weighed > weighed
+    other = Several()
+    other.a.error, other.a.status = error, status
+
+    assert [FAILING, UP, UP] == await other.looks(1)
+
+
+async def test_responses_do_not_outweigh_checks() -> None:
+    """A server may respond to requests and yet say that it is not ready."""
+    scene = Several()
+    scene.a.status = 503
+    await scene.look()
+    scene.a.serve(100)
+    await scene.look()
+    assert FAILING == scene.first[0]
+    scene.a.status = 200
+    await scene.looks(5, 5)
+    scene.a.serve(0, 4)
+
+    assert [UP] * 3 == await scene.looks(1)
+
+
+async def test_refused_checks(caplog: pytest.LogCaptureFixture) -> None:
+    """A server that does not let the proxy ask is well; the log says so, rarely."""
+    scene = Several()
+    for server, status in zip(scene.servers, (401, 302, 302), strict=True):
+        server.status = status
+    scene.watch.cluster = "blue"
+    await scene.look()
+    assert [] == caplog.records  # another one may let it ask
+    await scene.looks(*[5] * 10)
+
+    assert UP == scene.first[0]
+    text = (
+        "blue: http://a:1 answers 401 Unauthorized to /readyz, which tells nothing of its"
+        " health: set upstream.healthCheck.path to what the proxy may ask for"
+    )
+    assert [text] == lines(caplog)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_refusals_of_a_path_that_is_right(
+    status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once any server has responded well they are failed checks, such as of one that starts."""
+    scene = Several()
+    await scene.look()
+    scene.a.status = status
+    await scene.looks(5, 5)
+    assert UP == scene.first[0]
+    await scene.look(5)
+    assert FAILING == scene.first[0]
+    assert f"/readyz is answered by {status} " in (scene.first[1] or "")
+    assert not any("set upstream.healthCheck.path" in line for line in lines(caplog))
+    scene.a.status = 200
+
+    assert [UP] * 3 == await scene.looks(5, 5)
+
+
+async def test_refusal_before_others_respond() -> None:
+    """Taken for well at first, it is a failed check as soon as another server responds well."""
+    scene = Several()
+    a, b, c = scene.servers
+    a.status = 403
+    b.may_end.clear()
+    c.may_end.clear()
+    assert [UP, UNKNOWN, UNKNOWN] == await scene.looks(1)
+    b.may_end.set()
+    await settle()
+    assert [FAILING, UP, UNKNOWN] == scene.states
+    why = "/readyz is answered by 403 Forbidden, though the proxy may ask for it"
+    assert why == scene.first[1]
+    scene.watch.stop()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(SEVERAL, token_file="token"),  # noqa: S106  a path
+        replace(SEVERAL, health_check=replace(SEVERAL.health_check, path="/livez")),
+    ],
+    ids=["credentials", "path"],
+)
+async def test_refusals_everywhere_after_a_change(changed: UpstreamSettings) -> None:
+    """With another path, or other credentials, nothing is known of what the proxy may ask for."""
+    scene = Several()
+    await scene.look()
+    for server in scene.servers:
+        server.status = 403
+    scene.configure(changed)
+
+    assert [UP] * 3 == await scene.looks(5, 5, 5, 5)
+
+
+@pytest.mark.parametrize(
+    "failure", [UpstreamFailure.CONNECT, UpstreamFailure.BROKEN_ANSWER, UpstreamFailure.TLS]
+)
+async def test_server_that_may_be_gone(failure: UpstreamFailure) -> None:
+    """The first request that says so has it checked at once, and one failed check is enough."""
+    scene = Several()
+    a = scene.a
+    a.is_one_of_several = True
+    await scene.look()
+    scene.now_ns += S
+    a.fail(failure, "it is gone")
+    await settle()
+    assert (2, UP) == (a.probes, scene.first[0])
+    a.error = REFUSED
+    a.fail(failure, "it is gone")
+    await settle()
+    assert (2, UP) == (a.probes, scene.first[0])  # it was asked just now
+    await scene.look()
+
+    assert (3, FAILING) == (a.probes, scene.first[0])
+
+
+async def test_one_check_at_a_time() -> None:
+    """One that takes long has no other beside it."""
+    patient = replace(SEVERAL.health_check, timeout_s=3600.0)
+    scene = Several(replace(SEVERAL, health_check=patient))
+    scene.a.may_end.clear()
+    await scene.looks(1, 60)
+    assert (1, UNKNOWN) == (scene.a.probes, scene.first[0])
+    scene.a.may_end.set()
+    await settle()
+
+    assert UP == scene.first[0]
+
+
+async def test_slow_check_is_given_up() -> None:
+    scene = Several(replace(SEVERAL, health_check=replace(SEVERAL.health_check, timeout_s=0.001)))
+    scene.a.may_end.clear()
+    await scene.look()
+    while scene.first[0] == UNKNOWN:
+        await settle()
+    scene.watch.stop()
+
+    assert (FAILING, "no answer to a check within 0.001 s") == scene.first
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_error_of_the_program_in_a_check(count: int) -> None:
+    """It is reported, says nothing of the server, and another check follows."""
+    scene = Several(SEVERAL, "abc"[:count])
+    scene.a.error = KeyError("a bug")
+    assert [UNKNOWN, UP, UP][:count] == await scene.looks(1)
+    assert 1 == scene.faults.totals[Part.UPSTREAM]
+    scene.a.error = None
+
+    assert [UP] * count == await scene.looks(5)
+
+
+async def test_connections_only() -> None:
+    """Without a path a connection says that an endpoint is well, where its responses do not."""
+    scene = Several()
+    scene.settings = replace(scene.settings, preset="http")
+    scene.configure(SEVERAL)
+    a, b, c = scene.servers
+    await scene.look()
+    for _ in range(30):
+        a.serve(1)
+        await scene.look()
+    assert (1, 7, 7) == (a.probes, b.probes, c.probes)
+    assert [] == a.asked + b.asked
+    a.serve(0, 5)
+    assert EJECTED == scene.first[0]
+    a.status = 0
+    await scene.look()
+    assert [b"HEAD / HTTP/1.1"] == [each.partition(b"\r\n")[0] for each in a.asked]
+    await scene.looks(*[1] * 10)
+    assert FAILING == scene.first[0]
+    a.status = 403
+
+    assert [UP] * 3 == await scene.looks(5, 5)
+
+
+async def test_no_checks() -> None:
+    """What fails when checks are turned off is tried again, since nothing else would tell."""
+    scene = Several()
+    scene.a.error = REFUSED
+    assert [FAILING, UP, UP] == await scene.looks(1)
+    scene.configure(replace(SEVERAL, health_check=NEVER.health_check))
+    assert [UP] * 3 == await scene.looks(1)
+    scene.a.serve(0, 5)
+    await scene.look(5)
+
+    assert (UP, 1) == (scene.first[0], scene.a.probes)
+
+
+# Ejection.
+
+
+async def test_ejection(caplog: pytest.LogCaptureFixture) -> None:
+    """So many failures in a row take an endpoint out, for longer each time."""
+    caplog.set_level(logging.INFO, health.__name__)
+    scene = Several()
+    await scene.look()
+    caplog.clear()
+    for pause_s, failures in ((5, 5), (10, 1), (12, 1)):
+        scene.a.serve(0, failures - 1)
+        assert UP == scene.first[0]
+        scene.a.serve(0, 1)
+        assert EJECTED == scene.first[0]
+        await scene.look(pause_s - 1)
+        assert EJECTED == scene.first[0]
+        await scene.look()
+        assert UP == scene.first[0]
+    assert (3, 3) == (scene.of(scene.a).ejections, scene.of(scene.a).ejections_total)
+    assert [
+        "http://a:1, gets no requests (for 5 s): 5 failures in a row: no answer within 60 s",
+        "http://a:1, is up again after 5 s",
+    ] == lines(caplog)[:2]
+
+
+async def test_ejection_is_forgotten() -> None:
+    """After as long a time as the pause in which the endpoint was well."""
+    scene = Several()
+    for _ in range(2):
+        scene.a.serve(0, 5)
+        await scene.look(10)
+    left = [scene.of(scene.a).ejections]
+    for pause_s in (9, 1, 5):
+        await scene.look(pause_s)
+        left.append(scene.of(scene.a).ejections)
+
+    assert [2, 2, 1, 0] == left
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_responses_that_eject(status: int) -> None:
+    """So do those of a server that cannot do its work; another one between them does not."""
+    scene = Several()
+    scene.a.serve(4, status=status)
+    scene.a.serve(1, status=500)
+    scene.a.serve(4, status=status)
+    assert scene.a.is_well
+    scene.a.serve(1, status=status)
+
+    assert "5 failures in a row: answers 502, 503 or 504" == scene.first[1]
+
+
+async def test_ejected_and_failing() -> None:
+    """Who fails a check while it is out is failing: good checks let it come back, no pause does.
+
+    One that is out is not taken out again.
+    """
+    scene = Several()
+    await scene.look()
+    scene.a.error = REFUSED
+    scene.a.serve(0, 5)
+    await scene.look()
+    assert (2, FAILING, "connection refused") == (scene.a.probes, *scene.first)  # at once
+    await scene.look(60)
+    scene.a.serve(0, 50)
+    assert (FAILING, 1) == (scene.first[0], scene.of(scene.a).ejections)
+    scene.a.error = None
+
+    assert [UP] * 3 == await scene.looks(5, 5)
+
+
+async def test_ejected_until_a_good_check() -> None:
+    """The end of the pause is not enough, nor is a good check before."""
+    scene = Several()
+    await scene.look()
+    scene.a.serve(0, 5)
+    await scene.look()
+    assert (2, EJECTED) == (scene.a.probes, scene.first[0])
+    scene.a.may_end.clear()
+    await scene.looks(4, 4)
+    assert (3, EJECTED) == (scene.a.probes, scene.first[0])
+    scene.a.may_end.set()
+    await settle()
+
+    assert UP == scene.first[0]
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2)])
+async def test_at_most_half_are_out(count: int, expected: int) -> None:
+    """Where more fail, it is hardly theirs."""
+    scene = Several(NEVER, "abcde"[:count])
+    for server in scene.servers:
+        server.serve(0, 50)
+    await settle()
+
+    assert expected == scene.states.count(EJECTED)
+    assert expected == sum(scene.of(each).ejections for each in scene.servers)
+
+
+async def test_all_die_at_once() -> None:
+    """Those that are spared the pause are checked at the next look, and once is enough."""
+    scene = Several(OFTEN)
+    assert [UP] * 3 == await scene.looks(1)
+    for server in scene.servers:
+        server.error = REFUSED
+        server.serve(0, 50)
+    assert [EJECTED, UP, UP] == scene.states
+    await scene.look()
+
+    assert [FAILING, FAILING] == scene.states[1:]
+
+
+async def test_those_that_fail_checks_count_as_out() -> None:
+    """So no further one is taken out for failing requests."""
+    scene = Several(OFTEN)
+    scene.a.error = REFUSED
+    await scene.look()
+    scene.servers[1].serve(0, 50)
+
+    assert [FAILING, UP, UP] == scene.states
+
+
+async def test_ejection_off() -> None:
+    scene = Several(replace(NEVER, ejection=EjectionSettings(failures=0)))
+    scene.a.serve(0, 50)
+    assert scene.a.is_well
+    scene.configure(NEVER)
+    scene.a.serve(0, 1)
+
+    assert EJECTED == str(scene.a.state)
+
+
+# Endpoints that join, return and leave.
+
+
+@pytest.mark.parametrize("status", [200, 403])
+async def test_server_that_joins(status: int) -> None:
+    """It gets requests, a part at first, from a good check on: it may only be starting."""
+    scene = Several()
+    await scene.look()
+    scene.watch.start()
+    new = scene.join(status=status)
+    assert ("joining", "not checked yet") == (str(new.state), scene.of(new).problem)
+    assert UNKNOWN == scene.of(new).state
+    await settle()
+    if status == 403:
+        assert FAILING == scene.of(new).state
+        new.status = 200
+        await scene.looks(5, 5)
+    scene.watch.stop()
+
+    assert (UP, 0.1) == (scene.of(new).state, new.ramp)
+
+
+async def test_slow_start_of_one_that_returns() -> None:
+    """Its part grows with the time."""
+    scene = Several()
+    await scene.look()
+    assert 1.0 == scene.a.ramp
+    scene.a.serve(0, 5)
+    weighed = 0
+    for pause_s, ramp in ((5, 0.1), (2, 0.2), (3, 0.5), (5, 1.0)):
+        weighed = scene.pool.weighed
+        await scene.look(pause_s)
+        assert (UP, ramp, ramp < 1) == (
+            scene.first[0],
+            scene.a.ramp,
+            scene.of(scene.a).is_starting,
+        )
+        assert weighed < scene.pool.weighed
+    weighed = scene.pool.weighed
+    await scene.look()
+
+    assert weighed == scene.pool.weighed
+
+
+async def test_endpoints_that_join_and_leave() -> None:
+    """They start slowly, unless there were none before; those that leave are looked at no more."""
+    scene = Several(OFTEN, "a")
+    a = scene.a
+    scene.watch.start()
+    await settle()
+    b, c = scene.join("b"), Server("c", scene.pool)
+    c.status = 200
+    await settle()
+    assert ([UP, UP], [1.0, 0.1]) == (scene.states, [a.ramp, b.ramp])
+    assert (5, 5) == (a.max_failures_in_row, b.max_failures_in_row)
+    assert not scene.watch.is_steady
+    await scene.looks(*[1] * 10)
+    assert (1.0, True) == (b.ramp, scene.watch.is_steady)
+    scene.pool.change(b)
+    assert (DRAINING, 0) == (a.state, b.max_failures_in_row)
+    a.serve(0, 50)
+    assert DRAINING is a.state
+    scene.pool.change(c)
+    await settle()
+    scene.watch.stop()
+
+    assert (1.0, [UP]) == (c.ramp, scene.states)
+
+
+async def test_starting_endpoint_that_joins_the_only_one() -> None:
+    """What the other one answers, which nobody had to ask so far, shows that it is not ready."""
+    scene = Several(OFTEN, "a")
+    scene.watch.start()
+    await settle()
+    scene.a.serve(1)
+    await scene.look()
+    scene.join("b", status=403)
+    await settle()
+    scene.watch.stop()
+
+    assert [UP, FAILING] == scene.states
+
+
+async def test_start_at_once() -> None:
+    """Where the settings want no slow start there is none, and one under way ends."""
+    at_once = replace(NEVER, slow_start_s=0.0)
+    scene = Several(at_once, "a")
+    assert 1.0 == scene.join("b").ramp
+    scene.configure(NEVER)
+    c = scene.join("c")
+    assert 0.1 == c.ramp
+    scene.configure(at_once)
+    await scene.look()
+
+    assert 1.0 == c.ramp
+
+
+async def test_check_of_one_that_leaves_ends_with_it() -> None:
+    scene = Several(OFTEN, "ab")
+    a, b = scene.servers
+    a.may_end.clear()
+    a.status = b.status = 500
+    scene.watch.start()
+    await settle()
+    scene.pool.change(b)
+    a.may_end.set()
+    await settle()
+    scene.watch.stop()
+
+    assert (DRAINING, 1) == (a.state, a.probes)
+
+
+# All together.
+
+
+async def test_whole() -> None:
+    """It is up while any endpoint is, and fails when none is."""
+    scene = Several(OFTEN, "ab")
+    a, b = scene.servers
+    watch = scene.watch
+    assert (UNKNOWN, None, None) == (watch.state, watch.since_unix_s, watch.problem)
+    a.error = REFUSED
+    await scene.look()
+    assert ([FAILING, UP], UP, 1101.0) == (scene.states, watch.state, watch.since_unix_s)
+    out = "1 of 2 is out: http://a:1: connection refused"
+    assert (None, out) == (watch.health(), watch.out())
+    b.status = 500
+    await scene.looks(5, 5)
+    problem = (
+        "all 2 fail: http://a:1: connection refused;"
+        " http://b:1: /readyz is answered by 500 Internal Server Error"
+    )
+    assert (FAILING, 1111.0, problem) == (watch.state, watch.since_unix_s, watch.problem)
+    scene.now_ns += 3 * S
+    assert f"{problem} (for 3 s)" == watch.health()
+    b.status = 200
+    await scene.look(5)
+
+    assert (UP, None) == (watch.state, watch.problem)
+
+
+async def test_many_that_fail() -> None:
+    """A text names some and counts the others; of one there is nothing to say beside."""
+    scene = Several(OFTEN, "abcdef")
+    for server in scene.servers[1:]:
+        server.error = REFUSED
+    await scene.look()
+    text = scene.watch.out() or ""
+    assert text.startswith("5 of 6 are out: http://b:1: connection refused; http://c:1")
+    assert text.endswith("; and 2 more")
+    alone = Alone(OFTEN)
+    alone.server.error = REFUSED
+    await alone.look()
+
+    assert (None, "connection refused") == (alone.watch.out(), alone.watch.problem)
+
+
+async def test_none() -> None:
+    """Without an endpoint nothing can be served, once the start is through."""
+    scene = Several(OFTEN, "a")
+    scene.pool.change()
+    assert UNKNOWN == scene.watch.state
+    scene.watch.start()
+    scene.watch.look()
+    assert (FAILING, "no address of a server is known") == (scene.watch.state, scene.watch.problem)
+    server = scene.join()
+    await settle()
+    scene.watch.stop()
+
+    assert (UP, 1.0) == (scene.watch.state, server.ramp)
+
+
+async def test_servers_are_looked_at_as_often_as_they_are_checked() -> None:
+    """What they do is noted once a second, and adds up."""
+    scene = Several(replace(OFTEN, health_check=replace(OFTEN.health_check, interval_s=0.2)), "ab")
+    a, b = scene.servers
+    assert 0.2 == scene.watch.rules.look_s
+    for _ in range(10):
+        a.serve(1)
+        b.serve(2)
+        await scene.look(0.2)
+    assert (10, 15.0) == (a.probes, scene.watch.recent.answers_per_s["2xx"])
+    scene.configure(NEVER)
+
+    assert 1.0 == scene.watch.rules.look_s
+
+
+async def test_error_in_a_look_leaves_the_others() -> None:
+    scene = Several(OFTEN, "ab")
+    scene.a.counters.answers[200] = cast("int", "a bug")
+
+    assert [UNKNOWN, UP] == await scene.looks(1)
+    assert 1 == scene.faults.totals[Part.UPSTREAM]
+
+
+async def test_idle_connections_of_one_that_fails() -> None:
+    """They are closed, unless it is the only one, which is still asked."""
+    scene, alone = Several(OFTEN, "ab"), Alone(OFTEN)
+    a, b = scene.servers
+    a.error = alone.server.error = REFUSED
+    await scene.look()
+    b.serve(0, 50)
+    await alone.look()
+
+    assert (scene.now_ns, 0) == (a.closed_ns, b.closed_ns)
+    assert (FAILING, 0) == (alone.watch.state, alone.server.closed_ns)
+
+
+async def test_change_is_told_once() -> None:
+    """Soon, however many endpoints change in one event."""
+    scene = Several(NEVER, "abcde")
+    await settle()
+    before = scene.changes
+    for server in scene.servers[:2]:
+        server.serve(0, 5)
+    assert before == scene.changes
+    await settle()
+
+    assert before + 1 == scene.changes
+
+
+async def test_same_way_to_the_servers_leaves_their_states() -> None:
+    scene = Several(OFTEN, "ab")
+    scene.a.status = 500
+    await scene.look()
+    scene.configure(replace(OFTEN, slow_start_s=3.0))
+    assert [FAILING, UP] == scene.states
+    scene.configure(replace(OFTEN, host_header="other.example"))
+    assert [UNKNOWN, UNKNOWN] == scene.states
+
+    assert [FAILING, UP] == await scene.looks(1)
+    assert b"\r\nHost: other.example\r\n" in scene.a.asked[-1]
