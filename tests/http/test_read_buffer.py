@@ -38,18 +38,15 @@ class Transport(asyncio.Transport):
         self.kept: list[memoryview] = []
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Write some of it."""
         self.calls.append("write")
         self._take(data)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview[Any]]) -> None:
-        """Write some of it."""
         self.calls.append("writelines")
         for data in list_of_data:
             self._take(data)
 
     def get_write_buffer_size(self) -> int:
-        """What is not written yet."""
         return sum(map(len, self.kept))
 
     def _take(self, data: bytes | bytearray | memoryview[Any]) -> None:

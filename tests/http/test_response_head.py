@@ -408,11 +408,9 @@ class Found:
         self.is_complete = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field."""
         self.fields.append((name, value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
-        """The head is through."""
         self.is_complete = True
 
 

@@ -65,11 +65,9 @@ class Followed:
 
     @property
     def hosts(self) -> list[list[str]]:
-        """Of the endpoints, each time."""
         return [[each.address.host for each in endpoints] for endpoints in self.told]
 
     async def run(self) -> Followed:
-        """Run the script."""
         with pytest.raises(Stop):
             await self.endpoints.run()
         return self
@@ -151,7 +149,6 @@ class Hanging:
         self.go = threading.Event()
 
     def __call__(self, _host: str) -> Iterable[str]:
-        """Block, then answer."""
         self.asked += 1
         self.go.wait()
         return ["10.0.0.1"]

@@ -25,7 +25,6 @@ class Told:
         self.found.tell(self.take)
 
     def take(self, endpoints: tuple[EndpointAddress, ...]) -> None:
-        """Be told."""
         self.hosts.append([each.address.host for each in endpoints])
 
 

@@ -104,13 +104,11 @@ class Upstream(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Find out who that is."""
         self._transport = cast("asyncio.Transport", transport)
         leaf, _ = peer_certificates(transport)
         self._client = {FIRST.der: b"first", SECOND.der: b"second", None: b"nobody"}[leaf]
 
     def data_received(self, data: bytes) -> None:
-        """Answer."""
         assert data.endswith(b"\r\n\r\n")
         body = b"%d %b" % (self._number, self._client)
         self._transport.write(
@@ -130,7 +128,6 @@ class Scene:
     settings: UpstreamSettings
 
     async def ask(self) -> str:
-        """Ask once."""
         return (await Request(self.pool).start()).decode()
 
 

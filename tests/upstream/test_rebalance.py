@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -17,71 +18,59 @@ from apfproxy.settings import (
 )
 from apfproxy.upstream.counters import PoolCounters
 from apfproxy.upstream.rebalance import OLD_S, PERIOD_S, Rebalancing, watches_of
-from tests.proxy.fakes import CHUNKED_OK, GET, LOG, OK, WATCH, Bench, S
+from tests.proxy.fakes import CHUNKED_OK, GET, LOG, WATCH, Bench, S
 from tests.proxy.test_tunnel import AGREED, EXEC
 from tests.proxy.test_tunnel import WATCH as WATCH_BY_TUNNEL
 
 if TYPE_CHECKING:
-    from apfproxy.upstream.endpoint import Endpoint
     from apfproxy.upstream.pool import Pool
+    from apfproxy.upstream.response_sink import ResponseSink
 
 
-class Answer:
-    """An answer that lasts.
-
-    Attributes:
-        watching_ns: When it was asked for; 0 if it is no watch.
-        can_end_watch: Whether it can be ended now.
-        error: What its end ends in.
-    """
+class Response:
+    """A response that lasts: a watch, or something else that is no watch."""
 
     def __init__(self, server: Server, *, is_watch: bool = True, since_s: float = 0.0) -> None:
         self.watching_ns = round((1 + since_s) * S) if is_watch else 0
         self.can_end_watch = is_watch
-        self.is_over = False
         self.error: Exception | None = None
         self.failed: Exception | None = None
         self._server = server
 
     def end_watch(self) -> None:
-        """Let it be over."""
         if self.error is not None:
             raise self.error
-        self.is_over = True
-        self._server.answers.remove(self)
+        self._server.responses.remove(self)
 
     def fail(self, error: Exception) -> None:
-        """Take an error."""
         self.failed = error
 
 
-class Connection:
-    """A connection with an answer."""
-
-    def __init__(self, answer: Answer) -> None:
-        self.sink = answer if answer.watching_ns else None
-        self.tunnelled = None if answer.watching_ns else answer
-
-
 class Server:
-    """An endpoint."""
+    """An endpoint with watches and tunnels."""
 
     def __init__(self, watches: int, weight: int = 1, tunnels: int = 0) -> None:
         self.address = EndpointAddress(address=Address(host="h", port=1), weight=weight)
         self.is_well = True
-        self.answers = [Answer(self) for _ in range(watches)]
-        self.answers += [Answer(self, is_watch=False) for _ in range(tunnels)]
+        self.responses = [Response(self) for _ in range(watches)]
+        self.responses += [Response(self, is_watch=False) for _ in range(tunnels)]
 
     @property
-    def open(self) -> list[Connection]:
-        """Its connections."""
-        return [Connection(each) for each in self.answers]
+    def open(self) -> list[SimpleNamespace]:
+        """Connections."""
+        return [
+            SimpleNamespace(
+                sink=each if each.watching_ns else None,
+                tunnelled=None if each.watching_ns else each,
+            )
+            for each in self.responses
+        ]
 
 
 class Servers:
     """A pool, its rebalancing, and the time."""
 
-    def __init__(self, *servers: Server, percent: int = 5) -> None:
+    def __init__(self, *servers: Server, percent: int = 100) -> None:
         self.endpoints = servers
         self.counters = PoolCounters()
         self.now_ns = S
@@ -101,12 +90,12 @@ class Servers:
         for _ in range(round(count * 60 / PERIOD_S)):
             self.now_ns += round(PERIOD_S * S)
             self.rebalancing.look()
-        return [len(each.answers) for each in self.endpoints]
+        return [len(each.responses) for each in self.endpoints]
 
 
 async def test_share_of_a_minute() -> None:
     """Of what is over the fair share, so much is ended in a minute, bit by bit."""
-    servers = Servers(Server(1500), Server(1500), Server(0))
+    servers = Servers(Server(1500), Server(1500), Server(0), percent=5)
     assert [1500, 1500, 0] == servers.minutes(0.9)  # nothing is old yet
     servers.minutes(0.1)
     first = sum(servers.minutes(0.1))
@@ -120,7 +109,7 @@ async def test_share_of_a_minute() -> None:
 
 async def test_until_it_is_in_balance() -> None:
     """Then nothing more is ended."""
-    servers = Servers(Server(15), Server(15), Server(0), percent=100)
+    servers = Servers(Server(15), Server(15), Server(0))
     servers.minutes(1)
     counts = servers.minutes(10)
     # Nobody asks again here, so that the fair share shrinks with each end.
@@ -132,7 +121,7 @@ async def test_until_it_is_in_balance() -> None:
 
 async def test_at_least_one() -> None:
     """However few are over."""
-    servers = Servers(Server(4), Server(0))
+    servers = Servers(Server(4), Server(0), percent=5)
     servers.minutes(1)
 
     assert [3, 0] == servers.minutes(1)
@@ -143,16 +132,16 @@ async def test_at_least_one() -> None:
 )
 async def test_balance(counts: tuple[int, ...]) -> None:
     """A little more or less is no reason to end anything."""
-    servers = Servers(*map(Server, counts), percent=100)
+    servers = Servers(*map(Server, counts))
 
     assert list(counts) == servers.minutes(10)
 
 
 async def test_weights() -> None:
     """The fair share is that of the weight."""
-    servers = Servers(Server(300, weight=3), Server(100), percent=100)
+    servers = Servers(Server(300, weight=3), Server(100))
     assert [300, 100] == servers.minutes(5)
-    servers = Servers(Server(200, weight=1), Server(200, weight=3), percent=100)
+    servers = Servers(Server(200, weight=1), Server(200, weight=3))
     few, many = servers.minutes(3)
 
     assert (200, True) == (many, few < 110)
@@ -162,7 +151,7 @@ async def test_weights() -> None:
 async def test_when_nothing_is_ended(case: str) -> None:
     """Where it is not wanted, or would be of no use."""
     one, other = Server(100), Server(0)
-    servers = Servers(one, percent=100) if case == "alone" else Servers(one, other, percent=100)
+    servers = Servers(one) if case == "alone" else Servers(one, other)
     servers.is_steady = case != "starting"
     if case == "off":
         off = RebalanceSettings(percent_per_minute=0)
@@ -171,96 +160,74 @@ async def test_when_nothing_is_ended(case: str) -> None:
         other.is_well = False
     servers.minutes(5)
 
-    assert 100 == len(one.answers)
+    assert 100 == len(one.responses)
 
 
 async def test_tunnels_stay() -> None:
     """They neither count nor end: each is somebody's session."""
     one = Server(6, tunnels=94)
-    servers = Servers(one, Server(3), percent=100)
+    servers = Servers(one, Server(3))
     servers.minutes(20)
 
-    assert (94, 5) == (sum(not each.watching_ns for each in one.answers), len(one.answers) - 94)
+    assert (94, 5) == (sum(not each.watching_ns for each in one.responses), len(one.responses) - 94)
 
 
 async def test_watches_within_an_event() -> None:
     """They count, and others of the endpoint are ended."""
-    servers = Servers(Server(40), Server(0), percent=100)
-    within = servers.endpoints[0].answers[:30]
+    servers = Servers(Server(40), Server(0))
+    within = servers.endpoints[0].responses[:30]
     for answer in within:
         answer.can_end_watch = False
     servers.minutes(2)
 
-    assert not any(each.is_over for each in within)
-    assert len(servers.endpoints[0].answers) == len(within)
+    assert within == servers.endpoints[0].responses
 
 
 async def test_young_ones() -> None:
     """Who has just begun, perhaps because of this, is left alone."""
     one = Server(50)
-    one.answers += [Answer(one, since_s=OLD_S) for _ in range(50)]
-    young = set(one.answers[50:])
-    servers = Servers(one, Server(0), percent=100)
+    one.responses += [Response(one, since_s=OLD_S) for _ in range(50)]
+    young = set(one.responses[50:])
+    servers = Servers(one, Server(0))
     servers.minutes(1.9)
 
-    assert young <= set(one.answers)
-    assert len(one.answers) < 100
+    assert young <= set(one.responses)
+    assert len(one.responses) < 100
 
 
 async def test_error_of_the_program() -> None:
     """It is of one answer alone."""
     one = Server(100)
-    for answer in one.answers[:50]:
+    for answer in one.responses[:50]:
         answer.error = KeyError("a bug")
-    servers = Servers(one, Server(0), percent=100)
+    servers = Servers(one, Server(0))
     servers.minutes(3)
 
-    assert any(each.failed is each.error is not None for each in one.answers)
-    assert len(one.answers) < 100
+    assert any(each.failed is each.error is not None for each in one.responses)
+    assert len(one.responses) < 100
 
 
-async def test_life() -> None:
-    """It looks from its start to its stop."""
-    servers = Servers(Server(1), Server(1))
-    servers.rebalancing.start()
-    servers.rebalancing.stop()
-    servers.rebalancing.stop()
-
-    assert "<Rebalancing: 0 ended>" == repr(servers.rebalancing)
-
-
-def endpoint_of(bench: Bench) -> Endpoint:
-    """The only one."""
+def watches(bench: Bench) -> list[ResponseSink]:
     [endpoint] = bench.pool.endpoints
-    return endpoint
-
-
-def test_watch(bench: Bench) -> None:
-    """It is ended so that its client takes it for whole; nothing is left of it."""
-    client = bench.ask(WATCH)
-    assert [] == watches_of(endpoint_of(bench))
-    bench.send(bench.upstreams[0], CHUNKED_OK + b"5\r\nevent\r\n")
-    [answer] = watches_of(endpoint_of(bench))
-    assert answer.can_end_watch
-    assert S == answer.watching_ns
-    client.take()
-    answer.end_watch()
-
-    assert b"0\r\n\r\n" == client.take()
-    assert client.has_eof
-    assert 0 == answer.watching_ns
-    assert [] == watches_of(endpoint_of(bench))
-    bench.assert_at_rest()
+    return watches_of(endpoint)
 
 
 @pytest.mark.parametrize(("part", "is_within"), [(b"5\r\neve", True), (b"5\r\nevent\r\n", False)])
-def test_watch_within_an_event(bench: Bench, part: bytes, *, is_within: bool) -> None:
-    """It is not ended there: its client would have half of an event."""
-    bench.ask(WATCH)
+def test_watch_is_ended_between_events_only(bench: Bench, part: bytes, *, is_within: bool) -> None:
+    """Its client takes it for whole; nothing is left of it."""
+    client = bench.ask(WATCH)
+    assert [] == watches(bench)
     bench.send(bench.upstreams[0], CHUNKED_OK + part)
+    [response] = watches(bench)
+    assert (not is_within, S) == (response.can_end_watch, response.watching_ns)
+    if is_within:
+        return
+    client.take()
+    response.end_watch()
 
-    [answer] = watches_of(endpoint_of(bench))
-    assert answer.can_end_watch == (not is_within)
+    assert (b"0\r\n\r\n", True) == (client.take(), client.has_eof)
+    assert (0, []) == (response.watching_ns, watches(bench))
+    bench.assert_at_rest()
 
 
 def test_tunnel(bench: Bench) -> None:
@@ -268,27 +235,21 @@ def test_tunnel(bench: Bench) -> None:
     bench.ask(EXEC)
     bench.connect()
     bench.send(bench.upstreams[-1], AGREED)
-    assert [] == watches_of(endpoint_of(bench))
+    assert [] == watches(bench)
     client = bench.ask(WATCH_BY_TUNNEL)
     bench.connect()
     bench.send(bench.upstreams[-1], AGREED)
     client.take()
-    [answer] = watches_of(endpoint_of(bench))
-    assert answer.can_end_watch
-    answer.end_watch()
+    [response] = watches(bench)
+    assert response.can_end_watch
+    response.end_watch()
 
-    assert GOING_AWAY == client.take()
-    assert not answer.can_end_watch
+    assert (GOING_AWAY, False) == (client.take(), response.can_end_watch)
 
 
 @pytest.mark.parametrize("request_", [GET, LOG])
-def test_other_answers(bench: Bench, request_: bytes) -> None:
-    """Neither those that end soon nor logs that are followed are ended."""
+def test_other_responses(bench: Bench, request_: bytes) -> None:
+    """Neither those that end soon nor logs that are followed are watches."""
     bench.ask(request_)
     bench.send(bench.upstreams[0], CHUNKED_OK + b"5\r\nevent\r\n")
-    assert [] == watches_of(endpoint_of(bench))
-    bench.send(bench.upstreams[0], b"0\r\n\r\n")
-    bench.ask(GET)
-    bench.send(bench.upstreams[0], OK)
-
-    bench.assert_at_rest()
+    assert [] == watches(bench)
