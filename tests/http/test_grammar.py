@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.http.grammar import accepted, weight_of
+from apfproxy.http.grammar import accepted, elements, weight_of
 
 
 def test_elements() -> None:
+    """Lists may go over lines, and have empty elements."""
+    assert [b"a", b"b", b"c"] == elements([b" a,, b ", b"", b"c\t"])
+
+
+def test_accepted() -> None:
     """Each has its name and its parameters, without the space around them."""
     found = accepted("text/html ;level=1; q = 0.4 ,, gzip;q")
 

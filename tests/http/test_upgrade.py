@@ -8,7 +8,7 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
-from apfproxy.http.grammar import HeadError, elements
+from apfproxy.http.grammar import HeadError
 from apfproxy.http.response_head import ResponseError
 from apfproxy.http.upgrade import (
     BEARER_PREFIX,
@@ -73,10 +73,6 @@ def test_fields_of_an_offer() -> None:
     assert Offer((b"websocket",), (KEY,), (b"13",), (b"a", b"b", b"c")) == offer
     assert without_key is not None
     assert () == without_key.keys
-
-
-def test_lines_of_an_offer() -> None:
-    """The upstream is offered what the client offers."""
     assert b"Connection: Upgrade\r\nUpgrade: WebSocket, SPDY/3.1\r\n" == BOTH.lines
 
 
@@ -235,85 +231,42 @@ def answer(*lines: bytes, version: bytes = b"HTTP/1.1") -> bytes:
     return b"\r\n".join((version + b" 101 Switching Protocols", *lines, b"", b""))
 
 
+AGREED = (b"Connection: Upgrade", b"Upgrade: websocket")
+
+
 @pytest.mark.parametrize(
-    ("head", "offer", "protocol"),
+    ("lines", "offer", "protocol"),
     [
-        pytest.param(
-            answer(b"Connection: Upgrade", b"Upgrade: websocket"), WEBSOCKET, b"websocket", id="ws"
-        ),
-        pytest.param(
-            answer(b"connection: keep-alive, upgrade", b"upgrade:WEBSOCKET "),
-            WEBSOCKET,
-            b"WEBSOCKET",
-            id="in-any-case",
-        ),
-        pytest.param(
-            answer(b"Connection: Upgrade", b"Upgrade: SPDY/3.1"), BOTH, b"SPDY/3.1", id="one-of-two"
-        ),
-        pytest.param(
-            answer(
-                b"Connection: Upgrade",
-                b"Upgrade: websocket",
-                b"Sec-WebSocket-Protocol: v4.channel.k8s.io",
-            ),
-            WEBSOCKET,
-            b"websocket",
-            id="subprotocol",
-        ),
+        (AGREED, WEBSOCKET, b"websocket"),
+        ((b"connection: keep-alive, upgrade", b"upgrade:WEBSOCKET "), WEBSOCKET, b"WEBSOCKET"),
+        ((AGREED[0], b"Upgrade: SPDY/3.1"), BOTH, b"SPDY/3.1"),
+        ((*AGREED, b"Sec-WebSocket-Protocol: v4.channel.k8s.io"), WEBSOCKET, b"websocket"),
     ],
+    ids=["websocket", "in-any-case", "one-of-two", "subprotocol"],
 )
-def test_switched(head: bytes, offer: Offer, protocol: bytes) -> None:
+def test_switched(lines: tuple[bytes, ...], offer: Offer, protocol: bytes) -> None:
     """An answer that agrees names one of the protocols that were offered."""
-    assert protocol == switched(head, offer)
+    assert protocol == switched(answer(*lines), offer)
 
 
 @pytest.mark.parametrize(
     ("head", "offer", "reason"),
     [
-        pytest.param(
-            answer(b"Connection: Upgrade", b"Upgrade: websocket"),
-            None,
-            "an unexpected answer 101",
-            id="unasked",
+        (answer(*AGREED), None, "an unexpected answer 101"),
+        (answer(AGREED[0], b"Upgrade: h2c"), WEBSOCKET, "a protocol"),
+        (answer(AGREED[0], b"Upgrade: SPDY/3.1"), WEBSOCKET, "a protocol"),
+        (answer(AGREED[0], b"Upgrade: websocket, h2c"), WEBSOCKET, "a protocol"),
+        (answer(AGREED[0]), WEBSOCKET, "a protocol"),
+        (answer(AGREED[1]), WEBSOCKET, "does not"),
+        (answer(*AGREED, version=b"HTTP/1.0"), WEBSOCKET, "does not"),
+        *(
+            (answer(*AGREED, b"Sec-WebSocket-Protocol: " + each), WEBSOCKET, "a WebSocket sub")
+            for each in (b"evil.io", b"v4.channel.k8s.io, v5.channel.k8s.io")
         ),
-        pytest.param(
-            answer(b"Connection: Upgrade", b"Upgrade: h2c"), WEBSOCKET, "a protocol", id="another"
-        ),
-        pytest.param(
-            answer(b"Connection: Upgrade", b"Upgrade: SPDY/3.1"), WEBSOCKET, "a protocol", id="spdy"
-        ),
-        pytest.param(
-            answer(b"Connection: Upgrade", b"Upgrade: websocket, h2c"),
-            WEBSOCKET,
-            "a protocol",
-            id="two-at-once",
-        ),
-        pytest.param(answer(b"Connection: Upgrade"), WEBSOCKET, "a protocol", id="none"),
-        pytest.param(answer(b"Upgrade: websocket"), WEBSOCKET, "does not", id="not-nominated"),
-        pytest.param(
-            answer(b"Connection: Upgrade", b"Upgrade: websocket", version=b"HTTP/1.0"),
-            WEBSOCKET,
-            "does not",
-            id="1.0",
-        ),
-        pytest.param(
-            answer(
-                b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Protocol: evil.io"
-            ),
-            WEBSOCKET,
-            "a WebSocket subprotocol",
-            id="another-subprotocol",
-        ),
-        pytest.param(
-            answer(
-                b"Connection: Upgrade",
-                b"Upgrade: websocket",
-                b"Sec-WebSocket-Protocol: v4.channel.k8s.io, v5.channel.k8s.io",
-            ),
-            WEBSOCKET,
-            "a WebSocket subprotocol",
-            id="two-subprotocols",
-        ),
+    ],
+    ids=[
+        *("unasked", "another", "spdy", "two-at-once", "none", "not-nominated", "1.0"),
+        *("another-subprotocol", "two-subprotocols"),
     ],
 )
 def test_answers_that_nobody_asked_for(head: bytes, offer: Offer | None, reason: str) -> None:
@@ -375,12 +328,7 @@ def test_bearer_token(token: bytes) -> None:
     for listed in ([token_of(token), b"v5"], [b"v5", token_of(token)]):
         assert token == bearer_token(listed)
         assert [b"v5"] == without_bearer(listed)
-
-
-def test_no_bearer_token() -> None:
-    """Most clients have none."""
-    assert b"" == bearer_token([b"v5", b"v4"])
-    assert b"" == bearer_token([])
+    assert b"" == bearer_token([b"v5", b"v4"]) == bearer_token([])
 
 
 @pytest.mark.parametrize(
@@ -401,8 +349,3 @@ def test_malformed_bearer_tokens(listed: list[bytes]) -> None:
 
     assert 401 == caught.value.code
     assert BEARER_PREFIX.decode() not in str(caught.value)
-
-
-def test_elements() -> None:
-    """Lists may go over lines, and have empty elements."""
-    assert [b"a", b"b", b"c"] == elements([b" a,, b ", b"", b"c\t"])
