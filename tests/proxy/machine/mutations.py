@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from apfproxy.authn.authenticator import FOREVER_NS
+from apfproxy.flowcontrol.passage import Passage
+from apfproxy.flowcontrol.queue_set import QueueSet
+from apfproxy.http.request_body import RequestBody
+from apfproxy.proxy import relay
 from apfproxy.proxy.abandoned import AbandonedResponse
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.head_reader import HeadReader
@@ -15,13 +19,16 @@ from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.relay import Relay
 from apfproxy.proxy.request_record import Failure
 from apfproxy.proxy.server import ProxyServer
-from apfproxy.upstream.endpoint import UpstreamConnection
+from apfproxy.upstream.endpoint import Endpoint, UpstreamConnection
 from apfproxy.upstream.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from types import ModuleType
 
+    from apfproxy.http.read_buffer import Piece
     from apfproxy.http.response_head import ResponseHead
+    from apfproxy.upstream.response_sink import ResponseSink
 
 
 @dataclass(frozen=True)
@@ -29,12 +36,12 @@ class Mutation:
     """An error.
 
     Attributes:
-        of, method: The method that has it.
+        of, method: The class with the method that has it; or the module that calls a function.
         make: Makes it of the method without.
         seed: Of a chance that comes to it soon.
     """
 
-    of: type[object]
+    of: type[object] | ModuleType
     method: str
     make: Callable[..., Any]
     seed: int = 1
@@ -125,9 +132,9 @@ def _forgets_half(forget: Callable[..., None]) -> Callable[..., None]:
 
 
 def _keeps_its_relay(retry: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: Exchange, relay: Relay, reason: str) -> None:
-        retry(self, relay, reason)
-        self._relay = relay
+    def mutated(self: Exchange, old: Relay, reason: str) -> None:
+        retry(self, old, reason)
+        self._relay = old
 
     return mutated
 
@@ -140,9 +147,33 @@ def _loses_a_byte(send_body: Callable[..., int]) -> Callable[..., int]:
 
 
 def _gives_seats_back_twice(end: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: Exchange, relay: Relay, now_ns: int) -> None:
-        end(self, relay, now_ns)
+    def mutated(self: Exchange, old: Relay, now_ns: int) -> None:
+        end(self, old, now_ns)
         self.passage.release(now_ns)
+
+    return mutated
+
+
+def _stays_open(end: Callable[..., None]) -> Callable[..., None]:
+    def mutated(self: UpstreamConnection, sink: ResponseSink, *, keep_alive: bool) -> None:
+        del keep_alive
+        end(self, sink, keep_alive=True)
+
+    return mutated
+
+
+def _believes_it(_original: Callable[..., bytes]) -> Callable[..., bytes]:
+    def mutated(*_: object) -> bytes:
+        return b"websocket"
+
+    return mutated
+
+
+def _forgets_the_rest(take: Callable[..., list[Piece]]) -> Callable[..., list[Piece]]:
+    def mutated(self: RequestBody, data: Piece) -> list[Piece]:
+        pieces = take(self, data)
+        self.rest = b""
+        return pieces
 
     return mutated
 
@@ -204,6 +235,20 @@ MUTATIONS: dict[str, Mutation] = {
     "a connection that is released is lost": Mutation(Pool, "release", _nothing),
     "a new connection is given to nobody": Mutation(Pool, "_take_in", _nothing),
     "nobody connects for those that wait": Mutation(Pool, "_connect_for_the_line", _nothing),
+    "a connection that its server closes is used again": Mutation(
+        UpstreamConnection, "_end", _stays_open
+    ),
+    "a connection of an earlier identity is used again": Mutation(Endpoint, "renew", _nothing),
+    "idle connections are kept for ever": Mutation(Endpoint, "close_stale", _nothing),
+    "an endpoint keeps the seats of its requests": Mutation(
+        UpstreamConnection, "release_seats", _nothing
+    ),
+    "an upgrade is believed that nobody asked for": Mutation(relay, "switched", _believes_it),
+    "what comes behind a request's body is lost": Mutation(RequestBody, "take", _forgets_the_rest),
+    "a waiter that leaves stays in its queue": Mutation(QueueSet, "withdraw", _nothing),
+    "seats do not come back to their level": Mutation(QueueSet, "_release_seats", _nothing),
+    "nobody waits too long for seats": Mutation(Passage, "_on_wait_limit", _nothing),
+    "a passage that is cancelled keeps its seats": Mutation(Passage, "cancel", _nothing),
 }
 
 

@@ -173,6 +173,7 @@ class Client:
                 assert b"close" in answer.values(b"connection"), ("to nothing", answer)
             return
         assert request is not None, ("an answer to nothing", answer)
+        assert request.protocol or answer.status != 101, ("an upgrade of nothing", answer)
         number = _number(answer)
         if number is None:
             return
@@ -240,6 +241,7 @@ class Upstream:
         refused: Tokens that nobody is known by.
         asked: What it works on.
         is_tunnel: Whether it has agreed to an upgrade.
+        is_last: Whether it may be asked no more: it has said so, or is of an earlier identity.
     """
 
     wire: Wire
@@ -247,6 +249,7 @@ class Upstream:
     refused: frozenset[str]
     asked: Asked | None = None
     is_tunnel: bool = False
+    is_last: bool = False
     _position: int = field(default=0)
 
     def read(self) -> None:
@@ -272,6 +275,7 @@ class Upstream:
                     self.asked = None
 
     def _read_head(self, head: bytes) -> Asked:
+        assert not self.is_last, ("asked once more", self, head)
         line, _, fields = head.partition(b"\r\n")
         method, target, version = line.split(b" ")
         request = BY_LINE[method, target]
@@ -337,6 +341,7 @@ class Upstream:
         data = head + body
         cut = len(data) if part is None else min(part, len(data))
         asked.rest = data[cut:]
+        self.is_last = self.is_last or b"close" in more
         if not asked.rest:
             self._settle(asked)
         self.send(data[:cut])
@@ -379,6 +384,7 @@ class Upstream:
         asked = self.asked
         assert asked is not None
         asked.is_chunked, asked.is_open = is_chunked, not is_chunked
+        self.is_last = self.is_last or b"close" in more
         asked.rest = b""
         framing = b"Transfer-Encoding: chunked\r\n" if is_chunked else b""
         head = b"HTTP/1.1 200 OK\r\n%b%b%b" % (MARK, more, framing)

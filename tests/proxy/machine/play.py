@@ -394,7 +394,7 @@ class Play:
             self._do(self._world.begin_drain)
         elif b % 8 == 1:
             self._say("renew")
-            self._do(self._world.context.pool.renew)
+            self._do(self._world.renew)
         elif b % 8 == 2:
             self._say("settings", a, c)
             bits = int.from_bytes(self._program.settings, "little") ^ (a + 1) * 0x9E3779B97F4A7C15

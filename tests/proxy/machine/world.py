@@ -356,6 +356,13 @@ class World:
         self.context.configure(self.settings, self._authenticator())
         self.server.configure(self.settings, None)
 
+    def renew(self) -> None:
+        """Have connections of now get no further request."""
+        self.context.pool.renew()
+        for upstream in self.upstreams:
+            # What was sent before may come yet.
+            upstream.is_last = upstream.is_last or (upstream.wire.takes and upstream.asked is None)
+
     def forget_authentications(self) -> None:
         """Have the proxy authenticate all clients again."""
         self.tokens.forget()
@@ -430,6 +437,7 @@ class World:
         self._check_at_rest()
         if self.drain is None:
             assert not self.context.slow_readers.watched
+            assert not self.context.pool.idle_count, "idle connections are kept"
         self.stop()
 
     def stop(self) -> None:
@@ -501,6 +509,7 @@ class World:
         assert not self.context.slow_readers.by_level
         assert not self.context.listener.limits._by_address  # noqa: SLF001  nothing else tells
         assert self.context.pool.waiting_count == 0, self.context.pool
+        assert not any(each.seats for each in self.context.pool.endpoints)
         assert self.counters.tunnels_open == 0
         assert ", 0 watches," in repr(self.costs)
         for exchange in self.exchanges:
