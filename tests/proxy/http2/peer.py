@@ -19,7 +19,7 @@ from h2.events import (
 )
 
 from apfproxy.settings import DownstreamSettings, Http2Settings, UpstreamSettings
-from tests.proxy.fakes import Bench
+from tests.proxy.fakes import OK, Bench
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,6 +102,11 @@ class Http2Peer:
             out = self.h2.data_to_send()
             if out:
                 self._bench.send(self.transport, out)
+
+    def get(self, sent: bytes = OK) -> None:
+        """Have the first upstream send this, and take what comes of it."""
+        self._bench.send(self._bench.upstreams[0], sent)
+        self.take()
 
     def _without_goaways(self, data: bytes) -> bytes:
         """The frames but for GOAWAY, after which the library would take no answer any more."""

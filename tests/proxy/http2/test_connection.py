@@ -97,8 +97,7 @@ def test_refused(bench: Bench, fields: list[tuple[bytes, bytes]], code: int, met
     assert b"connection" not in answer.fields
 
     other = client.ask()
-    bench.send(bench.upstreams[0], OK)
-    client.take()
+    client.get()
     assert 200 == client.answers[other].status
     bench.assert_at_rest()
 
@@ -201,8 +200,7 @@ def test_drain(bench: Bench) -> None:
     drain(bench)
     bench.wait(3)
     assert "" == client.transport.ended_by
-    bench.send(bench.upstreams[0], OK)
-    client.take()
+    client.get()
 
     assert [(LAST, 0), (first, 0)] == client.goaways
     assert client.answers[first].is_whole
@@ -223,8 +221,7 @@ def test_request_before_the_goaway_is_sent(bench: Bench) -> None:
     connection.resume_writing()
     client.take()
     assert [(LAST, 0), (first, 0)] == client.goaways
-    bench.send(bench.upstreams[0], OK)
-    client.take()
+    client.get()
 
     assert client.answers[first].is_whole
     assert late not in client.answers
@@ -305,8 +302,7 @@ def test_goaway_by_chance() -> None:
         client = Http2Peer(bench)
         for expected in (0, 0, 1):
             client.ask()
-            bench.send(bench.upstreams[0], OK)
-            client.take()
+            client.get()
             assert expected == len(client.goaways)
         bench.wait(3)
         assert client.transport.has_eof
@@ -410,8 +406,7 @@ WATCH = b"/api/v1/pods?watch=1"
 def watching(bench: Bench) -> tuple[Http2Peer, int]:
     client = Http2Peer(bench)
     stream = client.ask(WATCH)
-    bench.send(bench.upstreams[0], CHUNKED_OK)
-    client.take()
+    client.get(CHUNKED_OK)
     return client, stream
 
 
@@ -431,8 +426,7 @@ def test_silent_client_that_is_there(bench: Bench, *, is_leaving: bool) -> None:
             bench.wait(60)
             assert b"" == client.transport.take()
 
-    bench.send(bench.upstreams[0], b"2\r\n{}\r\n")
-    client.take()
+    client.get(b"2\r\n{}\r\n")
     assert b"{}" == client.answers[stream].body
 
 

@@ -79,12 +79,10 @@ def test_no_room_for_a_stream(
         refused = client.ask(b"/api/v1/namespaces/a/pods/c", method, fields, body)
 
         assert Code.REFUSED_STREAM == client.answers[refused].reset_by
-        bench.send(bench.upstreams[0], OK)
-        client.take()
+        client.get()
         assert client.answers[first].is_whole
         again = client.ask()
-        bench.send(bench.upstreams[0], OK)
-        client.take()
+        client.get()
         assert 200 == client.answers[again].status
         assert 1 == bench.counters.listener.held_refusals[Bound.PROCESS]
         bench.assert_at_rest()
@@ -98,8 +96,7 @@ def test_streams_while_memory_is_short() -> None:
         bench.listener.holdings.set_short(is_short=True)
         refused = client.ask()
         assert Code.REFUSED_STREAM == client.answers[refused].reset_by
-        bench.send(bench.upstreams[0], OK)
-        client.take()
+        client.get()
 
         assert client.answers[first].is_whole
         bench.assert_at_rest()
@@ -182,8 +179,7 @@ def test_answers_that_are_not_taken() -> None:
         client.send()
         assert all(client.answers[stream].is_whole for stream in taken)
         served = client.ask()
-        bench.send(bench.upstreams[0], OK)
-        client.take()
+        client.get()
 
         assert client.answers[served].is_whole
         bench.assert_at_rest()
@@ -253,7 +249,6 @@ def test_field_that_the_library_does_not_take() -> None:
         [head, body] = FrameReader().feed(client.transport.take())
         assert b"431" == dict(client.h2.decoder.decode(head.payload, raw=True))[b":status"]
         assert b"longer than 64 KiB" in body.payload
-        bench.send(bench.upstreams[0], OK)
-        client.take()
+        client.get()
         assert client.answers[first].is_whole
         bench.assert_at_rest()

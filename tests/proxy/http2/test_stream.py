@@ -29,8 +29,7 @@ def test_get(bench: Bench) -> None:
         b"GET /api/v1/namespaces/a/pods/b HTTP/1.1\r\nHost: h\r\naccept: */*\r\n"
     )
     assert forwarded.endswith(b"Via: 2.0 apfproxy\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n")
-    bench.send(bench.upstreams[0], OK)
-    client.take()
+    client.get()
     answer = client.answers[stream]
     assert (200, b"ok", True) == (answer.status, answer.body, answer.is_whole)
     assert b"2" == answer.fields[b"content-length"]
@@ -43,8 +42,7 @@ def test_the_same_head_again(bench: Bench) -> None:
     client = Http2Peer(bench)
     for _ in range(4):
         stream = client.ask()
-        bench.send(bench.upstreams[0], OK)
-        client.take()
+        client.get()
         assert 200 == client.answers[stream].status
     bench.assert_at_rest()
 
@@ -59,8 +57,7 @@ def test_body_with_the_head(bench: Bench, *, has_length: bool) -> None:
     forwarded = bench.upstreams[0].take()
     assert has_length == forwarded.endswith(b"\r\n\r\nbody")
     assert has_length != forwarded.endswith(b"\r\n\r\n4\r\nbody\r\n0\r\n\r\n")
-    bench.send(bench.upstreams[0], OK)
-    client.take()
+    client.get()
     assert client.answers[stream].is_whole
     bench.assert_at_rest()
 
@@ -79,8 +76,7 @@ def test_body_and_trailers_in_parts(bench: Bench) -> None:
     assert (
         bench.upstreams[0].take().endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\nx-sum: 7\r\n\r\n")
     )
-    bench.send(bench.upstreams[0], OK)
-    client.take()
+    client.get()
     assert client.answers[stream].is_whole
     bench.assert_at_rest()
 
@@ -115,8 +111,7 @@ def test_nobody_takes_the_body(bench: Bench) -> None:
     assert 0 == client.h2.local_flow_control_window(waiting)
     assert (1, 1, 0) == bench.use()
 
-    bench.send(bench.upstreams[0], OK)
-    client.take()
+    client.get()
     assert client.answers[holder].is_whole
     while sent < 1_000_000:
         size = min(client.h2.local_flow_control_window(waiting), 16384, 1_000_000 - sent)
@@ -125,8 +120,7 @@ def test_nobody_takes_the_body(bench: Bench) -> None:
         client.h2.send_data(waiting, bytes(size), end_stream=sent == 1_000_000)
         client.send()
     assert 1_000_000 == len(bench.upstreams[0].take().rpartition(b"10.0.0.1\r\n\r\n")[2])
-    bench.send(bench.upstreams[0], OK)
-    client.take()
+    client.get()
     assert client.answers[waiting].is_whole
     bench.assert_at_rest()
 
@@ -150,8 +144,7 @@ def test_client_takes_nothing(bench: Bench) -> None:
     stream = client.ask()
     size = 1 << 20
     bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
-    bench.send(bench.upstreams[0], bytes(size))
-    client.take()
+    client.get(bytes(size))
     assert not bench.upstreams[0].reads
     assert 65535 == len(client.answers[stream].body)
 
@@ -180,8 +173,7 @@ def test_streams_that_take_nothing_hold_up_no_other() -> None:
 
         for _ in range(3):
             other = client.ask()
-            bench.send(bench.upstreams[0], OK)
-            client.take()
+            client.get()
             assert (b"ok", True) == (client.answers[other].body, client.answers[other].is_whole)
         for each in stuck:
             client.reset(each)
@@ -221,8 +213,7 @@ def test_interim_and_trailers(bench: Bench) -> None:
     client = Http2Peer(bench)
     stream = client.ask()
     bench.send(bench.upstreams[0], b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
-    bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n")
-    client.take()
+    client.get(CHUNKED_OK + b"2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n")
 
     answer = client.answers[stream]
     assert ([103], b"ok", [(b"x-sum", b"7")]) == (answer.interim, answer.body, answer.trailers)
@@ -237,8 +228,7 @@ def test_expectation(bench: Bench) -> None:
     assert [100] == client.answers[stream].interim
     client.h2.end_stream(stream)
     client.send()
-    bench.send(bench.upstreams[0], OK)
-    client.take()
+    client.get()
 
     assert client.answers[stream].is_whole
     bench.assert_at_rest()
@@ -248,8 +238,7 @@ def test_head_has_no_body(bench: Bench) -> None:
     """Its length is that of the body that GET would have."""
     client = Http2Peer(bench)
     stream = client.ask(method=b"HEAD")
-    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n")
-    client.take()
+    client.get(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n")
 
     answer = client.answers[stream]
     assert (b"7", b"", True) == (answer.fields[b"content-length"], answer.body, answer.is_whole)
@@ -309,8 +298,7 @@ def answered_early(bench: Bench) -> tuple[Http2Peer, int]:
     stream = client.ask(b"/x", b"POST", [(b"content-length", b"%d" % (1 << 21))], b"")
     client.h2.send_data(stream, b"body")
     client.send()
-    bench.send(bench.upstreams[0], OK)
-    client.take()
+    client.get()
     assert (200, True) == (client.answers[stream].status, client.answers[stream].is_whole)
     bench.assert_at_rest()
     return client, stream
@@ -344,8 +332,7 @@ def test_rest_of_a_request_that_ends(bench: Bench) -> None:
     stream = client.ask(b"/x", b"POST", [(b"content-length", b"9")], b"")
     client.h2.send_data(stream, b"body")
     client.send()
-    bench.send(bench.upstreams[0], OK)
-    client.take()
+    client.get()
     client.h2.send_data(stream, b"whole", end_stream=True)
     client.send()
     bench.wait(3)
@@ -410,8 +397,7 @@ def test_full_transport_while_a_stream_is_given_up(bench: Bench) -> None:
     )
     client.take()
     client.ask(WATCH)
-    bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\n{}\r\n")
-    client.take()
+    client.get(CHUNKED_OK + b"2\r\n{}\r\n")
     bench.wait(80)
     cast("Http2Connection", client.transport.protocol).pause_writing()
     bench.wait(11)
