@@ -27,7 +27,6 @@ ONE_QUEUE = QueueSetConfig(QueueSetKind.QUEUE, 1, 1, 50)
 
 
 def queues(number: int, hand_size: int = 1, queue_length_limit: int = 50) -> QueueSetConfig:
-    """A configuration with queues."""
     return QueueSetConfig(QueueSetKind.QUEUE, number, hand_size, queue_length_limit)
 
 
@@ -59,7 +58,6 @@ class Level:
         return ticket
 
     def reject(self, estimate: WorkEstimate = ONE_SEAT) -> RejectReason:
-        """Admit a request that is rejected."""
         reason = self.queue_set.admit(self.flow(), estimate, self.dispatched.append)
         assert isinstance(reason, RejectReason)
         return reason
@@ -70,5 +68,4 @@ class Level:
         return [ticket for queue in self.queue_set.queues for ticket in queue.tickets()]
 
     def wait(self, duration_ns: int) -> None:
-        """Let time pass."""
         self.clock.run_until(self.clock.now_ns() + duration_ns)

@@ -35,7 +35,6 @@ class PlainRequest:
 
     @property
     def seats(self) -> int:
-        """Max seats."""
         return max(self.initial, self.final)
 
 
@@ -47,7 +46,6 @@ class PlainQueue:
         self.next_dispatch_r = 0
 
     def those(self, *states: str) -> list[PlainRequest]:
-        """Its requests in any of the states."""
         return [request for request in self.requests if request.state in states]
 
     def bound(self) -> None:
@@ -75,15 +73,12 @@ class PlainQueueSet:
         self.reconfigure(config, limit)
 
     def count(self, *states: str) -> int:
-        """Requests in any of the states."""
         return sum(request.state in states for request in self.requests)
 
     def seats_in_use(self) -> int:
-        """Seats of what executes or lingers."""
         return sum(r.seats for r in self.requests if r.state in ("executing", "lingering"))
 
     def sync(self) -> None:
-        """Bring R up to now."""
         elapsed_ns = self.clock.now_ns() - self.last_ns
         self.last_ns = self.clock.now_ns()
         asked = sum(
@@ -96,17 +91,14 @@ class PlainQueueSet:
             self.current_r += seat_ticks(min(asked, self.seat_limit()) / active, elapsed_ns)
 
     def seat_limit(self) -> int:
-        """The limit, or more than enough."""
         return 1 << 62 if self.config.kind is QueueSetKind.EXEMPT else self.limit
 
     def fits(self, request: PlainRequest) -> bool:
-        """Whether there are seats for it."""
         if request.seats > self.seat_limit():
             return self.count("executing") == 0
         return self.seats_in_use() + request.seats <= self.seat_limit()
 
     def admit(self, request: PlainRequest) -> None:
-        """Dispatch, enqueue or reject."""
         self.sync()
         if self.config.kind is not QueueSetKind.QUEUE:
             if self.fits(request):
@@ -139,13 +131,11 @@ class PlainQueueSet:
         self.dispatch()
 
     def start(self, request: PlainRequest) -> None:
-        """Let it execute."""
         request.state = "executing"
         request.started_ns = self.clock.now_ns()
         self.dispatch_order.append(request.name)
 
     def dispatch(self) -> None:
-        """Dispatch while the next one fits."""
         while self.count("waiting") and self.seats_in_use() < self.seat_limit():
             best: tuple[int, int] | None = None
             length = len(self.queues)
@@ -174,7 +164,6 @@ class PlainQueueSet:
             queue.bound()
 
     def finish(self, request: PlainRequest) -> None:
-        """End the execution."""
         self.sync()
         request.state = "lingering"
         queue = request.queue
@@ -214,7 +203,6 @@ class PlainQueueSet:
                 self.robin_index -= 1
 
     def withdraw(self, request: PlainRequest) -> None:
-        """Leave the queue."""
         self.sync()
         queue = request.queue
         assert queue is not None
@@ -224,7 +212,6 @@ class PlainQueueSet:
         queue.bound()
 
     def reconfigure(self, config: QueueSetConfig, limit: int) -> None:
-        """Go on with other rules."""
         self.sync()
         self.config = config
         self.limit = limit

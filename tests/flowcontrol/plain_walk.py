@@ -28,7 +28,6 @@ def first_match(
     attributes: RequestAttributes,
     header_of: Callable[[str], str] = no_header,
 ) -> FlowSchema | None:
-    """The first FlowSchema that matches."""
     for flow_schema in sorted(flow_schemas, key=matching_order):
         condition = flow_schema.additions.condition
         if condition is not None and unmet(condition, attributes, header_of):

@@ -28,7 +28,6 @@ def divisions(draw: st.DrawFn) -> tuple[int, list[Item]]:
 @settings(deadline=None)
 @given(divisions())
 def test_allocate_keeps_bounds_and_sum(division: tuple[int, list[Item]]) -> None:
-    """All is given away, and everyone gets an amount within the own bounds."""
     required_sum, items = division
 
     amounts = allocate(required_sum, items).amounts

@@ -109,7 +109,6 @@ class AllottedMachine(RuleBasedStateMachine):
 
     @rule(nominal=st.lists(st.integers(0, 9), min_size=3, max_size=3), borrowing=st.integers(0, 9))
     def allot(self, nominal: list[int], borrowing: int) -> None:
-        """Have other seats."""
         self.seats = sum(nominal)
         self.controller.allot(
             self.seats,
@@ -129,19 +128,16 @@ class AllottedMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 99))
     def end(self, which: int) -> None:
-        """One of the requests ends."""
         if self.tickets:
             index, ticket = self.tickets.pop(which % len(self.tickets))
             self.levels[index].queue_set.withdraw(ticket, None)
 
     @rule(ms=st.integers(1, 11_000))
     def wait(self, ms: int) -> None:
-        """Time goes by."""
         self.clock.run_until(self.clock.now_ns() + ms * 1_000_000)
 
     @rule()
     def adjust(self) -> None:
-        """A period ends."""
         self.controller.adjust_limits()
 
     @invariant()

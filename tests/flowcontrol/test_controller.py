@@ -35,7 +35,6 @@ GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
 
 
 def user(name: str) -> User:
-    """An authenticated user."""
     return User(name, (AUTHENTICATED_GROUP,))
 
 
@@ -80,7 +79,6 @@ def admit(
 
 
 def test_digest_touches_nothing() -> None:
-    """Whatever is digested, the configuration in force stays until the commit."""
     controller = controller_of(level_object("a"), schema_object("s", "a"))
     before = controller.classify(user("u"), GET_POD)
 
@@ -115,7 +113,6 @@ def test_dangling_flow_schemas_are_reported_and_not_used() -> None:
 
 
 def test_a_second_object_of_a_name_is_reported() -> None:
-    """It counts as if it were not there."""
     controller = Controller(VirtualClock(), 30, 0)
 
     digest = controller.digest([level_object("good"), level_object("good", shares=99)])
@@ -152,7 +149,6 @@ def test_the_exempt_level_may_have_shares() -> None:
 
 
 def test_a_level_that_stays_keeps_its_requests() -> None:
-    """Reconfigured under load, a level goes on with its queue set and its seats in use."""
     controller = controller_of(level_object("a", shares=1), schema_object("s", "a"))
     level = controller.levels["a"]
     found = controller.classify(user("u"), GET_POD)
@@ -194,7 +190,6 @@ def test_a_level_that_goes_drains_first() -> None:
 
 
 def test_a_level_that_comes_back_revives() -> None:
-    """Its object back before it has drained, it is the same level with the same requests."""
     objects = level_object("a"), schema_object("s", "a")
     controller = controller_of(*objects)
     level = controller.levels["a"]
@@ -230,7 +225,6 @@ def test_another_number_of_seats() -> None:
 
 
 def test_adjust_limits_follows_demand() -> None:
-    """Seats that one level does not use go to the one that does, and come back."""
     busy = level_object("busy", 5, lendable=50)
     quiet = level_object("quiet", 5, lendable=50)
     controller = controller_of(busy, quiet, schema_object("s", "busy"))
@@ -327,7 +321,6 @@ def test_a_flow_outlives_reconfiguration() -> None:
 
 
 def test_hashes_depend_on_the_seed() -> None:
-    """Another seed deals the same flow another hand."""
     hashes = {
         Controller(VirtualClock(), 30, seed).classify(user("u"), GET_POD).flow.hash
         for seed in range(8)
@@ -337,7 +330,6 @@ def test_hashes_depend_on_the_seed() -> None:
 
 
 def test_the_older_half_of_many_flows_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many users there are, a bounded number of flows is kept."""
     monkeypatch.setattr(controller_module, "MAX_KEPT_CLASSIFICATIONS", 4)
     controller = controller_of(level_object("a"), schema_object("s", "a"))
     found = [controller.classify(user(str(index)), GET_POD) for index in range(5)]
@@ -367,7 +359,6 @@ def test_counters_stay_when_objects_go() -> None:
 
 
 def counters_of(controller: Controller) -> list[FlowSchemaCounters]:
-    """All counters of a controller."""
     return list(controller.flow_schema_counters())
 
 
@@ -386,7 +377,6 @@ class Reconfiguration(RuleBasedStateMachine):
 
     @initialize(is_prompt=st.booleans())
     def start(self, is_prompt: bool) -> None:
-        """Begin with the mandatory objects."""
         self.clock = VirtualClock()
         self.controller = Controller(self.clock, 12, 0, is_prompt=is_prompt)
         self.tickets: list[tuple[Classification, Ticket]] = []
@@ -418,7 +408,6 @@ class Reconfiguration(RuleBasedStateMachine):
     def reconfigure(
         self, levels: list[PriorityLevelConfiguration], schemas: list[FlowSchema]
     ) -> None:
-        """Put any objects in force."""
         self.controller.commit(self.controller.digest([*levels, *schemas]))
 
     @rule(
@@ -428,7 +417,6 @@ class Reconfiguration(RuleBasedStateMachine):
         ),
     )
     def arrive(self, name: str, estimate: WorkEstimate) -> None:
-        """Classify and admit a request."""
         found = self.controller.classify(user(name), GET_POD)
         result = found.level.queue_set.admit(found.flow, estimate, self.dispatched.append)
         if isinstance(result, Ticket):
@@ -441,7 +429,6 @@ class Reconfiguration(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, 50), is_leaving=st.booleans())
     def end(self, index: int, is_leaving: bool) -> None:
-        """Finish or withdraw some request."""
         if self.tickets:
             found, ticket = self.tickets.pop(index % len(self.tickets))
             if is_leaving or not ticket.is_executing:
@@ -451,12 +438,10 @@ class Reconfiguration(RuleBasedStateMachine):
 
     @rule(duration_ns=st.integers(0, PERIOD_NS))
     def wait(self, duration_ns: int) -> None:
-        """Let time pass."""
         self.clock.run_until(self.clock.now_ns() + duration_ns)
 
     @rule()
     def adjust(self) -> None:
-        """Let limits follow demand."""
         self.controller.adjust_limits()
 
     @invariant()
@@ -508,7 +493,6 @@ def test_utilisation_is_a_part_of_the_current_limit() -> None:
 
 
 def test_what_no_request_used_has_no_counters() -> None:
-    """Counters begin with the first request of a FlowSchema, at the level where it is then."""
     controller = controller_of(level_object("a"), schema_object("s", "a"), schema_object("t", "a"))
     assert [] == counters_of(controller)
 

@@ -108,7 +108,6 @@ def test_wait_limit_and_its_end() -> None:
 
 
 def test_ban() -> None:
-    """Every FlowSchema of the level has it, until it goes."""
     controller = controller_of(level(queues=0, shares=0, ban="true"), schema())
     limits = controller.classify(ALICE, GET_POD).limits
     assert limits is not None

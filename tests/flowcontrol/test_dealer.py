@@ -25,7 +25,6 @@ def dealers(draw: st.DrawFn) -> Dealer:
 @given(dealer=dealers(), hash_=st.integers(0, 2**64 - 1))
 @settings(max_examples=200)
 def test_hand_has_different_cards_of_the_deck(dealer: Dealer, hash_: int) -> None:
-    """A hand has the size asked for, no card twice and none that the deck has not."""
     hand = dealer.deal(hash_)
 
     assert dealer.hand_size == len(hand)
@@ -51,7 +50,6 @@ def test_every_hand_is_dealt() -> None:
     ],
 )
 def test_invalid_sizes(deck_size: int, hand_size: int, message: str) -> None:
-    """Sizes that cannot be dealt are refused with a reason."""
     with pytest.raises(ValueError, match=message):
         Dealer(deck_size, hand_size)
 

@@ -104,7 +104,6 @@ def everybody(level: str = "narrow", **changes: Any) -> FlowSchema:  # noqa: ANN
 
 
 def ask(controller: Controller, seats: int = 1) -> Ticket:
-    """Have a request of alice's."""
     found = controller.classify(ALICE, PODS)
     result = found.level.queue_set.admit(found.flow, WorkEstimate(seats), lambda _: None)
     assert isinstance(result, Ticket)
@@ -112,7 +111,6 @@ def ask(controller: Controller, seats: int = 1) -> Ticket:
 
 
 def test_everything_about_a_request() -> None:
-    """The parts say what the controller has."""
     controller = controller_of(
         NARROW, everybody(), flow_schema("lost", "nowhere", user_subject("x"))
     )
@@ -151,7 +149,6 @@ def test_everything_about_a_request() -> None:
 
 
 def test_hand_is_the_one_dealt() -> None:
-    """The hand is that of a request which is really there, with what its queues hold."""
     controller = controller_of(NARROW, everybody())
     ticket = ask(controller)
     found = explain(controller, COSTS, ALICE, PODS)
@@ -214,7 +211,6 @@ def test_limit_that_does_not_stay() -> None:
 
 
 def test_without_queues() -> None:
-    """A level that rejects says so; flows are not told apart there."""
     controller = controller_of(priority_level("narrow", shares=1), everybody())
     ask(controller)
     found = explain(controller, COSTS, ALICE, PODS)
@@ -277,7 +273,6 @@ def test_nothing_matches() -> None:
 
 
 def annotated(object_: Any, **annotations: str) -> Any:  # noqa: ANN401 - either kind
-    """An object with additions."""
     named = {f"apfproxy.io/{key.replace('_', '-')}": text for key, text in annotations.items()}
     metadata = msgspec.structs.replace(object_.metadata, annotations=named)
     return msgspec.structs.replace(object_, metadata=metadata)
@@ -316,7 +311,6 @@ def test_wrong_additions() -> None:
 
 
 def test_ban() -> None:
-    """A level that bans rejects."""
     banned = priority_level("narrow", shares=0)
     found = explain(
         controller_of(annotated(banned, ban="true"), everybody()), COSTS, ALICE, PODS
@@ -527,12 +521,10 @@ class Known:
         self.watches = watches
 
     def object_stats(self, attributes: RequestAttributes) -> ObjectStats | None:
-        """The same for all."""
         del attributes
         return self.stats
 
     def watch_count(self, attributes: RequestAttributes) -> int:
-        """The same for all."""
         del attributes
         return self.watches
 

@@ -34,7 +34,6 @@ class PlainBucket:
         self.at_ns = 0
 
     def take(self, now_ns: int) -> bool:
-        """Whether there is a token."""
         dripped = (now_ns - self.at_ns) * self.rate
         self.tokens_ns = min(self.burst * S, self.tokens_ns + dripped)
         self.at_ns = now_ns

@@ -23,19 +23,16 @@ BELOW_CLUSTERS = RequestRules(api_prefixes=["/clusters/{workspace}"])
 
 
 def get(target: str) -> RequestAttributes:
-    """The attributes of a GET."""
     return parse_attributes("GET", target.encode())
 
 
 @pytest.fixture(name="clock")
 def make_clock() -> VirtualClock:
-    """The clock that the costs read."""
     return VirtualClock()
 
 
 @pytest.fixture(name="costs")
 def make_costs(clock: VirtualClock) -> LearnedCosts:
-    """Costs that have learned nothing."""
     return LearnedCosts(clock.now_ns)
 
 

@@ -262,7 +262,6 @@ def scene_of(*schemas: FlowSchema) -> Scene:
 
 
 def test_what_objects_are() -> None:
-    """Each object has its kind, its name and what it does, levels first."""
     scene = scene_of(SCHEMA)
     precedence = SCHEMA.spec.matching_precedence
 
@@ -278,7 +277,6 @@ def test_what_objects_are() -> None:
 
 
 def test_busy_level() -> None:
-    """A level that has something to do says how much."""
     scene = scene_of(SCHEMA)
     for _ in range(2):
         scene.ticket("ann", group="users")
@@ -292,7 +290,6 @@ def test_busy_level() -> None:
 
 
 def test_dangling() -> None:
-    """A FlowSchema that is not used is known, too."""
     scene = scene_of(flow_schema("lost", "nowhere", group_subject("users")))
     found = {each.name: each.what for each in named_objects(scene.controller)}
 

@@ -39,7 +39,6 @@ def limited(
 
 
 def exempt(nominal: int, lower: int, high_watermark: int = 0) -> LevelDemand:
-    """The exempt level."""
     return LevelDemand(LevelLimits(nominal, lower, nominal + 100), True, high_watermark, 0.0, 0)
 
 
@@ -72,7 +71,6 @@ def test_adjust_keeps_every_bound(levels: list[LevelDemand], exempt_seats: int) 
 
 
 def prior(priority: int, shares: int, wanted: int, lower: int = 0, upper: int = 100) -> LevelDemand:
-    """A level with a priority."""
     limits = LevelLimits(lower, lower, upper)
     return LevelDemand(limits, False, wanted, float(wanted), 0, priority, shares)
 

@@ -39,7 +39,6 @@ HEALTH = parse_attributes("GET", b"/healthz")
 
 
 def schema(*rules: PolicyRulesWithSubjects) -> FlowSchema:
-    """A FlowSchema of these rules."""
     return FlowSchema(spec=FlowSchemaSpec(rules=rules))
 
 
@@ -191,7 +190,6 @@ MANY = tuple(user_subject(f"u{number}") for number in range(8))
 def test_reason(
     rule: PolicyRulesWithSubjects, attributes: RequestAttributes, field: str, reason: str
 ) -> None:
-    """Each thing that can fail is named with its place and what would match there."""
     expected = (Mismatch(field=f"spec.rules[0].{field}", reason=reason),)
 
     assert expected == mismatches(schema(rule), ALICE, attributes)
@@ -203,14 +201,12 @@ def test_cluster_scope() -> None:
 
 
 def test_no_rules() -> None:
-    """A FlowSchema without rules matches nothing, and says so."""
     expected = (Mismatch(field="spec.rules", reason="there is no rule"),)
 
     assert expected == mismatches(schema(), ALICE, PODS)
 
 
 def test_every_rule_is_named() -> None:
-    """Of each rule the subjects are named, or each of its rules for requests."""
     verbs = resource(verbs=("get",))
     found = mismatches(
         schema(
@@ -229,7 +225,6 @@ def test_every_rule_is_named() -> None:
 
 
 def test_one_rule_is_enough() -> None:
-    """If one rule matches, what others lack is of no interest."""
     flow_schema = schema(
         rule_of(user_subject("bob")),
         rule_of(resource_rules=(EVERY_RESOURCE,), non_resource_rules=(EVERY_URL,)),
@@ -297,7 +292,6 @@ RULES = st.builds(
 def test_agrees_with_the_classifier(
     rules: list[PolicyRulesWithSubjects], user: User, attributes: RequestAttributes
 ) -> None:
-    """There is a mismatch if, and only if, the classifier says that there is no match."""
     flow_schema = schema(*rules)
 
     assert (Classifier([flow_schema]).classify(user, attributes) is not None) == (

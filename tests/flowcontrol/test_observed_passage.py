@@ -70,7 +70,6 @@ def test_is_rejected(bench: Bench) -> None:
 
 
 def test_a_watch_ends_before_its_turn(bench: Bench) -> None:
-    """It has the seats for as long as it needed them."""
     first, watch = bench.arrive().passage, bench.arrive(WATCH).passage
     bench.wait(0.25)
     watch.release_seats(bench.clock.now_ns())
@@ -117,7 +116,6 @@ def test_the_upstream_works_on_late(bench: Bench) -> None:
 
 
 def test_the_client_leaves(bench: Bench) -> None:
-    """So does its passage, at once, wherever it is."""
     first, waiting = bench.arrive().passage, bench.arrive().passage
     waiting.cancel(bench.clock.now_ns())
     first.cancel(bench.clock.now_ns())
@@ -129,7 +127,6 @@ def test_the_client_leaves(bench: Bench) -> None:
 
 
 def end(bench: Bench, passage: Passage) -> None:
-    """Have the response through."""
     passage.release(bench.clock.now_ns())
 
 
@@ -294,7 +291,6 @@ def test_a_watch_that_is_held_back(bench: Bench) -> None:
 
 @pytest.mark.parametrize("is_through", [False, True])
 def test_one_that_is_held_back_leaves(bench: Bench, is_through: bool) -> None:
-    """It never enters."""
     first, callers, passage = unfinished(bench)
     following = bench.arrive(callers=callers).passage
     if is_through:
@@ -308,7 +304,6 @@ def test_one_that_is_held_back_leaves(bench: Bench, is_through: bool) -> None:
 
 
 def test_one_that_was_dropped_leaves(bench: Bench) -> None:
-    """That is harmless."""
     first, callers, _ = unfinished(bench)
     dropped = bench.arrive(callers=callers).passage
     end(bench, dropped)
@@ -322,7 +317,6 @@ def test_one_that_was_dropped_leaves(bench: Bench) -> None:
 
 
 def test_an_unfinished_one_leaves(bench: Bench) -> None:
-    """The next one enters."""
     first, callers, passage = unfinished(bench)
     following = bench.arrive(callers=callers).passage
     passage.cancel(bench.clock.now_ns())
@@ -424,11 +418,9 @@ class Asked(Request):
             self._reject()
 
     def on_seats(self) -> None:
-        """Go to the server."""
         self._world.server.take(self._through)
 
     def on_time_out(self) -> None:
-        """Go away."""
         self._reject()
 
     def _through(self) -> None:

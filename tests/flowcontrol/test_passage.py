@@ -61,15 +61,12 @@ class Request:
         self._bench = bench
 
     def on_seats(self) -> None:
-        """Note it."""
         self.told.append("seats")
 
     def on_time_out(self) -> None:
-        """Note it."""
         self.told.append("time-out")
 
     def fail(self, error: Exception) -> None:
-        """Note it, and leave."""
         self.told.append(repr(error))
         self.passage.cancel(self._bench.clock.now_ns())
 
@@ -112,7 +109,6 @@ class Bench:
         return request
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
         self.clock.run_until(self.clock.now_ns() + round(seconds * S))
 
     @property
@@ -121,7 +117,6 @@ class Bench:
         return self.queue_set.seats_in_use, self.queue_set.requests_waiting
 
     def assert_at_rest(self) -> None:
-        """All is given back, exactly once."""
         assert (0, 0) == self.use
         assert not self.queue_set.executing
         assert all(usage.count == 0 for usage in self.kinds._executing)  # noqa: SLF001  nothing else tells
@@ -134,7 +129,6 @@ class Bench:
 
 
 def test_every_pair_is_in_the_table_or_refused() -> None:
-    """An event that cannot happen in a state is an error, and changes nothing."""
     events = [each for each in vars(passage_module).values() if isinstance(each, Event)]
     assert {name for row in TRANSITIONS.values() for name in row} == {e.name for e in events}
     for state in PassageState:
@@ -164,7 +158,6 @@ def test_every_state_leads_to_the_end() -> None:
 
 
 def test_goes_through() -> None:
-    """It takes its seat and gives it back."""
     bench = Bench()
     request = bench.arrive()
     assert (EXECUTING, 1, True) == (
@@ -184,7 +177,6 @@ def test_goes_through() -> None:
 
 
 def test_its_turn_comes() -> None:
-    """What waits is told once, when another gives its seat back."""
     bench = Bench()
     first, second = bench.arrive(), bench.arrive()
     assert (WAITING, (1, 1)) == (second.passage.state, bench.use)
@@ -204,11 +196,9 @@ class Noting:
         self.told: list[tuple[str, int]] = []
 
     def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
-        """Note the time of execution."""
         self.told.append(("executed", now_ns - ticket.dispatched_ns))
 
     def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
-        """Note the wait."""
         self.told.append((f"{flow.distinguisher} {is_rejected}", waited_ns))
 
 
@@ -225,7 +215,6 @@ def test_flows_are_noted() -> None:
 
 
 def test_waits_too_long() -> None:
-    """It is rejected after a quarter of its time."""
     bench = Bench()
     first, second = bench.arrive(), bench.arrive()
     bench.wait(2)
@@ -285,16 +274,13 @@ class Fussy:
     """An observer of flows that fails."""
 
     def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
-        """Fail."""
         raise ZeroDivisionError((ticket, now_ns))
 
     def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
-        """Fail."""
         raise ZeroDivisionError((flow, waited_ns, is_rejected))
 
 
 def test_errors() -> None:
-    """An error costs one request."""
     bench = Bench(schema=LIMITED)
     first, second = bench.arrive(), bench.arrive(WATCH)
     bench.control.top_flows = Fussy()
@@ -405,7 +391,6 @@ class PassingRun(Run):
         super().__init__(case)
 
     def arrive(self, arrival: dict[str, Any]) -> None:
-        """Let a request enter."""
         Passing(self, arrival).enter()
 
 
@@ -438,7 +423,6 @@ class Passing:
         }
 
     def enter(self) -> None:
-        """Ask for seats."""
         passage, outcome = self.passage, self.outcome
         goes_on = passage.acquire(self)
         if passage.ticket is not None and passage.ticket.queue is not None:
@@ -459,17 +443,14 @@ class Passing:
         run.clock.call_at(now_ns + self._arrival["service_ns"], self.end)
 
     def end(self) -> None:
-        """Give the seats back."""
         now_ns = self.outcome["finish_t_ns"] = self._run.clock.now_ns()
         self.passage.release(now_ns)
 
     def on_time_out(self) -> None:
-        """Note that it has waited too long."""
         self.outcome["outcome"] = "timed-out"
         self.outcome["finish_t_ns"] = self._run.clock.now_ns()
 
     def fail(self, error: Exception) -> None:
-        """Hide nothing."""
         raise error
 
 

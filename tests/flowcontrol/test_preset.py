@@ -30,7 +30,6 @@ def controller_of(seats: int = SEATS) -> Controller:
 
 
 def take(controller: Controller, count: int, *groups: str) -> list[Ticket]:
-    """Requests of a user that execute."""
     found = controller.classify(
         User("u", (AUTHENTICATED_GROUP, *groups)), HTTP.attributes_of("GET", b"/")
     )
@@ -41,7 +40,6 @@ def take(controller: Controller, count: int, *groups: str) -> list[Ticket]:
 
 
 def wait(controller: Controller, seconds: float) -> None:
-    """Let time pass."""
     clock = controller._clock  # noqa: SLF001  that of `controller_of`
     assert isinstance(clock, VirtualClock)
     clock.run_until(clock.now_ns() + round(seconds * 1e9))
@@ -119,7 +117,6 @@ def test_the_next_seats_that_are_freed(seats: int) -> None:
 
 
 def seats_in_use(controller: Controller) -> int:
-    """Of all levels."""
     return sum(level.queue_set.seats_in_use for level in controller.levels.values())
 
 

@@ -54,27 +54,22 @@ class Scene:
         return [ticket for ticket in tickets if isinstance(ticket, Ticket)]
 
     def finish(self, name: str, tickets: list[Ticket]) -> None:
-        """End requests."""
         for ticket in tickets:
             self.controller.levels[name].queue_set.withdraw(ticket, None)
 
     def executing(self, tickets: list[Ticket]) -> int:
-        """How many execute."""
         return sum(ticket.is_executing for ticket in tickets)
 
     def limit(self, name: str) -> int:
-        """A current limit."""
         return self.controller.levels[name].current_limit
 
     def wait(self, duration_ns: int) -> None:
-        """Let time pass."""
         self.clock.run_until(self.clock.now_ns() + duration_ns)
 
 
 def two_levels(
     lendable: int = 50, shares: int = 5, borrowing: int | None = None, *, is_queuing: bool = True
 ) -> list[FlowControlObject]:
-    """The levels of two users."""
     return levels_of("ab", lendable, shares, borrowing, is_queuing=is_queuing)
 
 
@@ -243,7 +238,6 @@ def test_what_is_left_over_is_divided_among_who_is_short() -> None:
 
 @pytest.mark.parametrize("is_prompt", [True, False])
 def test_a_level_without_queues_borrows_before_it_rejects(*, is_prompt: bool) -> None:
-    """The first request that it would reject brings it all that others lend."""
     scene = Scene(*two_levels(is_queuing=False), is_prompt=is_prompt)
     level = scene.controller.levels["a"]
     before = level.current_limit
@@ -306,7 +300,6 @@ def test_looks_are_bounded() -> None:
 
 
 def test_looks_end_with_the_wait() -> None:
-    """Where nothing waits no timer is armed, and a wait right after a look arms one."""
     scene = Scene(*two_levels())
     tickets = scene.arrive("a", 60)
     assert "looking" in repr(scene.controller._prompt_limits)  # noqa: SLF001  nothing else tells
@@ -348,7 +341,6 @@ def test_seats_used_lately_are_kept() -> None:
 
 
 def test_averages_are_not_disturbed() -> None:
-    """Looks change neither the statistics of the period nor the smoothed demand."""
     scenes = [Scene(*two_levels(), is_prompt=is_prompt) for is_prompt in (True, False)]
     for scene in scenes:
         scene.arrive("a", 40)
@@ -364,7 +356,6 @@ def test_averages_are_not_disturbed() -> None:
 
 
 def test_seats_come_back() -> None:
-    """Who lent gets its own back as soon as it needs them; they need not be idle for that."""
     scene = Scene(*two_levels(lendable=100))
     borrowed = scene.arrive("a", 40)
     scene.wait(LOOK_NS)
@@ -392,7 +383,6 @@ def test_explained_as_it_happens(
     *,
     is_queuing: bool,
 ) -> None:
-    """An explanation foresees the adjustment that the request would bring about."""
     scene = Scene(*two_levels(lendable=lendable, is_queuing=is_queuing))
     for other, count in before:
         scene.take(other, count)
@@ -429,7 +419,6 @@ def test_many_levels_are_looked_at_less_often() -> None:
 
 @pytest.mark.parametrize("borrowing", [0, None])
 def test_nothing_is_foreseen_where_nothing_is_lent(borrowing: int | None) -> None:
-    """A level that may not borrow has its own limit, and so has one to which nobody can lend."""
     scene = Scene(*two_levels(lendable=0, borrowing=borrowing))
     level = scene.controller.levels["a"]
     held = scene.arrive("a", level.current_limit)

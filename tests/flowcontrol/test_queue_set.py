@@ -69,7 +69,6 @@ def test_withdraw(reason: RejectReason | None, timed_out: int, cancelled: int) -
 
 
 def test_seats_come_back_once() -> None:
-    """Whatever is done to a ticket that has ended changes nothing."""
     level = Level(ONE_QUEUE, limit=5)
     done, lingering, withdrawn = level.admit(), level.admit(WorkEstimate(4, 1, MS)), level.admit()
     level.queue_set.withdraw(withdrawn, None)
@@ -118,7 +117,6 @@ def test_counters_tell_the_story() -> None:
 
 
 def test_no_accommodation_counts_attempts_with_seats_free() -> None:
-    """Every attempt at dispatching the next one that fails for want of seats counts."""
     level = Level(ONE_QUEUE, limit=2)
     level.admit()
     level.admit(WorkEstimate(2))
@@ -128,7 +126,6 @@ def test_no_accommodation_counts_attempts_with_seats_free() -> None:
 
 
 def test_nobody_is_told_inside_its_own_admission() -> None:
-    """`on_dispatch` is not called before the caller has the ticket, even by way of another's."""
     level = Level(ONE_QUEUE, limit=1)
     first = level.admit()
     level.admit(on_dispatch=level.queue_set.finish)
@@ -159,7 +156,6 @@ def test_an_admission_that_lets_another_go_first() -> None:
 
 
 def test_a_long_chain_of_dispatches_does_not_nest() -> None:
-    """Requests that end as soon as they are told of their dispatch need no stack."""
     level = Level(queues(1, queue_length_limit=5_000), limit=1)
     first = level.admit()
     chain = [level.admit(on_dispatch=level.queue_set.finish) for _ in range(5_000)]
@@ -305,3 +301,14 @@ def test_turns_go_on_when_the_first_queue_goes() -> None:
     level.queue_set.finish(blocker)
 
     assert level.dispatched == [wide]
+
+
+def test_reprs() -> None:
+    level = Level(ONE_QUEUE, limit=1)
+    ticket = level.admit()
+    level.admit()
+    queue = level.queue_set.queues[0]
+
+    assert "<Queue 0: 1 waiting, 1 executing, next_dispatch_r 300000>" == repr(queue)
+    assert repr(ticket).endswith(" executing>")
+    assert repr(level.queue_set).startswith("<QueueSet level: 1 waiting, 1 executing")

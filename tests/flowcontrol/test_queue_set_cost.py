@@ -36,7 +36,6 @@ of some thirty instructions a level.  Visiting all of 512 queues would take ten 
 
 
 def steps(act: Callable[[], object]) -> int:
-    """How many instructions it takes."""
     count = 0
 
     def trace(frame: FrameType, event: str, _argument: object) -> Any:  # noqa: ANN401  as Python's
@@ -72,7 +71,6 @@ class Crowd:
             self.arrive(number)
 
     def arrive(self, number: int) -> None:
-        """Admit a request."""
         self.clock.run_until(self.clock.now_ns() + MS // 7)
         ticket = self.queue_set.admit(self.flows[number % FLOWS], ONE_SEAT, self.executing.append)
         assert not isinstance(ticket, RejectReason)

@@ -72,7 +72,6 @@ class QueueSetMachine(RuleBasedStateMachine):
 
     @rule(number=numbers, estimate=estimates)
     def admit(self, number: int, estimate: WorkEstimate) -> None:
-        """A request arrives."""
         flow = self.flows[number % len(self.flows)]
         result = self.queue_set.admit(flow, estimate, self.told.append)
         if isinstance(result, RejectReason):
@@ -85,7 +84,6 @@ class QueueSetMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.queue_set.requests_executing)
     @rule(number=numbers, is_watch=st.booleans())
     def finish(self, number: int, is_watch: bool) -> None:
-        """An execution ends."""
         executing = self.those(EXECUTING)
         ticket = executing[number % len(executing)]
         self.queue_set.finish(ticket, is_watch)
@@ -94,7 +92,6 @@ class QueueSetMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.queue_set.requests_waiting)
     @rule(number=numbers, reason=st.sampled_from([None, RejectReason.TIME_OUT]))
     def withdraw(self, number: int, reason: RejectReason | None) -> None:
-        """A wait ends without execution."""
         waiting = self.those(WAITING)
         ticket = waiting[number % len(waiting)]
         self.queue_set.withdraw(ticket, reason)
@@ -111,17 +108,14 @@ class QueueSetMachine(RuleBasedStateMachine):
 
     @rule(duration_ns=st.integers(0, 20 * MS))
     def wait(self, duration_ns: int) -> None:
-        """Time passes."""
         self.clock.run_until(self.clock.now_ns() + duration_ns)
 
     @rule(config=configs, limit=limits)
     def reconfigure(self, config: QueueSetConfig, limit: int) -> None:
-        """The rules change."""
         self.queue_set.reconfigure(config, limit)
 
     @rule(limit=limits)
     def set_concurrency_limit(self, limit: int) -> None:
-        """The seats change."""
         self.queue_set.set_concurrency_limit(limit)
 
     @invariant()
@@ -211,7 +205,6 @@ AT_ONCE = (RejectReason.QUEUE_FULL, RejectReason.CONCURRENCY_LIMIT)
 
 
 def seats_of(tickets: Iterable[Ticket]) -> int:
-    """The max seats of all of them."""
     return sum(ticket.estimate.max_seats for ticket in tickets)
 
 

@@ -68,7 +68,6 @@ class Pair:
         self.dispatch_order: list[int] = []
 
     def admit(self, flow: Flow, initial: int, final: tuple[int, int]) -> None:
-        """Admit a request to both."""
         self.names += 1
         request = PlainRequest(self.names, flow.hash, initial, *final)
         self.plain.admit(request)
@@ -83,16 +82,13 @@ class Pair:
             self.on_dispatch(result)
 
     def on_dispatch(self, ticket: Ticket) -> None:
-        """Note the order."""
         self.dispatch_order.append(ticket.details)
 
     def pick(self, state: str, number: int) -> tuple[Ticket, PlainRequest] | None:
-        """Some request in that state."""
         candidates = [pair for pair in self.requests if pair[1].state == state]
         return candidates[number % len(candidates)] if candidates else None
 
     def act(self, action: Sequence[Any]) -> None:
-        """Do it to both."""
         name, *arguments = action
         if name == "admit":
             self.admit(*arguments)

@@ -1,4 +1,4 @@
-"""Tests of `apfproxy.flowcontrol.retry_after`."""
+"""Tests of the Retry-After of a level."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ NOW_S = 1_700_000_000
 
 
 def drop(retry_after: RetryAfter, unix_s: int, drops: int) -> None:
-    """Record drops in one second."""
     for _ in range(drops):
         retry_after.record_drop(unix_s)
 
 
 def test_time_may_run_backwards() -> None:
-    """A clock that is set back loses no count and raises nothing."""
     retry_after = RetryAfter()
     for second in (5, 4, 5, 3):
         drop(retry_after, NOW_S + second, 50)

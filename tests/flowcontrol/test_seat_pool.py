@@ -63,11 +63,9 @@ class Scene:
         self.executing: deque[tuple[str, Ticket]] = deque()
 
     def commit(self, *levels: list[FlowControlObject]) -> None:
-        """Have these levels."""
         self.controller.commit(self.controller.digest([one for each in levels for one in each]))
 
     def ask(self, name: str, count: int = 1, seats: int = 1) -> list[Ticket]:
-        """Requests of a level."""
         tickets = []
         for _ in range(count):
             found = self.controller.classify(User(name, (AUTHENTICATED_GROUP,)), GET_POD)
@@ -94,16 +92,13 @@ class Scene:
         return "".join(self.told)
 
     def in_use(self, *names: str) -> tuple[int, ...]:
-        """Seats of levels."""
         return tuple(self.controller.levels[name].queue_set.seats_in_use for name in names)
 
     def limits(self, *names: str) -> tuple[int, ...]:
-        """Current limits of levels."""
         return tuple(self.controller.levels[name].current_limit for name in names)
 
 
 def test_the_next_seats_go_to_the_greatest_priority() -> None:
-    """Whoever came first; nothing is interrupted, and the next level has what is left."""
     scene = Scene(level("a", 3, 98), level("b", 2, 1), level("c", 1, 1))
     scene.ask("c", 9)
     scene.ask("b", 3)
@@ -158,7 +153,6 @@ def test_credit_is_not_saved_up() -> None:
 
 
 def test_equal_priorities_divide_by_shares() -> None:
-    """What a third level leaves them; without shares a level comes last."""
     scene = Scene(
         level("a", 5, 80), level("b", 5, 10), level("c", 5, 30), level("d", 5, 0), seats=8
     )
@@ -172,7 +166,6 @@ def test_equal_priorities_divide_by_shares() -> None:
 
 
 def test_idle_seats_are_taken_wherever_they_are() -> None:
-    """A burst has all that nobody uses at once, whoever had it before."""
     scene = Scene(level("a", 2, 50), level("b", 1, 50))
     for name in ("a", "b", "a"):
         tickets = scene.ask(name, 5)
@@ -182,7 +175,6 @@ def test_idle_seats_are_taken_wherever_they_are() -> None:
 
 
 def test_what_a_level_never_lends_stays_there() -> None:
-    """And nobody has more than its upper limit."""
     scene = Scene(level("a", 2, 50, borrowing=50), level("b", 1, 50, lendable=50), seats=4)
     scene.ask("a", 9)
     assert (3, 0) == scene.in_use("a", "b")
@@ -197,7 +189,6 @@ def test_what_a_level_never_lends_stays_there() -> None:
 
 
 def test_a_wide_request_has_its_seats_saved_up() -> None:
-    """Others of a smaller priority wait for it; a greater one takes what was saved."""
     scene = Scene(level("a", 3, 1), level("b", 2, 1), level("c", 1, 98))
     scene.ask("c", 9)
     scene.ask("b", 1, seats=3)
@@ -242,7 +233,6 @@ def test_a_smaller_pool_waits_for_what_executes() -> None:
 
 
 def test_allotted_seats_are_not_exceeded() -> None:
-    """Of a limit that is shared with others, what executes counts for all of the pool."""
     scene = Scene(level("a", 2, 50), level("b", 1, 50), level("x", None, 50))
     bounds = {name: LevelLimits(2, 0, 6) for name in ("a", "b", "x")}
     scene.controller.allot(6, bounds)
@@ -343,7 +333,6 @@ def test_with_others_that_have_no_priority(*, is_prompt: bool) -> None:
 
 @pytest.mark.parametrize("name", ["a", "b", "x"])
 def test_explained_as_it_happens(name: str) -> None:
-    """Whether a request would be given an idle seat of another level, or wait for the next one."""
     scene = Scene(level("a", 2, 50), level("b", 1, 50), level("x", None, 50), seats=6)
     controller = scene.controller
     asker = User(name, (AUTHENTICATED_GROUP,))
@@ -380,13 +369,11 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from("abcd"), seats=st.integers(1, 3), count=st.integers(1, 5))
     def ask(self, name: str, seats: int, count: int) -> None:
-        """Let some requests come."""
         tickets = self.scene.ask(name, count, seats)
         self.waiting += [(name, ticket) for ticket in tickets if not ticket.is_executing]
 
     @rule(which=st.integers(0, 50))
     def end(self, which: int) -> None:
-        """End one that executes."""
         executing = self.scene.executing
         if executing:
             name, ticket = executing[which % len(executing)]
@@ -395,7 +382,6 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 50))
     def leave(self, which: int) -> None:
-        """Let one that waits go."""
         self.waiting = [each for each in self.waiting if not each[1].is_executing]
         if self.waiting:
             name, ticket = self.waiting.pop(which % len(self.waiting))
@@ -404,18 +390,15 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(seats=st.integers(1, 12))
     def resize(self, seats: int) -> None:
-        """Have other seats."""
         used = self.used()
         self.scene.controller.resize(seats)
         assert self.used() <= max(used, self.scene.controller.pool.size, 3)
 
     @rule()
     def wait(self) -> None:
-        """Let time pass."""
         self.scene.clock.run_until(self.scene.clock.now_ns() + S)
 
     def used(self) -> int:
-        """Seats of the pool in use."""
         return sum(self.scene.in_use(*"abcd"))
 
     @invariant()
@@ -439,7 +422,6 @@ class PoolMachine(RuleBasedStateMachine):
 
     @invariant()
     def tells_each_once(self) -> None:
-        """What executes is what was told."""
         levels = self.scene.controller.levels
         executing = sum(levels[name].queue_set.requests_executing for name in "abcd")
         assert executing == len(self.scene.executing)

@@ -29,7 +29,6 @@ def test_first_after_takes_turns(case: tuple[list[int], int]) -> None:
     st.lists(st.tuples(st.integers(0, 19), st.integers(0, 9))),
 )
 def test_set_keeps_every_node(keys: list[int], changes: list[tuple[int, int]]) -> None:
-    """Changing keys one by one leads to the same tree as building it of the last ones."""
     tournament = Tournament(keys)
     for index, key in changes:
         tournament.set(index % len(keys), key)
@@ -61,7 +60,6 @@ def robin_of(number: int) -> RoundRobin:
 
 
 def enqueue(robin: RoundRobin, queue: Queue, arrival_r: int = 0) -> None:
-    """Let a request wait in a queue."""
     queue.append(Ticket(FLOW, ONE_SEAT, None, 0, queue, WAITING, -1, arrival_r))
     robin.oldest_changed(queue)
 
