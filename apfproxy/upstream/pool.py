@@ -398,7 +398,7 @@ class Pool:
         found = self._least_loaded(avoided, has_idle=False)
         if found is None and avoided is not None:
             found = self._least_loaded(None, has_idle=False)
-            if found is not None and first_for(line, found) is None:
+            if found is not None and first_for(line, found) is None and not self._new_line:
                 return None
         return found
 
@@ -488,6 +488,8 @@ class Pool:
         """
         endpoint.open.add(connection)
         line = self._first_line()
+        if not is_last and first_for(line, endpoint) is None:
+            line = self._new_line  # in which one will do for all
         if line and (is_last or line is self._new_line):
             waiter = first_for(line, None if is_last else endpoint)
             if waiter is not None:
