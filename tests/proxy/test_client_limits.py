@@ -133,6 +133,7 @@ def test_one_too_many_is_told(settings: dict[str, int | None], said: str) -> Non
         assert said in json.loads(body(answer))["message"]
         assert b"\r\nConnection: close\r\n" in answer
         assert "close" == second.ended_by
+        assert {503: 1} == bench.counters.listener.own_responses
         bench.loop.run_ready()
         assert 1 == bench.counters.listener.connections_open
 

@@ -89,7 +89,7 @@ def test_loop_delay_is_told() -> None:
 def test_memory() -> None:
     """It sheds from the limit on until there is some room again."""
     watched = Watched(memory_bytes=160 * MIB)
-    found = [watched.with_memory(used) for used in (159, 160, 151, 149, 159)]
+    found = [watched.with_memory(used) for used in (159, 160, 150, 149, 159)]
 
     assert [None, Refusal.MEMORY, Refusal.MEMORY, None, None] == found
     assert not watched.overload.is_memory_short
