@@ -368,13 +368,6 @@ class ListOptions:
             self.sends_initial_events,
         )
 
-    def __repr__(self) -> str:
-        return (
-            f"<ListOptions decodable={self.is_decodable} limit={self.limit}"
-            f" continuation={self.is_continuation} cache={self.is_from_cache}"
-            f" selector={self.has_selector} initial_events={self.sends_initial_events}>"
-        )
-
 
 class RequestAttributes:
     """What a request does; immutable once it is made.

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from typing import TypeVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from apfproxy.objects.additions import (
+    LONGEST_HEADER_NAME,
+    LONGEST_VALUE,
     MOST_ERRORS,
+    MOST_VALUES,
     NO_FLOW_SCHEMA_ADDITIONS,
     OF_FLOW_SCHEMA,
     OF_LEVEL,
@@ -17,8 +23,14 @@ from apfproxy.objects.additions import (
     Distinguisher,
     DistinguisherKind,
     FlowSchemaAdditions,
+    HeaderUse,
     LevelAdditions,
     describe,
+    matches,
+    parse_header,
+    parse_methods,
+    use_of,
+    values_meet,
 )
 from apfproxy.objects.types import (
     FlowControlObject,
@@ -29,25 +41,23 @@ from apfproxy.objects.types import (
 )
 from loadtest.objects import flow_schema, group_subject, priority_level
 
+AnyObject = TypeVar("AnyObject", bound=FlowControlObject)
+
 QUEUING = priority_level("a", queuing=QueuingConfiguration(queues=1))
 BANNED = priority_level("a", shares=0)
 REJECTING = priority_level("a", shares=1)
 EXEMPT = PriorityLevelConfiguration(spec=PriorityLevelConfigurationSpec(type="Exempt"))
+SCHEMA = flow_schema("s", "a", group_subject("g"))
 
 
-def annotated(
-    level: PriorityLevelConfiguration, annotations: dict[str, str]
-) -> PriorityLevelConfiguration:
-    """The level with annotations, of whose names the prefix is left out."""
+def annotated(obj: AnyObject, annotations: dict[str, str]) -> AnyObject:
+    """The object with annotations, of whose names the prefix is left out."""
     named = {PREFIX + name: value for name, value in annotations.items()}
-    return replace(level, metadata=replace(level.metadata, annotations=named))
+    return replace(obj, metadata=replace(obj.metadata, annotations=named))
 
 
 def schema(annotations: dict[str, str], name: str = "s") -> FlowSchema:
-    """A FlowSchema with annotations, likewise."""
-    obj = flow_schema(name, "a", group_subject("g"))
-    named = {PREFIX + key: value for key, value in annotations.items()}
-    return replace(obj, metadata=replace(obj.metadata, annotations=named))
+    return annotated(flow_schema(name, "a", group_subject("g")), annotations)
 
 
 def counting(obj: FlowControlObject) -> FlowSchemaAdditions | LevelAdditions:
@@ -55,155 +65,150 @@ def counting(obj: FlowControlObject) -> FlowSchemaAdditions | LevelAdditions:
     return replace(obj.additions, errors=())
 
 
+def told_apart(kind: DistinguisherKind, header: str = "") -> FlowSchemaAdditions:
+    return FlowSchemaAdditions(distinguisher=Distinguisher(kind, header))
+
+
 @pytest.mark.parametrize(
-    ("level", "annotations", "expected", "sentences"),
+    ("obj", "annotations", "expected", "sentences"),
     [
-        pytest.param(QUEUING, {}, LevelAdditions(), (), id="none"),
+        pytest.param(QUEUING, {}, LevelAdditions(), "", id="no-level"),
         pytest.param(
             QUEUING,
             {"wait-limit": "1.5s"},
             LevelAdditions(wait_limit_ns=1_500_000_000),
-            ("A request waits in its queue for 1.5 s at most (apfproxy.io/wait-limit).",),
+            "A request waits in its queue for 1.5 s at most (apfproxy.io/wait-limit).",
             id="wait-limit",
         ),
         pytest.param(
             QUEUING,
             {"wait-limit": "0.5m1s5ms"},
             LevelAdditions(wait_limit_ns=31_005_000_000),
-            ("A request waits in its queue for 31.005 s at most (apfproxy.io/wait-limit).",),
+            "A request waits in its queue for 31.005 s at most (apfproxy.io/wait-limit).",
             id="wait-limit-of-parts",
         ),
         pytest.param(
             QUEUING,
             {"priority": "1000"},
             LevelAdditions(priority=1000),
-            (
-                (
-                    "Of the levels with a priority the greatest gets seats first; this one has 1000"
-                    " (apfproxy.io/priority), and is sure of what its shares are of theirs."
-                ),
-            ),
+            "Of the levels with a priority the greatest gets seats first; this one has 1000"
+            " (apfproxy.io/priority), and is sure of what its shares are of theirs.",
             id="priority",
         ),
         pytest.param(
             BANNED,
             {"ban": "true"},
             LevelAdditions(is_ban=True),
-            ("Every request is rejected, with 403 (apfproxy.io/ban).",),
+            "Every request is rejected, with 403 (apfproxy.io/ban).",
             id="ban",
         ),
-        pytest.param(REJECTING, {"ban": "false"}, LevelAdditions(), (), id="no-ban"),
-    ],
-)
-def test_priority_levels(
-    level: PriorityLevelConfiguration,
-    annotations: dict[str, str],
-    expected: LevelAdditions,
-    sentences: tuple[str, ...],
-) -> None:
-    """Additions of priority levels are read, and described."""
-    obj = annotated(level, annotations)
-
-    assert expected == counting(obj)
-    assert sentences == describe(obj.additions)
-    assert () == obj.additions.errors
-
-
-@pytest.mark.parametrize(
-    ("annotations", "expected", "sentences"),
-    [
-        pytest.param({}, NO_FLOW_SCHEMA_ADDITIONS, (), id="none"),
+        pytest.param(REJECTING, {"ban": "false"}, LevelAdditions(), "", id="no-ban"),
+        pytest.param(SCHEMA, {}, NO_FLOW_SCHEMA_ADDITIONS, "", id="no-schema"),
         pytest.param(
+            SCHEMA,
             {"distinguisher": "group"},
-            FlowSchemaAdditions(distinguisher=Distinguisher(DistinguisherKind.GROUP)),
-            (
-                (
-                    "Flows are told apart by the first group of the user that is not virtual"
-                    " (apfproxy.io/distinguisher)."
-                ),
-            ),
+            told_apart(DistinguisherKind.GROUP),
+            "Flows are told apart by the first group of the user that is not virtual"
+            " (apfproxy.io/distinguisher).",
             id="group",
         ),
         pytest.param(
+            SCHEMA,
             {"distinguisher": "user-agent"},
-            FlowSchemaAdditions(distinguisher=Distinguisher(DistinguisherKind.USER_AGENT)),
-            (
-                (
-                    "Flows are told apart by the program that User-Agent names"
-                    " (apfproxy.io/distinguisher)."
-                ),
-            ),
+            told_apart(DistinguisherKind.USER_AGENT),
+            "Flows are told apart by the program that User-Agent names"
+            " (apfproxy.io/distinguisher).",
             id="user-agent",
         ),
         pytest.param(
+            SCHEMA,
             {"distinguisher": "path-prefix"},
-            FlowSchemaAdditions(distinguisher=Distinguisher(DistinguisherKind.PATH_PREFIX)),
-            (
-                (
-                    "Flows are told apart by the variable part of request.pathPrefixes"
-                    " (apfproxy.io/distinguisher)."
-                ),
-            ),
+            told_apart(DistinguisherKind.PATH_PREFIX),
+            "Flows are told apart by the variable part of request.pathPrefixes"
+            " (apfproxy.io/distinguisher).",
             id="path-prefix",
         ),
         pytest.param(
+            SCHEMA,
             {"distinguisher": "header:X-Tenant"},
-            FlowSchemaAdditions(distinguisher=Distinguisher(DistinguisherKind.HEADER, "x-tenant")),
-            ("Flows are told apart by the header x-tenant (apfproxy.io/distinguisher).",),
+            told_apart(DistinguisherKind.HEADER, "x-tenant"),
+            "Flows are told apart by the header x-tenant (apfproxy.io/distinguisher).",
             id="header",
         ),
         pytest.param(
+            SCHEMA,
             {"request-rate": "2.5"},
             FlowSchemaAdditions(request_rate=2.5, request_burst=3),
-            (
-                (
-                    "A flow may make 2.5 requests a second (apfproxy.io/request-rate),"
-                    " and 3 at once (apfproxy.io/request-burst)."
-                ),
-            ),
+            "A flow may make 2.5 requests a second (apfproxy.io/request-rate),"
+            " and 3 at once (apfproxy.io/request-burst).",
             id="rate",
         ),
         pytest.param(
+            SCHEMA,
             {"request-rate": "20", "request-burst": "40", "long-running-limit": "5"},
             FlowSchemaAdditions(request_rate=20.0, request_burst=40, long_running_limit=5),
-            (
-                (
-                    "A flow may make 20 requests a second (apfproxy.io/request-rate),"
-                    " and 40 at once (apfproxy.io/request-burst)."
-                ),
-                "A flow may have 5 long-running requests at once (apfproxy.io/long-running-limit).",
-            ),
+            "A flow may make 20 requests a second (apfproxy.io/request-rate),"
+            " and 40 at once (apfproxy.io/request-burst)."
+            "\nA flow may have 5 long-running requests at once (apfproxy.io/long-running-limit).",
             id="limits",
+        ),
+        pytest.param(
+            SCHEMA,
+            {"match-header": "X-Priority: b, a", "match-methods": "GET, HEAD"},
+            FlowSchemaAdditions(
+                condition=Condition(frozenset({"get", "head"}), "x-priority", frozenset("ab"))
+            ),
+            "Of requests for other URLs it matches only GET, HEAD (apfproxy.io/match-methods)."
+            "\nIt matches only requests with the header x-priority, a or b"
+            " (apfproxy.io/match-header).",
+            id="conditions",
         ),
     ],
 )
-def test_flow_schemas(
-    annotations: dict[str, str], expected: FlowSchemaAdditions, sentences: tuple[str, ...]
+def test_additions_are_read_and_described(
+    obj: FlowControlObject,
+    annotations: dict[str, str],
+    expected: FlowSchemaAdditions | LevelAdditions,
+    sentences: str,
 ) -> None:
-    """Additions of FlowSchemas are read, and described."""
-    obj = schema(annotations)
+    found = annotated(obj, annotations)
 
-    assert expected == counting(obj)
-    assert sentences == describe(obj.additions)
-    assert () == obj.additions.errors
+    assert (expected, ()) == (counting(found), found.additions.errors)
+    assert sentences == "\n".join(describe(found.additions))
 
 
 DURATION = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 1m"
 RATE = "write requests per second, such as 20 or 0.5, from 0.001 to 1000000"
 COUNT = "write a whole number from 1 to 1000000"
+PRIORITY = "write a whole number from 1 to 1000; the greatest goes first"
 HOW = (
     "write group, path-prefix, user-agent, or header:NAME such as header:X-Tenant, of letters,"
     " digits and hyphens"
 )
+OF_SECRETS = "flows are named in logs and dumps, which must not hold secrets: take another"
+OF_CONNECTIONS = "it is about a connection, and tells no requests apart: take another"
+OF_USERS = "it names the user: write group, or take distinguisherMethod ByUser"
+HEADERS = {
+    **dict.fromkeys(
+        ("Cookie", "authorization", "Proxy-Authorization", "Sec-WebSocket-Protocol"), OF_SECRETS
+    ),
+    **dict.fromkeys(("Connection", "te"), OF_CONNECTIONS),
+    **dict.fromkeys(("X-Remote-User", "x-remote-extra-team"), OF_USERS),
+}
+NO_BAN = "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
+NO_QUEUE = "nothing waits there for seats: only with limitResponse.type Queue"
+OF_LEVELS = 'supported values: "apfproxy.io/ban", "apfproxy.io/priority", "apfproxy.io/wait-limit"'
+OF_SCHEMAS = (
+    'supported values: "apfproxy.io/distinguisher", "apfproxy.io/long-running-limit",'
+    ' "apfproxy.io/match-header", "apfproxy.io/match-methods", "apfproxy.io/request-burst",'
+    ' "apfproxy.io/request-rate"'
+)
 
 
 @pytest.mark.parametrize(
-    ("level", "name", "value", "message"),
+    ("obj", "name", "value", "message"),
     [
-        (QUEUING, "wait-limit", "5", f'Invalid value: "5": {DURATION}'),
-        (QUEUING, "wait-limit", "0s", f'Invalid value: "0s": {DURATION}'),
-        (QUEUING, "wait-limit", "61s", f'Invalid value: "61s": {DURATION}'),
-        (QUEUING, "wait-limit", "-1s", f'Invalid value: "-1s": {DURATION}'),
+        *((QUEUING, "wait-limit", value, DURATION) for value in ("5", "0s", "61s", "-1s")),
         (
             REJECTING,
             "wait-limit",
@@ -211,139 +216,51 @@ HOW = (
             "Forbidden: nothing waits there: only with limitResponse.type Queue",
         ),
         (EXEMPT, "ban", "yes", 'Unsupported value: "yes": supported values: "false", "true"'),
-        *(
-            (
-                level,
-                "ban",
-                "true",
-                (
-                    "Forbidden: only with limited.nominalConcurrencyShares 0"
-                    " and limitResponse.type Reject"
-                ),
-            )
-            for level in (QUEUING, REJECTING, EXEMPT)
-        ),
+        *((level, "ban", "true", f"Forbidden: {NO_BAN}") for level in (QUEUING, REJECTING, EXEMPT)),
         (
             QUEUING,
             "wait-limt",
             "5s",
-            (
-                'Unsupported value: "apfproxy.io/wait-limt": supported values: "apfproxy.io/ban",'
-                ' "apfproxy.io/priority", "apfproxy.io/wait-limit"'
-            ),
+            f'Unsupported value: "apfproxy.io/wait-limt": {OF_LEVELS}',
         ),
         (QUEUING, "request-rate", "5", "Forbidden: put it on a FlowSchema, or remove it"),
+        *((QUEUING, "priority", bad, PRIORITY) for bad in ("0", "1001", "-1", "1.5", "high", "")),
+        *((level, "priority", "5", f"Forbidden: {NO_QUEUE}") for level in (REJECTING, EXEMPT)),
         *(
-            (
-                QUEUING,
-                "priority",
-                value,
-                (
-                    f'Invalid value: "{value}": write a whole number from 1 to 1000; the greatest'
-                    " goes first"
-                ),
-            )
-            for value in ("0", "1001", "-1", "1.5", "high", "")
+            (SCHEMA, "distinguisher", bad, HOW)
+            for bad in ("user", "header", "header:", "header:a b", "group:a")
         ),
-        *(
-            (
-                level,
-                "priority",
-                "5",
-                "Forbidden: nothing waits there for seats: only with limitResponse.type Queue",
-            )
-            for level in (REJECTING, EXEMPT)
-        ),
-    ],
-)
-def test_errors_of_priority_levels(
-    level: PriorityLevelConfiguration, name: str, value: str, message: str
-) -> None:
-    """An error says where, what and what to do; the addition does not count."""
-    obj = annotated(level, {name: value})
-
-    assert [f"metadata.annotations[apfproxy.io/{name}]: {message}"] == list(
-        map(str, obj.additions.errors)
-    )
-    assert LevelAdditions() == counting(obj)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("distinguisher", "user", f'Invalid value: "user": {HOW}'),
-        ("distinguisher", "header", f'Invalid value: "header": {HOW}'),
-        ("distinguisher", "header:", f'Invalid value: "header:": {HOW}'),
-        ("distinguisher", "header:a b", f'Invalid value: "header:a b": {HOW}'),
-        ("distinguisher", "group:a", f'Invalid value: "group:a": {HOW}'),
-        *(
-            (
-                "distinguisher",
-                f"header:{name}",
-                (
-                    f'Invalid value: "header:{name}": flows are named in logs and dumps, which must'
-                    " not hold secrets: take another"
-                ),
-            )
-            for name in ("Cookie", "authorization", "Proxy-Authorization", "Sec-WebSocket-Protocol")
-        ),
-        *(
-            (
-                "distinguisher",
-                f"header:{name}",
-                (
-                    f'Invalid value: "header:{name}": it is about a connection, and tells no'
-                    " requests apart: take another"
-                ),
-            )
-            for name in ("Connection", "te")
-        ),
-        *(
-            (
-                "distinguisher",
-                f"header:{name}",
-                (
-                    f'Invalid value: "header:{name}": it names the user: write group, or take'
-                    " distinguisherMethod ByUser"
-                ),
-            )
-            for name in ("X-Remote-User", "x-remote-extra-team")
-        ),
-        ("request-rate", "0", f'Invalid value: "0": {RATE}'),
-        ("request-rate", "1e3", f'Invalid value: "1e3": {RATE}'),
-        ("request-rate", "1000001", f'Invalid value: "1000001": {RATE}'),
+        *((SCHEMA, "distinguisher", f"header:{each}", why) for each, why in HEADERS.items()),
+        *((SCHEMA, "request-rate", bad, RATE) for bad in ("0", "1e3", "1000001")),
         (
+            SCHEMA,
             "request-burst",
             "5",
             "Forbidden: of no use without apfproxy.io/request-rate: add that, or remove this",
         ),
-        ("long-running-limit", "0", f'Invalid value: "0": {COUNT}'),
-        ("long-running-limit", "many", f'Invalid value: "many": {COUNT}'),
-        ("ban", "true", "Forbidden: put it on a PriorityLevelConfiguration, or remove it"),
+        *((SCHEMA, "long-running-limit", bad, COUNT) for bad in ("0", "many")),
+        (SCHEMA, "ban", "true", "Forbidden: put it on a PriorityLevelConfiguration, or remove it"),
         (
+            SCHEMA,
             "rate",
             "5",
-            (
-                'Unsupported value: "apfproxy.io/rate": supported values:'
-                ' "apfproxy.io/distinguisher", "apfproxy.io/long-running-limit",'
-                ' "apfproxy.io/match-header", "apfproxy.io/match-methods",'
-                ' "apfproxy.io/request-burst", "apfproxy.io/request-rate"'
-            ),
+            f'Unsupported value: "apfproxy.io/rate": {OF_SCHEMAS}',
         ),
     ],
 )
-def test_errors_of_flow_schemas(name: str, value: str, message: str) -> None:
+def test_errors(obj: FlowControlObject, name: str, value: str, message: str) -> None:
     """An error says where, what and what to do; the addition does not count."""
-    obj = schema({name: value})
+    if not message.startswith(("Forbidden", "Unsupported")):
+        message = f'Invalid value: "{value}": {message}'
+    found = annotated(obj, {name: value})
 
     assert [f"metadata.annotations[apfproxy.io/{name}]: {message}"] == list(
-        map(str, obj.additions.errors)
+        map(str, found.additions.errors)
     )
-    assert NO_FLOW_SCHEMA_ADDITIONS == counting(obj)
+    assert counting(annotated(obj, {})) == counting(found)
 
 
 def test_other_additions_count() -> None:
-    """One that is wrong does not take the others with it."""
     obj = schema({"request-rate": "7", "request-burst": "many", "long-running-limit": "1"})
 
     assert 1 == len(obj.additions.errors)
@@ -368,12 +285,10 @@ def test_exempt_is_never_limited() -> None:
 
 
 def test_errors_are_bounded() -> None:
-    """An object has room for thousands of annotations."""
     assert MOST_ERRORS == len(schema({f"a{n}": "" for n in range(100)}).additions.errors)
 
 
 def test_other_annotations_are_nobodys_business() -> None:
-    """Those of other domains are left alone."""
     obj = flow_schema("s", "a", group_subject("g"))
     other = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "apfproxy.iox/a": "b"}
     obj = replace(obj, metadata=replace(obj.metadata, annotations=other))
@@ -391,21 +306,6 @@ def test_any_value_is_read_or_refused(annotations: dict[str, str]) -> None:
     """No text makes reading fail, and what is refused is left out of the description."""
     for obj in (schema(annotations), annotated(QUEUING, annotations)):
         assert len(obj.additions.errors) + len(describe(obj.additions)) <= 2 * len(annotations)
-
-
-def test_conditions() -> None:
-    """They are read together, and described."""
-    given = schema({"match-header": "X-Priority: b, a", "match-methods": "GET, HEAD"})
-
-    assert (
-        Condition(frozenset({"get", "head"}), "x-priority", frozenset("ab"))
-        == given.additions.condition
-    )
-    assert () == given.additions.errors
-    assert (
-        "Of requests for other URLs it matches only GET, HEAD (apfproxy.io/match-methods).",
-        "It matches only requests with the header x-priority, a or b (apfproxy.io/match-header).",
-    ) == describe(given.additions)
 
 
 @pytest.mark.parametrize(
@@ -439,3 +339,168 @@ def test_mandatory_schemas_have_no_conditions(name: str) -> None:
     assert given.additions.condition is None
     (error,) = given.additions.errors
     assert "is mandatory and matches all" in str(error)
+
+
+def of(*values: str) -> Condition:
+    """A condition on values of one header."""
+    return Condition(None, "user-agent", frozenset(values))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("X-Priority: batch", ("x-priority", {"batch"})),
+        ("X-Priority:batch,background", ("x-priority", {"batch", "background"})),
+        ("  Accept : text/html ; q=1", ("accept", {"text/html ; q=1"})),
+        ("X-Team: *", ("x-team", set())),
+        ("X-Team: a, *", ("x-team", set())),
+        ("User-Agent: a*, *b*", ("user-agent", {"a*", "*b*"})),
+        (f"X-Team: {'a' * LONGEST_VALUE}", ("x-team", {"a" * LONGEST_VALUE})),
+    ],
+)
+def test_header(text: str, expected: tuple[str, set[str]]) -> None:
+    """A name without regard to case, and values that have one."""
+    name, values = parse_header(text)
+
+    assert expected == (name, set(values))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "letters, digits and hyphens"),
+        ("X_Priority: batch", "letters, digits and hyphens"),
+        ("X-Priority", "write NAME: VALUE"),
+        ("X-Priority:", "write NAME: VALUE"),
+        ("X-Priority: a,,b", "write NAME: VALUE"),
+        ("X-Priority: \u00e4", "write NAME: VALUE"),
+        ("X-Priority: a\r\nX-B: c", "write NAME: VALUE"),
+        (f"X-Priority: {'a' * (LONGEST_VALUE + 1)}", "write NAME: VALUE"),
+        (f"X-Priority: {', '.join(['a'] * (MOST_VALUES + 1))}", "write NAME: VALUE"),
+        ("Authorization: Basic abc", "must not hold secrets"),
+        ("Connection: close", "about a connection"),
+        ("X-Remote-Group: a", "as subjects"),
+    ],
+)
+def test_bad_header(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse_header(text)
+
+
+def test_methods() -> None:
+    """Any methods, in small letters as verbs are."""
+    assert {"get", "head"} == parse_methods("GET, HEAD")
+    assert {"m-search", "view_1"} == parse_methods("M-SEARCH, VIEW_1")
+
+
+@pytest.mark.parametrize("text", ["", "get", "GET,", "GET HEAD", "G" * 65, ",".join(["A"] * 33)])
+def test_bad_methods(text: str) -> None:
+    with pytest.raises(ValueError, match="capital letters"):
+        parse_methods(text)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (Condition(), Condition(), True),
+        (Condition(is_broken=True), Condition(), False),
+        (Condition(), Condition(is_broken=True), False),
+        (Condition(header="a"), Condition(header="a", values=frozenset("x")), True),
+        (Condition(None, "a", frozenset("y")), Condition(None, "a", frozenset("x")), False),
+        (Condition(None, "a", frozenset("xy")), Condition(None, "a", frozenset("x")), True),
+        (Condition(None, "a", frozenset("y")), Condition(None, "b", frozenset("x")), True),
+        (of("ab*"), of("abc", "d"), True),
+        (of("abc"), of("ab*c"), True),
+        (of("ab*"), of("bc"), False),
+        (of("ab*"), of("a*"), True),
+        (of("a*c"), of("*x*bc"), True),
+        (of("a*c"), of("b*c"), False),
+        (of("a*c"), of("a*d"), False),
+    ],
+)
+def test_can_meet(one: Condition, other: Condition, *, expected: bool) -> None:
+    """Two conditions exclude each other by different values of one header."""
+    assert expected == one.can_meet(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (of("a*"), None, False),
+        (of("a*"), Condition(), False),
+        (of("a*"), Condition(is_broken=True), False),
+        (Condition(is_broken=True), of("a"), False),
+        (of("a*"), of("ab", "a*b*"), True),
+        (of("a*"), of("ab", "*b"), False),
+        (of("a*", "*b"), of("ab", "*b"), True),
+        (of("a*b"), of("a*"), False),
+        (of(), of("a*"), True),
+        (of("a*"), of(), False),
+        (of("a"), Condition(None, "other", frozenset("a")), False),
+        (Condition(frozenset({"get", "head"})), Condition(frozenset({"get"})), True),
+        (Condition(frozenset({"get"})), Condition(frozenset({"get", "head"})), False),
+        (Condition(frozenset({"get"})), of("a"), False),
+    ],
+)
+def test_holds(one: Condition, other: Condition | None, *, expected: bool) -> None:
+    """A condition holds another if whatever meets that meets it as well."""
+    assert expected == one.holds(other)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value", "expected"),
+    [
+        ("a", "a", True),
+        ("a", "ab", False),
+        ("a*", "a", True),
+        ("a*", "abc", True),
+        ("a*", "ba", False),
+        ("*a", "ba", True),
+        ("*a", "ab", False),
+        ("*a*", "bab", True),
+        ("*a*", "bb", False),
+        ("a*a", "a", False),
+        ("a*a", "aa", True),
+        ("*a*b*c", "xaxbxc", True),
+        ("*a*b*c", "xbxaxc", False),
+        ("*a*a*", "a", False),
+        ("*ab*c", "abbc", True),
+        ("**", "", True),
+    ],
+)
+def test_matches(pattern: str, value: str, *, expected: bool) -> None:
+    """`*` stands for any characters, and all of the value counts."""
+    assert expected == matches(pattern, value)
+
+
+@given(st.text("ab*", max_size=6), st.text("ab*", max_size=6), st.text("ab", max_size=6))
+def test_patterns_agree_with_expressions(one: str, other: str, value: str) -> None:
+    """Regular expressions match the same; what holds or cannot meet another says so of values."""
+    is_one, is_other = matches(one, value), matches(other, value)
+
+    assert is_one == bool(re.fullmatch(".*".join(map(re.escape, one.split("*"))), value))
+    if matches(one, other):
+        assert is_one >= is_other
+    if not values_meet(one, other):
+        assert not (is_one and is_other)
+
+
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("x-priority", HeaderUse.FIT),
+        ("x" * LONGEST_HEADER_NAME, HeaderUse.FIT),
+        ("x" * (LONGEST_HEADER_NAME + 1), HeaderUse.MALFORMED),
+        ("", HeaderUse.MALFORMED),
+        ("x_priority", HeaderUse.MALFORMED),
+        ("-x", HeaderUse.MALFORMED),
+        ("cookie", HeaderUse.SECRET),
+        ("upgrade", HeaderUse.CONNECTION),
+        ("x-remote-user", HeaderUse.IDENTITY),
+        ("x-remote-extra-team", HeaderUse.IDENTITY),
+        ("x-remote-users", HeaderUse.FIT),
+    ],
+)
+def test_use(name: str, use: HeaderUse) -> None:
+    """What can be forwarded, shown, and told apart by is fit."""
+    assert use is use_of(name)

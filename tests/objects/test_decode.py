@@ -1,9 +1,9 @@
-"""Files to objects and problems."""
+"""Files to objects and problems; the built-in objects."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,12 +14,20 @@ from apfproxy.objects.decode import (
     MOST_PROBLEMS,
     Decoded,
     Problem,
+    bootstrap_objects,
+    built_in,
     decode_documents,
+    mandatory_objects,
     parts_of,
 )
 from apfproxy.objects.reading import read_object
-from apfproxy.objects.types import kind_of
+from apfproxy.objects.types import FlowControlObject, FlowSchema, kind_of
+from apfproxy.objects.validation import FLOW_SCHEMAS, PRIORITY_LEVELS
+from tests.conformance import vectors
 from tests.objects.objects import V1, V1BETA3, as_written, flow_schema, priority_level
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SCHEMA = """\
 apiVersion: flowcontrol.apiserver.k8s.io/v1
@@ -31,18 +39,18 @@ spec:
 """
 
 
+SCHEMAS = {"kind": "FlowSchemaList", "version": V1}
+
+
 def decode(*wires: object) -> Decoded:
-    """What a file of these JSON values holds."""
     return decode_documents("\n".join(map(json.dumps, wires)).encode(), "f.json")
 
 
 def names(decoded: Decoded) -> list[tuple[str, str]]:
-    """Kinds and names of the objects."""
     return [(kind_of(obj), obj.metadata.name) for obj in decoded.objects]
 
 
 def test_yaml() -> None:
-    """Documents become valid objects with defaults."""
     decoded = decode_documents(f"{SCHEMA}---\n{SCHEMA.replace('one', 'three')}".encode(), "f.yaml")
 
     assert (
@@ -52,53 +60,37 @@ def test_yaml() -> None:
     assert as_written(decoded.objects[0])["spec"]["matchingPrecedence"] == 1000
 
 
-def test_json() -> None:
-    """JSON values of both kinds and versions are read."""
-    decoded = decode(flow_schema("a"), priority_level("a", V1BETA3))
-
-    assert names(decoded) == [("FlowSchema", "a"), ("PriorityLevelConfiguration", "a")]
-
-
 def untyped(wire: dict[str, Any]) -> dict[str, Any]:
     """The object as an item of a list of its kind."""
     return {key: wire[key] for key in ("metadata", "spec")}
 
 
+def listed(*items: object, kind: str = "List", version: str = "v1") -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "items": list(items)}
+
+
 @pytest.mark.parametrize(
     ("wire", "expected"),
     [
+        pytest.param(listed(flow_schema("a"), listed(flow_schema("b"))), ["a", "b"], id="nested"),
         pytest.param(
             {
-                "apiVersion": "v1",
-                "kind": "List",
-                "items": [
-                    flow_schema("a"),
-                    {"apiVersion": "v1", "kind": "List", "items": [flow_schema("b")]},
-                ],
-            },
-            ["a", "b"],
-            id="list-in-a-list",
-        ),
-        pytest.param(
-            {
-                "apiVersion": V1,
-                "kind": "FlowSchemaList",
+                **listed(flow_schema("a"), untyped(flow_schema("b")), **SCHEMAS),
                 "metadata": {"resourceVersion": "1"},
-                "items": [flow_schema("a"), untyped(flow_schema("b"))],
             },
             ["a", "b"],
             id="schemas",
         ),
         pytest.param(
-            {
-                "apiVersion": V1BETA3,
-                "kind": "PriorityLevelConfigurationList",
-                "items": [untyped(priority_level("a"))],
-            },
+            listed(
+                untyped(priority_level("a")),
+                kind="PriorityLevelConfigurationList",
+                version=V1BETA3,
+            ),
             ["a"],
             id="levels-of-v1beta3",
         ),
-        pytest.param({"apiVersion": "v1", "kind": "List", "items": []}, [], id="empty"),
+        pytest.param(listed(), [], id="empty"),
         pytest.param({"apiVersion": "v1", "kind": "List"}, [], id="no-items"),
     ],
 )
@@ -151,12 +143,12 @@ def test_lists(wire: dict[str, Any], expected: list[str]) -> None:
             id="other-list",
         ),
         pytest.param(
-            {"apiVersion": "v1", "kind": "List", "items": [3]},
+            listed(3),
             'f.json:1: Invalid value: "a number": want an object with apiVersion and kind',
             id="number-in-a-list",
         ),
         pytest.param(
-            {"apiVersion": V1, "kind": "FlowSchemaList", "items": [3]},
+            listed(3, **SCHEMAS),
             'f.json:1: Invalid value: "a number": want an object with apiVersion and kind',
             id="number-in-a-list-of-schemas",
         ),
@@ -176,10 +168,9 @@ def test_problems(wire: dict[str, Any], problem: str) -> None:
 
 
 def test_lists_in_lists_end() -> None:
-    """Three Lists in each other are not followed."""
     wire: dict[str, Any] = flow_schema()
     for _ in range(3):
-        wire = {"apiVersion": "v1", "kind": "List", "items": [wire]}
+        wire = listed(wire)
 
     assert [error.detail for problem in decode(wire).problems for error in problem.errors] == [
         "a List in a List in a List"
@@ -187,14 +178,12 @@ def test_lists_in_lists_end() -> None:
 
 
 def test_lines_of_items() -> None:
-    """In YAML a problem's line is that of the item."""
     text = "apiVersion: v1\nkind: List\nitems:\n- kind: A\n- kind: B\n"
 
     assert [problem.line for problem in decode_documents(text.encode(), "f").problems] == [4, 5]
 
 
 def test_second_definition() -> None:
-    """Of two objects with one kind and name the first counts."""
     decoded = decode(flow_schema("a"), priority_level("a"), flow_schema("a", matchingPrecedence=7))
 
     assert as_written(decoded.objects[0])["spec"]["matchingPrecedence"] == 500
@@ -204,7 +193,6 @@ def test_second_definition() -> None:
 
 
 def test_unreadable_end() -> None:
-    """Objects before bytes that cannot be read count."""
     decoded = decode_documents(f"{SCHEMA}---\n*x\n".encode(), "f.yaml")
 
     assert names(decoded) == [("FlowSchema", "one")]
@@ -215,7 +203,6 @@ def test_unreadable_end() -> None:
 
 
 def test_many_problems() -> None:
-    """A file with nothing but problems is not read to its end."""
     decoded = decode_documents(b"- a\n---\n" * 1000, "f")
 
     assert len(decoded.problems) == MOST_PROBLEMS + 1
@@ -225,7 +212,6 @@ def test_many_problems() -> None:
 
 
 def test_many_messages() -> None:
-    """A problem tells the first errors and how many more there are."""
     (problem,) = decode(flow_schema(rules=[{"subjects": [{}]}] * 20)).problems
 
     assert len(problem.messages) == MOST_MESSAGES + 1
@@ -336,7 +322,6 @@ items:
     ],
 )
 def test_line_of(field: str, line: int) -> None:
-    """A field's line is its own, or that of what is around it."""
     (written,) = decode_documents(WRITTEN.encode(), "f.yaml").written.values()
 
     assert line == written.line_of(field)
@@ -359,16 +344,7 @@ def test_line_of_precedence(text: str, line: int) -> None:
     assert line == written.line_of("spec.matchingPrecedence")
 
 
-def test_lines_of_errors() -> None:
-    """Each error of an object has its own line."""
-    text = WRITTEN.replace("Precedence: 7", "Precedence: 70000").replace("[get]", "[gat]")
-    (problem,) = decode_documents(text.encode(), "f.yaml").problems
-
-    assert [12, 18] == list(problem.lines)
-
-
 def test_parts_of_a_problem() -> None:
-    """As text each error has a line of its own, with the line of its field."""
     text = WRITTEN.replace("Precedence: 7", "Precedence: 70000").replace("[get]", "[gat]")
     found = decode_documents(f"{text}---\n[".encode(), "f.yaml")
     first, second, third = parts_of(found.problems)
@@ -434,7 +410,6 @@ def test_found_files_may_have_no_objects(text: str, line: int) -> None:
 
 
 def test_kinds_without_number() -> None:
-    """Of very many kinds the first are named."""
     decoded = decode(*({"apiVersion": "v1", "kind": f"K{number:03}"} for number in range(25)))
 
     (left_out,) = decoded.left_out
@@ -443,7 +418,6 @@ def test_kinds_without_number() -> None:
 
 @pytest.mark.parametrize("name", ["{{ .Values.name }}", "${NAME}-flow", "{% name %}"])
 def test_quoted_template(name: str) -> None:
-    """Values of a template that was not rendered are no names."""
     text = SCHEMA.replace("one", f'"{name}"')
     (problem,) = decode_documents(text.encode(), "f.yaml").problems
 
@@ -476,7 +450,6 @@ def test_old_versions(version: str, release: str) -> None:
 
 
 def test_lists_of_old_versions() -> None:
-    """Items of a typed list have its version."""
     items = [untyped(flow_schema("a")), 7]
     old = "flowcontrol.apiserver.k8s.io/v1beta2"
     wire = {"apiVersion": old, "kind": "FlowSchemaList", "items": items}
@@ -518,3 +491,41 @@ def test_flaws_of_others() -> None:
         'f.yaml:10: key "a" occurs twice in one mapping: keep one',
         "f.yaml:1: tag !secret is not supported: leave it out",
     ] == [str(each) for found in problems for each in found]
+
+
+def by_name(objects: tuple[FlowControlObject, ...]) -> dict[tuple[str, str], object]:
+    shown = [(kind_of(obj), as_written(obj)) for obj in objects]
+    return {
+        (kind, wire["metadata"]["name"]): (wire["metadata"], wire["spec"]) for kind, wire in shown
+    }
+
+
+def test_bootstrap_objects() -> None:
+    expected = {
+        (kind, wire["metadata"]["name"]): (wire["metadata"], wire["spec"])
+        for kind, wires in (
+            ("FlowSchema", vectors.load("classification")[0]["flow_schemas"]),
+            ("PriorityLevelConfiguration", vectors.load("limits")[0]["priority_levels"]),
+        )
+        for wire in wires
+    }
+
+    assert expected == by_name(bootstrap_objects())
+
+
+def test_edited_file(tmp_path: Path) -> None:
+    (tmp_path / "mandatory.yaml").write_text("kind: FlowSchema\n")
+
+    with pytest.raises(ValueError, match=r"mandatory\.yaml:1: FlowSchema: apiVersion"):
+        built_in("mandatory.yaml", tmp_path)
+
+
+def test_fixed_specs_are_those_of_the_files() -> None:
+    objects = mandatory_objects()
+
+    assert {
+        obj.metadata.name: obj.spec for obj in objects if isinstance(obj, FlowSchema)
+    } == FLOW_SCHEMAS
+    assert {
+        obj.metadata.name: obj.spec for obj in objects if not isinstance(obj, FlowSchema)
+    } == PRIORITY_LEVELS

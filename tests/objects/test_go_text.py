@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from apfproxy.objects.go_text import as_json, parse_int64, quoted
+from apfproxy.objects.go_text import (
+    EARLIEST_S,
+    LATEST_S,
+    as_json,
+    parse_int64,
+    parse_time,
+    quoted,
+    rfc3339,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,12 +32,10 @@ from apfproxy.objects.go_text import as_json, parse_int64, quoted
     ],
 )
 def test_quoted(text: str, expected: str) -> None:
-    """What cannot be printed is escaped."""
     assert expected == quoted(text)
 
 
 def test_as_json() -> None:
-    """JSON is safe inside HTML."""
     assert '{"a":"\\u003c\\u0026\\u003e\\u2028é"}' == as_json({"a": "<&>\u2028é"})
 
 
@@ -42,7 +51,6 @@ def test_as_json() -> None:
     ],
 )
 def test_parse_int64(text: str, value: int) -> None:
-    """Decimal integers of 64 bits are parsed."""
     assert value == parse_int64(text)
 
 
@@ -61,6 +69,66 @@ def test_parse_int64(text: str, value: int) -> None:
     ],
 )
 def test_parse_int64_refuses(text: str, message: str) -> None:
-    """All else is refused, with the message of Go."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         parse_int64(text)
+
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@given(st.integers(EARLIEST_S, LATEST_S))
+@settings(max_examples=200)
+def test_texts_are_those_of_the_calendar(seconds: int) -> None:
+    """Every second has the text that the standard library gives it, and is read back from it."""
+    expected = (EPOCH + dt.timedelta(seconds=seconds)).strftime("T%H:%M:%SZ")
+    date = (EPOCH + dt.timedelta(seconds=seconds)).date().isoformat()
+
+    assert date + expected == rfc3339(seconds)
+    assert seconds == parse_time(rfc3339(seconds))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1.999, "1970-01-01T00:00:01Z"), (-0.5, "1969-12-31T23:59:59Z"), (0, "1970-01-01T00:00:00Z")],
+)
+def test_fractions_are_cut_off(seconds: float, text: str) -> None:
+    assert text == rfc3339(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01T00:00:01.25Z", 1.25),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1969-12-31T22:30:00-01:30", 0),
+        ("2000-02-29T00:00:00Z", 951_782_400),
+    ],
+)
+def test_other_zones_and_fractions_are_read(text: str, seconds: float) -> None:
+    assert seconds == parse_time(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2006-01-02",
+        "2006-01-02 15:04:05Z",
+        "2006-01-02T15:04:05",
+        "2006-13-02T15:04:05Z",
+        "2006-00-02T15:04:05Z",
+        "2006-01-32T15:04:05Z",
+        "2006-02-00T15:04:05Z",
+        "2006-01-02T24:04:05Z",
+        "2006-01-02T15:60:05Z",
+        "2006-01-02T15:04:60Z",
+        "2006-01-02T15:04:05+25:00",
+        "2006-01-02T15:04:05+01:61",
+        "0000-01-01T00:00:00Z",
+        "0001-01-01T00:00:00+01:00",
+        "1900-02-29T00:00:00Z",
+    ],
+)
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no time|out of range|outside"):
+        parse_time(text)

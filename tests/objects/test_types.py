@@ -1,13 +1,17 @@
-"""Tests of typed objects."""
+"""Typed objects, and the condition of a FlowSchema."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
 from apfproxy.objects.types import (
     FlowSchema,
+    Object,
     ObjectMeta,
     PriorityLevelConfiguration,
+    due_condition,
     stable_uid,
 )
 
@@ -22,3 +26,54 @@ def test_stable_uid() -> None:
     assert made == stable_uid(FlowSchema(metadata=ObjectMeta(name="a", annotations={"x": "y"})))
     assert made != stable_uid(FlowSchema(metadata=ObjectMeta(name="b")))
     assert made != stable_uid(PriorityLevelConfiguration(metadata=a.metadata))
+
+
+BEFORE, NOW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+def condition(status: str, *, time: str = BEFORE, level: str = "mine") -> Object:
+    told = "and it exists" if status == "False" else "but there is no such object"
+    return {
+        "type": "Dangling",
+        "status": status,
+        "reason": "Found" if status == "False" else "NotFound",
+        "message": "This FlowSchema references the PriorityLevelConfiguration object named"
+        f' "{level}" {told}',
+        "lastTransitionTime": time,
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "levels", "expected"),
+    [
+        pytest.param(None, {"mine"}, condition("False", time=NOW), id="no-status"),
+        pytest.param({}, set(), condition("True", time=NOW), id="empty-status"),
+        pytest.param({"conditions": [condition("False")]}, {"mine"}, None, id="right"),
+        pytest.param({"conditions": [condition("True")]}, set(), None, id="right-dangling"),
+        pytest.param(
+            {"conditions": [condition("True")]}, {"mine"}, condition("False", time=NOW), id="came"
+        ),
+        pytest.param(
+            {"conditions": [condition("False")]}, set(), condition("True", time=NOW), id="went"
+        ),
+        pytest.param(
+            {"conditions": [condition("True", level="other")]},
+            set(),
+            condition("True"),
+            id="another-level-is-missing-as-long",
+        ),
+        pytest.param(
+            {"conditions": [{"type": "Other", "status": "True"}]},
+            set(),
+            condition("True", time=NOW),
+            id="another-condition",
+        ),
+    ],
+)
+def test_due_condition(status: Object | None, levels: set[str], expected: Object | None) -> None:
+    """A condition is due where it is missing or wrong, and its time is that of its status."""
+    schema: Object = {"spec": {"priorityLevelConfiguration": {"name": "mine"}}}
+    if status is not None:
+        schema["status"] = status
+
+    assert expected == due_condition(schema, levels, NOW)

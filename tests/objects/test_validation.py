@@ -38,6 +38,7 @@ RULE = "spec.rules[0]"
 RESOURCE = f"{RULE}.resourceRules[0]"
 URL = f"{RULE}.nonResourceRules[0]"
 SUBJECT = f"{RULE}.subjects[0]"
+PRECEDENCE = "spec.matchingPrecedence"
 RESPONSE = "spec.limited.limitResponse"
 
 
@@ -57,14 +58,29 @@ def url(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
     return rules(url={**URL_RULE, **fields})
 
 
+def subject(kind: str, **members: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
+    """A FlowSchema about one subject."""
+    return rules(subject={"kind": kind, **members})
+
+
+def response(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
+    """A priority level whose limit response has these fields alone."""
+    return limited(limitResponse=fields)
+
+
 def account(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
     """A FlowSchema about one service account."""
-    return rules(subject={"kind": "ServiceAccount", "serviceAccount": fields})
+    return subject("ServiceAccount", serviceAccount=fields)
 
 
-def case(name: str, wire: dict[str, Any], *errors: tuple[str, Reason]) -> Any:  # noqa: ANN401  pytest's type is private
-    """One row of a table."""
-    return pytest.param(wire, set(errors), id=name)
+def case(name: str, wire: dict[str, Any], at: str = "", **fields: str) -> Any:  # noqa: ANN401  pytest's type is private
+    """One row of a table: by their reason the fields, below `at`, that are wrong."""
+    errors = {
+        (f"{at}.{field}" if at else field, Reason[reason.upper()])
+        for reason, listed in fields.items()
+        for field in listed.split()
+    }
+    return pytest.param(wire, errors, id=name)
 
 
 @pytest.mark.parametrize(
@@ -73,104 +89,74 @@ def case(name: str, wire: dict[str, Any], *errors: tuple[str, Reason]) -> Any:  
         case("valid", flow_schema()),
         case("least-precedence", flow_schema(matchingPrecedence=2)),
         case("largest-precedence", flow_schema(matchingPrecedence=10000)),
-        case(
-            "negative-precedence",
-            flow_schema(matchingPrecedence=-1),
-            ("spec.matchingPrecedence", Reason.INVALID),
-        ),
-        case(
-            "precedence-too-large",
-            flow_schema(matchingPrecedence=10001),
-            ("spec.matchingPrecedence", Reason.INVALID),
-        ),
-        case(
-            "reserved-precedence",
-            flow_schema(matchingPrecedence=1),
-            ("spec.matchingPrecedence", Reason.INVALID),
-        ),
+        case("negative-precedence", flow_schema(matchingPrecedence=-1), invalid=PRECEDENCE),
+        case("precedence-too-large", flow_schema(matchingPrecedence=10001), invalid=PRECEDENCE),
+        case("reserved-precedence", flow_schema(matchingPrecedence=1), invalid=PRECEDENCE),
         case("by-namespace", flow_schema(distinguisherMethod={"type": "ByNamespace"})),
         case(
             "distinguisher-without-type",
             flow_schema(distinguisherMethod={}),
-            ("spec.distinguisherMethod.type", Reason.NOT_SUPPORTED),
+            not_supported="spec.distinguisherMethod.type",
         ),
         case(
             "no-level",
             flow_schema(priorityLevelConfiguration={}),
-            ("spec.priorityLevelConfiguration.name", Reason.REQUIRED),
+            required="spec.priorityLevelConfiguration.name",
         ),
         case(
             "level-name",
             flow_schema(priorityLevelConfiguration={"name": "No_Level"}),
-            ("spec.priorityLevelConfiguration.name", Reason.INVALID),
+            invalid="spec.priorityLevelConfiguration.name",
         ),
         case("no-rules", flow_schema(rules=[])),
-        case(
-            "empty-rule",
-            flow_schema(rules=[{}]),
-            (f"{RULE}.subjects", Reason.REQUIRED),
-            (RULE, Reason.REQUIRED),
-        ),
+        case("empty-rule", flow_schema(rules=[{}]), required=f"{RULE} {RULE}.subjects"),
         case(
             "second-rule",
-            flow_schema(
-                rules=[*flow_schema()["spec"]["rules"], {"nonResourceRules": [URL_RULE]}],
-            ),
-            ("spec.rules[1].subjects", Reason.REQUIRED),
+            flow_schema(rules=[*flow_schema()["spec"]["rules"], {"nonResourceRules": [URL_RULE]}]),
+            "spec.rules[1]",
+            required="subjects",
         ),
     ],
 )
 def test_flow_schema(wire: dict[str, Any], expected: Errors) -> None:
-    """Precedence, distinguisher, level and presence of rules are checked."""
     assert expected == errors_of(wire)
 
 
 @pytest.mark.parametrize(
     ("wire", "expected"),
     [
-        case("user", rules(subject={"kind": "User", "user": {"name": "*"}})),
-        case("group", rules(subject={"kind": "Group", "group": {"name": "g g"}})),
+        case("user", subject("User", user={"name": "*"})),
+        case("group", subject("Group", group={"name": "g g"})),
         case("account", account(name="default", namespace="a")),
         case("any-account", account(name="*", namespace="a")),
-        case("no-kind", rules(subject={"kind": ""}), (f"{SUBJECT}.kind", Reason.NOT_SUPPORTED)),
+        case("no-kind", subject(""), SUBJECT, not_supported="kind"),
         case(
             "unknown-kind-alone-counts",
-            rules(subject={"kind": "Robot", "user": {}, "group": {}}),
-            (f"{SUBJECT}.kind", Reason.NOT_SUPPORTED),
+            subject("Robot", user={}, group={}),
+            SUBJECT,
+            not_supported="kind",
         ),
-        case(
-            "user-without-name",
-            rules(subject={"kind": "User", "user": {}}),
-            (f"{SUBJECT}.user.name", Reason.REQUIRED),
-        ),
-        case(
-            "group-without-name",
-            rules(subject={"kind": "Group", "group": {}}),
-            (f"{SUBJECT}.group.name", Reason.REQUIRED),
-        ),
-        case(
-            "member-missing",
-            rules(subject={"kind": "ServiceAccount"}),
-            (f"{SUBJECT}.serviceAccount", Reason.REQUIRED),
-        ),
+        case("user-without-name", subject("User", user={}), SUBJECT, required="user.name"),
+        case("group-without-name", subject("Group", group={}), SUBJECT, required="group.name"),
+        case("member-missing", subject("ServiceAccount"), SUBJECT, required="serviceAccount"),
         case(
             "other-members",
-            rules(subject={"kind": "Group", "user": {"name": "u"}, "serviceAccount": {}}),
-            (f"{SUBJECT}.group", Reason.REQUIRED),
-            (f"{SUBJECT}.user", Reason.FORBIDDEN),
-            (f"{SUBJECT}.serviceAccount", Reason.FORBIDDEN),
+            subject("Group", user={"name": "u"}, serviceAccount={}),
+            SUBJECT,
+            required="group",
+            forbidden="user serviceAccount",
         ),
         case(
             "empty-account",
             account(),
-            (f"{SUBJECT}.serviceAccount.name", Reason.REQUIRED),
-            (f"{SUBJECT}.serviceAccount.namespace", Reason.REQUIRED),
+            SUBJECT,
+            required="serviceAccount.name serviceAccount.namespace",
         ),
         case(
             "bad-account",
             account(name="a_b", namespace="a.b"),
-            (f"{SUBJECT}.serviceAccount.name", Reason.INVALID),
-            (f"{SUBJECT}.serviceAccount.namespace", Reason.INVALID),
+            SUBJECT,
+            invalid="serviceAccount.name serviceAccount.namespace",
         ),
     ],
 )
@@ -187,12 +173,7 @@ def test_subject(wire: dict[str, Any], expected: Errors) -> None:
         case("cluster-scope", resource(namespaces=[], clusterScope=True)),
         case("cluster-scope-and-namespace", resource(clusterScope=True)),
         case(
-            "empty",
-            rules(resource={}),
-            (f"{RESOURCE}.verbs", Reason.REQUIRED),
-            (f"{RESOURCE}.apiGroups", Reason.REQUIRED),
-            (f"{RESOURCE}.resources", Reason.REQUIRED),
-            (f"{RESOURCE}.namespaces", Reason.REQUIRED),
+            "empty", rules(resource={}), RESOURCE, required="verbs apiGroups resources namespaces"
         ),
         case(
             "wildcard-not-alone",
@@ -202,22 +183,15 @@ def test_subject(wire: dict[str, Any], expected: Errors) -> None:
                 resources=["pods", "*"],
                 namespaces=["*", "NOT CHECKED"],
             ),
-            (f"{RESOURCE}.verbs", Reason.INVALID),
-            (f"{RESOURCE}.apiGroups", Reason.INVALID),
-            (f"{RESOURCE}.resources", Reason.INVALID),
-            (f"{RESOURCE}.namespaces", Reason.INVALID),
+            RESOURCE,
+            invalid="verbs apiGroups resources namespaces",
         ),
-        case(
-            "verb-in-capitals",
-            resource(verbs=["get", "GET"]),
-            (f"{RESOURCE}.verbs", Reason.NOT_SUPPORTED),
-        ),
+        case("verb-in-capitals", resource(verbs=["get", "GET"]), RESOURCE, not_supported="verbs"),
         case(
             "namespace-names",
             resource(namespaces=["a", "", "a.b", "a" * 64]),
-            (f"{RESOURCE}.namespaces[1]", Reason.INVALID),
-            (f"{RESOURCE}.namespaces[2]", Reason.INVALID),
-            (f"{RESOURCE}.namespaces[3]", Reason.INVALID),
+            RESOURCE,
+            invalid="namespaces[1] namespaces[2] namespaces[3]",
         ),
     ],
 )
@@ -231,23 +205,10 @@ def test_resource_rule(wire: dict[str, Any], expected: Errors) -> None:
     [
         case("all", url(verbs=["*"], nonResourceURLs=["*"])),
         case("paths", url(nonResourceURLs=["/", "/*", "/a/*", "/a/b"])),
-        case(
-            "empty",
-            rules(url={}),
-            (f"{URL}.verbs", Reason.REQUIRED),
-            (f"{URL}.nonResourceURLs", Reason.REQUIRED),
-        ),
-        case(
-            "wildcard-not-alone",
-            url(nonResourceURLs=["*", ""]),
-            (f"{URL}.nonResourceURLs", Reason.INVALID),
-        ),
+        case("empty", rules(url={}), URL, required="verbs nonResourceURLs"),
+        case("wildcard-not-alone", url(nonResourceURLs=["*", ""]), URL, invalid="nonResourceURLs"),
         *(
-            case(
-                repr(path),
-                url(nonResourceURLs=[path]),
-                (f"{URL}.nonResourceURLs[0]", Reason.INVALID),
-            )
+            case(repr(path), url(nonResourceURLs=[path]), URL, invalid="nonResourceURLs[0]")
             for path in ("", "a", "/a b", "/a//b", "//", "/a*", "/*/*", "/a/*/b", "**", " /a")
         ),
     ],
@@ -261,108 +222,96 @@ def test_non_resource_rule(wire: dict[str, Any], expected: Errors) -> None:
     ("wire", "expected"),
     [
         case("valid", priority_level()),
-        case("no-spec", priority_level(type=""), ("spec.type", Reason.NOT_SUPPORTED)),
+        case("no-spec", priority_level(type=""), "spec", not_supported="type"),
         case(
             "unknown-type-hides-the-rest",
             priority_level(type="Some", limited={}, exempt={"lendablePercent": -1}),
-            ("spec.type", Reason.NOT_SUPPORTED),
+            not_supported="spec.type",
         ),
-        case("no-limits", priority_level(limited=None), ("spec.limited", Reason.REQUIRED)),
-        case("both", priority_level(exempt={}), ("spec.exempt", Reason.FORBIDDEN)),
+        case("no-limits", priority_level(limited=None), "spec", required="limited"),
+        case("both", priority_level(exempt={}), "spec", forbidden="exempt"),
         case(
             "exempt-by-another-name",
             priority_level(type="Exempt", limited=None, exempt={}),
-            ("spec.type", Reason.INVALID),
+            invalid="spec.type",
         ),
         case(
             "exempt-with-limits-and-bad-shares",
             priority_level(
                 type="Exempt", exempt={"nominalConcurrencyShares": -1, "lendablePercent": 101}
             ),
-            ("spec.type", Reason.INVALID),
-            ("spec.limited", Reason.FORBIDDEN),
-            ("spec.exempt.nominalConcurrencyShares", Reason.INVALID),
-            ("spec.exempt.lendablePercent", Reason.INVALID),
+            "spec",
+            invalid="type exempt.nominalConcurrencyShares exempt.lendablePercent",
+            forbidden="limited",
         ),
         case("edges", limited(lendablePercent=100, borrowingLimitPercent=0)),
         case(
             "shares",
             limited(nominalConcurrencyShares=-1, lendablePercent=-1, borrowingLimitPercent=-1),
-            ("spec.limited.nominalConcurrencyShares", Reason.INVALID),
-            ("spec.limited.lendablePercent", Reason.INVALID),
-            ("spec.limited.borrowingLimitPercent", Reason.INVALID),
+            "spec.limited",
+            invalid="nominalConcurrencyShares lendablePercent borrowingLimitPercent",
         ),
-        case("no-response", limited(limitResponse={}), (f"{RESPONSE}.type", Reason.NOT_SUPPORTED)),
+        case("no-response", response(), RESPONSE, not_supported="type"),
         case(
             "unknown-response-hides-the-rest",
-            limited(limitResponse={"type": "Drop", "queuing": {"queues": -1}}),
-            (f"{RESPONSE}.type", Reason.NOT_SUPPORTED),
+            response(type="Drop", queuing={"queues": -1}),
+            RESPONSE,
+            not_supported="type",
         ),
-        case(
-            "queue-without-queuing",
-            limited(limitResponse={"type": "Queue"}),
-            (f"{RESPONSE}.queuing", Reason.REQUIRED),
-        ),
-        case("reject", limited(limitResponse={"type": "Reject"})),
+        case("queue-without-queuing", response(type="Queue"), RESPONSE, required="queuing"),
+        case("reject", response(type="Reject")),
         case(
             "reject-with-queuing",
-            limited(limitResponse={"type": "Reject", "queuing": QUEUING}),
-            (f"{RESPONSE}.queuing", Reason.FORBIDDEN),
+            response(type="Reject", queuing=QUEUING),
+            RESPONSE,
+            forbidden="queuing",
         ),
         case("largest-hand", queuing(queues=1024, handSize=6)),
         case("most-queues", queuing(queues=10_000_000, handSize=2)),
         case(
             "too-many-queues-and-bits",
             queuing(queues=2**31 - 1, handSize=3),
-            (f"{RESPONSE}.queuing.queues", Reason.INVALID),
-            (f"{RESPONSE}.queuing.handSize", Reason.INVALID),
+            RESPONSE,
+            invalid="queuing.queues queuing.handSize",
         ),
         case(
-            "too-many-bits",
-            queuing(queues=1025, handSize=6),
-            (f"{RESPONSE}.queuing.handSize", Reason.INVALID),
+            "too-many-bits", queuing(queues=1025, handSize=6), RESPONSE, invalid="queuing.handSize"
         ),
         case(
             "hand-larger-than-deck",
             queuing(queues=7, handSize=8),
-            (f"{RESPONSE}.queuing.handSize", Reason.INVALID),
+            RESPONSE,
+            invalid="queuing.handSize",
         ),
         case(
             "negative",
             queuing(queues=-1, handSize=-1, queueLengthLimit=-1),
-            (f"{RESPONSE}.queuing.queues", Reason.INVALID),
-            (f"{RESPONSE}.queuing.handSize", Reason.INVALID),
-            (f"{RESPONSE}.queuing.queueLengthLimit", Reason.INVALID),
+            RESPONSE,
+            invalid="queuing.queues queuing.handSize queuing.queueLengthLimit",
         ),
     ],
 )
 def test_priority_level(wire: dict[str, Any], expected: Errors) -> None:
-    """Types, shares, percentages, responses and queuing are checked."""
     assert expected == errors_of(wire)
 
 
 @pytest.mark.parametrize(
     ("wire", "expected"),
     [
-        case("schema", flow_schema("exempt"), ("spec", Reason.INVALID)),
+        case("schema", flow_schema("exempt"), invalid="spec"),
         case(
             "schema-may-have-precedence-1",
             flow_schema("exempt", matchingPrecedence=1),
-            ("spec", Reason.INVALID),
+            invalid="spec",
         ),
-        case("catch-all-schema", flow_schema("catch-all"), ("spec", Reason.INVALID)),
-        case("catch-all-level", priority_level("catch-all"), ("spec", Reason.INVALID)),
-        case(
-            "limited-exempt",
-            priority_level("exempt"),
-            ("spec", Reason.INVALID),
-            ("spec.type", Reason.INVALID),
-        ),
+        case("catch-all-schema", flow_schema("catch-all"), invalid="spec"),
+        case("catch-all-level", priority_level("catch-all"), invalid="spec"),
+        case("limited-exempt", priority_level("exempt"), invalid="spec spec.type"),
         case(
             "exempt-with-limits",
             priority_level("exempt", type="Exempt"),
-            ("spec", Reason.INVALID),
-            ("spec.limited", Reason.FORBIDDEN),
+            invalid="spec",
+            forbidden="spec.limited",
         ),
         case(
             "exempt-shares-are-free",
@@ -385,12 +334,10 @@ def test_priority_level(wire: dict[str, Any], expected: Errors) -> None:
     ],
 )
 def test_mandatory_objects_are_fixed(wire: dict[str, Any], expected: Errors) -> None:
-    """An object with a mandatory name must have its specification."""
     assert expected == errors_of(wire)
 
 
 def test_annotation_of_v1beta3_is_forbidden() -> None:
-    """The annotation that keeps zero shares in v1beta3 means nothing in v1."""
     wire = priority_level()
     wire["metadata"]["annotations"] = {PRESERVE_ZERO: ""}
 
@@ -407,7 +354,6 @@ def test_entropy_bits(deck_size: int, hand_size: int, bits: int) -> None:
 
 
 def test_fixed_values_are_told_as_go_has_them() -> None:
-    """A specification that may not be changed is shown with all its fields, as Go names them."""
     level = PriorityLevelConfigurationSpec(
         type="Limited", exempt=ExemptPriorityLevelConfiguration(lendable_percent=3)
     )

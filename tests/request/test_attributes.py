@@ -1,4 +1,4 @@
-"""Tests of `apfproxy.request.attributes`."""
+"""A request's user and its attributes."""
 
 from __future__ import annotations
 
@@ -11,24 +11,211 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from apfproxy.request.attributes import (
+    ANONYMOUS,
+    KNOWN_PARAMETERS,
     MAX_COLLECTION_CHARACTERS,
     MAX_COLLECTIONS,
+    MAX_KNOWN_QUERIES,
+    MAX_KNOWN_QUERY_BYTES,
+    MAX_QUERY_PARAMETERS,
+    NO_OPTIONS,
+    NOT_DECODABLE,
     AttributesError,
     DeadlineError,
     ListOptions,
     RequestAttributes,
+    User,
     _collections,
+    authenticated,
     decode_path,
+    decode_text,
+    known_parameters,
+    known_queries,
+    list_options,
     parse_attributes,
+    parse_bool,
     parse_duration_ns,
+    parse_query,
     plain_attributes,
     request_timeout_ns,
+    required_field,
     split_target,
+    supposed_groups,
+    unverified,
+    watch_and_name,
 )
 from apfproxy.request.rules import RequestRules
 
 if TYPE_CHECKING:
     from types import FrameType
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ((), ("system:authenticated",)),
+        (("dev",), ("dev", "system:authenticated")),
+        (("system:authenticated", "dev"), ("system:authenticated", "dev")),
+        (("system:unauthenticated",), ("system:unauthenticated",)),
+    ],
+)
+def test_authenticated(groups: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    """Who is known is in the group of all such, once, and keeps all else."""
+    user = User("alice", groups, "1", (("scopes", ("a",)),))
+
+    assert User("alice", expected, "1", (("scopes", ("a",)),)) == authenticated(user)
+
+
+def test_anonymous() -> None:
+    """Nobody is not authenticated, whatever groups are claimed."""
+    assert ANONYMOUS is authenticated(ANONYMOUS)
+    assert not authenticated(User("alice", ())).is_anonymous
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "expected"),
+    [
+        pytest.param("alice", (), (), id="user"),
+        pytest.param("header:alice", (), ("system:unauthenticated",), id="unverified"),
+        pytest.param("address:::1/64", (), ("system:unauthenticated",), id="address"),
+        pytest.param("header:alice", ("dev",), ("dev",), id="groups-that-are-said"),
+    ],
+)
+def test_supposed_groups(name: str, groups: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    """A name that nobody has verified is told by its prefix."""
+    assert expected == supposed_groups(name, groups)
+
+
+def test_unverified() -> None:
+    """Such a user is not authenticated, but is not the anonymous one either."""
+    user = unverified("header:", "alice")
+
+    assert User("header:alice", ("system:unauthenticated",)) == user
+    assert authenticated(user) is user
+    assert not user.is_anonymous
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "query"),
+    [
+        pytest.param(b"/a/b?c=d", "/a/b", b"c=d", id="origin-form"),
+        pytest.param(b"/a?", "/a", b"", id="empty-query"),
+        pytest.param(b"/a?b?c", "/a", b"b?c", id="second-question-mark"),
+        pytest.param(b"//api/v1?x", "//api/v1", b"x", id="leading-slashes-are-no-authority"),
+        pytest.param(b"/a%2Fb%20c+d;e", "/a/b c+d;e", b"", id="escapes-and-nothing-else"),
+        pytest.param(b"/a/../b/./c", "/a/../b/./c", b"", id="dot-segments"),
+        pytest.param(b"/a#b?c", "/a#b", b"c", id="no-fragments"),
+        pytest.param(b"/caf\xc3\xa9", "/caf\u00e9", b"", id="utf-8"),
+        pytest.param(b"/%c0%af\xe2\x82", "/" + 4 * "\ufffd", b"", id="each-byte-that-is-not-utf-8"),
+        pytest.param(b"*", "*", b"", id="asterisk-form"),
+        pytest.param(b"http://apf.test", "", b"", id="absolute-form-without-path"),
+        pytest.param(b"http://apf.test?a=b", "", b"a=b", id="absolute-form-query-only"),
+        pytest.param(b"HTTP://u:p@apf.test:80/a?b", "/a", b"b", id="absolute-form"),
+        pytest.param(b"http://[::1]:80/a", "/a", b"", id="ipv6"),
+        pytest.param(b"http://[fe80::1%25en%20]/a", "/a", b"", id="ipv6-zone"),
+        pytest.param(b"http://a%C3%A9:/a", "/a", b"", id="escapes-in-host"),
+        pytest.param(b"ftp://a:b:1/a", "/a", b"", id="colons-in-hosts-of-other-schemes"),
+        pytest.param(b"x:/a/b", "/a/b", b"", id="scheme-without-authority"),
+        pytest.param(b"mailto:a@b?c", "", b"c", id="opaque"),
+    ],
+)
+def test_split_target(target: bytes, path: str, query: bytes) -> None:
+    raw_path, raw_query = split_target("GET", target)
+
+    assert (path, query) == (decode_path(raw_path), raw_query)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        pytest.param(b"", "neither a path nor", id="empty"),
+        pytest.param(b"a/b", "neither a path nor", id="relative"),
+        pytest.param(b":a", "neither a path nor", id="no-scheme"),
+        pytest.param(b"1http://a/", "neither a path nor", id="digit-before-scheme"),
+        pytest.param(b"/a\x00", "control character", id="nul"),
+        pytest.param(b"/a\x7f", "control character", id="delete"),
+        pytest.param(b"/a%zz", "percent escape", id="bad-escape"),
+        pytest.param(b"/a%2", "percent escape", id="short-escape"),
+        pytest.param(b"http://a b/", "authority", id="space-in-host"),
+        pytest.param(b"http://a%20b/", "authority", id="escaped-space-in-host"),
+        pytest.param(b"http://a:b/", "authority", id="port-is-no-number"),
+        pytest.param(b"http://a:1:2/", "authority", id="two-ports"),
+        pytest.param(b"http://::1/", "authority", id="ipv6-without-brackets"),
+        pytest.param(b"http://a[::1]/", "authority", id="text-before-bracket"),
+        pytest.param(b"http://[::1/", "authority", id="no-closing-bracket"),
+        pytest.param(b"http://[::1]x/", "authority", id="text-after-bracket"),
+        pytest.param(b"http://[127.0.0.1]/", "authority", id="ipv4-in-brackets"),
+        pytest.param(b"http://[::1%25]/", "authority", id="empty-zone"),
+        pytest.param(b"http://[::1%25%7f]/", "authority", id="control-character-in-zone"),
+        pytest.param(b"http://a{b@c/", "authority", id="bad-user"),
+        pytest.param(b"http://a%z@c/", "authority", id="bad-escape-in-user"),
+    ],
+)
+def test_split_target_refuses(target: bytes, message: str) -> None:
+    with pytest.raises(AttributesError, match=message):
+        decode_path(split_target("GET", target)[0])
+
+
+def test_connect_has_an_authority_for_a_target() -> None:
+    """CONNECT names a host, or, as a request that is none, a path."""
+    assert split_target("CONNECT", b"apf.test:443") == (b"", b"")
+    assert split_target("CONNECT", b"/a?b") == (b"/a", b"b")
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters"),
+    [
+        pytest.param(b"", {}, id="empty"),
+        pytest.param(b"a=b&a=c&d", {"a": ("b", "c"), "d": ("",)}, id="repeated-and-bare"),
+        pytest.param(b"&&a=b=c&", {"a": ("b=c",)}, id="second-equals-sign"),
+        pytest.param(b"%61=b+%2B%26", {"a": ("b +&",)}, id="escapes"),
+        pytest.param(b"a;b=c&d=e;f", {}, id="semicolons"),
+        pytest.param(b"a=%zz&b%=c&d=%41", {"d": ("A",)}, id="bad-escapes"),
+        pytest.param(b"a=%ff", {"a": ("\ufffd",)}, id="not-utf-8"),
+        pytest.param(b"=a", {"": ("a",)}, id="empty-key"),
+    ],
+)
+def test_parse_query(query: bytes, parameters: dict[str, tuple[str, ...]]) -> None:
+    assert parameters == dict(parse_query(query))
+
+
+names = st.sampled_from(
+    ["limit", "limi%zz", "%6cimi%74", "%6Cimit", "watch", "%57atch", "li", "x", ""]
+)
+parts = st.sampled_from(["=", "=5", "=%zz", "=%41+", "=a;b", "=\\x41", "=%5c%ff", "", "=a=b"])
+
+
+@given(st.lists(st.tuples(names, parts).map("".join)).map("&".join))
+def test_known_parameters(query: str) -> None:
+    """Of what is known the first value is the same as that of all."""
+    parsed = parse_query(query.encode())
+
+    assert known_parameters(query.encode()) == {
+        name: parsed[name][:1] for name in KNOWN_PARAMETERS if name in parsed
+    }
+
+
+def test_what_is_kept_of_queries_is_bounded() -> None:
+    for number in [*range(2 * MAX_KNOWN_QUERIES), *range(10)]:
+        assert known_parameters(b"limit=%d&a=b" % number) == {"limit": (str(number),)}
+    before = len(known_queries)
+    assert before <= MAX_KNOWN_QUERIES
+    known_parameters(b"limit=7&a=" + b"b" * MAX_KNOWN_QUERY_BYTES)
+    assert before == len(known_queries)
+
+
+def test_with_one_parameter_too_many_there_is_none() -> None:
+    most = b"&".join(b"limit=7" for _ in range(MAX_QUERY_PARAMETERS))
+
+    assert known_parameters(most) == {"limit": ("7",)}
+    assert len(parse_query(most)["limit"]) == MAX_QUERY_PARAMETERS
+    assert {} == known_parameters(most + b"&a") == dict(parse_query(most + b"&a"))
+
+
+def test_decode_text() -> None:
+    """Every byte that is not part of UTF-8 is replaced by itself, surrogates too."""
+    assert decode_text(b"\xed\xa0\x80") == 3 * "\ufffd"
+
 
 VERBS = ("GET", "PUT", "DELETE", "OPTIONS")
 PIECES = st.sampled_from([
@@ -38,13 +225,13 @@ PIECES = st.sampled_from([
 ])  # fmt: skip
 
 
-def members(attributes: RequestAttributes) -> dict[str, str]:
+def members(attributes: RequestAttributes) -> dict[str, object]:
     """All that the attributes have, by its name."""
-    return {name: repr(value) for name, value in vars(attributes).items()}
+    options = attributes.list_options
+    return {**vars(attributes), "list_options": None if options is None else options.values}
 
 
 def test_resource_request() -> None:
-    """All fields of a resource request are set."""
     found = parse_attributes("GET", b"/apis/apps/v1/namespaces/n/deployments?limit=5")
     assert members(found) == members(
         RequestAttributes(
@@ -95,9 +282,11 @@ def test_verb(method: str, target: bytes, verb: str, long_running: bool, is_muta
     """Method and target make the verb; verb, subresource or path say how long it may last."""
     attributes = parse_attributes(method, target)
 
-    assert verb == attributes.verb
-    assert long_running == attributes.long_running
-    assert is_mutating == attributes.is_mutating
+    assert (verb, long_running, is_mutating) == (
+        attributes.verb,
+        attributes.long_running,
+        attributes.is_mutating,
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +302,6 @@ def test_verb(method: str, target: bytes, verb: str, long_running: bool, is_muta
     ],
 )
 def test_names(target: bytes, namespace: str, resource: str, subresource: str, name: str) -> None:
-    """Namespace, resource, subresource and name are found in the path."""
     attributes = parse_attributes("GET", target)
 
     assert namespace == attributes.namespace
@@ -127,13 +315,18 @@ def test_names(target: bytes, namespace: str, resource: str, subresource: str, n
     [
         (b"/api/v1/watch", "ends after the verb watch"),
         (b"/apis/apps/v1/proxy/", "ends after the verb proxy"),
+        (b"/clusters/x/api/v1/watch", "ends after the verb watch"),
         (b"/a%", "invalid percent escape"),
     ],
 )
-def test_errors(target: bytes, message: str) -> None:
-    """A target that makes no sense is refused in one line."""
+def test_targets_that_make_no_sense(target: bytes, message: str) -> None:
     with pytest.raises(AttributesError, match=message):
-        parse_attributes("GET", target)
+        parse_attributes("GET", target, BELOW)
+
+
+def test_no_plain_target() -> None:
+    with pytest.raises(AttributesError, match="target"):
+        plain_attributes("GET", b"/%zz")
 
 
 @given(
@@ -154,7 +347,6 @@ def test_any_target_has_attributes_or_is_refused(method: str, target: bytes) -> 
 
 
 def test_group_resource() -> None:
-    """Resources are named as in Kubernetes' metrics."""
     assert parse_attributes("GET", b"/api/v1/pods").group_resource == "pods"
     assert parse_attributes("GET", b"/apis/apps/v1/x").group_resource == "x.apps"
     assert parse_attributes("GET", b"/apis/apps/v1/x").stored_as == "x.apps"
@@ -227,12 +419,6 @@ def test_long_running_below_prefixes(path: bytes, is_long: bool) -> None:
     assert is_long == parse_attributes("GET", path, BELOW).long_running
 
 
-def test_errors_below_prefixes() -> None:
-    """What makes no sense by itself makes none there."""
-    with pytest.raises(AttributesError, match="ends after the verb watch"):
-        parse_attributes("GET", b"/clusters/x/api/v1/watch", BELOW)
-
-
 SEGMENTS = st.sampled_from(
     ["", "api", "apis", "v1", "apps", "watch", "proxy", "namespaces", "a", "pods", "status", "log"]
 )
@@ -244,8 +430,6 @@ SEGMENTS = st.sampled_from(
 @example(segments=["api", "v1", "", "pods"], method="GET")
 @example(segments=["api", "v1", "pods", "", "log"], method="GET")
 def test_known_collections_make_no_difference(segments: list[str], method: str) -> None:
-    """A path means the same whatever paths were read before."""
-
     def read(path: str) -> object:
         try:
             return members(parse_attributes(method, path.encode(), BELOW))
@@ -263,7 +447,6 @@ def test_known_collections_make_no_difference(segments: list[str], method: str) 
 
 
 def test_known_collections_are_few() -> None:
-    """Ever new namespaces, or long ones, do not fill the memory."""
     for number in range(MAX_COLLECTIONS + 1):
         for name in (str(number), str(number) * MAX_COLLECTION_CHARACTERS):
             parse_attributes("GET", f"/api/v1/namespaces/{name}/pods".encode())
@@ -350,12 +533,6 @@ def test_plain_method_and_path(method: str, target: bytes, path: str, *, is_muta
     assert ("", {}, None) == (found.resource, dict(found.query), found.list_options)
 
 
-def test_no_plain_target() -> None:
-    """What is no target is none here either."""
-    with pytest.raises(AttributesError, match="target"):
-        plain_attributes("GET", b"/%zz")
-
-
 def test_plain_prefixes() -> None:
     """Of a path below a prefix only its variable part is told."""
     rules = RequestRules(api_prefixes=["/tenants/{tenant}"])
@@ -385,7 +562,6 @@ MINUTE_NS = 60_000_000_000
     ],
 )
 def test_durations(text: str, duration_ns: int) -> None:
-    """Durations are read in Go's notation."""
     assert duration_ns == parse_duration_ns(text)
 
 
@@ -393,7 +569,6 @@ def test_durations(text: str, duration_ns: int) -> None:
     "text", ["", "-", "1", "s", ".s", "1m30", "1 s", "1d", "--1s", "9999999h", 65 * "0" + "s"]
 )
 def test_no_durations(text: str) -> None:
-    """All else is refused."""
     with pytest.raises(DeadlineError, match="is not a duration"):
         parse_duration_ns(text)
 
@@ -417,3 +592,101 @@ def test_request_timeout(query: bytes, timeout_ns: int) -> None:
     attributes = parse_attributes("GET", b"/api/v1/pods" + query)
 
     assert timeout_ns == request_timeout_ns(attributes, MINUTE_NS)
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        pytest.param(b"", NO_OPTIONS, id="none"),
+        pytest.param(b"limit=a", NOT_DECODABLE, id="limit-is-no-number"),
+        pytest.param(b"timeoutSeconds=", NOT_DECODABLE, id="timeout-is-no-number"),
+        pytest.param(b"limit=5", ListOptions(limit=5), id="limit"),
+        pytest.param(b"limit=5&continue=x", ListOptions(limit=5, is_continuation=True), id="page"),
+        pytest.param(b"labelSelector=a", ListOptions(has_selector=True), id="labels"),
+        pytest.param(b"fieldSelector=a", ListOptions(has_selector=True), id="fields"),
+        pytest.param(b"resourceVersion=0", ListOptions(is_from_cache=True), id="any-version"),
+        pytest.param(
+            b"resourceVersion=0&limit=5", ListOptions(limit=5, is_from_cache=True), id="any-limited"
+        ),
+        pytest.param(
+            b"resourceVersion=5",
+            ListOptions(is_from_cache=True, sends_initial_events=False),
+            id="not-older",
+        ),
+        pytest.param(
+            b"resourceVersion=5&limit=1",
+            ListOptions(limit=1, sends_initial_events=False),
+            id="exact-as-it-was-of-old",
+        ),
+        pytest.param(
+            b"resourceVersion=5&resourceVersionMatch=Exact",
+            ListOptions(sends_initial_events=False),
+            id="exact",
+        ),
+        pytest.param(
+            b"resourceVersion=5&resourceVersionMatch=NotOlderThan&limit=1",
+            ListOptions(limit=1, is_from_cache=True, sends_initial_events=False),
+            id="not-older-than",
+        ),
+        pytest.param(
+            b"resourceVersion=5&sendInitialEvents=1",
+            ListOptions(is_from_cache=True, sends_initial_events=True),
+            id="initial-events",
+        ),
+        pytest.param(
+            b"resourceVersion=5&sendInitialEvents=False",
+            ListOptions(is_from_cache=True, sends_initial_events=False),
+            id="no-initial-events",
+        ),
+    ],
+)
+def test_list_options(query: bytes, options: ListOptions) -> None:
+    found = list_options(parse_query(query))
+
+    assert options.values == found.values
+
+
+@pytest.mark.parametrize(
+    ("query", "is_watch", "name"),
+    [
+        pytest.param(b"", False, "", id="none"),
+        pytest.param(b"watch", True, "", id="bare"),
+        pytest.param(b"watch=false&watch=true", False, "", id="first-counts"),
+        pytest.param(b"watch=1&limit=a&fieldSelector=metadata.name=b", True, "", id="bad-limit"),
+        pytest.param(b"watch=fal%C5%BFe", False, "", id="long-s"),
+        pytest.param(b"watch=fal%C5%BFe&limit=a", True, "", id="long-s-by-itself"),
+        pytest.param(b"fieldSelector=metadata.name=a", False, "a", id="name"),
+        pytest.param(
+            b"fieldSelector=metadata.name=a&labelSelector=b=-", False, "", id="bad-labels"
+        ),
+        pytest.param(b"fieldSelector=metadata.name=a,b", False, "", id="bad-fields"),
+        pytest.param(b"fieldSelector=metadata.name=a/b", False, "", id="slash"),
+        pytest.param(b"fieldSelector=metadata.name=a%2525", False, "", id="percent"),
+        pytest.param(b"fieldSelector=metadata.name=..", False, "", id="dots"),
+    ],
+)
+def test_watch_and_name(query: bytes, is_watch: bool, name: str) -> None:
+    assert (is_watch, name) == watch_and_name(parse_query(query))
+
+
+@pytest.mark.parametrize(
+    ("query", "value"),
+    [
+        pytest.param(b"", "", id="no-selector"),
+        pytest.param(b"fieldSelector=a=b", "b", id="required"),
+        pytest.param(b"fieldSelector=a!=b", "", id="excluded"),
+        pytest.param(b"fieldSelector=a=b&timeoutSeconds=x", "", id="not-decodable"),
+    ],
+)
+def test_required_field(query: bytes, value: str) -> None:
+    """The value of a field counts if all can be decoded."""
+    assert value == required_field(parse_query(query), "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("", True), ("no", True), ("00", True), ("0", False), ("FALSE", False), ("fal\u017fe", False)],
+)
+def test_parse_bool(text: str, value: bool) -> None:
+    """Only 0 and false are false."""
+    assert value == parse_bool(text)
