@@ -538,7 +538,10 @@ class Bench:
             if count.count
         ]
 
-    def assert_at_rest(self) -> None:
+    def assert_at_rest(self, *ending: FakeTransport) -> None:
+        """Once these have ended, all is given back, exactly once, whatever happened."""
+        for transport in ending:
+            self.end(transport)
         assert (0, 0, 0) == self.use()
         assert [] == self.in_use_by_kind()
         levels = self.controller.levels.values()

@@ -137,8 +137,7 @@ def test_nothing_is_retried_twice(bench: Bench) -> None:
 
     assert b"502" == status(first.take())
     assert 1 == bench.counters.upstream_retries
-    bench.end(second)
-    bench.assert_at_rest()
+    bench.assert_at_rest(second)
 
 
 @pytest.mark.parametrize(
@@ -261,9 +260,7 @@ def test_full_queue_refuses(bench: Bench) -> None:
     assert b"\r\nDate: " in answer
     assert b"Connection" not in answer
     assert body(answer) == b"Too many requests, please try again later.\n"
-    for client in clients:
-        bench.end(client)
-    bench.assert_at_rest()
+    bench.assert_at_rest(*clients)
 
 
 def test_level_without_a_queue_refuses(bench: Bench) -> None:
@@ -276,8 +273,7 @@ def test_level_without_a_queue_refuses(bench: Bench) -> None:
     assert b"Content-Length: 43\r\n" in answer
     assert b"X-Kubernetes-PF-FlowSchema-UID: schema-uid\r\n" in answer
     assert b"" == body(answer)
-    bench.end(first)
-    bench.assert_at_rest()
+    bench.assert_at_rest(first)
 
 
 def test_an_error_after_the_wait_limit(bench: Bench) -> None:
@@ -289,8 +285,7 @@ def test_an_error_after_the_wait_limit(bench: Bench) -> None:
 
     assert [ZeroDivisionError] == [type(error) for error in errors]
     assert "abort" == second.ended_by
-    bench.end(first)
-    bench.assert_at_rest()
+    bench.assert_at_rest(first)
 
 
 def test_deadline_in_the_queue(bench: Bench) -> None:
@@ -301,8 +296,7 @@ def test_deadline_in_the_queue(bench: Bench) -> None:
     bench.wait(0.001)
 
     assert b"504" == status(second.take())
-    bench.end(first)
-    bench.assert_at_rest()
+    bench.assert_at_rest(first)
 
 
 class BrokenObserver:

@@ -152,8 +152,7 @@ def test_rate() -> None:
         bench.wait(2)
         again = bench.ask(blue)
         assert (1, 0, 0) == bench.use()
-        bench.end(again)
-        bench.assert_at_rest()
+        bench.assert_at_rest(again)
 
 
 @pytest.mark.parametrize(
@@ -198,8 +197,7 @@ def test_wait_limit() -> None:
         assert b"" == waiting.take()
         bench.wait(3)
         assert b"429" == status(waiting.take())
-        bench.end(first)
-        bench.assert_at_rest()
+        bench.assert_at_rest(first)
 
 
 @pytest.mark.parametrize("request_", [GET, WATCH, LOG], ids=["get", "watch", "log"])

@@ -170,8 +170,8 @@ class Known(Bench):
             self.send(self.upstreams[0], OK)
         return users, status(client.take())
 
-    def assert_at_rest(self) -> None:
-        super().assert_at_rest()
+    def assert_at_rest(self, *ending: FakeTransport) -> None:
+        super().assert_at_rest(*ending)
         assert [] == [task for task in self.authenticating if not task.done()]
 
 
@@ -615,8 +615,7 @@ def test_no_spelling_forges_an_identity(
             assert (b"", b"400") == (sent, status(client.take()))
         elif assertion == FRONT_PROXY:
             assert 1 == sent.count(b"x-remote-user: " + (b"alice" if is_tls else b"quick"))
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)
 
 
 @given(
@@ -641,8 +640,7 @@ def test_no_spelling_borrows_the_rights_of_the_proxy(protocol: str, lines: list[
             assert b"\r\nimpersonate-user: quick\r\n" in sent
         else:
             assert status(client.take()) in {b"400", b"403"}
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)
 
 
 @pytest.mark.parametrize(
@@ -669,8 +667,7 @@ def test_malformed_identities(bench: Known, protocol: str, request_: bytes) -> N
     assert b"400" == status(answer)
     assert protocol == HTTP2 or b"\r\nConnection: close\r\n" in answer
     assert b"" == bench.upstreams[0].take()
-    bench.end(client)
-    bench.assert_at_rest()
+    bench.assert_at_rest(client)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -687,5 +684,4 @@ def test_trailers_claim_nothing(bench: Known, protocol: str) -> None:
 
     assert sent.lower().endswith(b"0\r\na: kept\r\n\r\n")
     assert b"forged" not in sent
-    bench.end(client)
-    bench.assert_at_rest()
+    bench.assert_at_rest(client)

@@ -51,9 +51,7 @@ def test_small_body_is_waited_for() -> None:
         assert bench.upstreams[0].take().endswith(b"\r\n\r\nbody")
         bench.send(bench.upstreams[0], OK)
         assert b"200" == status(slow.take())
-        bench.end(slow)
-        bench.end(quick)
-        bench.assert_at_rest()
+        bench.assert_at_rest(slow, quick)
 
 
 def test_start_of_a_large_body_is_waited_for() -> None:
@@ -66,8 +64,7 @@ def test_start_of_a_large_body_is_waited_for() -> None:
         bench.send(client, b"01234567890")
         assert b"01234567890" == bench.upstreams[0].take()
         bench.send(bench.upstreams[0], OK)
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +81,7 @@ def test_other_bodies_are_not_waited_for(request_: bytes) -> None:
     with bench_of() as bench:
         client = bench.ask(request_)
         assert b"POST" in bench.upstreams[0].take()
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)
 
 
 def test_body_whose_start_stopped_the_reading() -> None:
@@ -100,8 +96,7 @@ def test_body_whose_start_stopped_the_reading() -> None:
 
         assert bench.upstreams[0].take().endswith(b"x" * 32768)
         bench.send(bench.upstreams[0], OK)
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)
 
 
 def test_gathered_body_that_does_not_come() -> None:
@@ -143,8 +138,7 @@ def test_body_waits_with_its_request(bench: Bench) -> None:
     assert b"x" * size == body(bench.upstreams[0].take())
     bench.send(bench.upstreams[0], OK)
     assert b"200" == status(client.take())
-    bench.end(first)
-    bench.assert_at_rest()
+    bench.assert_at_rest(first)
 
 
 def test_upstream_is_slow_to_take_a_body(bench: Bench) -> None:
@@ -179,9 +173,7 @@ def test_connection_that_still_writes_is_waited_for(bench: Bench) -> None:
     bench.upstreams[0].protocol.resume_writing()
 
     assert client.reads
-    bench.end(client)
-    bench.end(first)
-    bench.assert_at_rest()
+    bench.assert_at_rest(client, first)
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["at-once", "from-the-queue"])
@@ -340,8 +332,7 @@ def test_slow_reader_gives_its_seats_back() -> None:
         bench.loop.run_ready()
         bench.send(bench.upstreams[0], b"0\r\n\r\n")
         assert client.take().endswith(b"4\r\nmore\r\n0\r\n\r\n")
-        bench.end(second)
-        bench.assert_at_rest()
+        bench.assert_at_rest(second)
 
 
 @pytest.mark.parametrize("per_level", [1, None])
@@ -418,8 +409,7 @@ def test_slow_reader_may_keep_them(limits: dict[str, None], releases: int) -> No
 
         assert releases == bench.counters.slow_reader_releases
         assert (1 - releases, 0, 0) == bench.use()
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)
 
 
 def test_client_that_ends_and_takes_nothing(bench: Bench) -> None:

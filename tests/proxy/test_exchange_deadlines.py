@@ -110,9 +110,7 @@ def test_late_upgrade_of_a_watch(patient: Bench) -> None:
     patient.wait(60)
 
     assert b"101" == status(client.take())
-    patient.end(client)
-    patient.end(patient.upstreams[-1])
-    patient.assert_at_rest()
+    patient.assert_at_rest(client, patient.upstreams[-1])
 
 
 def test_long_running_request_without_a_connection(patient: Bench) -> None:
@@ -123,8 +121,7 @@ def test_long_running_request_without_a_connection(patient: Bench) -> None:
     patient.wait(10)
 
     assert b"504" == status(client.take())
-    patient.end(first)
-    patient.assert_at_rest()
+    patient.assert_at_rest(first)
 
 
 def test_long_running_request_that_waited_is_not_sent_again(patient: Bench) -> None:
@@ -183,9 +180,7 @@ def test_connections_that_were_idle_when_one_is_found_dead(patient: Bench) -> No
 
     assert b"504" == status(lost.take())
     assert 1 == patient.pool.open_count
-    for client in (*clients, late, lost):
-        patient.end(client)
-    patient.assert_at_rest()
+    patient.assert_at_rest(*clients, late, lost)
 
 
 def test_watch_whose_body_does_not_arrive(patient: Bench) -> None:

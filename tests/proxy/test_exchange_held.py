@@ -39,8 +39,7 @@ def test_gathered_body() -> None:
         bench.send(client, b"y")
         assert 0 == held(bench)
         bench.send(bench.upstreams[0], OK)
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)
 
 
 def test_queued_request() -> None:
@@ -51,9 +50,7 @@ def test_queued_request() -> None:
         assert 0 == held(bench)
         bench.send(bench.upstreams[0], OK)
         assert b"200" == status(second.take())
-        bench.end(first)
-        bench.end(second)
-        bench.assert_at_rest()
+        bench.assert_at_rest(first, second)
 
 
 def test_request_that_waits_for_a_connection() -> None:
@@ -62,8 +59,7 @@ def test_request_that_waits_for_a_connection() -> None:
         assert len(GET) <= held(bench)
         bench.connect()
         assert 0 == held(bench)
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)
 
 
 def test_large_head() -> None:
@@ -74,8 +70,7 @@ def test_large_head() -> None:
         assert LARGE_FIELDS in bench.upstreams[0].take()
         bench.send(bench.upstreams[0], OK)
         assert 0 == held(bench)
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)
 
 
 @pytest.mark.parametrize("count", [1, 3, 4999])
@@ -88,8 +83,7 @@ def test_start_of_a_large_head(count: int) -> None:
         bench.send(bench.upstreams[0], OK)
         assert 0 == held(bench)
         bench.send(client, LARGE_GET[:-1])
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)
 
 
 def test_requests_behind_one_another() -> None:
@@ -101,8 +95,7 @@ def test_requests_behind_one_another() -> None:
             bench.send(bench.upstreams[0], OK)
             bench.loop.run_ready()
         assert 0 == held(bench)
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)
 
 
 @pytest.mark.parametrize(
@@ -127,9 +120,7 @@ def test_no_room_for_a_request(request_: bytes) -> None:
         assert 1 == bench.counters.listener.held_refusals[Bound.PROCESS]
         bench.send(bench.upstreams[0], OK)
         assert b"200" == status(first.take())
-        bench.end(first)
-        bench.end(second)
-        bench.assert_at_rest()
+        bench.assert_at_rest(first, second)
 
 
 def test_no_room_for_the_rest_of_a_body() -> None:
@@ -139,8 +130,7 @@ def test_no_room_for_the_rest_of_a_body() -> None:
         bench.send(client, b"c" * 500)
 
         assert b"503" == status(client.take())
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)
 
 
 def test_requests_while_memory_is_short() -> None:
@@ -157,8 +147,7 @@ def test_requests_while_memory_is_short() -> None:
 
         assert b"200" == status(client.take())
         assert 1 == bench.counters.listener.held_refusals[Bound.OVERLOAD]
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)
 
 
 @pytest.mark.parametrize(
@@ -183,5 +172,4 @@ def test_body_that_comes_slowly(parts: tuple[int, ...], expected: bytes) -> None
         assert expected == status(client.take())
         if expected:
             assert 0 == held(bench)
-        bench.end(client)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client)

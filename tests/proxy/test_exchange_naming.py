@@ -155,8 +155,7 @@ def test_who_asks(bench: Naming, lines: list[str], user: str) -> None:
     client = bench.client((CLIENT, 1))
 
     assert user == bench.user_of(client, get(*lines))
-    bench.end(client)
-    bench.assert_at_rest()
+    bench.assert_at_rest(client)
 
 
 def test_challenge(bench: Naming) -> None:

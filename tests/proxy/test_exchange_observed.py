@@ -107,9 +107,7 @@ def test_watch_that_would_have_waited_too_long(bench: Bench) -> None:
     counters = counters_of(bench)
 
     assert (1, 1) == (counters.rejected_time_out, counters.rejected_long_running)
-    for client in clients:
-        bench.end(client)
-    bench.assert_at_rest()
+    bench.assert_at_rest(*clients)
 
 
 class Noted:
@@ -191,9 +189,7 @@ def test_access_log_of_a_watch_that_began(bench: Bench, before: int, reason: str
 
     parsed = json.loads(lines[0])
     assert (reason, 200, 1) == (parsed["reason"], parsed["status"], parsed["seats"])
-    for each in clients:
-        bench.end(each)
-    bench.assert_at_rest()
+    bench.assert_at_rest(*clients)
 
 
 @pytest.mark.parametrize("enforcement", [ENFORCE, OBSERVE])

@@ -102,9 +102,7 @@ def test_a_web_socket_takes_a_seat_until_it_is_open(enforcement: str) -> None:
         bench.wait(3600)
         bench.send(upstream, b"hello")
         assert b"hello" == client.take()
-        bench.end(client)
-        bench.end(upstream)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client, upstream)
         assert [] == bench.passage_errors
 
 
@@ -217,8 +215,7 @@ def test_an_answer_whose_client_is_slow(plain: Bench, bytes_: int, *, is_cut: bo
         plain.wait(15)
 
     assert is_cut == client.is_closing()
-    plain.end(client)
-    plain.assert_at_rest()
+    plain.assert_at_rest(client)
 
 
 def test_an_answer_that_stands_still_is_logged() -> None:

@@ -316,8 +316,7 @@ def test_a_repeated_head_is_not_parsed(bench: Bench, head: bytes, different: int
     client = bench.client()
 
     assert different == len(set(map(id, ask(bench, client, head, 5))))
-    bench.end(client)
-    bench.assert_at_rest()
+    bench.assert_at_rest(client)
 
 
 def test_what_a_connection_is_known_by_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

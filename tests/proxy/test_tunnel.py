@@ -56,8 +56,8 @@ def opened(bench: Bench, *, is_tls: bool = False) -> tuple[FakeTransport, FakeTr
     return client, upstream
 
 
-def assert_over(bench: Bench) -> None:
-    bench.assert_at_rest()
+def assert_over(bench: Bench, *ending: FakeTransport) -> None:
+    bench.assert_at_rest(*ending)
     assert 0 == bench.counters.tunnels_open
     assert 0 == bench.counters.listener.connections_open
     assert {} == bench.context.listener.connections
@@ -82,9 +82,7 @@ def test_an_upgrade(bench: Bench) -> None:
     assert {"SPDY/3.1": 0, "websocket": 1} == bench.counters.tunnels_by_protocol
     assert {101: 1} == bench.counters.requests_by_status
     assert (0, 0, 0) == bench.use()
-    bench.end(client)
-    bench.end(upstream)
-    assert_over(bench)
+    assert_over(bench, client, upstream)
 
 
 def test_a_body_belongs_to_the_request(bench: Bench) -> None:
@@ -161,9 +159,7 @@ def test_backpressure(bench: Bench, slow: str) -> None:
     bench.loop.run_ready()
 
     assert b"waits" == one.take()
-    bench.end(one)
-    bench.end(other)
-    assert_over(bench)
+    assert_over(bench, one, other)
 
 
 def test_a_slow_reader_that_has_ended(bench: Bench) -> None:
@@ -173,9 +169,7 @@ def test_a_slow_reader_that_has_ended(bench: Bench) -> None:
     upstream.protocol.pause_writing()
     upstream.protocol.resume_writing()
     assert client.reads
-    bench.end(upstream)
-
-    assert_over(bench)
+    assert_over(bench, upstream)
 
 
 def test_early_bytes_that_wait(bench: Bench) -> None:
@@ -188,9 +182,7 @@ def test_early_bytes_that_wait(bench: Bench) -> None:
 
     assert client.reads
     assert early == upstream.take()
-    bench.end(client)
-    bench.end(upstream)
-    assert_over(bench)
+    assert_over(bench, client, upstream)
 
 
 @pytest.mark.parametrize(
@@ -267,11 +259,7 @@ def test_a_watch_holds_its_seat(bench: Bench) -> None:
     bench.send(bench.upstreams[0], OK)
     assert b"200" == status(waiting.take())
     assert ", 1 watches," in repr(bench.costs)
-    bench.end(client)
-    bench.end(upstream)
-    bench.end(waiting)
-
-    assert_over(bench)
+    assert_over(bench, client, upstream, waiting)
 
 
 def test_client_hears_that_the_proxy_goes_away(bench: Bench) -> None:
@@ -316,9 +304,7 @@ def test_a_close_frame_stands_between_frames(bench: Bench, at: int) -> None:
     bench.send(upstream, LONG_FRAME[at:] + FRAME)
 
     assert LONG_FRAME[at:] + GOING_AWAY == client.take()
-    bench.end(upstream)
-    bench.end(client)
-    assert_over(bench)
+    assert_over(bench, upstream, client)
 
 
 def test_a_frame_that_does_not_end(bench: Bench) -> None:
@@ -339,9 +325,7 @@ def test_a_server_that_has_closed_already(bench: Bench) -> None:
     connection_of_tunnel(bench).close_websocket()
     bench.send(upstream, b"\x03\xe8")
     assert FRAME + b"\x88\x02\x03\xe8" == client.take()
-    bench.end(upstream)
-    bench.end(client)
-    assert_over(bench)
+    assert_over(bench, upstream, client)
 
 
 def test_a_server_that_closes_meanwhile(bench: Bench) -> None:
@@ -350,9 +334,7 @@ def test_a_server_that_closes_meanwhile(bench: Bench) -> None:
     connection_of_tunnel(bench).close_websocket()
     bench.send(upstream, b"\x02\x03\xe8")
     assert b"\x88\x02\x03\xe8" == client.take()
-    bench.end(upstream)
-    bench.end(client)
-    assert_over(bench)
+    assert_over(bench, upstream, client)
 
 
 def test_a_tunnel_of_another_protocol(bench: Bench) -> None:
@@ -490,6 +472,4 @@ def test_bytes_are_untouched(
 
         assert sent[True] == bytes(upstream.written)
         assert head + b"\r\n\r\n" + sent[False] == bytes(client.written)
-        bench.end(client)
-        bench.end(upstream)
-        bench.assert_at_rest()
+        bench.assert_at_rest(client, upstream)
