@@ -3,7 +3,7 @@
 Fields, reasons and wording are those of kube-apiserver 1.36, so that an object which passes here
 passes there.
 
-Sources: Kubernetes API reference, flowcontrol.apiserver.k8s.io/v1; answers of kube-apiserver 1.36;
+Sources: Kubernetes API reference, flowcontrol.apiserver.k8s.io/v1; kube-apiserver 1.36;
 Kubernetes API conventions, "Metadata"; Kubernetes documentation, "Labels and Selectors",
 "Annotations", "Owners and Dependents", "Finalizers"; apimachinery's `ValidateObjectMeta`.
 """

@@ -335,7 +335,7 @@ class ListOptions:
     Attributes:
         is_decodable: Whether the numbers can be decoded; all else means nothing if not.
         limit: Objects asked for at most; 0 or less for no limit.
-        is_from_cache: kube-apiserver answers it from its watch cache.
+        is_from_cache: kube-apiserver serves it from its watch cache.
         sends_initial_events: As a WATCH it begins with all objects that there are.
     """
 

@@ -99,7 +99,7 @@ def test_only_a_server_makes_up_a_name(metadata: object) -> None:
     ],
 )
 def test_uids(uid: str, expected: set[tuple[str, Reason]]) -> None:
-    """A uid becomes a header field of answers, so it has to be one."""
+    """A uid becomes a header field of responses, so it has to be one."""
     wire = flow_schema()
     wire["metadata"]["uid"] = uid
     found = read_object(wire)

@@ -336,7 +336,7 @@ def test_no_plain_target() -> None:
 @example(method="GET", target=b"/api/v1/pods?fieldSelector=metadata.name%3D%ff")
 @settings(max_examples=300)
 def test_any_target_has_attributes_or_is_refused(method: str, target: bytes) -> None:
-    """Whatever the bytes are, the answer is attributes that can be printed, or our own error."""
+    """Whatever the bytes are, there are attributes that can be printed, or our own error."""
     try:
         attributes = parse_attributes(method, target)
     except AttributesError:
