@@ -279,11 +279,11 @@ async def test_an_error_in_an_event_of_the_upstream(event: str) -> None:
         if event == "answer":
             client.write = broken
         elif event == "body":
-            break_part(client, "_transport", "write")
+            break_part(client, "transport", "write")
         elif event == "connection":
             break_part(upstream_side(scene), "transport", "abort")
         else:
-            break_part(client, "_transport", "can_write_eof")
+            break_part(client, "transport", "can_write_eof")
         await hold.arrival.peer.send(answer[-1])
         await hold.client.read_to_end()
         arrival = await scene.upstream.next_request()
