@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
@@ -25,6 +25,7 @@ from mypy_extensions import mypyc_attr
 from apfproxy.authn.credentials import UNKNOWN_PEER, Verdict
 from apfproxy.authn.impersonation import ACCOUNT_PREFIX, Impersonations, effective
 from apfproxy.authn.unverified_names import RENEWAL_NS
+from apfproxy.base.records import Record
 from apfproxy.http.credential_fields import BEARER_CHALLENGE
 from apfproxy.request.attributes import (
     ANONYMOUS,
@@ -52,16 +53,18 @@ NOT_KNOWN_WHO = "the token cannot be verified now; try again later"
 NOT_KNOWN_WHETHER = "whether the user may impersonate cannot be verified now; try again later"
 
 
-@dataclass(frozen=True, slots=True)
-class Authentication:
+class Authentication(Record, frozen=True):
     """The user that flow control classifies, and header lines that name one to the upstream.
 
     After `valid_until_ns`, on the process's clock, the request is authenticated again.
     """
 
     user: User
-    lines: bytes = field(repr=False)  # they may hold a token
+    lines: bytes
     valid_until_ns: int
+
+    def __repr__(self) -> str:
+        return f"<Authentication of {self.user}>"  # without lines, which may hold a token
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from apfproxy.request.attributes import User
+from apfproxy.base.records import Record
+from apfproxy.request.attributes import User  # noqa: TC001  compiled, records have it at run time
 
 UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 """Control characters, and surrogates, which JSON can have but UTF-8 cannot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Record, frozen=True):
     """The other end of a client's connection.
 
     Attributes:
@@ -48,8 +46,7 @@ class Access(NamedTuple):
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Record, frozen=True):
     """The user of a token; None if this authenticator does not know it.
 
     Virtual groups are only those that the token's issuer or reviewer names.

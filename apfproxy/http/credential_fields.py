@@ -20,10 +20,11 @@ import contextlib
 import functools
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.base.address import V6_NETWORK_BITS, address_from, share_of
+from apfproxy.base.records import Record
 from apfproxy.request.attributes import (
     BY_ADDRESS,
     BY_BASIC,
@@ -64,8 +65,7 @@ class CredentialsError(ValueError):
     """Credentials that are ambiguous, no text or no name; the client's fault.  Has no value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(Record, frozen=True):
     """The credentials in the header fields of a request, none of which is verified yet.
 
     Attributes:
@@ -77,13 +77,17 @@ class Credentials:
         source: The same by the address that a proxy names which is believed.
     """
 
-    token: str = field(default="", repr=False)
+    token: str = ""
     claimed: User | None = None
     impersonated: User | None = None
-    key: str = field(default="", repr=False)
-    basic: str = field(default="", repr=False)
+    key: str = ""
+    basic: str = ""
     alias: User | None = None
     source: User | None = None
+
+    def __repr__(self) -> str:
+        users = self.claimed, self.impersonated, self.alias, self.source
+        return f"<Credentials with users {users}>"  # none of the secrets
 
 
 NO_CREDENTIALS = Credentials()

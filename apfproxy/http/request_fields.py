@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from apfproxy.base.address import IPAddress
-    from apfproxy.http.credential_fields import CredentialRules, Credentials, Lines
+    from apfproxy.http.credential_fields import CredentialRules, Lines
     from apfproxy.http.upgrade import Offer
     from apfproxy.settings import Network
 
@@ -153,7 +153,6 @@ class FieldRules:
     kinds: dict[bytes, int] = field(default_factory=dict, compare=False, repr=False)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class RequestFields:
     """The meaning of the fields of a request; immutable once read.
 
@@ -170,21 +169,22 @@ class RequestFields:
         secret_names: Of fields that have secrets by the settings, in lower case.
     """
 
-    is_http_10: bool
-    keep_alive: bool = True
-    forward: bytes = b""
-    is_verbatim: bool = False
-    host: bytes | None = None
-    framing: int = NO_BODY
-    body_bytes: int = 0
-    has_one_length: bool = False
-    expects_continue: bool = False
-    upgrade: Offer | None = None
-    overrides_method: bool = False
-    credentials: Credentials = NO_CREDENTIALS
-    address: str = ""
-    secret_names: frozenset[str] = frozenset()
-    protocol: str = HTTP_1_1
+    def __init__(self, protocol: str, secret_names: frozenset[str] = frozenset()) -> None:
+        self.protocol = protocol
+        self.is_http_10 = protocol == HTTP_1_0
+        self.secret_names = secret_names
+        self.keep_alive = not self.is_http_10
+        self.forward = b""
+        self.is_verbatim = False
+        self.host: bytes | None = None
+        self.framing = NO_BODY
+        self.body_bytes = 0
+        self.has_one_length = False
+        self.expects_continue = False
+        self.upgrade: Offer | None = None
+        self.overrides_method = False
+        self.credentials = NO_CREDENTIALS
+        self.address = ""
 
 
 def read_fields(
@@ -200,12 +200,7 @@ def read_fields(
         name.lower() == b"content-type" and _GRPC.match(value) for name, value in lines
     ):
         raise GrpcError
-    result = RequestFields(
-        is_http_10,
-        keep_alive=not is_http_10,
-        secret_names=rules.credentials.secret_names,
-        protocol=protocol,
-    )
+    result = RequestFields(protocol, rules.credentials.secret_names)
     return _Reader(result, lines, rules).read(section)
 
 

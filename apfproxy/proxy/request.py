@@ -16,6 +16,7 @@ from itertools import chain
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from msgspec import structs
 from mypy_extensions import mypyc_attr
 
 from apfproxy.base.address import address_from
@@ -446,10 +447,10 @@ class ClientKinds:
         parsed = address_from(address) if shared.proxies else None
         peer = self._authenticator.peer(certificate, chain)
         if is_among(parsed, self._front_proxies):
-            peer = replace(peer, is_front_proxy=True)
+            peer = structs.replace(peer, is_front_proxy=True)
         if shared.credentials.unverified.is_by_address and peer.user is None:
             # A part of the kind: fields are kept with who sends them.
-            peer = replace(peer, alias=alias_of_address(address))
+            peer = structs.replace(peer, alias=alias_of_address(address))
         is_believed = peer.is_front_proxy or is_among(parsed, shared.proxies)
         key = peer, is_tls, is_http2, is_believed
         kind = self._kinds.get(key)

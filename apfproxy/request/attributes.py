@@ -30,12 +30,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
 
+from apfproxy.base.records import Record
 from apfproxy.objects.go_text import parse_int64
 from apfproxy.objects.selectors import NAME, is_field_selector, is_label_selector, required_value
 from apfproxy.request.rules import KUBERNETES, NONE, RequestRules, spelled
@@ -50,8 +50,7 @@ AUTHENTICATED_GROUP: Final = "system:authenticated"
 UNAUTHENTICATED_GROUP: Final = "system:unauthenticated"
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Record, frozen=True):
     """A user by name, with all the groups that count, virtual ones included.
 
     Attributes:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from apfproxy.authn.authenticator import Authentication
 from apfproxy.http.grammar import HeadError
-from apfproxy.http.request_fields import NO_BODY, SIZED, RequestFields
+from apfproxy.http.request_fields import HTTP_1_1, SIZED, RequestFields
 from apfproxy.http.request_head import parse_head
 from apfproxy.proxy import client as client_module
 from apfproxy.proxy import request as request_module
@@ -88,7 +88,8 @@ def test_key(section: bytes, key: tuple[bytes, bytes], body_bytes: int) -> None:
 )
 def test_body_bytes(section: bytes, expected: int) -> None:
     """A head has the section if it differs in the digits alone."""
-    fields = RequestFields(is_http_10=False, framing=SIZED, body_bytes=5, has_one_length=True)
+    fields = RequestFields(HTTP_1_1)
+    fields.framing, fields.body_bytes, fields.has_one_length = SIZED, 5, True
     block = HeaderBlock(fields, key_of(b"Content-Length: 5\r\nA: b\r\n\r\n")[0])
     head = PUT_LINE + section
     end = len(head) if expected >= 0 else 0
@@ -98,7 +99,7 @@ def test_body_bytes(section: bytes, expected: int) -> None:
 
 
 def test_section_without_a_length() -> None:
-    fields = RequestFields(is_http_10=False, framing=NO_BODY)
+    fields = RequestFields(HTTP_1_1)
     block = HeaderBlock(fields, key_of(b"A: b\r\n\r\n")[0])
 
     assert (len(PUT_LINE) + 8, 0) == block.match(PUT_LINE + b"A: b\r\n\r\nbody", len(PUT_LINE))

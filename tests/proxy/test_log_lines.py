@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.controller import Classification, Controller
-from apfproxy.http.request_fields import RequestFields
+from apfproxy.http.request_fields import HTTP_1_1, RequestFields
 from apfproxy.http.request_head import RequestHead
 from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.proxy import log_lines
@@ -57,7 +57,7 @@ def record_of(
     **members: Any,  # noqa: ANN401  members of the record by their names
 ) -> RequestRecord:
     if block is None:
-        block = HeaderBlock(RequestFields(is_http_10=False))
+        block = HeaderBlock(RequestFields(HTTP_1_1))
         block.fields.forward = fields
     head = RequestHead("GET", target, b"", b"", block.fields, 0, None)
     usual = {
@@ -257,7 +257,7 @@ def test_members(subject: LogLines, members: Line, expected: Line) -> None:
 
 def test_text_is_kept_with_its_header_block(subject: LogLines) -> None:
     """Requests with the same fields share it while they are of one user, unless it is long."""
-    block = HeaderBlock(RequestFields(is_http_10=False))
+    block = HeaderBlock(RequestFields(HTTP_1_1))
     bob, eve = User("bob", ()), User("eve", ("g" * MAX_TEXT,) * MAX_GROUPS)
     kept: list[User | None] = []
     names = []
