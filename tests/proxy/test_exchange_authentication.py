@@ -181,6 +181,68 @@ def bench() -> Iterator[Known]:
         yield result
 
 
+def test_waits_for_authentication(bench: Known) -> None:
+    """It holds no seat meanwhile, and goes on as the user that is found."""
+    client = bench.ask_slowly(get("slow"))
+    assert (0, 0, 0) == bench.use()
+    assert b"" == bench.upstreams[0].take()
+    bench.tell("slow", "alice")
+
+    assert (["alice"], b"200") == bench.answer(client)
+    bench.assert_at_rest()
+
+
+def test_body_that_comes_meanwhile(bench: Known) -> None:
+    """It is held, and sent behind the head."""
+    client = bench.ask_slowly(post("slow", 6) + b"ab")
+    for piece in (b"cd", b"ef"):
+        bench.send(client, piece)
+    bench.tell("slow", "alice")
+
+    assert b"abcdef" == body(bench.upstreams[0].take())
+    bench.send(bench.upstreams[0], OK)
+    assert b"200" == status(client.take())
+    bench.assert_at_rest()
+
+
+def test_client_leaves_as_the_answer_comes(bench: Known) -> None:
+    """Who left is not served, however late that is noticed."""
+    client = bench.ask_slowly(get("slow"))
+    bench.tokens.tell("slow", "alice")
+    bench.end(client)
+    bench.run_tasks()
+
+    assert b"" == bench.upstreams[0].take()
+    bench.assert_at_rest()
+
+
+def test_known_of_another_target(bench: Known) -> None:
+    """The same fields say the same user, for as long as that holds, whatever is asked."""
+    bench.tokens.users["t"] = "alice"
+    client = bench.client()
+    for target in (b"/a", b"/b", b"/c"):
+        bench.send(client, get("t").replace(PATH, target))
+        assert (["alice"], b"200") == bench.answer(client)
+    bench.tokens.users["t"] = "bob"
+    bench.wait(LIFETIME_S)
+    for target in (b"/d", b"/a"):
+        bench.send(client, get("t").replace(PATH, target))
+        assert (["bob"], b"200") == bench.answer(client)
+    bench.assert_at_rest()
+
+
+def test_claims_count_from_front_proxies_only(bench: Known) -> None:
+    """The same bytes are believed of one client, and not of another."""
+    request = get("", b"X-Remote-User: admin\r\n", b"X-Remote-Group: system:masters\r\n")
+    front, alice = bench.client(tls=Tls(b"front")), bench.client(tls=Tls(b"alice"))
+    plain = bench.client()
+    for _ in range(4):
+        for client, name in ((front, "admin"), (alice, "alice"), (plain, "system:anonymous")):
+            bench.send(client, request)
+            assert ([name], b"200") == bench.answer(client)
+    bench.assert_at_rest()
+
+
 def test_refused_after_waiting(bench: Known) -> None:
     """The answer is Kubernetes' own, and the connection goes on."""
     client = bench.ask_slowly(get("slow"))
