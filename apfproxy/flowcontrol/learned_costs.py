@@ -94,7 +94,7 @@ class LearnedCosts:
         self._counted_ns = 0
 
     def list_finished(self, attributes: RequestAttributes, body_bytes: int) -> None:
-        """Learn from the answer to a LIST, whole and successful; anything else teaches nothing."""
+        """Learn from the response to a LIST, whole and successful; nothing else teaches."""
         options = attributes.list_options
         if (
             attributes.verb != "list"

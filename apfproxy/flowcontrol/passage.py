@@ -10,7 +10,7 @@ The seats that a request needs, and how long it works on after its end, are esti
 
 - A LIST, and a WATCH that begins with initial events, takes a seat per 100 kB that the server
   holds in memory for it.
-- A write takes one seat, and then, when its answer is out, seats for the watchers to be told.
+- A write takes one seat, and then, when its response is out, seats for the watchers to be told.
 - Everything else takes one seat.
 
 A request whose flow control is only observed has an `ObservedPassage`.

@@ -50,7 +50,7 @@ def weight_of(text: str) -> float:
 
 
 class HeadError(Exception):
-    """A request that gets an answer of the proxy's own, after which its connection is closed.
+    """A request that gets a response of the proxy's own, after which its connection is closed.
 
     That has the status `code` and the header `lines`, each with its CRLF.
     """
@@ -69,7 +69,7 @@ class UnheldError(HeadError):
 
 
 class GrpcError(HeadError):
-    """A call of gRPC, which cannot be forwarded; its answer is one that clients of gRPC show."""
+    """A call of gRPC, which cannot be forwarded; its response is one that clients of gRPC show."""
 
     def __init__(self) -> None:
         super().__init__(

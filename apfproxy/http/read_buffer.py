@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 65536
 """Of a client: of its body, half as much may be held already while it waits for seats."""
 ANSWER_READ_BYTES: Final = 122880
-"""Of the server.  Twice as much in a read saves a quarter of the CPU of a large answer."""
+"""Of the server.  Twice as much in a read saves a quarter of the CPU of a large response."""
 LARGE_BYTES: Final = 16384  # from here on a copy costs more than a view does
 MAX_PIECES: Final = 64
 """Written without being joined; beyond, they are so small that a copy costs less."""
@@ -53,7 +53,7 @@ WRITE_HIGH_WATER_BYTES: Final = 4096
 waits here waits behind what the kernel holds."""
 
 MAX_LINGER_BYTES: Final = 1 << 20
-"""Read after an early answer, and thrown away, so that the client sees it before a reset."""
+"""Read after an early response, and thrown away, so that the client sees it before a reset."""
 
 NOWHERE: Final = asyncio.Transport()
 """The transport of a connection that has not come about: whatever is asked of it, it raises

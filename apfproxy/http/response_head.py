@@ -1,7 +1,7 @@
-"""The head of an upstream's answer: checked line by line, and made ready to be passed on.
+"""The head of an upstream's response: checked line by line, and made ready to be passed on.
 
 An upstream says most lines again and again, so a line that was judged once is known by its bytes.
-Those that differ in every answer, its length and its Audit-ID, are judged by their names, and no
+Those that differ in every response, its length and its Audit-ID, are judged by their names, and no
 regular expression looks at them.  A head that differs from two before in these values alone is not
 even divided into lines: it is made by their pattern.  The grammar is as strict as llhttp's (a test
 compares them): lines end in CRLF, names are tokens, values hold no control characters, and none is
@@ -25,7 +25,7 @@ MAX_KNOWN_NAME_BYTES: Final = 64
 MAX_PATTERNS = 256  # a Date makes another one each second
 MAX_PATTERN_BYTES: Final = 1024
 
-# How an answer's body is framed.
+# How a response's body is framed.
 NO_BODY: Final = 0
 SIZED: Final = 1
 CHUNKED: Final = 2
@@ -78,7 +78,7 @@ MAX_SHOWN_BYTES: Final = 40
 
 
 class ResponseError(Exception):
-    """The upstream's answer is not one that can be passed on."""
+    """The upstream's response is not one that can be passed on."""
 
 
 _StatusLine = tuple[int, bool]  # the code, and whether the version is 1.1
@@ -89,12 +89,12 @@ _known_status_lines: Final[dict[bytes, _StatusLine]] = {}
 
 
 class ResponseHead:
-    """An answer's head; nobody changes it once it is parsed.
+    """A response's head; nobody changes it once it is parsed.
 
     Attributes:
         lines: The status line and the header lines to pass on, each with its CRLF; a Content-Length
             is among them, a Transfer-Encoding is not.
-        length: The value of Content-Length, or -1; also of an answer that has no body.
+        length: The value of Content-Length, or -1; also of a response that has no body.
         has_audit_id, has_date: Whether an Audit-ID, or a Date, is among the lines.
         idle_line: That of its Keep-Alive field, which says how long an idle connection is kept.
     """
@@ -352,7 +352,7 @@ def _check_codings(codings: list[bytes], length: int, *, is_http_11: bool) -> No
 
 
 def is_event_stream(lines: bytes) -> bool:
-    """Whether an answer is one of server-sent events, by its header lines."""
+    """Whether a response is one of server-sent events, by its header lines."""
     return _EVENT_STREAM.search(lines) is not None
 
 
@@ -369,7 +369,7 @@ def _judge_status_line(line: bytes) -> _StatusLine:
 
 
 def _judge_line(line: bytes, lines: list[bytes]) -> int:
-    """What becomes of one of a head's field lines that is new, or differs in every answer.
+    """What becomes of one of a head's field lines that is new, or differs in every response.
 
     Where the name is known, ASCII without control characters is right as a value.
     """

@@ -1,4 +1,4 @@
-"""What a request and its answer must say for a connection to become a tunnel.
+"""What a request and its response must say for a connection to become a tunnel.
 
 Honoured are `websocket` (RFC 6455) and `SPDY/3.1`, and only where an API has them:
 
@@ -10,7 +10,7 @@ Honoured are `websocket` (RFC 6455) and `SPDY/3.1`, and only where an API has th
 4. Where `upstream.upgrades.allow` says so, and nowhere where `upstream.upgrades.deny` does.
 
 Anywhere else, and of any other protocol such as h2c, the Upgrade field means nothing, as RFC 9110,
-section 7.8, allows: the request is forwarded as a normal one, without it.  An answer 101 is
+section 7.8, allows: the request is forwarded as a normal one, without it.  A response 101 is
 believed only if it names one protocol that was offered.
 """
 
@@ -38,7 +38,7 @@ SPDY = b"SPDY/3.1"
 PROTOCOLS = {WEBSOCKET: WEBSOCKET, SPDY.lower(): SPDY}
 """Those that are served, by their names in small letters."""
 SPDY_METHODS = frozenset({"GET", "POST"})
-"""With which Kubernetes' clients ask for SPDY; the answer to HEAD ends with its head."""
+"""With which Kubernetes' clients ask for SPDY; the response to HEAD ends with its head."""
 WEBSOCKET_ONLY = frozenset({"log"})
 UPGRADED = WEBSOCKET_ONLY | {"attach", "exec", "portforward", "proxy"}
 """Subresources that Kubernetes' own groups have for it."""
@@ -74,7 +74,7 @@ OWN_GROUPS = frozenset(
 """Groups that kube-apiserver serves itself; it has no upgrades for any others of their paths."""
 BEARER_PREFIX = b"base64url.bearer.authorization.k8s.io."
 
-UPGRADE_LINES = b"Connection: upgrade\r\nUpgrade: websocket\r\n"  # of an answer 426
+UPGRADE_LINES = b"Connection: upgrade\r\nUpgrade: websocket\r\n"  # of a response 426
 
 _ACCEPT_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTENT_LENGTH = b"content-length:"
@@ -232,7 +232,7 @@ def _check_handshake(offer: Offer, method: str) -> None:
         )
 
 
-# The answer.
+# The response.
 
 
 def _values_in(head: bytes) -> dict[bytes, list[bytes]]:
@@ -245,7 +245,7 @@ def _values_in(head: bytes) -> dict[bytes, list[bytes]]:
 
 
 def switched(head: bytes, offer: Offer | None) -> bytes:
-    """The protocol that an answer 101 names, as the upstream spells it.
+    """The protocol that a response 101 names, as the upstream spells it.
 
     Raises ResponseError if it is not one that was asked for.
     """
@@ -267,7 +267,7 @@ def switched(head: bytes, offer: Offer | None) -> bytes:
 
 
 def switch_lines(lines: bytes, protocol: bytes) -> bytes:
-    """The header lines of an answer 101 to the client."""
+    """The header lines of a response 101 to the client."""
     kept = _without(lines, _CONTENT_LENGTH)
     return b"%bConnection: Upgrade\r\nUpgrade: %b\r\n" % (kept, protocol)
 
@@ -283,7 +283,7 @@ def _without(lines: bytes, starts: bytes | tuple[bytes, ...]) -> bytes:
 
 
 def check_declined(status: int, *, is_connect: bool) -> None:
-    """Judge a final answer to an upgrade: raises ResponseError if the client must not get it.
+    """Judge a final response to an upgrade: raises ResponseError if the client must not get it.
 
     With CONNECT it takes any success for a tunnel.
     """
@@ -296,7 +296,7 @@ def check_declined(status: int, *, is_connect: bool) -> None:
 
 
 def check_accept(head: bytes, offer: Offer) -> None:
-    """Refuse an answer 101 to another handshake than the proxy made; RFC 6455, section 4.1."""
+    """Refuse a response 101 to another handshake than the proxy made; RFC 6455, section 4.1."""
     digest = hashlib.sha1(offer.keys[0] + _ACCEPT_SUFFIX, usedforsecurity=False).digest()
     values = _values_in(head).get(b"sec-websocket-accept", [])
     if [value.strip(b" \t") for value in values] != [b64encode(digest)]:

@@ -455,7 +455,7 @@ class Exchange(PoolWaiter):
     def on_deadline(self) -> None:
         now_ns, state, flow = self.context.clock.now_ns(), self.state, self._flow
         if flow is not None:
-            # An answer that is taken slower than a body may come stands still: else a client that
+            # A response that is taken slower than a body may come stands still: else a client that
             # takes a byte a minute would keep its seats for ever.
             least = 0
             if state is RESPONDING and self.client.is_write_paused:

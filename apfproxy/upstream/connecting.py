@@ -38,7 +38,7 @@ WRONG_SETTINGS = {
 NO_TLS_SPOKEN = frozenset(
     {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
 )
-"""OpenSSL's words for bytes that are no TLS, such as an answer of plain HTTP."""
+"""OpenSSL's words for bytes that are no TLS, such as a response of plain HTTP."""
 
 
 @dataclass(frozen=True, slots=True)

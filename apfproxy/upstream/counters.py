@@ -18,7 +18,7 @@ class UpstreamFailure(enum.StrEnum):
     TLS = "tls"  # a connection, but no TLS: its certificate is not valid, or it does not speak TLS
     ANSWER_TIMEOUT = "answer-timeout"
     BROKEN_ANSWER = "broken-answer"
-    """The answer was malformed or cut short, or none came before the connection closed."""
+    """The response was malformed or cut short, or none came before the connection closed."""
 
 
 CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")  # of status codes
@@ -36,7 +36,7 @@ class UpstreamCounters:
     Attributes:
         answers: By the status code, final ones only.
         failures: Requests that it did not answer, and answers that it cut short, by how.
-        head_ns: From a request's dispatch to the head of the answer.
+        head_ns: From a request's dispatch to the head of the response.
         telling: The failures that tell of the server: not those that a client has brought about
             by giving it no time.  `last_failure` and `last_problem` are of the newest one.
     """

@@ -509,7 +509,7 @@ class UpstreamConnection:
         """Read what came before the connection broke: perhaps the response, and why it did.
 
         A server that refuses a large body answers and closes; what is written then gets an error,
-        with which the transport ends before it has read the answer.
+        with which the transport ends before it has read the response.
         """
         transport = self.transport
         connection = transport.get_extra_info("socket")

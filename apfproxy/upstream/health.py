@@ -113,7 +113,7 @@ class Rules:
 
     @property
     def asked(self) -> tuple[object, ...]:
-        """All on which the answer to a check depends, beside the server."""
+        """All on which the response to a check depends, beside the server."""
         of = self.settings
         return of.tls, of.host_header, of.identity, of.token_file, self.path
 

@@ -11,13 +11,13 @@ from apfproxy.upstream.counters import UpstreamFailure
 
 _VERSIONS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _CODE_END: Final = 12
-"""A status line has the version, a space and three digits; no more of an answer is read."""
+"""A status line has the version, a space and three digits; no more of a response is read."""
 REFUSALS: Final = frozenset({401, 403, 404})
 """They say that the check is wrong, not the server, unless others are answered well."""
 
 
 class NoAnswerError(OSError):
-    """A connection, but no answer."""
+    """A connection, but no response."""
 
     def __init__(self, kind: UpstreamFailure, problem: str) -> None:
         super().__init__(problem)
@@ -25,7 +25,7 @@ class NoAnswerError(OSError):
 
 
 class StatusLine(asyncio.BufferedProtocol):
-    """Waits for the start of an answer; `came` is its status code, or why there is none."""
+    """Waits for the start of a response; `came` is its status code, or why there is none."""
 
     def __init__(self) -> None:
         self.came: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -55,7 +55,7 @@ class StatusLine(asyncio.BufferedProtocol):
 
 
 async def status_of(transport: asyncio.Transport, asked: bytes, limit_s: float) -> int:
-    """Ask on a new connection, which is closed then: the answer's status code, or NoAnswerError."""
+    """Ask on a new connection, closed then: the response's status code, or NoAnswerError."""
     line = StatusLine()
     transport.set_protocol(line)
     try:
@@ -76,7 +76,7 @@ def question(method: str, path: str, host: str, lines: bytes = b"") -> bytes:
 
 
 def is_well(status: int) -> bool:
-    """Whether an answer to a check is that of a server that is well."""
+    """Whether a response to a check is that of a server that is well."""
     return status < 400
 
 

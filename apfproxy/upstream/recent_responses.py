@@ -52,7 +52,7 @@ class Recent(ABC):
     @property
     @abstractmethod
     def head_counts(self) -> list[int]:
-        """Times from a request to the head of its answer, by bucket of `LATENCY_BOUNDS_NS`."""
+        """Times from a request to the head of its response, by bucket of `LATENCY_BOUNDS_NS`."""
 
     @property
     def p50_s(self) -> float | None:
