@@ -384,13 +384,13 @@ class Upstream:
         asked = self.asked
         assert asked is not None
         asked.is_chunked, asked.is_open = is_chunked, not is_chunked
-        self.is_last = self.is_last or b"close" in more
         asked.rest = b""
         framing = b"Transfer-Encoding: chunked\r\n" if is_chunked else b""
         head = b"HTTP/1.1 200 OK\r\n%b%b%b" % (MARK, more, framing)
         if asked.request.method == b"HEAD":
             self.answer_without_body(b"200 OK", framing)
             return
+        self.is_last = self.is_last or b"close" in more
         self._record(asked, b"%08d" % asked.number + body, is_whole=False)
         data = b"%08d" % asked.number + body
         self.send(head + b"\r\n" + (b"%x\r\n%b\r\n" % (len(data), data) if is_chunked else data))
