@@ -84,7 +84,8 @@ class UpstreamApi:
             none is known.
         ssl_context: The current TLS settings; None for the system's.
         token: The proxy's own current bearer token, if it has one.
-        max_concurrent: Questions under way; `MAX_WAITING_PER_SLOT` times as many may wait.
+        max_concurrent: Questions under way; `MAX_WAITING_PER_SLOT` times as many may wait.  Its
+            default and the next one's are in `settings.authentication.ReviewSettings`.
         timeout_s: For one question, with its waiting and all attempts.
         server_name: In the servers' certificates, if not that of `choose`, or the address.
         host: The Host field, if not that of the address.

@@ -1,6 +1,7 @@
 """The header fields of a request: checked, and made ready to be forwarded.
 
-llhttp has judged the syntax: line endings, characters, no continued lines.  The checks here are
+llhttp has judged the syntax: line endings, characters, no continued lines; and it has refused
+Content-Length beside Transfer-Encoding, which is only checked again here.  The checks here are
 those that a proxy owes to what stands behind it (RFC 9112, sections 3.2, 6.1 and 11.2): one
 framing, one Host, no field that an upstream could take for another one, no identity that the client
 made up: the fields of front proxies are taken out, and what the upstream is told of the user is

@@ -3,8 +3,10 @@
 1. A request goes to the one of two endpoints, drawn by their shares, whose requests hold fewer
    seats for its share.  A watch or a tunnel, which holds seats for a moment only, goes to the one
    with fewer connections in use.
-2. Who finds no idle connection there gets a new one, or stands in line where a bound is reached.
-   Whatever connection comes first, of whichever endpoint, serves the line.
+2. Who finds no idle connection there stands in line, and a new one is made if no bound is reached:
+   to the endpoint, of all, whose requests hold the fewest seats for its share; those without idle
+   connections are preferred.  Whatever connection comes first, of whichever endpoint, serves the
+   line.
 3. A connection that cannot be made is tried at the other endpoints before a request fails.
 4. Endpoints that fail get no requests, nor do those of which nothing is known yet, once another
    one is known to be well.  Where all fail, all get some: to ask is better than to refuse for sure.
