@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.meters import (
@@ -298,6 +298,7 @@ def test_smoothed_rises_at_once_and_decays_slowly() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 50)), min_size=1))
+@example([(3, 5)])
 def test_statistics_are_those_of_a_sample_each_nanosecond(steps: list[tuple[int, int]]) -> None:
     demand = SeatDemand(0)
     samples: list[int] = []
@@ -310,7 +311,8 @@ def test_statistics_are_those_of_a_sample_each_nanosecond(steps: list[tuple[int,
     assert max(seats for seats, _ in steps) == stats.high_watermark
     if samples:
         assert pytest.approx(statistics.fmean(samples)) == stats.average
-        assert pytest.approx(statistics.pstdev(samples), abs=1e-9) == stats.stddev
+        # Kubernetes subtracts the squared average, which leaves the root of a rounding error.
+        assert pytest.approx(statistics.pstdev(samples), abs=1e-6) == stats.stddev
 
 
 def test_peaks_between_marks() -> None:

@@ -61,9 +61,21 @@ def test_not_fixed(method: str, target: bytes) -> None:
 @pytest.mark.parametrize(
     ("target", "stats", "max_seats", "seats"),
     [
+        pytest.param(b"", MEGABYTES, 0, 40, id="whole"),
+        pytest.param(b"", MEGABYTES, 15, 15, id="level-allows-less"),
+        pytest.param(b"", ObjectStats(10_000, 10_000), 500, 100, id="most-for-a-list"),
         pytest.param(b"", ObjectStats(1, 100_001), 0, 2, id="rounded-up"),
+        pytest.param(b"", ObjectStats(0, 0), 0, 1, id="empty"),
+        pytest.param(b"", ObjectStats(3, 0), 0, 45, id="size-unknown"),
+        pytest.param(b"", None, 0, 1, id="nothing-known"),
         pytest.param(b"", MANY, 0, 100, id="outdated"),
+        pytest.param(b"?limit=100", MEGABYTES, 0, 4, id="limit"),
+        pytest.param(b"?limit=100&labelSelector=a", MEGABYTES, 0, 20, id="limit-and-selector"),
+        pytest.param(b"?resourceVersion=0", MEGABYTES, 0, 10, id="from-the-cache"),
+        pytest.param(b"?resourceVersion=0&labelSelector=a", MEGABYTES, 0, 10, id="cached-selector"),
+        pytest.param(b"?fieldSelector=metadata.name=a", MEGABYTES, 0, 1, id="one-name"),
         pytest.param(b"?limit=x", None, 7, 7, id="not-decodable"),
+        pytest.param(b"?watch=1", MEGABYTES, 0, 10, id="watch"),
     ],
 )
 def test_list(target: bytes, stats: ObjectStats | None, max_seats: int, seats: int) -> None:
