@@ -147,7 +147,8 @@ class Lines:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._made: list[bytes] = []
-        self.log = request_log(AccessLogSettings(path="-"), loop.clock, self._made)
+        settings = AccessLogSettings(path="-", refused_per_second=None)  # a line of each
+        self.log = request_log(settings, loop.clock, self._made)
         self._of_requests = 0
 
     def count(self) -> int:
