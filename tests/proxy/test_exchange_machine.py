@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 
 import pytest
@@ -21,6 +22,7 @@ from tests.proxy.machine.play import (
     search,
     smallest,
 )
+from tests.proxy.machine.world import World
 
 STEPS = 20_000
 MOST_STEPS = 100_000
@@ -45,6 +47,14 @@ def test_many_lives_end_well() -> None:
     found, _ = search(random.Random(1), STEPS)  # noqa: S311  programs, not secrets
 
     assert found is None, explained(run(smallest(found), is_traced=True))
+
+
+def test_nothing_is_kept_of_a_life() -> None:
+    """Who served requests, and is stopped, is garbage that the collector finds."""
+    search(random.Random(1), 1000)  # noqa: S311  programs, not secrets
+    gc.collect()
+
+    assert not [each for each in gc.get_objects() if isinstance(each, World)]
 
 
 @pytest.mark.interpreted
