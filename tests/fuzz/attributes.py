@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from apfproxy.request.attributes import (
     AttributesError,
     DeadlineError,
-    ListOptions,
     RequestAttributes,
     parse_attributes,
     parse_duration_ns,
@@ -67,14 +66,12 @@ class Plain:
     name: str = ""
 
 
-def _values_of(what: object) -> dict[str, object]:
-    """All that attributes have, without methods; compiled, they have no `__dict__`."""
-    found = {name: getattr(what, name) for name in dir(what) if name[0] != "_"}
-    return {
-        name: _values_of(value) if isinstance(value, ListOptions) else value
-        for name, value in found.items()
-        if not callable(value)
-    }
+def _values_of(attributes: RequestAttributes) -> dict[str, object]:
+    """All that there is, without methods; compiled, it has no `__dict__`."""
+    found = {name: getattr(attributes, name) for name in dir(attributes) if name[0] != "_"}
+    options = attributes.list_options
+    found["list_options"] = options and options.values
+    return {name: value for name, value in found.items() if not callable(value)}
 
 
 def run_one(data: bytes) -> None:
