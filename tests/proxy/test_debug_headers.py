@@ -136,3 +136,20 @@ def test_upstream_cannot_tell(bench: Bench) -> None:
     bench.send(bench.upstreams[0], OK.replace(b"\r\n\r\n", b"\r\n" + forged, 1))
 
     assert {"Flow-Schema", "Priority-Level", "Seats", "Waited"} == told(client).keys()
+
+
+@pytest.mark.parametrize("groups", [("system:authenticated",), ("system:unauthenticated",)])
+def test_groups(groups: tuple[str, ...]) -> None:
+    """Those who are not named are told nothing but the UIDs."""
+    downstream = DownstreamSettings(explain_answers_to=AudienceSettings(groups=groups))
+    with Bench(downstream=downstream) as bench:
+        client = bench.client()
+        answers = []
+        for _ in range(2):
+            bench.send(client, GET)
+            bench.send(bench.upstreams[0], OK)
+            answers.append(client.take())
+
+    for answer in answers:
+        assert b"X-Kubernetes-PF-FlowSchema-UID: " in answer
+        assert (groups == ("system:unauthenticated",)) == (b"X-Apfproxy-" in answer)

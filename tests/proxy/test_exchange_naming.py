@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.secret_files import ApiKeys, BasicKeys
 from apfproxy.authn.unverified_names import LEASE_NS, NamesOfAddresses
+from apfproxy.proxy import request as request_module
 from apfproxy.settings import (
     FRONT_PROXY,
     PASS_THROUGH,
@@ -442,3 +443,38 @@ def test_whatever_is_sent(lines: list[tuple[str, str]], address: str) -> None:
             assert b"client_id" not in sent
             assert b"x-remote" not in sent
         bench.end(client)
+
+
+def test_many_addresses_are_bounded(bench: Naming, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of clients that are gone does not grow with their number."""
+    monkeypatch.setattr(request_module, "MAX_KINDS", 4)
+    kinds = bench.context.client_kinds
+    for number in range(20):
+        kinds.kind_of(f"192.0.2.{number}")
+
+    assert 4 == len(kinds._kinds)  # noqa: SLF001  nothing else tells
+
+
+def test_how_a_trusted_proxy_was_reached(bench: Naming) -> None:
+    """Its other X-Forwarded-* fields go on; but it names no user."""
+    client = bench.client((PROXY, 1))
+    bench.send(client, get("X-Forwarded-Proto: https", "X-Remote-User: root"))
+    sent = bench.upstreams[0].take()
+
+    assert b"\r\nX-Forwarded-Proto: https\r\n" in sent
+    assert 1 == sent.count(b"X-Forwarded-Proto")
+    assert b"root" not in sent
+    bench.end(client)
+
+
+def test_trailers_say_nobody(bench: Naming) -> None:
+    """A server may add trailers to the head: none that names a user goes on."""
+    client = bench.client((CLIENT, 1))
+    bench.send(
+        client,
+        b"POST / HTTP/1.1\r\nHost: h\r\nX-API-Key: k1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"1\r\na\r\n0\r\nX-API-Key: k2\r\nx_client-id: root\r\nX-Sum: 1\r\n\r\n",
+    )
+
+    assert bench.upstreams[0].take().endswith(b"0\r\nX-Sum: 1\r\n\r\n")
+    bench.end(client)

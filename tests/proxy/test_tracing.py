@@ -243,3 +243,23 @@ def test_line_of_an_audit_id() -> None:
 
     assert b"Audit-Id: x-1\r\n" == audit_line("x-1")
     assert made == audit_line(made_id(made))
+
+
+def test_request_body() -> None:
+    post = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 18\r\n\r\ntraceparent: 1\r\nok"
+    forwarded, traces = traced(post, TracingSettings(sampling_rate_per_million=ALWAYS))
+
+    assert forwarded.endswith(b"\r\n\r\ntraceparent: 1\r\nok")
+    assert 1 == len(traces)
+
+
+def test_same_sender() -> None:
+    """What a connection's fields say is read once; each request is decided about by itself."""
+    with Bench(tracing=TracingSettings(parents_from=EVERYBODY)) as bench:
+        client = bench.client()
+        for _ in range(3):
+            bench.send(client, asked_with(f"traceparent: {SAMPLED}"))
+            bench.send(bench.upstreams[0], OK)
+
+    assert {int(TRACE_ID, 16)} == {trace.trace_id for trace in bench.traces}
+    assert 3 == len({trace.span_id for trace in bench.traces})
