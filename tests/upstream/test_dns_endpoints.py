@@ -74,7 +74,6 @@ class Followed:
 
 
 async def test_endpoints() -> None:
-    """Each address is an endpoint with the name's port and scheme, and the name's certificate."""
     followed = await Followed(["10.0.0.2", "2001:db8::1", "10.0.0.1"]).run()
 
     assert [
@@ -89,7 +88,6 @@ async def test_endpoints() -> None:
 
 
 async def test_changes() -> None:
-    """Other addresses are told; the same ones in another order are not."""
     followed = await Followed(
         ["10.0.0.1", "10.0.0.2"], ["10.0.0.2", "10.0.0.1"], ["10.0.0.3"]
     ).run()
@@ -110,7 +108,6 @@ async def test_changes() -> None:
 async def test_failures(
     answer: Iterable[str] | Exception, expected: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is known stays; the failure is said once, and it is asked again after growing pauses."""
     caplog.set_level("INFO")
     followed = await Followed(["10.0.0.1"], answer, answer, answer, ["10.0.0.1"]).run()
 
@@ -122,7 +119,6 @@ async def test_failures(
 
 
 async def test_unknown_from_the_start() -> None:
-    """Without any answer nothing is told, but what is wrong is said."""
     followed = await Followed(UNKNOWN).run()
 
     assert [] == followed.told
@@ -132,7 +128,6 @@ async def test_unknown_from_the_start() -> None:
 
 
 async def test_own_error() -> None:
-    """An error of the program ends the run; whoever supervises it begins it anew."""
     with pytest.raises(KeyError):
         await Followed(KeyError("x")).endpoints.run()
 
@@ -157,7 +152,6 @@ class Hanging:
 async def test_resolver_that_hangs(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is said, holds one thread, and its answer is taken once it comes."""
     monkeypatch.setattr(dns_endpoints, "ANSWER_S", 0.0)
     look_up, told = Hanging(), asyncio.Event()
     endpoints = DnsEndpoints(API, 30.0, Resolver(look_up))
@@ -191,7 +185,6 @@ async def test_resolver_that_hangs(
 
 
 async def test_one_question_at_a_time() -> None:
-    """Whoever asks for a name while it is asked for gets the same answer, and no other thread."""
     look_up = Hanging()
     resolver = Resolver(look_up)
     first, second = resolver.ask("a"), resolver.ask("a")
@@ -207,7 +200,6 @@ async def test_one_question_at_a_time() -> None:
 
 
 async def test_the_loop_ends_first() -> None:
-    """An answer that comes when there is no loop any more is nobody's, and no error."""
     look_up = Hanging()
     found: list[threading.Thread] = []
 
@@ -231,7 +223,6 @@ async def test_the_loop_ends_first() -> None:
 
 
 def test_system() -> None:
-    """The system's resolver knows this machine, and not what does not exist."""
     assert "127.0.0.1" in system_addresses("localhost")
     assert ["10.1.2.3"] == list(system_addresses("10.1.2.3"))
     with pytest.raises(OSError, match=r"."):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from apfproxy.base.tasks import spawn
 from apfproxy.settings import Address, EndpointAddress
 from apfproxy.upstream import found_endpoints
 from apfproxy.upstream.found_endpoints import FoundEndpoints
 
+if TYPE_CHECKING:
+    import pytest
+
 
 def at(host: str, port: int = 443) -> EndpointAddress:
-    """An endpoint."""
     return EndpointAddress(address=Address(host=host, port=port))
 
 
@@ -28,8 +30,7 @@ class Told:
         self.hosts.append([each.address.host for each in endpoints])
 
 
-async def test_order() -> None:
-    """They come in the order of their numbers, IPv4 first, each once."""
+async def test_endpoints_come_in_the_order_of_their_numbers_each_once() -> None:
     told = Told()
     hosts = ("10.0.0.10", "::2", "fe80::1%eth9", "10.0.0.9", "::1", "10.0.0.9")
     told.found.put(map(at, hosts))
@@ -38,7 +39,6 @@ async def test_order() -> None:
 
 
 async def test_told_of_changes_only() -> None:
-    """The same endpoints are not told again; that there are none is."""
     told = Told()
     told.found.put([])
     told.found.put([])
@@ -49,8 +49,7 @@ async def test_told_of_changes_only() -> None:
     assert [[], ["10.0.0.1", "10.0.0.2"], []] == told.hosts
 
 
-async def test_told_late() -> None:
-    """Whoever is told later gets what is known by then."""
+async def test_late_listener_is_told_what_is_known() -> None:
     found, told = FoundEndpoints("it"), Told()
     found.put([at("10.0.0.1")])
     found.tell(told.take)
@@ -59,8 +58,9 @@ async def test_told_late() -> None:
     assert [["10.0.0.1"], ["10.0.0.2"]] == told.hosts
 
 
-async def test_bound(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Beyond the bound the last ones are left out, and the log says so."""
+async def test_last_ones_beyond_the_bound_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(found_endpoints, "MAX_ENDPOINTS", 2)
     told = Told()
     told.found.put([at("10.0.0.3"), at("10.0.0.1"), at("10.0.0.2")])
@@ -70,7 +70,6 @@ async def test_bound(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureF
 
 
 async def test_log_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    """Endpoints that come and go write a line a minute, of bounded length."""
     caplog.set_level("INFO")
     told = Told()
     for number in range(10):
@@ -86,26 +85,20 @@ async def test_log_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     ] == caplog.messages
 
 
-@pytest.mark.parametrize(
-    ("hosts", "expected"),
-    [
-        pytest.param((), "no endpoint is known", id="none"),
-        pytest.param(("10.0.0.1",), "the last known endpoint (1) stays in use", id="one"),
-        pytest.param(
-            ("10.0.0.1", "10.0.0.2"), "the last known endpoints (2) stay in use", id="two"
-        ),
-    ],
-)
-async def test_kept(hosts: tuple[str, ...], expected: str) -> None:
-    """What stays in use is said."""
-    told = Told()
-    told.found.put(map(at, hosts))
+async def test_text_says_how_many_stay_in_use() -> None:
+    told, texts = Told(), []
+    for hosts in ([], ["10.0.0.1"], ["10.0.0.1", "10.0.0.2"]):
+        told.found.put(map(at, hosts))
+        texts.append(told.found.kept)
 
-    assert expected == told.found.kept
+    assert [
+        "no endpoint is known",
+        "the last known endpoint (1) stays in use",
+        "the last known endpoints (2) stay in use",
+    ] == texts
 
 
-async def test_wait() -> None:
-    """Whoever waits goes on with the first answer, whatever it is, or when told not to wait."""
+async def test_wait_ends_with_any_answer_or_when_told_to_stop() -> None:
     answered, given_up, late = Told(), Told(), Told()
     waits = {}
 

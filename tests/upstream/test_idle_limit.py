@@ -11,7 +11,6 @@ MS = 1_000_000
 
 
 def taught(*lessons: tuple[int, int], announced: bytes = b"") -> IdleLimit:
-    """A limit that learned of connections, by their ages and when they ended."""
     limit = IdleLimit()
     if announced:
         limit.announced(announced)
@@ -45,12 +44,10 @@ def taught(*lessons: tuple[int, int], announced: bytes = b"") -> IdleLimit:
     ],
 )
 def test_lessons(lessons: list[tuple[int, int]], expected: int) -> None:
-    """The shortest time counts, unless it was an end of all connections."""
     assert expected == taught(*lessons).limit_ns(21 * S)
 
 
 def test_says_what_is_a_lesson() -> None:
-    """Only that is logged."""
     limit = IdleLimit()
 
     assert [True, False, False, True] == [
@@ -59,7 +56,6 @@ def test_says_what_is_a_lesson() -> None:
 
 
 def test_a_server_that_is_gone_taught_nothing() -> None:
-    """It closed its connections since it was ending; what was known before is still known."""
     limit = taught((9 * S, 2 * S), (5 * S, 90 * S))
     limit.gone(95 * S)
     assert 8100 * MS == limit.limit_ns(95 * S)
@@ -72,7 +68,6 @@ def test_a_server_that_is_gone_taught_nothing() -> None:
 
 
 def test_it_is_forgotten_slowly() -> None:
-    """Each period doubles it, up to any time there is; then it is learned again."""
     limit = taught((2 * S, 9 * S))
     periods = [limit.limit_ns(9 * S + number * FORGOTTEN_NS) // MS for number in (0, 1, 2, 3)]
     assert [1800, 3600, 7200, 14400] == periods
@@ -95,7 +90,6 @@ def test_it_is_forgotten_slowly() -> None:
     ],
 )
 def test_announced(field: bytes, expected: int) -> None:
-    """By the server's field, as RFC 2068 had it."""
     limit = taught(announced=field)
 
     assert expected == limit.limit_ns(9 * S)

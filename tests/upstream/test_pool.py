@@ -48,13 +48,11 @@ class Waiter(PoolWaiter):
 
     @property
     def its(self) -> UpstreamConnection:
-        """The connection that it must have."""
         assert self.connection is not None
         return self.connection
 
     @property
     def host(self) -> str:
-        """Of its connection; "" for none."""
         return "" if self.connection is None else host_of(self.connection)
 
 
@@ -67,7 +65,6 @@ def host_of(connection: UpstreamConnection) -> str:
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """A pool of two connections at most, none of them open."""
     settings = UpstreamSettings(url=Address(host="upstream", port=80), max_connections=2)
     with Bench(idle_upstreams=0, upstream=settings) as result:
         yield result
@@ -81,7 +78,6 @@ def stand_in_line(bench: Bench, count: int = 1, *, is_new: bool = False) -> list
 
 
 def connected(bench: Bench, count: int) -> list[Waiter]:
-    """So many waiters, of which two at most have connections."""
     waiters = stand_in_line(bench, count)
     for _ in range(min(2, count)):
         bench.connect()
@@ -103,7 +99,6 @@ def endings(bench: Bench) -> list[str]:
 
 
 def test_opens_as_many_as_the_line_needs(bench: Bench) -> None:
-    """But never more than the bound, those under way included; the rest waits."""
     assert bench.pool.acquire() is None
     waiters = stand_in_line(bench, 3)
     assert 2 == len(bench.connecting)
@@ -118,18 +113,6 @@ def test_opens_as_many_as_the_line_needs(bench: Bench) -> None:
     assert 2 == bench.counters.pool.connections_opened
 
 
-def test_line_gets_what_a_higher_limit_allows(bench: Bench) -> None:
-    waiters = stand_in_line(bench, 3)
-    before = len(bench.connecting)
-    address = Address(host="upstream", port=80)
-    bench.pool.configure(UpstreamSettings(url=address, max_connections=3), None)
-    assert (2, 3) == (before, len(bench.connecting))
-    for _ in waiters:
-        bench.connect()
-
-    assert [True] * 3 == served(*waiters)
-
-
 def test_connection_used_last_is_given_first(bench: Bench) -> None:
     first, second = (release(bench, waiter) for waiter in connected(bench, 2))
     assert second is bench.pool.acquire()
@@ -139,7 +122,6 @@ def test_connection_used_last_is_given_first(bench: Bench) -> None:
 
 
 def test_connection_that_comes_back_first_serves_the_line(bench: Bench) -> None:
-    """The one that was opened for it is kept for the next."""
     waiters = stand_in_line(bench)
     bench.connect()
     waiters += stand_in_line(bench)
@@ -150,8 +132,9 @@ def test_connection_that_comes_back_first_serves_the_line(bench: Bench) -> None:
     assert (2, 1) == (bench.pool.open_count, bench.pool.idle_count)
 
 
-def test_who_leaves_the_line_is_not_served(bench: Bench) -> None:
-    first, second = stand_in_line(bench, 2)
+@pytest.mark.parametrize("is_new", [False, True])
+def test_waiter_that_leaves_the_line_is_not_served(bench: Bench, *, is_new: bool) -> None:
+    first, second = stand_in_line(bench, 2, is_new=is_new)
     bench.pool.leave(first)
     bench.pool.leave(first)
     bench.connect()
@@ -162,22 +145,19 @@ def test_who_leaves_the_line_is_not_served(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("outcome", "failure"),
     [
-        pytest.param(
-            REFUSED, (502, "no connection to the upstream: Connection refused"), id="refused"
-        ),
-        pytest.param(
+        (REFUSED, (502, "no connection to the upstream: Connection refused")),
+        (
             TimeoutError(),
             (504, "no connection to the upstream within 5 s (upstream.connectTimeout)"),
-            id="stalls",
         ),
-        pytest.param("lost", (502, "the upstream closed the connection at once"), id="lost"),
-        pytest.param(KeyError("a bug"), (502, OWN_FAILURE.reason), id="our-own-error"),
+        ("lost", (502, "the upstream closed the connection at once")),
+        (KeyError("a bug"), (502, OWN_FAILURE.reason)),
     ],
+    ids=["refused", "stalls", "lost", "own-error"],
 )
-def test_failure_fails_one(
+def test_failure_fails_the_first_in_line_alone(
     bench: Bench, outcome: BaseException | str, failure: tuple[int, str]
 ) -> None:
-    """Whoever waits longest is told, and for the others it is tried again."""
     waiters = stand_in_line(bench, 3)
     bench.connect(outcome)
     assert [failure, None, None] == [waiter.failure for waiter in waiters]
@@ -189,17 +169,7 @@ def test_failure_fails_one(
     assert [False, True, True] == served(*waiters)
 
 
-def test_failure_with_nobody_left_in_line(bench: Bench) -> None:
-    (waiter,) = stand_in_line(bench)
-    bench.pool.leave(waiter)
-    bench.connect(ConnectionRefusedError())
-
-    assert 1 == bench.counters.upstream.failures[UpstreamFailure.CONNECT]
-    assert [] == list(bench.connecting)
-
-
-def test_failure_of_a_new_connection(bench: Bench) -> None:
-    """Who waited longest is told, in whichever line."""
+def test_failure_is_told_in_either_line(bench: Bench) -> None:
     (first,), (needy,) = stand_in_line(bench), stand_in_line(bench, is_new=True)
     bench.connect(REFUSED)
     bench.connect(REFUSED)
@@ -208,9 +178,9 @@ def test_failure_of_a_new_connection(bench: Bench) -> None:
     assert (reason, reason) == (first.failure, needy.failure)
 
 
-def test_connection_that_breaks_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system will not take its options any more it is closed, and is nobody's."""
-
+def test_connection_whose_options_the_system_refuses_is_closed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise OSError(22, "Invalid argument")
 
@@ -222,19 +192,6 @@ def test_connection_that_breaks_at_once(bench: Bench, monkeypatch: pytest.Monkey
     assert (502, "no connection to the upstream: Invalid argument") == first.failure
     assert "abort" == bench.upstreams[-1].ended_by
     assert (0, 0) == (bench.pool.open_count, bench.pool.waiting_count)
-
-
-async def test_connects_within_a_time_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stall(*_: object) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", stall)
-    waiter, address = Waiter(), Address(host="upstream", port=80)
-    Pool(UpstreamSettings(url=address, connect_timeout_s=0.001), PoolCounters()).wait(waiter)
-    await waiter.has_failed.wait()
-
-    why = "no connection to the upstream within 0.001 s (upstream.connectTimeout)"
-    assert (504, why) == waiter.failure
 
 
 def test_lost_connections_are_given_no_more_and_replaced(bench: Bench) -> None:
@@ -267,18 +224,7 @@ def test_closes_what_was_idle_too_long(bench: Bench) -> None:
     assert (0, 0) == (bench.pool.open_count, bench.pool.idle_count)
 
 
-def test_unsolicited_bytes_close_an_idle_connection(bench: Bench) -> None:
-    """They must not become the response to the next request."""
-    waiters = connected(bench, 1)
-    release(bench, waiters[0])
-    bench.send(bench.upstreams[0], b"HTTP/1.1 408 Request Timeout\r\n\r\n")
-
-    assert "abort" == bench.upstreams[0].ended_by
-    assert bench.pool.acquire() is None
-
-
 def test_close_ends_everything(bench: Bench) -> None:
-    """Busy or idle, open or under way."""
     stand_in_line(bench)
     bench.connect()
     (waiter,) = stand_in_line(bench)
@@ -302,8 +248,7 @@ def test_connection_that_was_paused_is_given_open(bench: Bench) -> None:
     assert bench.upstreams[0].reads
 
 
-def test_renewal(bench: Bench) -> None:
-    """It closes idle connections, and busy ones once their requests have ended."""
+def test_renewal_closes_idle_connections_and_busy_ones_once_they_are_released(bench: Bench) -> None:
     waiters = connected(bench, 2)
     release(bench, waiters[0])
     bench.pool.renew()
@@ -319,8 +264,7 @@ def test_renewal(bench: Bench) -> None:
     assert [False, True] == served(*later)
 
 
-def test_renewal_while_connecting(bench: Bench) -> None:
-    """A connection that began with the old identity is not given; another one is made."""
+def test_connection_that_began_before_a_renewal_is_not_given(bench: Bench) -> None:
     (waiter,) = stand_in_line(bench)
     bench.pool.renew()
     bench.connect()
@@ -332,8 +276,7 @@ def test_renewal_while_connecting(bench: Bench) -> None:
     assert 1 == bench.pool.idle_count
 
 
-def test_new_connection(bench: Bench) -> None:
-    """Who needs one is not given one that is put back; who waits behind is."""
+def test_waiter_for_a_new_connection_gets_none_that_is_released(bench: Bench) -> None:
     (first,) = stand_in_line(bench)
     bench.connect()
     (needy,), (other,) = stand_in_line(bench, is_new=True), stand_in_line(bench)
@@ -345,7 +288,6 @@ def test_new_connection(bench: Bench) -> None:
 
 
 def test_idle_connection_makes_way_for_a_new_one(bench: Bench) -> None:
-    """Where the bound is reached: the one that was idle for longest."""
     waiters = connected(bench, 2)
     release(bench, waiters[1])
     release(bench, waiters[0])
@@ -357,7 +299,6 @@ def test_idle_connection_makes_way_for_a_new_one(bench: Bench) -> None:
 
 
 def test_busy_connection_makes_way_for_a_new_one(bench: Bench) -> None:
-    """Where none is idle: the first that is put back, once it is the new one's turn."""
     first, second, earlier = connected(bench, 3)
     (needy,), (later,) = stand_in_line(bench, is_new=True), stand_in_line(bench)
     release(bench, first)
@@ -370,14 +311,6 @@ def test_busy_connection_makes_way_for_a_new_one(bench: Bench) -> None:
 
     assert [True, True] == served(needy, later)
     assert (2, 0) == (bench.pool.open_count, bench.pool.waiting_count)
-
-
-def test_who_needs_a_new_connection_may_leave(bench: Bench) -> None:
-    (needy,) = stand_in_line(bench, is_new=True)
-    bench.pool.leave(needy)
-    bench.connect()
-
-    assert ([False], 1) == (served(needy), bench.pool.idle_count)
 
 
 # Several endpoints.
@@ -405,17 +338,14 @@ class Scene:
         self.name(*names)
 
     def name(self, *names: str) -> None:
-        """Have other endpoints."""
         self.pool.set_endpoints([address(name) for name in names])
 
     def cap(self, most: int) -> None:
-        """Have two endpoints, of so many requests at once at most."""
         settings = UpstreamSettings(max_connections=100, max_requests_per_endpoint=most)
         self.pool.configure(settings, None)
         self.name("a", "b")
 
     async def connect(self, connection: UpstreamConnection, found: Address, *_: object) -> None:
-        """Stand for the network."""
         self.asked.append(found.host)
         await asyncio.sleep(0)
         if found.host in self.down:
@@ -433,7 +363,6 @@ class Scene:
         self.pool.weigh()
 
     async def ask(self, count: int = 1, **how: Any) -> list[Waiter]:  # noqa: ANN401  as of `wait`
-        """Have so many requests get a connection, or wait for one."""
         waiters = [Waiter() for _ in range(count)]
         for waiter in waiters:
             taken = None if how else self.pool.acquire()
@@ -445,7 +374,6 @@ class Scene:
         return waiters
 
     async def use(self, count: int, seats: int = 1) -> dict[str, int]:
-        """Send so many requests, one after the other; how many each endpoint had."""
         used = dict.fromkeys("abc", 0)
         for _ in range(count):
             [waiter] = await self.ask()
@@ -456,14 +384,12 @@ class Scene:
 
 
 async def turns() -> None:
-    """Let tasks come as far as they can."""
     for _ in range(12):
         await asyncio.sleep(0)
 
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    """Three endpoints."""
     made = Scene("a", "b", "c")
     monkeypatch.setattr("apfproxy.upstream.endpoint.connected", made.connect)
     yield made
@@ -471,22 +397,10 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 
 def held(waiters: list[Waiter]) -> dict[str, int]:
-    """How many of them have a connection to which endpoint."""
     return dict(Counter(waiter.host for waiter in waiters))
 
 
-async def test_connections_spread(scene: Scene) -> None:
-    assert {"a": 3, "b": 3, "c": 3} == held(await scene.ask(9))
-
-
-async def test_requests_spread_without_load(scene: Scene) -> None:
-    used = await scene.use(600)
-
-    assert all(170 < each < 230 for each in used.values()), used
-
-
-async def test_seats_count(scene: Scene) -> None:
-    """An endpoint that works on something large gets nothing while others have less to do."""
+async def test_endpoint_whose_requests_hold_fewer_seats_is_preferred(scene: Scene) -> None:
     [large] = await scene.ask()
     large.its.hold(10)
     used = await scene.use(200)
@@ -496,8 +410,7 @@ async def test_seats_count(scene: Scene) -> None:
     assert 0 < (await scene.use(200))[large.host]
 
 
-async def test_long_requests_count_connections(scene: Scene) -> None:
-    """They hold seats for a moment only; an endpoint that has fewer of them gets the next one."""
+async def test_long_requests_go_where_fewer_connections_are_in_use(scene: Scene) -> None:
     [first] = await scene.ask()
     await scene.use(50)
     taken = [scene.pool.acquire(is_long=True) for _ in range(2)]
@@ -506,8 +419,7 @@ async def test_long_requests_count_connections(scene: Scene) -> None:
     assert None not in taken
 
 
-async def test_weights(scene: Scene) -> None:
-    """Whether connections are kept or each request takes a new one."""
+async def test_endpoints_get_requests_and_connections_by_weight(scene: Scene) -> None:
     scene.pool.set_endpoints([address("a"), address("b"), address("c", 3)])
     used = await scene.use(1000)
     assert 130 < used["a"] < 270, used
@@ -524,7 +436,6 @@ async def test_weights(scene: Scene) -> None:
 
 
 async def test_another_endpoint_is_tried(scene: Scene) -> None:
-    """A request that has no connection yet fails only where none can be made."""
     scene.down = {"a", "b"}
     assert {"c": 6} == held(await scene.ask(6))
     assert {"a", "b", "c"} == set(scene.asked)
@@ -535,8 +446,7 @@ async def test_another_endpoint_is_tried(scene: Scene) -> None:
     assert (502, "no connection to the upstream: Connection refused") == failed.failure
 
 
-async def test_idle_connection_elsewhere(scene: Scene) -> None:
-    """Where no connection can be made, one that another endpoint has serves the request."""
+async def test_idle_connection_elsewhere_serves_where_none_can_be_made(scene: Scene) -> None:
     await scene.use(50)
     before, one = scene.pool.open_count, scene.endpoint("a")
     for connection in list(one.idle):
@@ -548,8 +458,7 @@ async def test_idle_connection_elsewhere(scene: Scene) -> None:
     assert one.failures_in_row
 
 
-async def test_failing_endpoints_get_nothing(scene: Scene) -> None:
-    """Until they recover; where all fail, all are asked."""
+async def test_failing_endpoints_get_nothing_unless_all_fail(scene: Scene) -> None:
     await scene.use(30)
     scene.become("a", FAIL)
     assert (0, 2) == ((await scene.use(100))["a"], scene.pool.healthy_count)
@@ -562,8 +471,7 @@ async def test_failing_endpoints_get_nothing(scene: Scene) -> None:
     assert all((await scene.use(300)).values())
 
 
-async def test_endpoint_that_is_named_no_more(scene: Scene) -> None:
-    """It gets nothing, keeps what it has until that ends, and its counts are kept for good."""
+async def test_endpoint_that_is_named_no_more_is_drained(scene: Scene) -> None:
     waiters = await scene.ask(3)
     gone = scene.endpoint("b")
     gone.answered(200, 1000)
@@ -589,8 +497,7 @@ async def test_endpoint_that_goes_while_it_is_connected_to(scene: Scene) -> None
     assert ("b", {}) == (waiter.host, scene.pool.draining)
 
 
-async def test_endpoints_that_stay(scene: Scene) -> None:
-    """They are the same objects, with their connections; weights may change."""
+async def test_endpoints_that_are_named_again_stay_as_they_are(scene: Scene) -> None:
     await scene.use(30)
     before = {each.url: (each, set(each.open)) for each in scene.pool.endpoints}
     assert ["a:80", "b:80", "c:80"] == [each.log_name for each in scene.pool.endpoints]
@@ -603,8 +510,7 @@ async def test_endpoints_that_stay(scene: Scene) -> None:
     assert [""] == [each.log_name for each in scene.pool.endpoints]
 
 
-async def test_no_endpoint(scene: Scene) -> None:
-    """Requests are refused at once, and served once there is one."""
+async def test_requests_are_refused_while_there_is_no_endpoint(scene: Scene) -> None:
     scene.name()
     [refused] = await scene.ask()
     assert (503, NO_ENDPOINT.reason) == refused.failure
@@ -614,8 +520,7 @@ async def test_no_endpoint(scene: Scene) -> None:
     assert {"a": 1} == held(await scene.ask())
 
 
-async def test_several_fail_in_a_row(scene: Scene) -> None:
-    """Whoever looks after endpoints hears of it, each time."""
+async def test_failures_in_a_row_are_told(scene: Scene) -> None:
     heard: list[Endpoint] = []
     scene.pool.on_endpoint_failing = heard.append
     one = scene.endpoint("a")
@@ -630,7 +535,6 @@ async def test_several_fail_in_a_row(scene: Scene) -> None:
 
 
 async def test_request_that_an_endpoint_failed_goes_elsewhere(scene: Scene) -> None:
-    """Even where that one's connection comes first; but not where there is no other."""
     [first] = await scene.ask()
     again = Waiter()
     scene.pool.wait(again, avoided=first.its.endpoint)
@@ -658,7 +562,6 @@ async def test_idle_connection_makes_way_for_another_endpoint(scene: Scene) -> N
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["ejected", "down"])
 async def test_only_the_endpoint_that_is_avoided_is_left(scene: Scene, *, is_known: bool) -> None:
-    """Then it will do: to ask it is better than to wait without end."""
     scene.name("a", "b")
     scene.down = {"b"}
     again = Waiter()
@@ -671,7 +574,6 @@ async def test_only_the_endpoint_that_is_avoided_is_left(scene: Scene, *, is_kno
 
 
 async def test_idle_connection_makes_way_for_one_whose_server_is_gone(scene: Scene) -> None:
-    """It was failed by a server that is drained, and one other is left, whose one is idle."""
     scene.name("a")
     failed, _ = await scene.ask(2)
     scene.name("b")
@@ -687,8 +589,7 @@ async def test_idle_connection_makes_way_for_one_whose_server_is_gone(scene: Sce
 # The most requests of an endpoint.
 
 
-async def test_most_requests_of_an_endpoint(scene: Scene) -> None:
-    """Who finds no room waits, and is served as soon as there is room, whoever makes it."""
+async def test_waiter_is_served_as_soon_as_an_endpoint_has_room(scene: Scene) -> None:
     scene.cap(2)
     waiters = await scene.ask(7)
     assert {"": 3, "a": 2, "b": 2} == held(waiters)
@@ -705,8 +606,7 @@ async def test_most_requests_of_an_endpoint(scene: Scene) -> None:
     assert all(each.busy_count == 2 for each in scene.pool.endpoints)
 
 
-async def test_room_at_an_endpoint_that_joins(scene: Scene) -> None:
-    """It serves those that wait at once."""
+async def test_endpoint_that_joins_serves_those_that_wait(scene: Scene) -> None:
     scene.cap(1)
     waiters = await scene.ask(5)
     assert 3 == scene.pool.waiting_count
@@ -719,8 +619,7 @@ async def test_room_at_an_endpoint_that_joins(scene: Scene) -> None:
     assert 0 == scene.pool.waiting_count
 
 
-async def test_room_of_idle_connections(scene: Scene) -> None:
-    """An idle connection is no request: neither where one is taken nor where one is made."""
+async def test_idle_connections_take_no_room(scene: Scene) -> None:
     scene.cap(2)
     used = await scene.use(50)
     assert 0 not in {used["a"], used["b"]}
@@ -731,8 +630,7 @@ async def test_room_of_idle_connections(scene: Scene) -> None:
     assert scene.pool.acquire() is None
 
 
-async def test_most_requests_where_one_fails(scene: Scene) -> None:
-    """What it cannot have waits for the others, and for it once it is back."""
+async def test_bound_holds_where_one_endpoint_fails(scene: Scene) -> None:
     scene.cap(2)
     scene.become("a", EJECT)
     waiters = await scene.ask(4)
@@ -744,7 +642,6 @@ async def test_most_requests_where_one_fails(scene: Scene) -> None:
 
 
 async def test_upgrade_that_waits_for_room(scene: Scene) -> None:
-    """It gets its new connection when any request ends, also one of the idle kind."""
     scene.cap(1)
     first, _ = await scene.ask(2)
     [upgrade] = await scene.ask(is_new=True)
@@ -757,7 +654,6 @@ async def test_upgrade_that_waits_for_room(scene: Scene) -> None:
 
 
 async def test_who_avoids_an_endpoint_holds_up_nobody(scene: Scene) -> None:
-    """It waits for room elsewhere, while those behind it take what it may not have."""
     scene.cap(1)
     first, _ = await scene.ask(2)
     [again], [behind] = await scene.ask(avoided=first.its.endpoint), await scene.ask()
@@ -770,7 +666,6 @@ async def test_who_avoids_an_endpoint_holds_up_nobody(scene: Scene) -> None:
 
 
 async def test_who_avoids_an_endpoint_waits_for_the_others(scene: Scene) -> None:
-    """It makes no connections to the one that it avoids in the meantime."""
     scene.cap(1)
     first, other = await scene.ask(2)
     [again] = await scene.ask(avoided=first.its.endpoint)
@@ -783,7 +678,6 @@ async def test_who_avoids_an_endpoint_waits_for_the_others(scene: Scene) -> None
 
 
 async def test_upgrade_behind_one_who_avoids_an_endpoint(scene: Scene) -> None:
-    """It takes the room there is, which is of no use to the other one."""
     scene.cap(1)
     first, other = await scene.ask(2)
     [again], [upgrade] = await scene.ask(avoided=first.its.endpoint), await scene.ask(is_new=True)

@@ -57,7 +57,6 @@ class Server:
 
     @property
     def open(self) -> list[SimpleNamespace]:
-        """Connections."""
         return [
             SimpleNamespace(
                 sink=each if each.watching_ns else None,
@@ -86,7 +85,6 @@ class Servers:
         )
 
     def minutes(self, count: float = 1.0) -> list[int]:
-        """Let minutes pass; how many watches and tunnels each server has then."""
         for _ in range(round(count * 60 / PERIOD_S)):
             self.now_ns += round(PERIOD_S * S)
             self.rebalancing.look()
@@ -94,7 +92,6 @@ class Servers:
 
 
 async def test_share_of_a_minute() -> None:
-    """Of what is over the fair share, so much is ended in a minute, bit by bit."""
     servers = Servers(Server(1500), Server(1500), Server(0), percent=5)
     assert [1500, 1500, 0] == servers.minutes(0.9)  # nothing is old yet
     servers.minutes(0.1)
@@ -108,7 +105,6 @@ async def test_share_of_a_minute() -> None:
 
 
 async def test_until_it_is_in_balance() -> None:
-    """Then nothing more is ended."""
     servers = Servers(Server(15), Server(15), Server(0))
     servers.minutes(1)
     counts = servers.minutes(10)
@@ -120,7 +116,6 @@ async def test_until_it_is_in_balance() -> None:
 
 
 async def test_at_least_one() -> None:
-    """However few are over."""
     servers = Servers(Server(4), Server(0), percent=5)
     servers.minutes(1)
 
@@ -131,14 +126,12 @@ async def test_at_least_one() -> None:
     "counts", [(1, 0), (2, 0), (2, 1, 1), (2, 2, 1), (11, 10, 9), (110, 100, 90)]
 )
 async def test_balance(counts: tuple[int, ...]) -> None:
-    """A little more or less is no reason to end anything."""
     servers = Servers(*map(Server, counts))
 
     assert list(counts) == servers.minutes(10)
 
 
 async def test_weights() -> None:
-    """The fair share is that of the weight."""
     servers = Servers(Server(300, weight=3), Server(100))
     assert [300, 100] == servers.minutes(5)
     servers = Servers(Server(200, weight=1), Server(200, weight=3))
@@ -149,7 +142,6 @@ async def test_weights() -> None:
 
 @pytest.mark.parametrize("case", ["off", "alone", "starting", "failing"])
 async def test_when_nothing_is_ended(case: str) -> None:
-    """Where it is not wanted, or would be of no use."""
     one, other = Server(100), Server(0)
     servers = Servers(one) if case == "alone" else Servers(one, other)
     servers.is_steady = case != "starting"
@@ -164,7 +156,6 @@ async def test_when_nothing_is_ended(case: str) -> None:
 
 
 async def test_tunnels_stay() -> None:
-    """They neither count nor end: each is somebody's session."""
     one = Server(6, tunnels=94)
     servers = Servers(one, Server(3))
     servers.minutes(20)
@@ -173,7 +164,6 @@ async def test_tunnels_stay() -> None:
 
 
 async def test_watches_within_an_event() -> None:
-    """They count, and others of the endpoint are ended."""
     servers = Servers(Server(40), Server(0))
     within = servers.endpoints[0].responses[:30]
     for answer in within:
@@ -184,7 +174,6 @@ async def test_watches_within_an_event() -> None:
 
 
 async def test_young_ones() -> None:
-    """Who has just begun, perhaps because of this, is left alone."""
     one = Server(50)
     one.responses += [Response(one, since_s=OLD_S) for _ in range(50)]
     young = set(one.responses[50:])
@@ -196,7 +185,6 @@ async def test_young_ones() -> None:
 
 
 async def test_error_of_the_program() -> None:
-    """It is of one answer alone."""
     one = Server(100)
     for answer in one.responses[:50]:
         answer.error = KeyError("a bug")
@@ -214,7 +202,6 @@ def watches(bench: Bench) -> list[ResponseSink]:
 
 @pytest.mark.parametrize(("part", "is_within"), [(b"5\r\neve", True), (b"5\r\nevent\r\n", False)])
 def test_watch_is_ended_between_events_only(bench: Bench, part: bytes, *, is_within: bool) -> None:
-    """Its client takes it for whole; nothing is left of it."""
     client = bench.ask(WATCH)
     assert [] == watches(bench)
     bench.send(bench.upstreams[0], CHUNKED_OK + part)
@@ -231,7 +218,6 @@ def test_watch_is_ended_between_events_only(bench: Bench, part: bytes, *, is_wit
 
 
 def test_tunnel(bench: Bench) -> None:
-    """It is none, but where a watch goes through it, which ends by a close frame."""
     bench.ask(EXEC)
     bench.connect()
     bench.send(bench.upstreams[-1], AGREED)
@@ -249,7 +235,6 @@ def test_tunnel(bench: Bench) -> None:
 
 @pytest.mark.parametrize("request_", [GET, LOG])
 def test_other_responses(bench: Bench, request_: bytes) -> None:
-    """Neither those that end soon nor logs that are followed are watches."""
     bench.ask(request_)
     bench.send(bench.upstreams[0], CHUNKED_OK + b"5\r\nevent\r\n")
     assert [] == watches(bench)

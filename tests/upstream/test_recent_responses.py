@@ -12,7 +12,6 @@ MS = 1_000_000
 
 
 def test_rates() -> None:
-    """They are those of the last five seconds, by class of the status code."""
     counters = UpstreamCounters()
     recent = RecentResponses(counters, 0)
     for second in range(1, 4):
@@ -29,7 +28,6 @@ def test_rates() -> None:
 
 
 def test_quantiles() -> None:
-    """They are those of the last ten seconds; without answers there are none."""
     counters = UpstreamCounters()
     recent = RecentResponses(counters, 0)
     recent.sample(S)
@@ -47,7 +45,6 @@ def test_quantiles() -> None:
 
 
 def test_no_time_passed() -> None:
-    """Then there is no rate to be had, and nothing changes."""
     counters = UpstreamCounters()
     recent = RecentResponses(counters, S)
     counters.answers[200] = 1
@@ -57,7 +54,6 @@ def test_no_time_passed() -> None:
 
 
 def test_all() -> None:
-    """Of several servers rates are added up, and quantiles are those of all their answers."""
     slow, fast = UpstreamCounters(), UpstreamCounters()
     parts = [RecentResponses(each, 0) for each in (slow, fast)]
     together = RecentOfAll(lambda: parts)
@@ -90,7 +86,6 @@ def test_all() -> None:
     ],
 )
 def test_quantile(values_ns: list[int], quantile: float, expected: float | None) -> None:
-    """It is interpolated within its bucket."""
     counters = UpstreamCounters()
     for value_ns in values_ns:
         counters.head_ns.observe(value_ns)

@@ -16,7 +16,6 @@ NOW_S = 1_700_000_000.0
 
 
 def text_of(unix_s: float) -> str:
-    """A time as certificates have it in Python."""
     return dt.datetime.fromtimestamp(unix_s, dt.UTC).strftime("%b %d %H:%M:%S %Y GMT")
 
 
@@ -27,7 +26,6 @@ def transport_of(
     valid_until_s: float = NOW_S + 10 * MAX_AGE_S,
     is_resumed: bool = False,
 ) -> asyncio.BaseTransport:
-    """A connection with that session."""
     tls = SimpleNamespace(
         context=context,
         session=session,
@@ -38,23 +36,19 @@ def transport_of(
 
 
 def session_of(*, begun_s: float = NOW_S, has_ticket: bool = True) -> SimpleNamespace:
-    """A session."""
     return SimpleNamespace(time=begun_s, has_ticket=has_ticket)
 
 
 def remembered(context: SessionContext) -> object:
-    """The session that a new connection would take up."""
     return context._session  # noqa: SLF001  OpenSSL takes no session but its own
 
 
 @pytest.fixture
 def context() -> SessionContext:
-    """One that remembers nothing."""
     return SessionContext(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 
 def test_whole_handshake_is_remembered_for_an_hour(context: SessionContext) -> None:
-    """Then the certificate is to be checked again."""
     session = session_of()
     context.remember(transport_of(context.shared, session=session), NOW_S)
     assert session is remembered(context)
@@ -66,7 +60,6 @@ def test_whole_handshake_is_remembered_for_an_hour(context: SessionContext) -> N
 
 
 def test_certificate_that_expires_ends_its_session(context: SessionContext) -> None:
-    """No connection outlives it by taking up a session."""
     connection = transport_of(context.shared, session=session_of(), valid_until_s=NOW_S + 5)
     context.remember(connection, NOW_S + 4)
     assert None is not remembered(context)
@@ -76,7 +69,6 @@ def test_certificate_that_expires_ends_its_session(context: SessionContext) -> N
 
 
 def test_failed_handshake_ends_all_sessions_before(context: SessionContext) -> None:
-    """Also of connections that are still open; those of later ones count again."""
     before, later = session_of(), session_of(begun_s=NOW_S + 2)
     context.remember(transport_of(context.shared, session=before), NOW_S)
     context.forget(NOW_S + 1)
@@ -99,16 +91,7 @@ def test_failed_handshake_ends_all_sessions_before(context: SessionContext) -> N
     ],
 )
 def test_what_is_not_remembered(context: SessionContext, changed: dict[str, Any]) -> None:
-    """Sessions that cannot be taken up, or in which nobody checked the certificate of late."""
     arguments = {"context": context.shared, **changed}
     context.remember(transport_of(**arguments), NOW_S)
 
     assert None is remembered(context)
-
-
-def test_new_context_has_no_session(context: SessionContext) -> None:
-    """It begins connections without one."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = context.wrap_bio(incoming, outgoing, server_hostname="a")
-
-    assert (None, context.shared) == (tls.session, tls.context)
