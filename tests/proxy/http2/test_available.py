@@ -1,8 +1,10 @@
-"""Which library this build speaks HTTP/2 by."""
+"""Whether this build speaks HTTP/2."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import pytest
 
 from apfproxy.proxy.http2 import available
 from apfproxy.settings import Http2Settings
@@ -10,39 +12,30 @@ from apfproxy.settings import Http2Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
 
-
-def test_version() -> None:
-    if available.BINDING is None:
-        assert "without HTTP/2" == available.version()
-        assert available.WHY_NOT
-    else:
-        assert f"HTTP/2 by nghttp2 {available.BINDING.VERSION}" == available.version()
-        assert "" == available.WHY_NOT
-
-
-def test_not_built() -> None:
-    """Without the extension it says how to build it."""
-    binding, why_not = available.load("apfproxy.proxy.http2.nghttp3")
-
-    assert binding is None
-    assert "HATCH_BUILD_HOOKS_ENABLE=1 pip install ." in why_not
-
-
-def test_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "why_not"),
+    [
+        ("nghttp2_absent", "HATCH_BUILD_HOOKS_ENABLE=1 pip install ."),
+        ("nghttp2_broken", "libnghttp2 cannot be used: libnghttp2.so.14: no"),
+    ],
+)
+def test_without_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, why_not: str
+) -> None:
     (tmp_path / "nghttp2_broken.py").write_text("raise ImportError('libnghttp2.so.14: no')")
     monkeypatch.syspath_prepend(tmp_path)
+    binding, said = available.load(name)
 
-    assert (None, "libnghttp2 cannot be used: libnghttp2.so.14: no") == available.load(
-        "nghttp2_broken"
-    )
+    assert binding is None
+    assert why_not in said
 
 
-def test_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody may speak what is not there, or is off."""
-    assert not available.is_offered(Http2Settings(is_enabled=False))
-    monkeypatch.setattr(available, "BINDING", None)
+@pytest.mark.parametrize("is_enabled", [False, True])
+@pytest.mark.parametrize("is_built", [False, True])
+def test_offered(monkeypatch: pytest.MonkeyPatch, *, is_enabled: bool, is_built: bool) -> None:
+    monkeypatch.setattr(available, "BINDING", pytest if is_built else None)
+    monkeypatch.setattr(pytest, "VERSION", "1.52.0", raising=False)
 
-    assert "without HTTP/2" == available.version()
-    assert not available.is_offered(Http2Settings())
+    assert (is_enabled and is_built) == available.is_offered(Http2Settings(is_enabled=is_enabled))
+    assert ("HTTP/2 by nghttp2 1.52.0" if is_built else "without HTTP/2") == available.version()
