@@ -21,7 +21,6 @@ from apfproxy.settings import Address
     ],
 )
 def test_address_as_an_upstream(address: Address, url: str, authority: str) -> None:
-    """A Unix socket is written alike everywhere, and is localhost for those who ask for a host."""
     assert (url, authority) == (address.url, address.authority)
 
 
@@ -43,7 +42,6 @@ def test_address_as_an_upstream(address: Address, url: str, authority: str) -> N
     ],
 )
 def test_this_machine(name: str, is_address: bool, is_name: bool) -> None:
-    """Addresses of loopback are this machine's in any notation, and so is one name."""
     assert (is_address, is_name) == (is_loopback(name), is_local(name))
 
 
@@ -59,7 +57,6 @@ def test_this_machine(name: str, is_address: bool, is_name: bool) -> None:
     ],
 )
 def test_name_in_host(host: str, name: str) -> None:
-    """A port and brackets are no part of the name."""
     assert name == name_in_host(host)
 
 
@@ -75,7 +72,6 @@ def test_name_in_host(host: str, name: str) -> None:
     ],
 )
 def test_address_that_cannot_be_listened_on(number: int, hint: str) -> None:
-    """What helps depends on what is wrong."""
     address = Address(host="192.0.2.1", port=80)
 
     assert f"cannot listen on {address}: no; {hint}" == str(
@@ -95,5 +91,4 @@ def test_address_that_cannot_be_listened_on(number: int, hint: str) -> None:
     ],
 )
 def test_share(address: str, share: str) -> None:
-    """An address of IPv6 shares with its network: one client may have all of that."""
     assert share == share_of(address)

@@ -61,8 +61,7 @@ print(module.VERSION)
 
 
 @pytest.mark.parametrize("path", COMPILED)
-def test_kind(path: str) -> None:
-    """What the program says of itself holds of every module that the build would compile."""
+def test_kind_is_that_of_all_modules(path: str) -> None:
     module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
 
     assert module.__file__ is not None
@@ -70,19 +69,16 @@ def test_kind(path: str) -> None:
 
 
 def test_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build without libnghttp2 says so wherever its version is shown."""
     monkeypatch.setattr(build, "HTTP2", "apfproxy.proxy.http2.nothing")
 
     assert f"{__version__} without HTTP/2" == build.short_version()
 
 
 def test_modules_are_listed_once_in_order() -> None:
-    """The list is one to look things up in."""
     assert sorted(set(COMPILED)) == COMPILED
 
 
-def test_what_they_import() -> None:
-    """What the hot path runs through is compiled, unless it is known why not."""
+def test_compiled_modules_import_compiled_ones_but_for_reasons_known() -> None:
     imported = {
         path
         for module in COMPILED
@@ -94,21 +90,14 @@ def test_what_they_import() -> None:
     assert {f"apfproxy/{path}" for path in INTERPRETED} == imported - set(COMPILED)
 
 
-def test_it_is_asked_for() -> None:
-    """Without a word a wheel is built of Python only."""
-    assert HOOK["enable-by-default"] is False
-
-
 def test_version() -> None:
-    """The version tells the build, and whose Python runs it."""
     python = f"Python {platform.python_version()}"
 
     assert f"{__version__} ({build.kind()}, {python})" == build.version()
     assert f"{__version__} ({build.kind()}, {python}, more)" == build.version("more")
 
 
-def test_http2() -> None:
-    """A compiled build has libnghttp2 beside the extension, others use the system's."""
+def test_compiled_build_has_its_own_libnghttp2() -> None:
     if available.BINDING is None and not IS_CI:
         pytest.skip(available.WHY_NOT)
     assert available.BINDING is not None, available.WHY_NOT
@@ -120,8 +109,7 @@ def test_http2() -> None:
 
 
 @pytest.mark.e2e
-def test_http2_of_a_wheel(tmp_path: Path) -> None:
-    """What a wheel gets of it works where no libnghttp2 is installed: it has its own."""
+def test_wheel_has_its_own_libnghttp2(tmp_path: Path) -> None:
     if not build_http2.can_be_built() and not IS_CI:
         pytest.skip(build_http2.WHAT_IS_MISSING)
     extension, library = build_http2.build(tmp_path, tmp_path / "build", is_bundled=True)
@@ -139,8 +127,9 @@ def test_http2_of_a_wheel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compiler", ["false", "/no/compiler"])
-def test_no_http2(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without what it takes a wheel is built without it; what is to be installed is said."""
+def test_wheel_without_what_http2_takes_says_so(
+    compiler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(build_http2, "compiler", lambda: [compiler])
 
     assert not build_http2.can_be_built()
@@ -148,8 +137,7 @@ def test_no_http2(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", COMPILED)
-def test_names_of_errors(path: str) -> None:
-    """No function catches two types of errors by one name: mypyc gives a name one type."""
+def test_no_function_gives_a_name_errors_of_two_types(path: str) -> None:
     tree = ast.parse((ROOT / path).read_text())
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -162,8 +150,7 @@ def test_names_of_errors(path: str) -> None:
             )
 
 
-def test_inheritance_from_compiled_classes() -> None:
-    """What is not compiled inherits only from classes that let it."""
+def test_interpreted_classes_inherit_only_where_they_may() -> None:
     modules = {path.removesuffix(".py").replace("/", "."): path for path in COMPILED}
     refused: list[str] = []
     for path in [each for top in ("apfproxy", "loadtest", "tests") for each in python_files(top)]:
@@ -190,7 +177,6 @@ def test_inheritance_from_compiled_classes() -> None:
 
 
 def runtime_imports(tree: ast.AST) -> Iterator[str]:
-    """The names that a module imports from others, but for those that are for its types only."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
@@ -204,7 +190,6 @@ def python_files(top: str) -> list[str]:
 
 
 def inheritable(path: str) -> set[str]:
-    """The classes of a compiled module that others may inherit from, and those that stay Python."""
     return {
         node.name
         for node in ast.walk(ast.parse((ROOT / path).read_text()))
@@ -214,7 +199,6 @@ def inheritable(path: str) -> set[str]:
 
 
 def libraries_in(maps: Path) -> Iterator[Path]:
-    """The libnghttp2 that a process has loaded."""
     for line in maps.read_text().splitlines():
         path = Path(line.split(maxsplit=5)[-1])
         if path.name.startswith("libnghttp2.so"):

@@ -19,7 +19,6 @@ from apfproxy.base.clock import LoopClock
     ],
 )
 def test_loop_clock(deadline_ns: int, delay_s: float) -> None:
-    """A deadline becomes a delay from now; one that is over is due at once."""
     loop, callback = Mock(), Mock()
     clock = LoopClock(loop)
     assert time.monotonic_ns is clock.now_ns  # itself, so that a reading costs no call more

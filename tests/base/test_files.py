@@ -48,8 +48,7 @@ def listen(path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 3, 4])
-def test_content(tmp_path: Path, size: int) -> None:
-    """A file is read whole, through links as Kubernetes' mounts have them."""
+def test_file_is_read_whole_through_links(tmp_path: Path, size: int) -> None:
     (tmp_path / "..2024").mkdir()
     (tmp_path / "..2024" / "token").write_bytes(b"x" * size)
     (tmp_path / "..data").symlink_to("..2024")
@@ -58,8 +57,7 @@ def test_content(tmp_path: Path, size: int) -> None:
     assert b"x" * size == read_named(tmp_path / "token", 4, WrongError)
 
 
-def test_large(tmp_path: Path) -> None:
-    """Of a file that is too large no more is read than shows that."""
+def test_no_more_of_a_large_file_is_read_than_shows_that(tmp_path: Path) -> None:
     path = tmp_path / "token"
     with path.open("wb") as file:
         file.truncate(1 << 40)
@@ -80,8 +78,9 @@ def test_large(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_file(tmp_path: Path, make: Callable[[Path], object], problem: str) -> None:
-    """It is said what a path leads to, and nobody waits for it."""
+def test_what_is_no_file_is_said_without_a_wait(
+    tmp_path: Path, make: Callable[[Path], object], problem: str
+) -> None:
     path = tmp_path / "token"
     make(path)
 
@@ -92,8 +91,7 @@ def test_what_is_no_file(tmp_path: Path, make: Callable[[Path], object], problem
     assert str(path) == caught.value.filename
 
 
-def test_streams() -> None:
-    """A command may read what has no size, to its bound."""
+def test_stream_is_read_to_its_bound() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"abcd")
     os.close(writing)
@@ -124,7 +122,6 @@ class Reader:
 
 
 def watched(path: Path, *writes: Callable[[], object]) -> tuple[Reader, FileChanges]:
-    """The reader of a file with "1" in it, whose changes are looked for; writes happen between."""
     path.write_text("1")
     reader = Reader(path)
     changes = FileChanges(Writer(*writes))
@@ -133,7 +130,6 @@ def watched(path: Path, *writes: Callable[[], object]) -> tuple[Reader, FileChan
 
 
 async def test_loads_at_once_and_after_changes(tmp_path: Path) -> None:
-    """Only new contents count, whatever else happens to a file."""
     path = tmp_path / "a"
     reader, changes = watched(path)
     found = []
@@ -146,7 +142,6 @@ async def test_loads_at_once_and_after_changes(tmp_path: Path) -> None:
 
 
 async def test_first_load_that_fails(tmp_path: Path) -> None:
-    """What is wrong at the start is the caller's to say."""
     path = tmp_path / "a"
     path.write_text("bad")
     with pytest.raises(ValueError, match="no good"):
@@ -154,7 +149,6 @@ async def test_first_load_that_fails(tmp_path: Path) -> None:
 
 
 async def test_other_call_for_changes(tmp_path: Path) -> None:
-    """What has to follow a change need not follow the first load."""
     path = tmp_path / "a"
     path.write_text("1")
     first, later = Reader(path), Reader(path)
@@ -166,8 +160,9 @@ async def test_other_call_for_changes(tmp_path: Path) -> None:
     assert (["1"], ["2"]) == (first.loaded, later.loaded)
 
 
-async def test_change_that_is_no_good(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The old contents stay, the log says so once, and the other groups go on."""
+async def test_change_that_is_no_good_leaves_the_old_contents_and_other_groups(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     paths = [tmp_path / name for name in "ab"]
     for path in paths:
         path.write_text("1")
@@ -193,8 +188,9 @@ async def test_change_that_is_no_good(tmp_path: Path, caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-async def test_what_is_no_regular_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    """It is refused, at once: a pipe could keep its reader waiting for ever."""
+async def test_what_becomes_no_regular_file_is_refused(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
     path = tmp_path / "a"
     reader, changes = watched(path)
     path.unlink()
@@ -207,8 +203,9 @@ async def test_what_is_no_regular_file(tmp_path: Path, make: Callable[[Path], No
     assert changes.problems[0].endswith(f"not a regular file: '{path}'")
 
 
-def test_fingerprint_of_a_huge_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first part is read; of the rest the size and the time of the change count."""
+def test_fingerprint_of_a_huge_file_is_of_its_start_size_and_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "DIGESTED_BYTES", 4)
     path = tmp_path / "a"
     path.write_bytes(b"12345")
@@ -223,7 +220,6 @@ def test_fingerprint_of_a_huge_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 async def test_file_that_is_gone_and_comes_back(tmp_path: Path) -> None:
-    """As with an editor that writes another file and puts it in place."""
     path = tmp_path / "a"
     reader, changes = watched(path)
     path.unlink()
@@ -235,8 +231,7 @@ async def test_file_that_is_gone_and_comes_back(tmp_path: Path) -> None:
     assert ["1", "1"] == reader.loaded
 
 
-async def test_pair_comes_to_rest_together(tmp_path: Path) -> None:
-    """A key that follows its certificate is waited for."""
+async def test_key_that_follows_its_certificate_is_waited_for(tmp_path: Path) -> None:
     certificate, key = tmp_path / "crt", tmp_path / "key"
     certificate.write_text("c1")
     key.write_text("k1")
@@ -249,8 +244,7 @@ async def test_pair_comes_to_rest_together(tmp_path: Path) -> None:
     assert ["c1+k1", "c2+k2"] == reader.loaded
 
 
-async def test_written_as_it_was(tmp_path: Path) -> None:
-    """What is the same again after a moment is no change."""
+async def test_file_that_is_written_as_it_was_is_no_change(tmp_path: Path) -> None:
     path = tmp_path / "a"
     reader, changes = watched(path, partial(path.write_text, "1"))
     path.write_text("")
@@ -259,8 +253,7 @@ async def test_written_as_it_was(tmp_path: Path) -> None:
     assert ["1"] == reader.loaded
 
 
-async def test_file_that_never_rests(tmp_path: Path) -> None:
-    """It is taken as it is in the end."""
+async def test_file_that_never_rests_is_taken_in_the_end(tmp_path: Path) -> None:
     path = tmp_path / "a"
     writes = (partial(path.write_text, f"w{i}") for i in range(100))
     reader, changes = watched(path, *writes)
@@ -270,8 +263,7 @@ async def test_file_that_never_rests(tmp_path: Path) -> None:
     assert ["1", f"w{MAX_SETTLING_READS - 1}"] == reader.loaded
 
 
-async def test_nothing_to_watch() -> None:
-    """No files are no group."""
+async def test_no_files_are_no_group() -> None:
     changes = FileChanges()
     changes.add((), lambda: None)
 
@@ -280,7 +272,6 @@ async def test_nothing_to_watch() -> None:
 
 
 async def test_watch_follows_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A swapped link, as of a mounted Secret, takes effect, and its target is then watched."""
     for version in ("1", "2"):
         (tmp_path / f"..{version}").mkdir()
         (tmp_path / f"..{version}" / "tls.crt").write_text(version)
@@ -320,7 +311,6 @@ async def test_watch_follows_links(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_watch_roots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, expected: set[str]
 ) -> None:
-    """Directories of files are watched, and of those that they link to, for those to come back."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a.yaml").touch()
@@ -332,7 +322,6 @@ def test_watch_roots(
 
 
 async def test_notifications_of_a_change(tmp_path: Path) -> None:
-    """The system tells of a file that takes the place of another."""
     events = notifications(watch_roots((str(tmp_path),)))
     await anext(events)
     pending = asyncio.ensure_future(anext(events))
@@ -352,10 +341,9 @@ async def test_notifications_of_a_change(tmp_path: Path) -> None:
     "error",
     [OSError(28, "no space left for watches"), UnicodeEncodeError("utf-8", "\udcff", 0, 1, "no")],
 )
-async def test_notifications_that_cannot_be_had(
+async def test_files_are_still_read_where_nothing_can_be_watched(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Where nothing can be watched the files are still read now and then."""
 
     def no_watch(*_paths: str, **_options: object) -> AsyncGenerator[object, None]:
         raise error
@@ -379,14 +367,12 @@ ROOT = Path(__file__).parents[2]
         *(path for files in FILES.values() for path in files),
     ],
 )
-def test_checkout(path: str) -> None:
-    """In a checkout they are those of `config/`."""
+def test_checkout_has_shipped_files_in_config(path: str) -> None:
     assert ROOT / "config" / path == shipped(path)
     assert shipped(path).exists()
 
 
-def test_wheel() -> None:
-    """A wheel carries all of `config/` where the package looks for it."""
+def test_wheel_has_shipped_files_where_they_are_looked_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     where = {(ROOT / given).resolve(): ROOT / target for given, target in included.items()}

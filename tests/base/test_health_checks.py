@@ -20,7 +20,6 @@ EXCLUDED = (
 
 
 def checks(**problems: str) -> HealthRegistry:
-    """A registry as a process has it: the configuration does not block, shutdown is for readyz."""
     registry = HealthRegistry()
     registry.add("config", is_blocking=False)
     registry.add("shutdown", pages=(READYZ,))
@@ -55,7 +54,7 @@ def checks(**problems: str) -> HealthRegistry:
         ),
     ],
 )
-def test_pages(
+def test_failure_that_blocks_fails_its_pages(
     problems: dict[str, str],
     page: str,
     excluded: tuple[str, ...],
@@ -63,7 +62,6 @@ def test_pages(
     text: str,
     verbose: str,
 ) -> None:
-    """A failure that blocks fails its pages, which then say why, on one line a check."""
     health = checks(**problems)
 
     assert HealthReport(is_healthy, text) == health.page(page, verbose=False, excluded=excluded)
@@ -87,12 +85,10 @@ def test_pages(
     ],
 )
 def test_page_of_one_check(page: str, name: str, expected: HealthReport | None) -> None:
-    """It says what is wrong, even where that does not block."""
     assert expected == checks(shutdown=SHUTDOWN, config=BROKEN).check_page(page, name)
 
 
-def test_recovery() -> None:
-    """A check that is reported well again is well."""
+def test_check_that_is_reported_well_again_is_well() -> None:
     health = checks(shutdown=SHUTDOWN)
     assert "process is shutting down" == health.problem("shutdown")
     health.report("shutdown", None)
@@ -100,8 +96,7 @@ def test_recovery() -> None:
     assert health.page(READYZ, verbose=False).is_healthy
 
 
-def test_check_that_looks_by_itself() -> None:
-    """Each page shows what is wrong at that moment, on one line."""
+def test_check_that_looks_by_itself_shows_the_problem_of_the_moment() -> None:
     problems = ["no\nanswer", None]
     health = HealthRegistry()
     health.add("keys", pages=(READYZ,), is_blocking=False, look=lambda: problems[0])

@@ -33,13 +33,12 @@ MIB = 1 << 20
         pytest.param((None,), None, id="of-no-container"),
     ],
 )
-def test_containers(
+def test_container_has_what_the_kernel_allows(
     limits: tuple[str | None, ...],
     expected: int | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is what the kernel lets the process have."""
     paths = []
     for number, limit in enumerate(limits):
         paths.append(tmp_path / str(number))
@@ -61,14 +60,13 @@ def test_containers(
         pytest.param(16 * MIB, None, 8 * MIB, 13 * MIB, id="of-hardly-any"),
     ],
 )
-def test_defaults(
+def test_defaults_leave_most_of_the_memory(
     container: int | None,
     memory_bytes: int | None,
     held: int,
     overload: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They leave most of the memory to all else, and some of it to the kernel."""
     monkeypatch.setattr(memory, "container_bytes", lambda: container)
     monkeypatch.setattr(memory, "machine_bytes", lambda: 1 << 40)
 
@@ -86,7 +84,6 @@ def test_defaults(
     ],
 )
 def test_is_returned_when_a_crowd_has_gone(counts: list[int], calls: int) -> None:
-    """Only then, and once."""
     made: list[None] = []
     memory = MemoryTrimmer(lambda: made.append(None))
     for count in counts:
@@ -95,6 +92,5 @@ def test_is_returned_when_a_crowd_has_gone(counts: list[int], calls: int) -> Non
     assert calls == len(made)
 
 
-def test_returning() -> None:
-    """It can be done at any time."""
+def test_memory_can_be_returned_at_any_time() -> None:
     assert None is return_memory()  # type: ignore[func-returns-value]

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-async def test_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first and the second signal are told apart, and the handlers taken back."""
+async def test_first_and_second_signal_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     handlers: dict[int, Callable[[], None]] = {}
 
@@ -50,8 +49,7 @@ async def test_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert handlers == {}
 
 
-async def test_hangup(caplog: pytest.LogCaptureFixture) -> None:
-    """SIGHUP asks for a reload until the end begins, where there is anything to reload."""
+async def test_hangup_asks_for_a_reload_until_the_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     ignored = "means nothing here, and is ignored"
     for hangup in (Hangup.RELOAD, Hangup.NOTHING):
@@ -78,7 +76,6 @@ async def test_hangup(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_end_before_second() -> None:
-    """What ends by itself is waited for, and what it raises is raised."""
 
     async def fail() -> None:
         raise OSError("the disk is full")
@@ -90,7 +87,6 @@ async def test_end_before_second() -> None:
 
 
 async def test_hangup_that_ends() -> None:
-    """SIGHUP ends a program that has no use for it but the end of its terminal."""
     with Signals(Hangup.END) as signals:
         signal.raise_signal(signal.SIGHUP)
         await signals.first.wait()
@@ -98,15 +94,13 @@ async def test_hangup_that_ends() -> None:
 
 
 async def test_held_until_there_are_handlers() -> None:
-    """A signal that came before the handlers is handled by them."""
     with held():
         signal.raise_signal(signal.SIGHUP)
         with Signals(Hangup.RELOAD) as signals:
             await signals.hangup.wait()
 
 
-def test_signals_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has a handler already keeps it; a system may not have them all."""
+def test_signal_with_a_handler_is_not_unused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(signal, "SIGPWR")
     before = signal.signal(signal.SIGUSR2, lambda *_: None)
     try:
@@ -118,8 +112,7 @@ def test_signals_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     assert signal.SIGUSR2 not in found
 
 
-def test_held() -> None:
-    """A signal is delivered when it is released, or at the end of the context."""
+def test_signal_is_delivered_once_it_is_released() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGHUP, lambda number, _: seen.append(number))
     try:
@@ -136,8 +129,7 @@ def test_held() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_held_in_child() -> None:
-    """A process that has just been started is not ended by them; it gets them once it asks."""
+def test_child_gets_signals_once_it_asks() -> None:
     script = (
         "import signal, sys\n"
         "sys.stdin.read(1)\n"

@@ -49,18 +49,7 @@ def names(sockets: list[socket.socket]) -> set[str]:
     return {str(each.getsockname()[0]) for each in sockets}
 
 
-async def test_one_address() -> None:
-    """An address has one socket, and a port of its own."""
-    with closing(await listening_sockets(Address(host="127.0.0.1", port=0), 8)) as sockets:
-        (listener,) = sockets
-        assert names(sockets) == {"127.0.0.1"}
-        assert not listener.getblocking()
-        with socket.create_connection(listener.getsockname()):
-            pass
-
-
-async def test_everywhere() -> None:
-    """No host is every address, with the same port; IPv4 clients have IPv4 addresses."""
+async def test_no_host_is_every_address_with_one_port() -> None:
     with closing(await listening_sockets(Address(host="", port=0), 8)) as sockets:
         (port,) = {each.getsockname()[1] for each in sockets}
         assert names(sockets) <= {"0.0.0.0", "::"}  # noqa: S104 - on a port that nobody knows
@@ -76,7 +65,6 @@ async def test_everywhere() -> None:
 
 @pytest.mark.parametrize("code", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
 async def test_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    """IPv4 alone is listened on where there is nothing else."""
     create = socket.create_server
 
     def create_server(address: tuple[str, int], *, family: int, **more: Any) -> socket.socket:  # noqa: ANN401
@@ -92,10 +80,9 @@ async def test_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch, code: int) 
 
 
 @pytest.mark.parametrize("failures", [1, PORT_TRIES])
-async def test_port_that_is_taken_at_the_second(
+async def test_port_that_is_taken_at_the_second_address_is_chosen_again(
     monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
-    """A port that the system chose is chosen anew, a bounded number of times."""
     create = socket.create_server
     opened: list[socket.socket] = []
 
@@ -119,8 +106,7 @@ async def test_port_that_is_taken_at_the_second(
     assert {each.fileno() for each in opened} == {-1}
 
 
-async def test_all_or_nothing() -> None:
-    """A port that is taken at one of the addresses is an error, and nothing stays open."""
+async def test_port_that_is_taken_at_one_address_is_an_error() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(OSError, match="address already in use") as caught,
@@ -128,12 +114,6 @@ async def test_all_or_nothing() -> None:
         await listening_sockets(Address(host="", port=taken.getsockname()[1]), 8)
 
     assert caught.value.errno == errno.EADDRINUSE
-
-
-async def test_name_that_is_none() -> None:
-    """A name that stands for nothing is an error."""
-    with pytest.raises(OSError, match=r"(?i)name|address"):
-        await listening_sockets(Address(host="nowhere.invalid", port=0), 8)
 
 
 class Closing(asyncio.Protocol):
@@ -144,8 +124,7 @@ class Closing(asyncio.Protocol):
 LOCAL = Address(host="127.0.0.1", port=0)
 
 
-async def test_serve_on() -> None:
-    """A port of the system's choice is listened on, and accepted from."""
+async def test_port_of_the_systems_choice_is_served() -> None:
     listeners = await listening_sockets(LOCAL, 5)
     servers = await serve_on(listeners, Closing, backlog=5)
     port = port_of(listeners)
@@ -162,7 +141,6 @@ async def test_serve_on() -> None:
 
 
 def probing(connection: socket.socket) -> list[int]:
-    """Its options: whether it is probed, when, and for how long data may be unacknowledged."""
     return [
         connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
         *(
@@ -186,7 +164,6 @@ def probing(connection: socket.socket) -> list[int]:
     ],
 )
 def test_probed_clients(idle_s: float, timeout_s: float, expected: list[int]) -> None:
-    """What is accepted has the options of the socket that listens, from then on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         probe_clients(listener, idle_s, timeout_s)
         with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
@@ -194,7 +171,6 @@ def test_probed_clients(idle_s: float, timeout_s: float, expected: list[int]) ->
 
 
 def test_clients_of_a_unix_socket_are_not_probed(tmp_path: Path) -> None:
-    """They are on this machine."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "a.sock"))
         probe_clients(listener, 1, 1)
@@ -202,8 +178,7 @@ def test_clients_of_a_unix_socket_are_not_probed(tmp_path: Path) -> None:
         assert 0 == listener.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
-async def test_unix(tmp_path: Path) -> None:
-    """The file has its mode; it is the program's to remove."""
+async def test_unix_socket_has_its_mode_and_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
     listeners = await listening_sockets(Address.unix(str(path)), 5, mode=0o640)
     servers = await serve_on(listeners, Closing, backlog=5)
@@ -225,8 +200,7 @@ async def test_unix(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-async def test_file_of_another(tmp_path: Path) -> None:
-    """A file stays that somebody else has made since then, or whose socket another process has."""
+async def test_file_of_another_stays(tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
     address = Address.unix(str(path))
     (first,) = await listening_sockets(address, 5)
@@ -251,8 +225,7 @@ async def test_file_of_another(tmp_path: Path) -> None:
     assert "<SocketFiles: none>" == repr(none)
 
 
-async def test_living_process(tmp_path: Path) -> None:
-    """A socket that somebody listens on is not taken, even if its backlog is full."""
+async def test_socket_that_a_process_listens_on_is_not_taken(tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
     address = Address.unix(str(path))
     (listener,) = await listening_sockets(address, 0)
@@ -268,8 +241,9 @@ async def test_living_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "problem"), [("file", "no socket"), ("nowhere/a.sock", "No such file or directory")]
 )
-async def test_unusable_paths(tmp_path: Path, name: str, problem: str) -> None:
-    """A file of another kind stays; a folder has to be there."""
+async def test_file_of_another_kind_stays_and_a_folder_has_to_be_there(
+    tmp_path: Path, name: str, problem: str
+) -> None:
     (tmp_path / "file").write_text("kept")
     with pytest.raises(OSError, match=problem):
         await listening_sockets(Address.unix(str(tmp_path / name)), 5)
@@ -281,8 +255,9 @@ def opening(monkeypatch: pytest.MonkeyPatch, open_one: Callable[[], socket.socke
     monkeypatch.setattr(sockets, "socket", SimpleNamespace(socket=open_one))
 
 
-def test_shortage(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Each look without one counts, and once a minute it is said."""
+def test_looks_without_a_descriptor_are_counted_and_rarely_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     now_ns = [5]
 
     def full() -> socket.socket:
@@ -300,8 +275,9 @@ def test_shortage(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixt
     assert "no connection can be accepted or made: Too many open files" in caplog.messages[0]
 
 
-async def test_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """It looks again and again, whatever goes wrong with a look."""
+async def test_look_that_fails_ends_no_watch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(sockets, "LOOK_S", 0)
     looks = asyncio.Event()
     errors = [OSError(errno.EACCES, "not allowed")]

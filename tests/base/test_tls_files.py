@@ -61,7 +61,6 @@ def encrypted_key() -> bytes:
 def test_files_that_are_no_good(
     folder: Path, name: str, setting: str, content: bytes | None, problem: str
 ) -> None:
-    """The error names setting, file and what is wrong, not the contents; the old stays."""
     server = server_tls(folder, client_ca="users.crt")
     context = server.context
     (folder / name).unlink()
@@ -85,10 +84,9 @@ def test_files_that_are_no_good(
         pytest.param(-0.5, 0.5, "", id="short-lived"),
     ],
 )
-def test_warns_of_dates(
+def test_certificate_out_of_its_time_is_loaded_with_a_warning(
     folder: Path, since: float, until: float, warning: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A certificate out of its time is loaded all the same: there may be no other."""
     SERVERS.issue(
         "s", usage="server", not_before=NOW + since * DAY, not_after=NOW + until * DAY
     ).write(folder, "server")
@@ -111,8 +109,9 @@ def test_warns_of_dates(
         pytest.param((3.0, 5.0), False, 5.0, id="cas-that-have-all-expired"),
     ],
 )
-def test_next_expiry(unix_s: tuple[float, ...], is_chain: bool, expected: float) -> None:
-    """Of a chain all certificates are needed; of CAs those that have not expired."""
+def test_next_expiry_of_chains_and_cas(
+    unix_s: tuple[float, ...], is_chain: bool, expected: float
+) -> None:
     expiries = Expiries(TlsFile("cas", "a"), unix_s, unix_s, is_chain)
 
     assert expected == expiries.next_unix_s(10.0)
@@ -129,16 +128,16 @@ def test_next_expiry(unix_s: tuple[float, ...], is_chain: bool, expected: float)
         pytest.param((7.0, 9.0), False, "expired at 1970-01-01T00:00:09+00:00", id="no-ca"),
     ],
 )
-def test_problem(until_s: tuple[float, ...], is_chain: bool, expected: str | None) -> None:
-    """What has expired, or has to be renewed; a CA may have been replaced by another."""
+def test_problem_is_said_of_what_has_expired_or_is_to_be_renewed(
+    until_s: tuple[float, ...], is_chain: bool, expected: str | None
+) -> None:
     renew_s = tuple(each - 5 for each in until_s)
     found = Expiries(TlsFile("cas", "a"), until_s, renew_s, is_chain).problem(10.0)
 
     assert (expected and f"cas: a: the certificate {expected}") == found
 
 
-def test_several_certificates(tmp_path: Path) -> None:
-    """Each in the file has its time."""
+def test_each_certificate_in_a_file_has_its_time(tmp_path: Path) -> None:
     both = tmp_path / "both.crt"
     other = Authority("other").issue("o", not_after=NOW.replace(microsecond=0) + 40 * DAY)
     both.write_bytes(SERVER.cert_pem + other.cert_pem)
@@ -149,7 +148,6 @@ def test_several_certificates(tmp_path: Path) -> None:
 
 
 def test_certificate_that_changes_while_it_is_read(tmp_path: Path) -> None:
-    """What OpenSSL reads may be another one than what was checked before."""
 
     class Context(ssl.SSLContext):
         """Finds another key than that of the certificate."""
@@ -180,8 +178,9 @@ def test_certificate_that_changes_while_it_is_read(tmp_path: Path) -> None:
         pytest.param([3700], None, id="no-object"),
     ],
 )
-def test_claims(claims: object, expected: Lifetime | None) -> None:
-    """From its issue to its end; None without an end that is a time."""
+def test_lifetime_of_a_token_is_from_its_issue_to_its_end(
+    claims: object, expected: Lifetime | None
+) -> None:
     assert expected == lifetime(unsigned(claims))
 
 
@@ -198,13 +197,11 @@ def test_claims(claims: object, expected: Lifetime | None) -> None:
         b"e30.e30.a.b",
     ],
 )
-def test_other_tokens(text: bytes) -> None:
-    """What is no such token has no lifetime that is known."""
+def test_other_tokens_have_no_lifetime(text: bytes) -> None:
     assert lifetime(text) is None
 
 
-def test_object() -> None:
-    """An object is read as it is."""
+def test_object_is_read_as_it_is() -> None:
     assert {"a": [1, 2.5, None, {"b": "ä"}]} == read_object('{"a":[1,2.5,null,{"b":"ä"}]}'.encode())
 
 
@@ -224,8 +221,7 @@ def test_object() -> None:
         pytest.param(b'{"a":' + b"[" * 200_000, "nested too deep", id="deep"),
     ],
 )
-def test_bad(data: bytes, problem: str) -> None:
-    """What has no meaning, or two, is refused without a word of it."""
+def test_refuses_json_without_a_meaning_or_with_two(data: bytes, problem: str) -> None:
     with pytest.raises(StrictJsonError, match=problem) as error:
         read_object(data)
 
@@ -234,8 +230,7 @@ def test_bad(data: bytes, problem: str) -> None:
 
 
 @given(data=st.binary(max_size=100) | st.text('{}[]",:a1\\u', max_size=40).map(str.encode))
-def test_any_bytes(data: bytes) -> None:
-    """Any bytes are an object or an error of ours."""
+def test_any_bytes_are_an_object_or_refused(data: bytes) -> None:
     try:
         value = read_object(data)
     except StrictJsonError:

@@ -21,7 +21,6 @@ from apfproxy.http.chunked import (
 
 
 def decode(pieces: list[bytes]) -> tuple[bytes, bytes, bytes, bool]:
-    """Body, trailers, what stands behind, and whether the end was reached."""
     decoder = ChunkedDecoder()
     body = rest = b""
     for piece in pieces:
@@ -34,12 +33,10 @@ def decode(pieces: list[bytes]) -> tuple[bytes, bytes, bytes, bool]:
 
 
 def bytewise(data: bytes) -> list[bytes]:
-    """One byte at a time."""
     return [data[i : i + 1] for i in range(len(data))]
 
 
 def slices(data: bytes, cuts: list[int]) -> list[bytes]:
-    """Data cut at those places, as far as it has them."""
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     return [data[a:b] for a, b in itertools.pairwise(places)]
 
@@ -79,7 +76,6 @@ WELL_FORMED = [
 @pytest.mark.parametrize(("data", "body", "trailers"), WELL_FORMED)
 @pytest.mark.parametrize("behind", [b"", b"GET / HTTP/1.1\r\n"], ids=["alone", "with-more"])
 def test_decodes(data: bytes, body: bytes, trailers: bytes, behind: bytes) -> None:
-    """Whole or byte by byte, the body is the same, and what stands behind is left."""
     expected = (body, trailers, behind, True)
 
     assert expected == decode([data + behind])
@@ -125,7 +121,6 @@ def test_decodes(data: bytes, body: bytes, trailers: bytes, behind: bytes) -> No
     ],
 )
 def test_refuses(data: bytes) -> None:
-    """What the grammar or a limit forbids is refused, however it is cut."""
     with pytest.raises(ChunkedError):
         decode([data])
     with pytest.raises(ChunkedError):
@@ -139,7 +134,6 @@ def test_refuses(data: bytes) -> None:
     cuts=st.lists(st.integers(0, 300), max_size=8),
 )
 def test_round_trip(chunks: list[bytes], trailers: bytes, behind: bytes, cuts: list[int]) -> None:
-    """What was encoded is decoded, wherever the network cuts it."""
     coded = b"".join(b"".join(encode_chunk([chunk], len(chunk))) for chunk in chunks)
     data = coded + last_chunk(trailers) + behind
     expected = (b"".join(chunks), trailers, behind, True)
@@ -158,7 +152,6 @@ def test_round_trip(chunks: list[bytes], trailers: bytes, behind: bytes, cuts: l
     cuts=st.lists(st.integers(0, 60), max_size=6),
 )
 def test_any_bytes_give_the_same_however_cut(data: bytes, cuts: list[int]) -> None:
-    """Any bytes are a body, the start of one or an error of ours, which no cut changes."""
     outcomes: list[object] = []
     for pieces in ([data], slices(data, cuts), bytewise(data)):
         try:

@@ -52,7 +52,6 @@ NAMING = CredentialRules.of(
 
 
 def lines(text: bytes) -> Lines:
-    """Lines of `name=value` that spaces separate."""
     return [(name, value) for name, _, value in (each.partition(b"=") for each in text.split())]
 
 
@@ -81,8 +80,7 @@ def basic(pair: bytes) -> str:
         pytest.param(b"", "", id="empty"),
     ],
 )
-def test_token(value: bytes, token: str) -> None:
-    """The second of words that one space separates, as in kube-apiserver."""
+def test_token_is_the_second_of_words_that_one_space_separates(value: bytes, token: str) -> None:
     assert token == read_credentials(STANDARD, [], [value], []).token
     found = read_credentials(STANDARD, [], [value], [], websocket_token=b"w")
     assert (token or "w") == found.token
@@ -131,8 +129,9 @@ def test_token(value: bytes, token: str) -> None:
         ),
     ],
 )
-def test_claimed(text: bytes, rules: CredentialRules, user: User | None) -> None:
-    """Names are those of the settings, and of a kind the first counts that has a value."""
+def test_claimed_user_is_by_the_first_name_that_has_a_value(
+    text: bytes, rules: CredentialRules, user: User | None
+) -> None:
     assert user == read_credentials(rules, lines(text), [], []).claimed
 
 
@@ -149,8 +148,7 @@ def test_claimed(text: bytes, rules: CredentialRules, user: User | None) -> None
         pytest.param(b"a+b", "a+b", id="plus"),
     ],
 )
-def test_keys(name: bytes, key: str) -> None:
-    """Keys are percent-encoded in names of fields; all escapes hold, or none."""
+def test_keys_are_unescaped_if_all_escapes_hold(name: bytes, key: str) -> None:
     named = lines(b"impersonate-user=u impersonate-extra-%b=v" % name)
 
     expected = User("u", (), "", ((key, ("v",)),))
@@ -171,56 +169,39 @@ def test_keys(name: bytes, key: str) -> None:
         pytest.param(b"impersonate-uid=", None, id="empty-uid"),
     ],
 )
-def test_impersonated(text: bytes, user: User | None) -> None:
-    """Every group that is named needs leave, even the empty one."""
+def test_impersonated_user_has_all_groups_even_the_empty_one(
+    text: bytes, user: User | None
+) -> None:
     assert user == read_credentials(STANDARD, [], [], lines(text)).impersonated
 
 
 @pytest.mark.parametrize(
-    ("claims", "message"),
+    ("claims", "authorizations", "impersonations", "message"),
     [
-        pytest.param(b"x-remote-user=a x-remote-user=b", "x-remote-user is there", id="two-users"),
-        pytest.param(
-            b"x-remote-user=a x-remote-uid=1 x-remote-uid=2", "x-remote-uid is", id="two-uids"
-        ),
-        pytest.param(b"x-remote-user=\xff", "not UTF-8", id="user-no-text"),
-        pytest.param(b"x-remote-user=a x-remote-group=\xc0\x80", "not UTF-8", id="overlong"),
-        pytest.param(b"x-remote-user=a x-remote-extra-%ff=v", "not UTF-8", id="key-no-text"),
-    ],
-)
-def test_refuses_claims(claims: bytes, message: str) -> None:
-    """Where servers might read different users, there is none."""
-    with pytest.raises(CredentialsError, match=message):
-        read_credentials(STANDARD, lines(claims), [], [])
-
-
-@pytest.mark.parametrize(
-    ("impersonations", "message"),
-    [
-        pytest.param(b"impersonate-user=a impersonate-user=b", "more than once", id="two"),
-        pytest.param(b"impersonate-group=g", "need Impersonate-User", id="group"),
-        pytest.param(b"impersonate-group=", "need Impersonate-User", id="no-group"),
-        pytest.param(b"impersonate-uid=1", "need Impersonate-User", id="uid"),
-        pytest.param(
-            b"impersonate-user= impersonate-extra-a=b", "need Impersonate-User", id="empty-user"
+        (b"x-remote-user=a x-remote-user=b", [], b"", "x-remote-user is there"),
+        (b"x-remote-user=a x-remote-uid=1 x-remote-uid=2", [], b"", "x-remote-uid is"),
+        (b"x-remote-user=\xff", [], b"", "not UTF-8"),
+        (b"x-remote-user=a x-remote-group=\xc0\x80", [], b"", "not UTF-8"),
+        (b"x-remote-user=a x-remote-extra-%ff=v", [], b"", "not UTF-8"),
+        (b"", [b"Bearer a"] * 2, b"", "more than once"),
+        (b"", [b"Bearer \xff"], b"", "not UTF-8"),
+        (b"", [], b"impersonate-user=a impersonate-user=b", "more than once"),
+        *(
+            (b"", [], named, "need Impersonate-User")
+            for named in (
+                b"impersonate-group=g",
+                b"impersonate-group=",
+                b"impersonate-uid=1",
+                b"impersonate-user= impersonate-extra-a=b",
+            )
         ),
     ],
 )
-def test_refuses_impersonation(impersonations: bytes, message: str) -> None:
+def test_refuses_what_servers_might_read_as_different_users(
+    claims: bytes, authorizations: list[bytes], impersonations: bytes, message: str
+) -> None:
     with pytest.raises(CredentialsError, match=message):
-        read_credentials(STANDARD, [], [], lines(impersonations))
-
-
-@pytest.mark.parametrize(
-    ("authorizations", "message"),
-    [
-        pytest.param([b"Bearer a"] * 2, "more than once", id="two"),
-        pytest.param([b"Bearer \xff"], "not UTF-8", id="no-text"),
-    ],
-)
-def test_refuses_tokens(authorizations: list[bytes], message: str) -> None:
-    with pytest.raises(CredentialsError, match=message):
-        read_credentials(STANDARD, [], authorizations, [])
+        read_credentials(STANDARD, lines(claims), authorizations, lines(impersonations))
 
 
 @pytest.mark.parametrize(
@@ -240,8 +221,9 @@ def test_refuses_tokens(authorizations: list[bytes], message: str) -> None:
         pytest.param(b"", "", "", "", id="no-key"),
     ],
 )
-def test_names_of_fields(name: bytes, standard: str, custom: str, naming: str) -> None:
-    """Kubernetes' own names are for front proxies only, whatever the settings call them."""
+def test_standard_names_are_for_front_proxies_whatever_settings_say(
+    name: bytes, standard: str, custom: str, naming: str
+) -> None:
     found = [
         "claim" if rules.is_claim(name) else "name" if rules.names_user(name) else ""
         for rules in (STANDARD, CUSTOM, NAMING)
@@ -289,8 +271,9 @@ def test_names_of_secrets_and_of_impersonation() -> None:
         pytest.param(b"x-secret=\xff", b"", "", "key:a8100ae6aa1940d0", id="secret-no-utf-8"),
     ],
 )
-def test_naming(text: bytes, authorization: bytes, key: str, name: str | None) -> None:
-    """The first name that is there counts, says where it is from, and is in one group only."""
+def test_first_name_that_is_there_counts_and_is_in_one_group_only(
+    text: bytes, authorization: bytes, key: str, name: str | None
+) -> None:
     authorizations = [authorization] if authorization else []
     found = read_credentials(NAMING, [], authorizations, [], lines(text))
 
@@ -324,14 +307,14 @@ def test_basic(authorization: bytes, expected: str) -> None:
         pytest.param(b"", basic(b"a" * 257 + b":").encode(), "of Basic is longer", id="basic-long"),
     ],
 )
-def test_refuses_names(text: bytes, authorization: bytes, message: str) -> None:
-    """Where the server might read another one, or nobody can."""
+def test_refuses_names_that_servers_might_read_otherwise_or_cannot_be_printed(
+    text: bytes, authorization: bytes, message: str
+) -> None:
     with pytest.raises(CredentialsError, match=message):
         read_credentials(NAMING, [], [b"Basic " + authorization], [], lines(text))
 
 
-def test_naming_without_settings() -> None:
-    """A field means nothing unless a setting gives it a meaning; one object has no credentials."""
+def test_fields_mean_nothing_without_settings() -> None:
     named = lines(b"x-api-key=k x-client=c")
 
     for authorizations in ([], [b"Basic YTpi"]):
@@ -350,8 +333,9 @@ def test_naming_without_settings() -> None:
         pytest.param("", None, id="none"),
     ],
 )
-def test_addresses(address: str, expected: str | None) -> None:
-    """A host of IPv6 chooses its last 64 bits itself, so they tell no clients apart."""
+def test_addresses_of_ipv6_are_told_apart_by_their_network(
+    address: str, expected: str | None
+) -> None:
     alias = None if expected is None else User(expected, ("system:unauthenticated",))
 
     assert alias == alias_of_address(address)
@@ -386,7 +370,6 @@ def test_user_and_password(pair: bytes, found: tuple[str, bytes]) -> None:
     ],
 )
 def test_refuses_basic(encoded: str, message: str) -> None:
-    """What is no user name and password is said without a part of it."""
     with pytest.raises(BasicError, match=message) as raised:
         user_and_password(encoded)
     assert raised.value.__cause__ is None
@@ -401,8 +384,9 @@ lines_of = st.lists(st.tuples(names, values), max_size=6)
 
 
 @given(claims=lines_of, tokens=st.lists(st.binary(max_size=20), max_size=2), others=lines_of)
-def test_any_fields(claims: Lines, tokens: list[bytes], others: Lines) -> None:
-    """Whatever they hold, they are credentials or refused, and no repr shows a token."""
+def test_any_fields_are_credentials_or_refused(
+    claims: Lines, tokens: list[bytes], others: Lines
+) -> None:
     try:
         found = read_credentials(
             STANDARD,

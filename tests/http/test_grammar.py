@@ -8,22 +8,15 @@ from apfproxy.http.grammar import accepted, elements, weight_of
 
 
 def test_elements() -> None:
-    """Lists may go over lines, and have empty elements."""
     assert [b"a", b"b", b"c"] == elements([b" a,, b ", b"", b"c\t"])
 
 
 def test_accepted() -> None:
-    """Each has its name and its parameters, without the space around them."""
     found = accepted("text/html ;level=1; q = 0.4 ,, gzip;q")
 
-    assert [
-        ("text/html", [("level", "1"), ("q", "0.4")]),
-        ("", []),
-        ("gzip", [("q", "")]),
-    ] == found
+    assert [("text/html", [("level", "1"), ("q", "0.4")]), ("", []), ("gzip", [("q", "")])] == found
 
 
 @pytest.mark.parametrize(("text", "weight"), [("0.5", 0.5), ("1", 1.0), ("", 0.0), ("much", 0.0)])
 def test_weight_of(text: str, weight: float) -> None:
-    """What is no number is not wanted."""
     assert weight == weight_of(text)

@@ -57,14 +57,12 @@ class Transport(asyncio.Transport):
 
 
 def test_one_direction_holds_less_than_128_kib() -> None:
-    """A slow reader costs one read with its frame on top of what is still written."""
     framed = b"".join(encode_chunk([bytes(ANSWER_READ_BYTES)], ANSWER_READ_BYTES))
 
     assert 131072 > WRITE_HIGH_WATER_BYTES + len(framed)
 
 
 def test_buffer_that_is_left_is_not_read_into() -> None:
-    """A view of the buffer that was left stays as it was."""
     buffer = ReadBuffer()
     buffer.view[:2] = b"ab"
     kept = buffer.view[:2]
@@ -77,7 +75,6 @@ def test_buffer_that_is_left_is_not_read_into() -> None:
 
 
 def test_written_at_once_keeps_the_buffer() -> None:
-    """What a transport writes at once is not copied, and the buffer is read into again."""
     before, transport = READS.view, Transport(room=ANSWER_READ_BYTES)
 
     write_pieces(transport, (READS.view,), ANSWER_READ_BYTES)
@@ -87,7 +84,6 @@ def test_written_at_once_keeps_the_buffer() -> None:
 
 
 def test_what_a_transport_keeps_is_not_overwritten() -> None:
-    """The next read is into another buffer while a transport has a part of the one before."""
     READS.view[-4:] = b"last"
     transport = Transport(room=ANSWER_READ_BYTES - 4)
 
@@ -98,12 +94,9 @@ def test_what_a_transport_keeps_is_not_overwritten() -> None:
 
 
 @pytest.mark.parametrize(
-    "pieces",
-    [[b"a" * (LARGE_BYTES - 1)], [b"a" * 1000] * (MAX_PIECES + 1)],
-    ids=["little", "many"],
+    "pieces", [[b"a" * (LARGE_BYTES - 1)], [b"a" * 1000] * (MAX_PIECES + 1)], ids=["little", "many"]
 )
 def test_little_and_many_pieces_are_copied(pieces: list[bytes]) -> None:
-    """A copy of a few bytes, or of many small pieces, costs less than views do."""
     before, transport = READS.view, Transport(room=0)
     data = b"".join(pieces)
 

@@ -14,7 +14,6 @@ CHUNKS = b"1;x=y\r\nb\r\n03\r\nody\r\n0\r\nClaim: 1\r\nA: 1\r\n\r\n"
 
 
 def body_of(lines: bytes, max_bytes: int = 4) -> RequestBody:
-    """The body of a POST with these fields."""
     head = parse(b"POST /a HTTP/1.1\r\nHost: h\r\n" + lines + b"\r\n")
     return RequestBody(head, max_bytes, lambda name: name == b"claim")
 
@@ -33,7 +32,6 @@ def body_of(lines: bytes, max_bytes: int = 4) -> RequestBody:
     ],
 )
 def test_taken(lines: bytes, data: bytes, whole: bytes, bytewise: bytes) -> None:
-    """Whole, byte by byte and with what follows, a body ends where it ends."""
     at_once, in_pieces, followed = (body_of(lines) for _ in range(3))
     pieces = [b"".join(in_pieces.take(data[each : each + 1])) for each in range(len(data))]
 
@@ -45,7 +43,6 @@ def test_taken(lines: bytes, data: bytes, whole: bytes, bytewise: bytes) -> None
 
 @pytest.mark.parametrize("is_bytewise", [False, True])
 def test_too_long(is_bytewise: bool) -> None:
-    """Chunks are counted as they come; nothing past the limit is passed on."""
     body = body_of(CHUNKED, max_bytes=3)
     pieces = [CHUNKS[each : each + 1] for each in range(len(CHUNKS))] if is_bytewise else [CHUNKS]
     taken: list[bytes] = []
@@ -69,5 +66,4 @@ def test_too_long(is_bytewise: bool) -> None:
     ],
 )
 def test_worth_discarding(lines: bytes, is_worth: bool) -> None:
-    """A body that nobody wants is read for the connection's sake only if that is not much."""
     assert is_worth is body_of(lines).is_worth_discarding

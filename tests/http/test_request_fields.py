@@ -46,12 +46,10 @@ Lines = list[tuple[bytes, bytes]]
 def read(
     *lines: tuple[bytes, bytes], hosts: UpstreamHosts = HOSTS, is_http_10: bool = False
 ) -> RequestFields:
-    """Read fields of a client that is not trusted."""
     return read_fields(list(lines), FieldRules(hosts, NAMES, 100, 8000), is_http_10=is_http_10)
 
 
 def read_trusted(*lines: tuple[bytes, bytes]) -> RequestFields:
-    """Read fields of a client that may assert identities, with a Host before them."""
     rules = FieldRules(HOSTS, NAMES, 100, 8000, believes_claims=True, believes_forwarding=True)
     return read_fields([HOST, *lines], rules, is_http_10=False)
 
@@ -128,8 +126,9 @@ def read_trusted(*lines: tuple[bytes, bytes]) -> RequestFields:
         ),
     ],
 )
-def test_forwards(lines: Lines, forwarded: bytes) -> None:
-    """Fields go on as they stand, but for those of the hop and those that the client made up."""
+def test_forwards_but_for_fields_of_the_hop_and_those_made_up(
+    lines: Lines, forwarded: bytes
+) -> None:
     expected = b"Host: h\r\n" + forwarded + END
 
     assert expected == read(HOST, *lines).forward
@@ -148,10 +147,9 @@ def test_forwards(lines: Lines, forwarded: bytes) -> None:
         pytest.param([(b"Host", b"a")], True, b"", b"a", b"a", id="1.0-with"),
     ],
 )
-def test_host(
+def test_host_goes_on_unless_settings_say_another_or_there_is_none(
     lines: Lines, is_http_10: bool, always: bytes, forwarded: bytes, host: bytes | None
 ) -> None:
-    """The client's Host goes on, unless the settings say another or it has none."""
     found = read(*lines, hosts=UpstreamHosts(b"upstream:80", always), is_http_10=is_http_10)
 
     end = END.replace(b"1.1", b"1.0") if is_http_10 else END
@@ -181,8 +179,9 @@ def test_host(
         ),
     ],
 )
-def test_framing(lines: Lines, framing: int, body_bytes: int, forwarded: bytes) -> None:
-    """A body is framed one way, which the proxy says in its own words; a length, in each head."""
+def test_body_is_framed_one_way(
+    lines: Lines, framing: int, body_bytes: int, forwarded: bytes
+) -> None:
     found = read(HOST, *lines)
 
     assert (framing, body_bytes) == (found.framing, found.body_bytes)
@@ -198,10 +197,9 @@ def test_framing(lines: Lines, framing: int, body_bytes: int, forwarded: bytes) 
     ],
 )
 @pytest.mark.parametrize("section", [b"", b"Host: h\r\n"], ids=["anew", "verbatim"])
-def test_protocol(
+def test_via_tells_the_protocol(
     is_http_10: bool, is_http2: bool, protocol: str, version: bytes, section: bytes
 ) -> None:
-    """The server learns from Via how the request came."""
     rules = FieldRules(HOSTS, NAMES, 100, 8000, is_http2=is_http2)
     found = read_fields([HOST], rules, section, is_http_10=is_http_10)
 
@@ -222,8 +220,9 @@ def test_protocol(
         ),
     ],
 )
-def test_keep_alive(lines: Lines, is_http_10: bool, keep_alive: bool) -> None:
-    """HTTP/1.1 goes on unless told otherwise, HTTP/1.0 the other way round."""
+def test_keep_alive_is_the_default_in_http_11_alone(
+    lines: Lines, is_http_10: bool, keep_alive: bool
+) -> None:
     assert keep_alive == read(HOST, *lines, is_http_10=is_http_10).keep_alive
 
 
@@ -236,8 +235,9 @@ def test_keep_alive(lines: Lines, is_http_10: bool, keep_alive: bool) -> None:
         pytest.param([(b"Content-Length", b"1")], True, False, id="1.0"),
     ],
 )
-def test_expectation(lines: Lines, is_http_10: bool, expects: bool) -> None:
-    """Only an HTTP/1.1 client with a body can wait for a 100; the field itself stays here."""
+def test_only_http_11_with_a_body_expects_a_100(
+    lines: Lines, is_http_10: bool, expects: bool
+) -> None:
     found = read(HOST, (b"Expect", b"100-Continue"), *lines, is_http_10=is_http_10)
 
     assert expects == found.expects_continue
@@ -255,8 +255,9 @@ def test_expectation(lines: Lines, is_http_10: bool, expects: bool) -> None:
         pytest.param([SPDY, (b"Connection", b"Upgrade")], True, None, id="1.0"),
     ],
 )
-def test_upgrade(lines: Lines, is_http_10: bool, upgrade: Offer | None) -> None:
-    """An upgrade is asked for only by both fields, in HTTP/1.1; they are not forwarded as such."""
+def test_upgrade_takes_both_fields_and_http_11(
+    lines: Lines, is_http_10: bool, upgrade: Offer | None
+) -> None:
     found = read(HOST, *lines, is_http_10=is_http_10)
 
     assert upgrade == found.upgrade
@@ -264,7 +265,6 @@ def test_upgrade(lines: Lines, is_http_10: bool, upgrade: Offer | None) -> None:
 
 
 def upgrade_with(*subprotocols: bytes, upgrade: bytes = b"websocket") -> Lines:
-    """The fields of a WebSocket handshake that count here."""
     return [
         HOST,
         (b"Connection", b"Upgrade"),
@@ -279,8 +279,9 @@ TOKEN = BEARER_PREFIX + b"dXNlci1h"
 @pytest.mark.parametrize(
     ("upgrade", "token"), [(b"websocket", "user-a"), (b"SPDY/3.1", ""), (b"h2c", "")]
 )
-def test_token_among_the_subprotocols(upgrade: bytes, token: str) -> None:
-    """It is one in a WebSocket handshake only, and goes on if credentials do."""
+def test_token_among_subprotocols_counts_in_a_websocket_handshake_only(
+    upgrade: bytes, token: str
+) -> None:
     lines = upgrade_with(TOKEN, b"v5", upgrade=upgrade)
     found = read(*lines)
 
@@ -296,7 +297,6 @@ def test_token_among_the_subprotocols(upgrade: bytes, token: str) -> None:
     ],
 )
 def test_token_that_does_not_go_on(upgrade: bytes, left: bytes) -> None:
-    """Where the proxy names the user, the client's token stays here."""
     found = read_fields(
         upgrade_with(TOKEN, b"v5", upgrade=upgrade),
         FieldRules(HOSTS, NAMES, 100, 8000, forwards_credentials=False),
@@ -326,8 +326,7 @@ def test_token_that_does_not_go_on(upgrade: bytes, left: bytes) -> None:
         pytest.param([(b"Connection", b"x-remote-user")], None, id="nominated-but-not-there"),
     ],
 )
-def test_claims(lines: Lines, claimed: User | None) -> None:
-    """A front proxy names the user; nobody else's word counts, and nobody's goes on as it is."""
+def test_front_proxy_alone_claims_a_user(lines: Lines, claimed: User | None) -> None:
     trusted, other = read_trusted(*lines), read(HOST, *lines)
 
     assert claimed == trusted.credentials.claimed
@@ -336,8 +335,7 @@ def test_claims(lines: Lines, claimed: User | None) -> None:
 
 
 @pytest.mark.parametrize("name", [b"X-Remote-User", b"x-my-user", b"X-Remote-Extra-Scopes"])
-def test_claims_that_are_nominated(name: bytes) -> None:
-    """Whoever has a front proxy take out a part of who asks gets nothing of what is left."""
+def test_claim_that_connection_names_is_refused(name: bytes) -> None:
     lines = [(b"Connection", name.upper()), (b"X-Remote-User", b"u"), (name, b"u")]
 
     assert None is read(HOST, *lines).credentials.claimed
@@ -347,8 +345,7 @@ def test_claims_that_are_nominated(name: bytes) -> None:
 
 
 @pytest.mark.parametrize("forwards_credentials", [True, False])
-def test_own_credentials(forwards_credentials: bool) -> None:
-    """A client's own credentials go on only where the upstream is to judge them."""
+def test_credentials_go_on_only_where_the_upstream_judges_them(forwards_credentials: bool) -> None:
     rules = FieldRules(
         HOSTS,
         NAMES,
@@ -366,7 +363,6 @@ def test_own_credentials(forwards_credentials: bool) -> None:
 
 
 def test_look_alikes_of_credentials_do_not_go_on() -> None:
-    """No upstream can take another spelling for an identity."""
     names = (
         b"X_Remote_User",
         b"x_my.user",
@@ -380,7 +376,6 @@ def test_look_alikes_of_credentials_do_not_go_on() -> None:
 
 
 def test_keys_of_extra_values_may_be_odd() -> None:
-    """A key with other characters is no other spelling of a field."""
     lines = [(b"Impersonate-User", b"u"), (b"Impersonate-Extra-acme.com%2Fa_b", b"x")]
     found = read(HOST, *lines)
 
@@ -389,7 +384,6 @@ def test_keys_of_extra_values_may_be_odd() -> None:
 
 
 def test_trusted_front_says_how_it_was_reached() -> None:
-    """Its fields about that go on, and then the proxy says no protocol of its own."""
     lines = [
         (b"X-Forwarded-Proto", b"https"),
         (b"X-Forwarded-Host", b"x"),
@@ -403,7 +397,6 @@ def test_trusted_front_says_how_it_was_reached() -> None:
 
 
 def test_earlier_hops_come_first() -> None:
-    """Addresses of earlier hops are kept in one field, in order; empty ones are not."""
     lines = [(b"X-Forwarded-For", value) for value in (b"a, b", b"", b"c")]
 
     assert b"Host: h\r\n" + END + b"a, b, c, " == read(HOST, *lines).forward
@@ -438,7 +431,6 @@ def test_earlier_hops_come_first() -> None:
     ids=str,
 )
 def test_refuses(lines: Lines, code: int) -> None:
-    """What is ambiguous or not served is refused, and the error says with which status."""
     with pytest.raises(HeadError) as refused:
         read(*lines)
 
@@ -446,7 +438,6 @@ def test_refuses(lines: Lines, code: int) -> None:
 
 
 def test_refuses_with_what_is_known_of_the_client() -> None:
-    """HTTP/1.0 knows no codings, and a name that is not UTF-8 could be read as another one."""
     with pytest.raises(HeadError) as coded:
         read(HOST, (b"Transfer-Encoding", b"chunked"), is_http_10=True)
     with pytest.raises(HeadError) as named:
@@ -459,7 +450,6 @@ def test_refuses_with_what_is_known_of_the_client() -> None:
 
 @pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
 def test_what_is_not_forwarded_tells_no_flows_apart(name: bytes) -> None:
-    """The annotation for it takes no field that is not even forwarded for a trusted client."""
     try:
         found = read_trusted((name, b"1"))
     except HeadError:
@@ -500,8 +490,9 @@ def test_what_is_not_forwarded_tells_no_flows_apart(name: bytes) -> None:
         pytest.param([b"192.0.2.1" + b",10.0.0.2" * 7000], "10.0.0.2", id="too-many"),
     ],
 )
-def test_forwarded_client(values: list[bytes], client: str) -> None:
-    """The last address that no trusted proxy has; whatever stands before it does not matter."""
+def test_client_is_the_last_address_that_no_trusted_proxy_has(
+    values: list[bytes], client: str
+) -> None:
     assert client == forwarded_client(values, PROXIES)
 
 
@@ -516,6 +507,5 @@ def test_forwarded_client(values: list[bytes], client: str) -> None:
         pytest.param("unknown", False, id="no-address"),
     ],
 )
-def test_networks(text: str, is_in: bool) -> None:
-    """Each form of an address is in the same networks."""
+def test_each_form_of_an_address_is_in_the_same_networks(text: str, is_in: bool) -> None:
     assert is_in == is_among(address_from(text), PROXIES)

@@ -17,7 +17,6 @@ from apfproxy.http.credential_fields import CredentialRules
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import VIA, FieldRules, UpstreamHosts
 from apfproxy.http.request_head import HeadProbe, RequestHead, parse_head
-from apfproxy.http.upgrade import Offer
 from apfproxy.settings import AuthenticationSettings
 
 NAMES = CredentialRules.of(AuthenticationSettings())
@@ -67,11 +66,6 @@ REFUSED = [
     pytest.param(b"LIST /\nHTTP/1.1\r\nHost: h\r\n", 400, id="list-bare-lf"),
     pytest.param(b"LIST / HTTP/1.1\r\nHost: h\nA: b\r\n", 400, id="list-bare-lf-in-fields"),
     pytest.param(b"LIST / RTSP/1.0\r\nHost: h\r\n", 400, id="list-other-protocol"),
-    pytest.param(
-        b"LIST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n",
-        400,
-        id="list-two-lengths",
-    ),
     pytest.param(b"GET  / HTTP/1.1\r\nHost: h\r\n", 400, id="two-spaces"),
     pytest.param(b"GET / HTTP/1.1 \r\nHost: h\r\n", 400, id="space-behind-the-version"),
     pytest.param(b" GET / HTTP/1.1\r\nHost: h\r\n", 400, id="space-before-the-method"),
@@ -100,21 +94,6 @@ REFUSED = [
     pytest.param(b"GET /%b HTTP/1.1\r\nHost: h\r\n" % (b"a" * 64), 414, id="long-target"),
     pytest.param(b"GET /%b HTTP/1.0\r\nHost: h\r\n" % (b"a" * 64), 414, id="long-target-1.0"),
     pytest.param(b"GET / HTTP/1.1\r\nHost: h\r\n" + b"A: b\r\n" * 4, 431, id="many-fields"),
-    pytest.param(
-        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n",
-        400,
-        id="two-lengths",
-    ),
-    pytest.param(
-        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999\r\n",
-        400,
-        id="length-overflow",
-    ),
-    pytest.param(
-        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n",
-        400,
-        id="two-framings",
-    ),
 ]
 HEADS_OF_ALL_KINDS = [
     *(
@@ -129,12 +108,10 @@ HEADS_OF_ALL_KINDS = [
 
 
 def parse(head: bytes) -> RequestHead:
-    """Parse a head of somebody who is not known."""
     return parse_head(head, RULES)
 
 
 def refusal(head: bytes) -> int:
-    """The status that a head is refused with; 0 if it is not."""
     try:
         parse(head)
     except HeadError as error:
@@ -142,12 +119,8 @@ def refusal(head: bytes) -> int:
     return 0
 
 
-@pytest.mark.parametrize(
-    ("line", "method", "target", "forwarded"),
-    SERVED,
-)
+@pytest.mark.parametrize(("line", "method", "target", "forwarded"), SERVED)
 def test_request_lines(line: bytes, method: str, target: bytes, forwarded: bytes | None) -> None:
-    """The line goes on as it stands, but always as HTTP/1.1; Via says what it was."""
     end = END.replace(b"Via: 1.1", b"Via: %b" % line[-3:])
     head = parse(line + b"\r\nHost: h\r\n\r\n")
 
@@ -156,24 +129,18 @@ def test_request_lines(line: bytes, method: str, target: bytes, forwarded: bytes
     assert (method == "HEAD") == head.is_head
 
 
-@pytest.mark.parametrize(
-    ("head", "code"),
-    REFUSED,
-)
+@pytest.mark.parametrize(("head", "code"), REFUSED)
 def test_refuses(head: bytes, code: int) -> None:
-    """What must not be forwarded is refused."""
     assert code == refusal(head + b"\r\n")
 
 
 def test_takes_as_much_as_the_limits_say() -> None:
-    """A limit is the last thing that passes."""
     head = b"GET /%b HTTP/1.1\r\nHost: h\r\n%b\r\n" % (b"a" * 63, b"A: b\r\n" * 3)
 
     assert b"/" + b"a" * 63 == parse(head).target
 
 
 def test_white_space_around_values_is_no_part_of_them() -> None:
-    """RFC 9112, section 5: it is left out before a value is looked at."""
     head = parse(b"POST / HTTP/1.1\r\nHost: \t h \t\r\nContent-Length: 3 \r\nA: b c\t\r\n\r\n")
 
     expected = b"POST / HTTP/1.1\r\nContent-Length: 3\r\nHost: h\r\nA: b c\r\n" + END
@@ -181,23 +148,9 @@ def test_white_space_around_values_is_no_part_of_them() -> None:
     assert 3 == head.body_bytes
 
 
-def test_upgrade_without_its_nomination_is_ignored() -> None:
-    """The parser stops at every Upgrade field; only both fields ask for one."""
-    assert None is parse(b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: SPDY/3.1\r\n\r\n").upgrade
-    asked = b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: SPDY/3.1\r\nConnection: upgrade\r\n\r\n"
-    assert Offer((b"SPDY/3.1",)) == parse(asked).upgrade
-
-
 lines = st.one_of(
     st.sampled_from(
-        [
-            b"GET / HTTP/1.1",
-            b"POST /a HTTP/1.1",
-            b"GET /a HTTP/1.0",
-            b"GET http://h/ HTTP/1.1",
-            b"OPTIONS * HTTP/1.1",
-            b"CONNECT h:1 HTTP/1.1",
-        ]
+        [b"POST /a HTTP/1.1", b"GET http://h/ HTTP/1.1", b"OPTIONS * HTTP/1.1", b"GET / HTTP/1.0"]
     ),
     st.builds(
         lambda method, target, version: method + b" " + target + b" " + version,
@@ -237,7 +190,6 @@ heads = st.builds(
 @given(data=st.one_of(heads, st.binary(max_size=40)))
 @example(data=b"")
 def test_any_bytes_give_a_head_or_an_error_of_ours(data: bytes) -> None:
-    """Whatever a head is made of, it is refused or forwarded."""
     if b"\r\n\r\n" in data:
         data = data[: data.index(b"\r\n\r\n") + 2]
     head = data + b"\r\n" if data.endswith(b"\r\n") else data + b"\r\n\r\n"
@@ -247,11 +199,6 @@ def test_any_bytes_give_a_head_or_an_error_of_ours(data: bytes) -> None:
 
 @given(data=heads)
 def test_accepts_no_more_than_llhttp(data: bytes) -> None:
-    """A head is accepted only if llhttp accepts it.
-
-    Methods but for those that mean more than fields say are the proxy's own to judge, as are bytes
-    above 0x7F of a target.
-    """
     head = data + b"\r\n"
     if head.find(b"\r\n\r\n") != len(head) - 4:
         return
@@ -274,7 +221,6 @@ def test_accepts_no_more_than_llhttp(data: bytes) -> None:
 
 @given(data=st.one_of(heads, st.binary(max_size=40)), cuts=st.lists(st.integers(0, 60)))
 def test_probe_refuses_nothing_that_is_well_formed(data: bytes, cuts: list[int]) -> None:
-    """The start of a head is refused only if the whole of it is; nothing else is ever raised."""
     head = data + b"\r\n"
     probe = HeadProbe()
     most = len(head) - 1  # with its last byte it is whole, and no probe's business any more
@@ -293,7 +239,6 @@ def test_probe_refuses_nothing_that_is_well_formed(data: bytes, cuts: list[int])
 
 @pytest.mark.parametrize("head", [b"GET / HTTP/1.1\nHost: h\n\r\n", b"CONNECT ap1.0\n\r\n100"])
 def test_probe_refuses_heads_that_end_otherwise(head: bytes) -> None:
-    """What another parser may take for the end of a head is refused, and not waited behind."""
     with pytest.raises(HeadError) as refused:
         HeadProbe().feed(head)
 
@@ -301,7 +246,6 @@ def test_probe_refuses_heads_that_end_otherwise(head: bytes) -> None:
 
 
 def test_probe_is_gone_with_its_head() -> None:
-    """Nothing of it waits for the collector of garbage, which is seldom about."""
     probe = HeadProbe()
     probe.feed(b"GET / HTT")
 

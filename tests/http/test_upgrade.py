@@ -53,14 +53,12 @@ BOTH = Offer((b"WebSocket", b"SPDY/3.1"), (KEY,), (b"13",))
     ],
 )
 def test_offered(upgrades: list[bytes], protocols: tuple[bytes, ...] | None) -> None:
-    """Of the protocols those that are served count, as they are spelled."""
     offer = offered(upgrades, [], set())
 
     assert protocols == (offer.protocols if offer is not None else None)
 
 
-def test_fields_of_an_offer() -> None:
-    """All lines count, but for those that Connection takes out."""
+def test_offer_has_all_lines_but_those_that_connection_names() -> None:
     fields = [
         (b"Sec-WebSocket-Key", KEY),
         (b"sec-websocket-version", b"13"),
@@ -77,7 +75,6 @@ def test_fields_of_an_offer() -> None:
 
 
 def test_an_offer_shows_no_token() -> None:
-    """A subprotocol may be one."""
     offer = Offer((b"websocket",), (KEY,), (b"13",), (BEARER_PREFIX + b"c2VjcmV0",))
 
     assert "c2VjcmV0" not in repr(offer)
@@ -122,7 +119,6 @@ def test_an_offer_shows_no_token() -> None:
 def test_where_upgrades_are_honoured(
     offer: Offer, method: str, target: bytes, protocols: tuple[bytes, ...] | None
 ) -> None:
-    """Where Kubernetes' API has them; elsewhere the request is a normal one."""
     kept = honoured(offer, method, parse_attributes(method, target))
 
     assert protocols == (kept.protocols if kept is not None else None)
@@ -158,8 +154,7 @@ RULES = UpgradeRules(
         pytest.param(b"/sockets//a/", True, id="allowed-with-slashes"),
     ],
 )
-def test_rules(target: bytes, *, is_kept: bool) -> None:
-    """Settings say what else is upgraded, and what is not."""
+def test_settings_allow_and_deny_upgrades(target: bytes, *, is_kept: bool) -> None:
     kept = honoured(WEBSOCKET, "GET", parse_attributes("GET", target), RULES)
 
     assert is_kept == (kept is not None)
@@ -178,7 +173,6 @@ def test_rules(target: bytes, *, is_kept: bool) -> None:
     ],
 )
 def test_rules_below_a_prefix(target: bytes, *, is_kept: bool) -> None:
-    """Patterns are of whole paths, and of what an API below a prefix has for its own."""
     rules = UpgradeRules(
         ("/socket", "/api/v1/*/*/status"),
         ("/api/v1/namespaces/*/pods/*/exec", "/apis/metrics.k8s.io/*", "/c/secret/*"),
@@ -194,7 +188,6 @@ def test_rules_below_a_prefix(target: bytes, *, is_kept: bool) -> None:
     [(b"/a/../chat", False), (b"/chat/a", False), (b"/chat", True), (POD + b"/exec", False)],
 )
 def test_rules_of_other_apis(target: bytes, *, is_kept: bool) -> None:
-    """Where any path is upgraded, exceptions can be named."""
     attributes = plain_attributes("GET", target)
     assert honoured(BOTH, "GET", attributes) is not None
     kept = honoured(BOTH, "GET", attributes, RULES)
@@ -218,7 +211,6 @@ def test_rules_of_other_apis(target: bytes, *, is_kept: bool) -> None:
     ],
 )
 def test_malformed_handshakes(offer: Offer, method: str, code: int) -> None:
-    """A WebSocket handshake that is none is refused."""
     with pytest.raises(HeadError) as caught:
         honoured(offer, method, parse_attributes(method, POD + b"/exec"))
 
@@ -227,7 +219,6 @@ def test_malformed_handshakes(offer: Offer, method: str, code: int) -> None:
 
 
 def answer(*lines: bytes, version: bytes = b"HTTP/1.1") -> bytes:
-    """A head of an answer 101."""
     return b"\r\n".join((version + b" 101 Switching Protocols", *lines, b"", b""))
 
 
@@ -245,7 +236,6 @@ AGREED = (b"Connection: Upgrade", b"Upgrade: websocket")
     ids=["websocket", "in-any-case", "one-of-two", "subprotocol"],
 )
 def test_switched(lines: tuple[bytes, ...], offer: Offer, protocol: bytes) -> None:
-    """An answer that agrees names one of the protocols that were offered."""
     assert protocol == switched(answer(*lines), offer)
 
 
@@ -269,8 +259,9 @@ def test_switched(lines: tuple[bytes, ...], offer: Offer, protocol: bytes) -> No
         *("another-subprotocol", "two-subprotocols"),
     ],
 )
-def test_answers_that_nobody_asked_for(head: bytes, offer: Offer | None, reason: str) -> None:
-    """They are failures of the upstream."""
+def test_switch_that_was_not_asked_for_is_refused(
+    head: bytes, offer: Offer | None, reason: str
+) -> None:
     with pytest.raises(ResponseError, match=re.escape(reason)):
         switched(head, offer)
 
@@ -286,7 +277,6 @@ def test_answers_that_nobody_asked_for(head: bytes, offer: Offer | None, reason:
     ],
 )
 def test_proof_that_the_key_was_read(lines: bytes, *, is_believed: bool) -> None:
-    """The example of RFC 6455, section 1.3, once; anything else is no answer to the handshake."""
     offer = Offer((b"websocket",), keys=(b"dGhlIHNhbXBsZSBub25jZQ==",))
     head = b"HTTP/1.1 101 Switching Protocols\r\nA: b\r\n" + lines + b"\r\n"
     if is_believed:
@@ -300,15 +290,15 @@ def test_proof_that_the_key_was_read(lines: bytes, *, is_believed: bool) -> None
     ("status", "of_upgrade", "of_connect"),
     [(200, True, False), (204, True, False), (302, False, False), (403, True, True)],
 )
-def test_other_answers(status: int, *, of_upgrade: bool, of_connect: bool) -> None:
-    """No redirect is passed on, and no success to who would take it for a tunnel."""
+def test_no_redirect_and_no_success_in_place_of_a_tunnel_is_passed_on(
+    status: int, *, of_upgrade: bool, of_connect: bool
+) -> None:
     for is_connect, is_passed in ((False, of_upgrade), (True, of_connect)):
         with contextlib.nullcontext() if is_passed else pytest.raises(ResponseError):
             check_declined(status, is_connect=is_connect)
 
 
-def test_lines_of_the_answer() -> None:
-    """A tunnel has no length."""
+def test_switch_has_no_length() -> None:
     assert (
         b"HTTP/1.1 101 X\r\nA: b\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
         == switch_lines(b"HTTP/1.1 101 X\r\nContent-Length: 5\r\nA: b\r\n", b"websocket")
@@ -316,7 +306,6 @@ def test_lines_of_the_answer() -> None:
 
 
 def token_of(token: bytes) -> bytes:
-    """The subprotocol that carries a token."""
     return BEARER_PREFIX + urlsafe_b64encode(token).rstrip(b"=")
 
 
@@ -324,7 +313,6 @@ def token_of(token: bytes) -> bytes:
     "token", [b"user-a", b"a", b"ab", b"abc", b"\xc3\xbf\xef\xbf\xbf?>", b""], ids=repr
 )
 def test_bearer_token(token: bytes) -> None:
-    """It is found wherever it stands, and the other subprotocols remain."""
     for listed in ([token_of(token), b"v5"], [b"v5", token_of(token)]):
         assert token == bearer_token(listed)
         assert [b"v5"] == without_bearer(listed)
@@ -343,7 +331,6 @@ def test_bearer_token(token: bytes) -> None:
     ],
 )
 def test_malformed_bearer_tokens(listed: list[bytes]) -> None:
-    """The request is not authenticated, and the message does not have the token."""
     with pytest.raises(HeadError) as caught:
         bearer_token(listed)
 

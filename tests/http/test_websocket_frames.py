@@ -23,7 +23,6 @@ FRAMES = {
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES.keys())
 @pytest.mark.parametrize("step", [1, 3, 1000])
 def test_one_frame(frame: bytes, step: int) -> None:
-    """It ends with its last byte, and there alone."""
     position = FramePosition()
     assert position.is_between
     for start in range(0, len(frame), step):
@@ -35,7 +34,6 @@ def test_one_frame(frame: bytes, step: int) -> None:
 
 
 def test_many_frames_at_once() -> None:
-    """All of them are followed, or one at a time."""
     frames = list(FRAMES.values())
     position = FramePosition()
     position.feed(b"".join(frames))
@@ -49,7 +47,6 @@ def test_many_frames_at_once() -> None:
 
 
 def test_close_frame() -> None:
-    """After it there is no other."""
     position = FramePosition()
     position.feed(GOING_AWAY[:1])
     assert not position.has_closed
@@ -60,7 +57,6 @@ def test_close_frame() -> None:
 
 
 def test_a_read_of_heads_alone_is_linear() -> None:
-    """A server cannot make the proxy look twice at a byte."""
     position = FramePosition()
     data = b"\x81\x00" * 32768
 

@@ -17,11 +17,7 @@ from apfproxy.upstream.connecting import (
 from apfproxy.upstream.counters import UpstreamFailure
 from tests.end_to_end.scene import on_uvloop
 
-CONNECT, TLS, LATE = (
-    UpstreamFailure.CONNECT,
-    UpstreamFailure.TLS,
-    UpstreamFailure.CONNECT_TIMEOUT,
-)
+CONNECT, TLS, LATE = (UpstreamFailure.CONNECT, UpstreamFailure.TLS, UpstreamFailure.CONNECT_TIMEOUT)
 NO = "no connection to the upstream: "
 ODD = ssl.SSLError(1, "odd")
 REFUSED = (CONNECT, 502, f"{NO}Connection refused", "connection refused")

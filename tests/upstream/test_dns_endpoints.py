@@ -42,11 +42,7 @@ class Followed:
         self.pauses: list[float] = []
         self.problems: list[str | None] = []
         self.endpoints = DnsEndpoints(
-            API,
-            30.0,
-            Resolver(self._look_up),
-            sleep=self._sleep,
-            chance=lambda: 1.0,
+            API, 30.0, Resolver(self._look_up), sleep=self._sleep, chance=lambda: 1.0
         )
         self.endpoints.found.tell(self.told.append)
 

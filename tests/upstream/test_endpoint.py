@@ -382,11 +382,7 @@ def heard(data: bytes, cuts: list[int], *, is_head: bool) -> tuple[list[str], by
         return sink.told, sink.body, is_open, bench.pool.open_count
 
 
-@given(
-    data=answers,
-    cuts=st.lists(st.integers(0, 120), max_size=6),
-    is_head=st.booleans(),
-)
+@given(data=answers, cuts=st.lists(st.integers(0, 120), max_size=6), is_head=st.booleans())
 @example(data=OK, cuts=list(range(120)), is_head=False)
 def test_any_bytes_are_told_alike_however_cut(
     data: bytes, cuts: list[int], *, is_head: bool

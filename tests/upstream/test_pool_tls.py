@@ -14,12 +14,7 @@ import pytest
 
 from apfproxy.base.tls_files import Handshake, TlsFile
 from apfproxy.proxy.tls import ServerTls, peer_certificates
-from apfproxy.settings import (
-    Address,
-    DownstreamTlsSettings,
-    UpstreamSettings,
-    UpstreamTlsSettings,
-)
+from apfproxy.settings import Address, DownstreamTlsSettings, UpstreamSettings, UpstreamTlsSettings
 from apfproxy.upstream.counters import PoolCounters, UpstreamCounters, UpstreamFailure
 from apfproxy.upstream.pool import Pool, PoolWaiter
 from apfproxy.upstream.response_sink import ResponseSink
@@ -283,12 +278,7 @@ async def test_failed_handshake_ends_sessions(tmp_path: Path) -> None:
     ],
 )
 def test_certificate_that_is_no_good(
-    tmp_path: Path,
-    server: str,
-    name: str | None,
-    ca: Authority,
-    problem: str,
-    setting: str,
+    tmp_path: Path, server: str, name: str | None, ca: Authority, problem: str, setting: str
 ) -> None:
 
     @on_uvloop

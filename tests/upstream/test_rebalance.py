@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from apfproxy.http.websocket_frames import GOING_AWAY
-from apfproxy.settings import (
-    Address,
-    EndpointAddress,
-    RebalanceSettings,
-    UpstreamSettings,
-)
+from apfproxy.settings import Address, EndpointAddress, RebalanceSettings, UpstreamSettings
 from apfproxy.upstream.counters import PoolCounters
 from apfproxy.upstream.rebalance import OLD_S, PERIOD_S, Rebalancing, watches_of
 from tests.proxy.fakes import CHUNKED_OK, GET, LOG, WATCH, Bench, S
