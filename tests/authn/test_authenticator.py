@@ -1,6 +1,8 @@
-"""Authentication, and what the upstream is told of it."""
+"""Authentication, and the header lines that name the user to the upstream."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import httptools
 import pytest
@@ -41,6 +43,9 @@ from tests.authn.test_secret_files import sha256
 from tests.http.test_credential_fields import basic
 from tests.virtual_clock import VirtualClock
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 S = 1_000_000_000
 NOW_S = 5000.0
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
@@ -68,42 +73,32 @@ WRONG = Credentials("wrong")
 OPEN = Credentials("open")
 SLOW_OPEN = Credentials("slow-open")
 
-CLAIMED_LINES = (
-    b"X-Remote-User: claimed\r\nX-Remote-Uid: 1\r\nX-Remote-Group: front\r\nX-Remote-Extra-k: v\r\n"
-)
-
 
 class Tokens:
-    """Knows `good` at once, and `slow` once it is asked for; `open` cannot be found out."""
+    """Knows `good` at once, and `slow` once it is asked for; `open` cannot be verified now."""
 
-    def __init__(self, name: str = "", lifetime_s: float = 30.0) -> None:
-        self._known = {name + "good": OF_TOKEN}
-        self._slow = {name + "slow": OF_TOKEN}
+    def __init__(self, name: str = "") -> None:
+        self.known = {name + "good"}
         self._name = name
-        self._lifetime_s = lifetime_s
         self.reviewed: list[str] = []
 
     def check(self, token: str) -> Verdict | None:
-        if token in {*self._slow, "slow-open"}:
+        if token in {self._name + "slow", "slow-open"}:
             return None
-        return self._verdict(self._known.get(token), is_open=token == self._name + "open")
+        return self._verdict(token in self.known, is_open=token == self._name + "open")
 
     async def review(self, token: str, address: str) -> Verdict:
         assert address == ADDRESS
         self.reviewed.append(token)
-        return self._verdict(self._slow.get(token), is_open=token.endswith("open"))
+        return self._verdict(token == self._name + "slow", is_open=token.endswith("open"))
 
-    def _verdict(self, user: User | None, *, is_open: bool) -> Verdict:
-        problem = "" if user else f"{self._name}away" if is_open else f"no {self._name}token"
-        return Verdict(user, self._lifetime_s, problem, is_open)
+    def _verdict(self, is_known: bool, *, is_open: bool) -> Verdict:
+        problem = "" if is_known else f"{self._name}away" if is_open else f"no {self._name}token"
+        return Verdict(OF_TOKEN if is_known else None, 30.0, problem, is_open)
 
 
 class Leave(Impersonations):
-    """Says at once, or once it is asked for, who may be whom.
-
-    Attributes:
-        asked: The pairs that were asked about.
-    """
+    """Says at once, or once it is asked, who may be whom; `asked` are the pairs."""
 
     def __init__(
         self, *, answer: bool | None, is_known: bool = True, leave_s: float = float("inf")
@@ -144,19 +139,32 @@ def authenticator(
 
 async def found(
     subject: Authenticator, peer: Peer, credentials: Credentials
-) -> Authentication | Refusal | None:
-    """Who asks, which must be the same whether it is found out at once or later."""
+) -> Authentication | Refusal:
+    """The outcome, which must be the same whether it is known at once or later."""
     at_once = subject.authenticate(peer, credentials)
     later = await subject.authenticate_later(peer, credentials, ADDRESS)
     assert at_once in (None, later)
     return later
 
 
-def name_of(result: Authentication | Refusal | None) -> str:
+async def identified(
+    subject: Authenticator, peer: Peer, credentials: Credentials
+) -> Authentication:
+    result = await found(subject, peer, credentials)
+    assert isinstance(result, Authentication)
+    return result
+
+
+def name_of(result: Authentication | Refusal) -> str:
     if isinstance(result, Refusal):
         return f"{result.code} {result.problem}"
-    assert result is not None
     return result.user.name
+
+
+def lines(prefix: str, *fields: str) -> bytes:
+    """Header lines whose names begin with this; impersonation has the proxy's own token."""
+    own = b"Authorization: Bearer 0wn\r\n" if prefix == "Impersonate-" else b""
+    return own + b"".join(f"{prefix}{field}\r\n".encode() for field in fields)
 
 
 @pytest.mark.parametrize(
@@ -216,41 +224,20 @@ async def test_order(
     assert who == name_of(await found(authenticator(rules), peer, credentials))
 
 
-@pytest.mark.parametrize(
-    ("subject", "peer", "credentials", "who"),
-    [
-        # A credential, so it is served even where nobody may come without one.
-        pytest.param(
-            authenticator(Rules(allows_anonymous=False)),
-            FRONT,
-            Credentials(claimed=User(ANONYMOUS.name, ("g",))),
-            User(ANONYMOUS.name, ("g",)),
-            id="anonymous-by-a-front-proxy",
-        ),
-        # No credential of a user without a CA of users, so the front proxy may ask for nobody.
-        pytest.param(
-            authenticator(Rules()), FRONT_CERTIFICATE, NO_CREDENTIALS, ANONYMOUS, id="no-user-ca"
-        ),
-        # No credential where nobody knows tokens, and the upstream may well know them.
-        pytest.param(
-            Authenticator(VirtualClock(S), now_s=lambda: NOW_S),
-            UNKNOWN_PEER,
-            GOOD,
-            ANONYMOUS,
-            id="no-tokens",
-        ),
-    ],
-)
-async def test_no_credentials_of_a_user(
-    subject: Authenticator, peer: Peer, credentials: Credentials, who: User
-) -> None:
-    result = await found(subject, peer, credentials)
-
-    assert isinstance(result, Authentication)
-    assert who == result.user
+async def test_no_credentials_of_a_user() -> None:
+    # A credential, so it is served even where anonymous requests are refused.
+    claimed = User(ANONYMOUS.name, ("g",))
+    strict = authenticator(Rules(allows_anonymous=False))
+    assert claimed == (await identified(strict, FRONT, Credentials(claimed=claimed))).user
+    # No credential of a user without a CA of users.
+    result = await identified(authenticator(Rules()), FRONT_CERTIFICATE, NO_CREDENTIALS)
+    assert ANONYMOUS == result.user
+    # No credential without authenticators of tokens: the upstream may well know it.
+    subject = Authenticator(VirtualClock(S), now_s=lambda: NOW_S)
+    assert ANONYMOUS == (await identified(subject, UNKNOWN_PEER, GOOD)).user
 
 
-async def test_order_of_those_who_know_tokens() -> None:
+async def test_order_of_token_authenticators() -> None:
     """The first that knows the token decides; one that has to ask is asked in its turn."""
     first, second = Tokens("a"), Tokens("b")
     subject = authenticator(None, None, first, second)
@@ -264,76 +251,53 @@ async def test_order_of_those_who_know_tokens() -> None:
     assert ["503 aaway; no btoken", "503 no atoken; baway"] == names[5:]
     assert (["aslow"], ["bslow"]) == (first.reviewed, second.reviewed)
     # Open to one and somebody's to the other, it is theirs.
-    second._known["aopen"] = OF_TOKEN  # noqa: SLF001 - a token of both
+    second.known.add("aopen")
     assert "token" == name_of(await found(subject, UNKNOWN_PEER, Credentials("aopen")))
     assert subject.authenticate(UNKNOWN_PEER, Credentials("aslow")) is None
 
 
+ROOT = Credentials(claimed=User("u", ("system:masters",)))
+NOBODY = ("User: system:anonymous", "Group: system:unauthenticated")
+AS_CLAIMED = ("User: claimed", "Uid: 1", "Group: front", "Extra-k: v")
+
+
 @pytest.mark.parametrize(
-    ("assertion", "peer", "credentials", "lines"),
+    ("assertion", "peer", "credentials", "fields"),
     [
-        pytest.param(PASS_THROUGH, UNKNOWN_PEER, NO_CREDENTIALS, b"", id="pass-nobody"),
-        pytest.param(PASS_THROUGH, UNKNOWN_PEER, GOOD, b"", id="pass-token"),
-        pytest.param(PASS_THROUGH, CERTIFICATE, CLAIM, b"", id="pass-certificate"),
-        pytest.param(PASS_THROUGH, FRONT, CLAIM, CLAIMED_LINES, id="pass-claim"),
-        pytest.param(
-            FRONT_PROXY,
-            UNKNOWN_PEER,
-            NO_CREDENTIALS,
-            b"X-Remote-User: system:anonymous\r\nX-Remote-Group: system:unauthenticated\r\n",
-            id="front-nobody",
-        ),
-        pytest.param(
-            FRONT_PROXY,
-            UNKNOWN_PEER,
-            GOOD,
-            b"X-Remote-User: token\r\nX-Remote-Group: dev\r\n"
-            b"X-Remote-Group: system:authenticated\r\n",
-            id="front-token",
-        ),
+        pytest.param(PASS_THROUGH, UNKNOWN_PEER, GOOD, (), id="pass-token"),
+        pytest.param(PASS_THROUGH, CERTIFICATE, CLAIM, (), id="pass-certificate"),
+        pytest.param(PASS_THROUGH, FRONT, CLAIM, AS_CLAIMED, id="pass-claim"),
+        pytest.param(FRONT_PROXY, UNKNOWN_PEER, NO_CREDENTIALS, NOBODY, id="front-nobody"),
         pytest.param(
             FRONT_PROXY,
             FRONT,
-            Credentials(claimed=User("u", ("system:masters",))),
-            b"X-Remote-User: u\r\nX-Remote-Group: system:masters\r\n"
-            b"X-Remote-Group: system:authenticated\r\n",
+            ROOT,
+            ("User: u", "Group: system:masters", "Group: system:authenticated"),
             id="front-claim",
         ),
-        pytest.param(
-            IMPERSONATE,
-            UNKNOWN_PEER,
-            NO_CREDENTIALS,
-            b"Authorization: Bearer 0wn\r\nImpersonate-User: system:anonymous\r\n",
-            id="impersonate-nobody",
-        ),
+        pytest.param(IMPERSONATE, UNKNOWN_PEER, NO_CREDENTIALS, NOBODY[:1], id="imp-nobody"),
         pytest.param(
             IMPERSONATE,
             CERTIFICATE,
             WRONG,
-            b"Authorization: Bearer 0wn\r\nImpersonate-User: certificate\r\n"
-            b"Impersonate-Group: org\r\n",
-            id="impersonate-certificate",
+            ("User: certificate", "Group: org"),
+            id="imp-certificate",
         ),
-        pytest.param(
-            IMPERSONATE,
-            FRONT,
-            CLAIM,
-            b"Authorization: Bearer 0wn\r\nImpersonate-User: claimed\r\nImpersonate-Uid: 1\r\n"
-            b"Impersonate-Group: front\r\nImpersonate-Extra-k: v\r\n",
-            id="impersonate-claim",
-        ),
+        pytest.param(IMPERSONATE, FRONT, CLAIM, AS_CLAIMED, id="imp-claim"),
     ],
 )
-async def test_lines(assertion: str, peer: Peer, credentials: Credentials, lines: bytes) -> None:
-    """What the upstream is told, byte for byte."""
-    result = await found(authenticator(Rules(assertion=assertion)), peer, credentials)
+async def test_lines(
+    assertion: str, peer: Peer, credentials: Credentials, fields: tuple[str, ...]
+) -> None:
+    """The upstream is told this, byte for byte."""
+    prefix = "Impersonate-" if assertion == IMPERSONATE else "X-Remote-"
+    result = await identified(authenticator(Rules(assertion=assertion)), peer, credentials)
 
-    assert isinstance(result, Authentication)
-    assert lines == result.lines
+    assert lines(prefix, *fields) == result.lines
 
 
-REAL = b"X-Remote-User: token\r\nX-Remote-Group: dev\r\nX-Remote-Group: system:authenticated\r\n"
-BECOMES = b"Authorization: Bearer 0wn\r\nImpersonate-User: wanted\r\nImpersonate-Group: ops\r\n"
+REAL = lines("X-Remote-", "User: token", "Group: dev", "Group: system:authenticated")
+BECOMES = lines("Impersonate-", "User: wanted", "Group: ops")
 FORBIDDEN = (
     '403 users "wanted" is forbidden: User "token" cannot impersonate resource "users"'
     ' in API group "" at the cluster scope'
@@ -341,7 +305,7 @@ FORBIDDEN = (
 
 
 @pytest.mark.parametrize(
-    ("assertion", "leave", "who", "lines"),
+    ("assertion", "leave", "who", "told"),
     [
         pytest.param(PASS_THROUGH, None, "token", b"", id="pass-unasked"),
         pytest.param(PASS_THROUGH, False, "token", b"", id="pass-denied"),
@@ -356,7 +320,7 @@ FORBIDDEN = (
 )
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_impersonation(
-    assertion: str, leave: bool | None, is_known: bool, who: str, lines: bytes
+    assertion: str, leave: bool | None, is_known: bool, who: str, told: bytes
 ) -> None:
     """With leave it changes the class; the upstream judges it, unless the proxy's rights do."""
     leaves = None if leave is None else Leave(answer=leave, is_known=is_known)
@@ -365,9 +329,8 @@ async def test_impersonation(
         credentials = Credentials(token, impersonated=WANTED)
         result = await found(subject, UNKNOWN_PEER, credentials)
         if isinstance(result, Authentication):
-            assert (who, lines) == (result.user.name, result.lines)
+            assert (who, told) == (result.user.name, result.lines)
         else:
-            assert result is not None
             assert who == f"{result.code} {result.message}"
         if leaves is not None and not is_known:
             assert subject.authenticate(UNKNOWN_PEER, credentials) is None
@@ -378,7 +341,7 @@ async def test_impersonation(
 
 
 async def test_leave_is_of_the_real_user() -> None:
-    """Whoever is not known gets no further; whoever claims to be another is not asked for."""
+    """Unknown users get no further; users that a client only claims are not asked for."""
     leaves = Leave(answer=True)
     subject = authenticator(None, leaves)
     for peer, credentials in (
@@ -414,7 +377,7 @@ async def test_leave_that_is_open(assertion: str, who: str) -> None:
 
 @pytest.mark.parametrize("assertion", [FRONT_PROXY, IMPERSONATE])
 async def test_user_that_no_field_can_carry(assertion: str) -> None:
-    """Nobody is taken for whom the name would turn into on its way."""
+    """No user is taken for another that the name would turn into on its way."""
     peer = Peer(User(" admin", ()), has_certificate=True)
     subject = authenticator(Rules(assertion=assertion))
 
@@ -450,25 +413,19 @@ async def test_validity(
     if leave_s is not None:
         leaves = Leave(answer=True, leave_s=leave_s)
         credentials = replace(credentials, impersonated=WANTED)
-    result = await found(authenticator(None, leaves), peer, credentials)
+    result = await identified(authenticator(None, leaves), peer, credentials)
 
-    assert isinstance(result, Authentication)
     assert result.valid_until_ns == (FOREVER_NS if valid_s is None else (1 + valid_s) * S)
 
 
 async def test_counts_and_shows_no_token() -> None:
     subject = authenticator(Rules(assertion=IMPERSONATE))
-    subject.authenticate(UNKNOWN_PEER, NO_CREDENTIALS)
-    identity = subject.authenticate(UNKNOWN_PEER, GOOD)
-    subject.authenticate(UNKNOWN_PEER, WRONG)
-    subject.authenticate(UNKNOWN_PEER, SLOW)
+    identity = await identified(subject, UNKNOWN_PEER, GOOD)
+    for credentials in (NO_CREDENTIALS, WRONG, SLOW):
+        subject.authenticate(UNKNOWN_PEER, credentials)
 
-    assert (1, 1, 1) == (
-        subject.counters.anonymous,
-        subject.counters.authenticated,
-        subject.counters.refused,
-    )
-    assert isinstance(identity, Authentication)
+    counters = subject.counters
+    assert (1, 2, 1) == (counters.anonymous, counters.authenticated, counters.refused)
     assert b"Bearer" in identity.lines
     assert "Bearer" not in repr(identity)
 
@@ -576,28 +533,18 @@ async def test_unverified_names(peer: Peer, credentials: Credentials, who: str) 
 
 
 @pytest.mark.parametrize(
-    ("assertion", "lines"),
+    ("assertion", "told"),
     [
         pytest.param(PASS_THROUGH, b"", id="pass"),
-        pytest.param(
-            FRONT_PROXY,
-            b"X-Remote-User: system:anonymous\r\nX-Remote-Group: system:unauthenticated\r\n",
-            id="front-proxy",
-        ),
-        pytest.param(
-            IMPERSONATE,
-            b"Authorization: Bearer 0wn\r\nImpersonate-User: system:anonymous\r\n",
-            id="impersonate",
-        ),
+        pytest.param(FRONT_PROXY, lines("X-Remote-", *NOBODY), id="front-proxy"),
+        pytest.param(IMPERSONATE, lines("Impersonate-", NOBODY[0]), id="impersonate"),
     ],
 )
-async def test_upstream_hears_of_no_unverified_name(assertion: str, lines: bytes) -> None:
-    """For it the client stays anonymous."""
+async def test_upstream_hears_of_no_unverified_name(assertion: str, told: bytes) -> None:
     subject = authenticator(Rules(assertion=assertion))
-    identity = await found(subject, AT, NAMED)
+    identity = await identified(subject, AT, NAMED)
 
-    assert isinstance(identity, Authentication)
-    assert (ALIAS, lines) == (identity.user, identity.lines)
+    assert (ALIAS, told) == (identity.user, identity.lines)
     assert (0, 0, 2) == (
         subject.counters.anonymous,
         subject.counters.authenticated,
@@ -617,15 +564,14 @@ async def test_unverified_name_without_a_place(peer: Peer, who: User) -> None:
     names = NamesOfAddresses(1, VirtualClock())
     names.admit("header:another", OF_ADDRESS.name if peer is AT else "")
     subject = authenticator(Rules(names=names))
-    identity = await found(subject, peer, NAMED)
+    identity = await identified(subject, peer, NAMED)
 
-    assert isinstance(identity, Authentication)
     assert (who, S + RENEWAL_NS) == (identity.user, identity.valid_until_ns)
     assert (0, 2) == (subject.counters.unverified, subject.counters.crowded)
 
 
 async def test_unverified_name_may_not_impersonate() -> None:
-    """Whoever may, is asked about the anonymous user; and the impersonated one is classified."""
+    """Reviews are about the anonymous user; and the impersonated one is classified."""
     settings = ImpersonationSettings(users=(ALIAS.name,), groups=("system:masters",))
     listed = authenticator(None, Impersonations(settings, None))
     asked = Leave(answer=True)
@@ -662,36 +608,19 @@ def plain(user: User) -> tuple[str, tuple[str, ...], str, dict[str, tuple[str, .
     return user.name, user.groups, user.uid, extra
 
 
-@pytest.mark.parametrize(
-    ("user", "lines"),
-    [
-        pytest.param(User("u", ()), b"X-Remote-User: u\r\n", id="name"),
-        pytest.param(
-            ANONYMOUS,
-            b"X-Remote-User: system:anonymous\r\nX-Remote-Group: system:unauthenticated\r\n",
-            id="anonymous",
-        ),
-        pytest.param(
-            ALL,
-            b"X-Remote-User: \xc3\xa9 x\r\nX-Remote-Uid: 1\r\nX-Remote-Group: g\r\n"
-            b"X-Remote-Group: \r\nX-Remote-Group: a\tb\r\n"
-            b"X-Remote-Extra-a%2F%42%25: v\r\nX-Remote-Extra-a%2F%42%25: \r\n",
-            id="all",
-        ),
-    ],
-)
-def test_front_proxy(user: User, lines: bytes) -> None:
+def test_front_proxy() -> None:
     """Every group is named, the virtual ones too."""
-    assert lines == front_proxy_lines(user)
+    extra = ("Extra-a%2F%42%25: v", "Extra-a%2F%42%25: ")
+    expected = ("User: \u00e9 x", "Uid: 1", "Group: g", "Group: ", "Group: a\tb", *extra)
+
+    assert lines("X-Remote-", *expected) == front_proxy_lines(ALL)
 
 
 @pytest.mark.parametrize(
     ("user", "groups"),
     [
-        pytest.param(User("u", ("g", AUTHENTICATED)), ["g"], id="authenticated"),
-        pytest.param(User("u", ("", AUTHENTICATED)), [""], id="empty"),
+        pytest.param(User("u", ("", "g", AUTHENTICATED)), ["", "g"], id="authenticated"),
         pytest.param(ANONYMOUS, [], id="anonymous"),
-        pytest.param(User("u", ()), [], id="none"),
         pytest.param(User("u", (UNAUTHENTICATED,)), [UNAUTHENTICATED], id="named-but-not-one"),
         pytest.param(User("u", VIRTUAL), list(VIRTUAL), id="both"),
         pytest.param(User(ANONYMOUS.name, VIRTUAL), [AUTHENTICATED], id="anonymous-and-both"),
@@ -700,16 +629,16 @@ def test_front_proxy(user: User, lines: bytes) -> None:
     ],
 )
 def test_groups_of_impersonation(user: User, groups: list[str]) -> None:
-    """That which the server adds of its own accord is left out, and nothing else is added."""
-    lines = b"".join(b"Impersonate-Group: %b\r\n" % group.encode() for group in groups)
+    """Groups that the server adds of its own accord are left out, and no others are added."""
+    fields = (f"User: {user.name}", *(f"Group: {group}" for group in groups))
+    own = len(lines("Impersonate-"))
 
-    assert b"Impersonate-User: %b\r\n" % user.name.encode() + lines == impersonation_lines(user)
+    assert lines("Impersonate-", *fields)[own:] == impersonation_lines(user)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("", id="empty"),
         pytest.param(" ", id="space"),
         pytest.param(" admin", id="space-before"),
         pytest.param("admin\t", id="tab-behind"),
@@ -721,27 +650,20 @@ def test_groups_of_impersonation(user: User, groups: list[str]) -> None:
         pytest.param("a\ud800", id="half-a-character"),
     ],
 )
-@pytest.mark.parametrize("lines", [front_proxy_lines, impersonation_lines])
-def test_refuses(lines: object, text: str) -> None:
-    """What a field would not carry as it is goes into none."""
-    assert callable(lines)
-    users = [User(text, ())]
-    if text:
-        users += [
-            User("u", (text,)),
-            User("u", (), text),
-            User("u", (), "", (("k", (text,)),)),
-        ]
-    for user in users:
+@pytest.mark.parametrize("lines_of", [front_proxy_lines, impersonation_lines])
+def test_refuses(lines_of: Callable[[User], bytes], text: str) -> None:
+    """A text that a field would not carry as it is goes into none."""
+    for user in (
+        User("", ()),
+        User(text, ()),
+        User("u", (text,)),
+        User("u", (), text),
+        User("u", (), "", (("k", (text,)),)),
+        User("u", (), "", (("", ("v",)),)),
+        User("u", (), "", (("a\udc80", ("v",)),)),
+    ):
         with pytest.raises(AssertionRefusedError):
-            lines(user)
-
-
-@pytest.mark.parametrize("key", ["", "a\udc80"])
-def test_refuses_keys(key: str) -> None:
-    """Nor does a key that no name of a field can end with."""
-    with pytest.raises(AssertionRefusedError):
-        front_proxy_lines(User("u", (), "", ((key, ("v",)),)))
+            lines_of(user)
 
 
 texts = st.one_of(
@@ -758,7 +680,7 @@ users = st.builds(
 
 @given(users)
 def test_reads_back(user: User) -> None:
-    """Whoever reads the lines, with any parser, reads the same user, and no other field.
+    """A reader of the lines, with any parser, finds the same user, and no other field.
 
     But for empty groups in the fields of a front proxy, which kube-apiserver leaves out.
     """

@@ -1,4 +1,4 @@
-"""Answers that are kept, and asked for once."""
+"""Responses that are cached, and asked for once."""
 
 from __future__ import annotations
 
@@ -10,24 +10,22 @@ from apfproxy.authn.cache import AnswerCache, AskFailedError, CachedAnswer
 from tests.authn.scripted_api import Clock
 
 SECRET = b"a-very-secret-token"
-
-
 GRACE_S = 100.0
 
 
-def is_good(answer: str) -> bool:
-    return answer.startswith("good")
-
-
 class Question:
-    """Something to ask for, whose answer comes when the test says."""
+    """A question whose answer comes when the test says."""
 
-    def __init__(self, *, lifetime_s: float = 10.0, error: Exception | None = None) -> None:
+    def __init__(
+        self, *, lifetime_s: float = 10.0, error: Exception | None = None, is_slow: bool = False
+    ) -> None:
         self.lifetime_s = lifetime_s
         self.error = error
         self.asked = 0
         self.had_last: list[bool] = []
         self.may_answer = asyncio.Event()
+        if not is_slow:
+            self.may_answer.set()
 
     async def __call__(self, has_last: bool) -> tuple[str, float]:
         self.asked += 1
@@ -45,84 +43,89 @@ def clock() -> Clock:
 
 @pytest.fixture
 def cache(clock: Clock) -> AnswerCache[str]:
-    return AnswerCache(clock, 3, is_good, GRACE_S)
+    return AnswerCache(clock, 3, lambda answer: answer.startswith("good"), GRACE_S)
+
+
+async def waiters(
+    cache: AnswerCache[str], question: Question, count: int = 1
+) -> list[asyncio.Task[CachedAnswer[str]]]:
+    """Tasks that wait for the answer."""
+    tasks = [asyncio.create_task(cache.get_or_ask(SECRET, question)) for _ in range(count)]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def keep_good(cache: AnswerCache[str], clock: Clock) -> None:
+    """Have a good answer expire."""
+
+    async def good(_has_last: bool) -> tuple[str, float]:
+        return "good", 10.0
+
+    await cache.get_or_ask(SECRET, good)
+    clock.now_s += 10.0
+    assert cache.get(SECRET) is None
 
 
 async def test_stampede(cache: AnswerCache[str]) -> None:
     """A thousand who want the same answer at once make one question of it."""
-    question = Question()
-    waiters = [asyncio.create_task(cache.get_or_ask(SECRET, question)) for _ in range(1000)]
-    await asyncio.sleep(0)
+    question = Question(is_slow=True)
+    tasks = await waiters(cache, question, 1000)
     question.may_answer.set()
-    answers = await asyncio.gather(*waiters)
 
-    assert question.asked == 1
-    assert {answer.value for answer in answers} == {"answer 1"}
-    assert 1 == len(cache)
+    assert {"answer 1"} == {answer.value for answer in await asyncio.gather(*tasks)}
+    assert (1, 1) == (question.asked, len(cache))
 
 
 async def test_expiry(cache: AnswerCache[str], clock: Clock) -> None:
-    """An answer counts until its time is over, to the moment."""
-    question = Question(lifetime_s=10.0)
-    question.may_answer.set()
+    """An answer counts until its time is over, to the moment; one without time for now alone."""
+    question = Question()
     await cache.get_or_ask(SECRET, question)
     clock.now_s += 9.999
-    before = cache.get(SECRET)
+    assert CachedAnswer("answer 1", 1010.0) == cache.get(SECRET)
     clock.now_s = 1010.0
-    after = cache.get(SECRET)
-    again = await cache.get_or_ask(SECRET, question)
-
-    assert before is not None
-    assert ("answer 1", 1010.0) == (before.value, before.until_s)
-    assert after is None
-    assert ("answer 2", 1020.0) == (again.value, again.until_s)
-
-
-async def test_answers_for_now_alone(cache: AnswerCache[str]) -> None:
-    """An answer with no time reaches who waits and is not kept."""
-    question = Question(lifetime_s=0.0)
-    question.may_answer.set()
-
-    assert (await cache.get_or_ask(SECRET, question)).value == "answer 1"
+    assert cache.get(SECRET) is None
+    assert CachedAnswer("answer 2", 1020.0) == await cache.get_or_ask(SECRET, question)
+    clock.now_s = 1020.0
+    question.lifetime_s = 0.0
+    assert "answer 3" == (await cache.get_or_ask(SECRET, question)).value
     assert cache.get(SECRET) is None
 
 
-async def test_bound(cache: AnswerCache[str]) -> None:
-    """The answer that was kept first gives way."""
+async def test_bound(cache: AnswerCache[str], clock: Clock) -> None:
+    """The answer that was kept first gives way; good ones have places of their own."""
+    await keep_good(cache, clock)
     question = Question()
-    question.may_answer.set()
-    for name in (b"a", b"b", b"c", b"d"):
+    names = (b"a", b"b", b"c", b"d")
+    for name in names:
         await cache.get_or_ask(name, question)
 
-    assert len(cache) == 3
-    assert [False, True, True, True] == [
-        cache.get(name) is not None for name in (b"a", b"b", b"c", b"d")
-    ]
+    assert 4 == len(cache)
+    assert [False, True, True, True] == [cache.get(name) is not None for name in names]
+    question.error = ValueError("no")
+    assert "good" == (await cache.get_or_ask(SECRET, question)).value
 
 
 async def test_cancelled_waiters(cache: AnswerCache[str]) -> None:
-    """Whoever goes away, first or last, takes the answer from nobody, and it is kept."""
-    question = Question()
-    waiters = [asyncio.create_task(cache.get_or_ask(SECRET, question)) for _ in range(3)]
-    await asyncio.sleep(0)
-    waiters[0].cancel()
-    waiters[2].cancel()
-    await asyncio.wait([waiters[0], waiters[2]])
+    """A waiter that goes away, first or last, takes the answer from no other, and it is kept."""
+    question = Question(is_slow=True)
+    first, second, third = await waiters(cache, question, 3)
+    first.cancel()
+    third.cancel()
+    await asyncio.wait([first, third])
     question.may_answer.set()
 
-    assert (await waiters[1]).value == "answer 1"
-    assert [True, False, True] == [waiter.cancelled() for waiter in waiters]
+    assert "answer 1" == (await second).value
+    assert first.cancelled()
+    assert third.cancelled()
     assert cache.get(SECRET) is not None
 
 
 async def test_all_waiters_cancelled(
     cache: AnswerCache[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A failure that nobody waits for any more disturbs nobody."""
-    question = Question(error=ValueError("no"))
-    waiter = asyncio.create_task(cache.get_or_ask(SECRET, question))
-    await asyncio.sleep(0)
-    futures = list(cache._in_flight.values())  # noqa: SLF001 - nobody else waits for them
+    question = Question(error=ValueError("no"), is_slow=True)
+    (waiter,) = await waiters(cache, question)
+    futures = list(cache._in_flight.values())  # noqa: SLF001 - nothing else waits for them
     waiter.cancel()
     await asyncio.wait([waiter])
     question.may_answer.set()
@@ -134,37 +137,35 @@ async def test_all_waiters_cancelled(
 async def test_failures_are_not_kept(cache: AnswerCache[str]) -> None:
     """All who wait learn of a failure, and the next one asks again."""
     question = Question(error=ValueError("no"))
-    question.may_answer.set()
-    failures = await asyncio.gather(
-        *(cache.get_or_ask(SECRET, question) for _ in range(3)), return_exceptions=True
-    )
+    tasks = await waiters(cache, question, 3)
+    failures = await asyncio.gather(*tasks, return_exceptions=True)
     question.error = None
-    answer = await cache.get_or_ask(SECRET, question)
 
     assert ["no", "no", "no"] == [str(failure) for failure in failures]
-    assert answer.value == "answer 2"
+    assert "answer 2" == (await cache.get_or_ask(SECRET, question)).value
 
 
-async def test_clear(cache: AnswerCache[str]) -> None:
-    """What was asked before a clearing reaches who waits, but nobody after it."""
-    question, later = Question(), Question()
-    later.may_answer.set()
-    waiter = asyncio.create_task(cache.get_or_ask(SECRET, question))
-    await asyncio.sleep(0)
+async def test_clear(cache: AnswerCache[str], clock: Clock) -> None:
+    """An answer to an earlier question reaches its waiters alone, and nothing stands in."""
+    await keep_good(cache, clock)
+    question, failing, later = Question(is_slow=True), Question(is_slow=True), Question()
+    (waiter,) = await waiters(cache, question)
+    cache.clear()
+    (other,) = await waiters(cache, failing)
     cache.clear()
     new = await cache.get_or_ask(SECRET, later)
+    failing.error = ValueError("no")
+    failing.may_answer.set()
     question.may_answer.set()
-    old = await waiter
 
-    assert ("answer 1", "answer 1") == (old.value, new.value)
-    assert (1, 1) == (question.asked, later.asked)
+    assert ("answer 1", "answer 1") == ((await waiter).value, new.value)
+    with pytest.raises(ValueError, match="no"):
+        await other
     assert new is cache.get(SECRET)
-    cache.clear()
-    assert cache.get(SECRET) is None
 
 
 async def test_given_up(cache: AnswerCache[str]) -> None:
-    """If the question itself is cancelled, those who wait learn that, and are not cancelled."""
+    """If the question itself is cancelled, its waiters learn that, and are not cancelled."""
 
     async def cancelled(_has_last: bool) -> tuple[str, float]:
         raise asyncio.CancelledError
@@ -175,32 +176,20 @@ async def test_given_up(cache: AnswerCache[str]) -> None:
 
 async def test_secrets_are_not_kept(cache: AnswerCache[str]) -> None:
     """Neither a secret nor a plain hash of it is in memory; two caches have other keys."""
-    question = Question()
-    question.may_answer.set()
-    other: AnswerCache[str] = AnswerCache(Clock(), 3, is_good, GRACE_S)
-    await cache.get_or_ask(SECRET, question)
-    await other.get_or_ask(SECRET, question)
+    other: AnswerCache[str] = AnswerCache(Clock(), 3, lambda _: False, GRACE_S)
+    for each in (cache, other):
+        await each.get_or_ask(SECRET, Question())
 
     assert SECRET.decode() not in f"{cache!r}{vars(cache)!r}"
-    assert [32, 32] == [len(key) for each in (cache, other) for key in each._others]  # noqa: SLF001
-    assert set(cache._others).isdisjoint(other._others)  # noqa: SLF001
-
-
-async def kept_one(cache: AnswerCache[str], clock: Clock) -> None:
-
-    async def good(_has_last: bool) -> tuple[str, float]:
-        return "good", 10.0
-
-    await cache.get_or_ask(SECRET, good)
-    clock.now_s += 10.0
-    assert cache.get(SECRET) is None
+    keys = [*cache._others, *other._others]  # noqa: SLF001
+    assert [32, 32] == [len(key) for key in keys]
+    assert keys[0] != keys[1]
 
 
 async def test_last_good_answer(cache: AnswerCache[str], clock: Clock) -> None:
     """It stands in for one that fails, for a moment at a time, until its grace is over."""
-    await kept_one(cache, clock)
+    await keep_good(cache, clock)
     question = Question(error=ValueError("no"))
-    question.may_answer.set()
     found = await cache.get_or_ask(SECRET, question)
     assert CachedAnswer("good", clock.now_s + 2.0, 1010.0 + GRACE_S, stands_in=True) == found
     assert found is cache.get(SECRET)
@@ -220,55 +209,24 @@ async def test_slow_answer(
 ) -> None:
     """The last good answer stands in for one that is late, which counts once it is there."""
     monkeypatch.setattr("apfproxy.authn.cache.STAND_IN_AFTER_S", 0.01)
-    await kept_one(cache, clock)
-    question = Question()
-    found = [(await cache.get_or_ask(SECRET, question)).value]
-    clock.now_s += 2.0
-    # From now on nobody waits for it.
-    found.append((await cache.get_or_ask(SECRET, question)).value)
+    await keep_good(cache, clock)
+    question = Question(is_slow=True)
+    for _ in range(2):  # the second does not wait for it
+        assert "good" == (await cache.get_or_ask(SECRET, question)).value
+        clock.now_s += 2.0
     question.may_answer.set()
-    under_way = asyncio.gather(*cache._in_flight.values())  # noqa: SLF001 - nobody else waits
-    await under_way
-    new = cache.get(SECRET)
+    await asyncio.gather(*cache._in_flight.values())  # noqa: SLF001 - nothing else waits
 
-    assert ["good", "good"] == found
+    new = cache.get(SECRET)
     assert new is not None
-    assert "answer 1" == new.value
-    assert 1 == question.asked
+    assert ("answer 1", 1) == (new.value, question.asked)
 
 
 async def test_answer_that_is_not_good_any_more(cache: AnswerCache[str], clock: Clock) -> None:
     """It ends what was good, even one that is not kept itself, and nothing stands in after it."""
-    await kept_one(cache, clock)
+    await keep_good(cache, clock)
     question = Question(lifetime_s=0.0)
-    question.may_answer.set()
     assert "answer 1" == (await cache.get_or_ask(SECRET, question)).value
     question.error = ValueError("no")
     with pytest.raises(ValueError, match="no"):
         await cache.get_or_ask(SECRET, question)
-
-
-async def test_clear_ends_what_was_good(cache: AnswerCache[str], clock: Clock) -> None:
-    """After a clearing nothing stands in, not even for one who was waiting."""
-    await kept_one(cache, clock)
-    question = Question(error=ValueError("no"))
-    waiter = asyncio.create_task(cache.get_or_ask(SECRET, question))
-    await asyncio.sleep(0)
-    cache.clear()
-    question.may_answer.set()
-
-    with pytest.raises(ValueError, match="no"):
-        await waiter
-
-
-async def test_good_answers_have_their_own_places(cache: AnswerCache[str], clock: Clock) -> None:
-    """Others drive them out in no number."""
-    await kept_one(cache, clock)
-    question = Question()
-    question.may_answer.set()
-    for number in range(5):
-        await cache.get_or_ask(b"%d" % number, question)
-
-    assert 4 == len(cache)
-    question.error = ValueError("no")
-    assert "good" == (await cache.get_or_ask(SECRET, question)).value

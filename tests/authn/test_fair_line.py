@@ -6,41 +6,45 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.authn.fair_line import FairLine, LineFullError, Place
 
 
+async def steps() -> None:
+    """Let tasks run, two of which may follow one another."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
 @dataclass
 class Asked:
-    """Those who ask, in a loop of the test.
+    """Clients that ask, in a loop of the test.
 
     Attributes:
-        line: Where.
+        line: The line that they ask.
         served: Addresses, in the order of their turns.
-        refused: Those for whom there was no place.
+        refused: Addresses for which there was no place.
         waits: The task of each place.
     """
 
     line: FairLine
-    served: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
+    served: str = ""
+    refused: str = ""
     waits: dict[Place, asyncio.Task[None]] = field(default_factory=dict)
 
     async def ask(self, address: str, *, comes_first: bool = False) -> Place:
-        """Have one more ask."""
         place = Place(address, comes_first=comes_first)
         self.waits[place] = asyncio.create_task(self._wait(place, address))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)  # for one that had to give way
+        await steps()
         return place
 
     async def end(self, place: Place) -> None:
         self.waits[place].cancel()
         self.line.leave(place)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await steps()
 
     async def drain(self) -> None:
         while under_way := [place for place in self.waits if place.is_under_way]:
@@ -51,72 +55,36 @@ class Asked:
         try:
             await self.line.wait(place)
         except LineFullError:
-            self.refused.append(address)
+            self.refused += address
             self.line.leave(place)
         else:
-            self.served.append(address)
+            self.served += address
 
 
-async def test_turns() -> None:
-    """Each address gets every second turn, however many ask from the other."""
-    asked = Asked(FairLine(1, 100))
-    for address in "aaaaaaaabb":
+@pytest.mark.parametrize(
+    ("slots", "max_waiting", "asking", "at_once", "refused", "served"),
+    [
+        pytest.param(1, 100, "aaaaaaaabb", "a", "", "ababaaaaaa", id="every-second-turn"),
+        pytest.param(4, 100, "aaaaab", "aaab", "", "aaabaa", id="a-quarter-for-others"),
+        pytest.param(1, 1, "aaa", "a", "a", "aa", id="no-quarter-of-one-slot"),
+        pytest.param(1, 8, "aaaaaaa", "a", "aa", "aaaaa", id="half-of-the-places"),
+        # d takes two of a's places; then the lines are a2 b3 c1 d2, and b is the longest itself;
+        # c takes one of b's; then all have two, and no line is longer than that of c.
+        pytest.param(
+            1, 8, "aaaaabbbcddbcccc", "a", "aabbccc", "abcdabcda", id="the-longest-gives-way"
+        ),
+    ],
+)
+async def test_turns(
+    slots: int, max_waiting: int, asking: str, at_once: str, refused: str, served: str
+) -> None:
+    asked = Asked(FairLine(slots, max_waiting))
+    for address in asking:
         await asked.ask(address)
+    assert at_once == asked.served
     await asked.drain()
 
-    assert "ababaaaaaa" == "".join(asked.served)
-
-
-async def test_slots_of_one() -> None:
-    """One address leaves a quarter of the slots to others, who need not wait for it."""
-    asked = Asked(FairLine(4, 100))
-    for address in "aaaaab":
-        await asked.ask(address)
-
-    assert "aaab" == "".join(asked.served)
-    assert (4, 2) == (asked.line.under_way, asked.line.waiting)
-    await asked.end(next(place for place in asked.waits if place.address == "b"))
-    # Still three of one address.
-    assert (3, 2) == (asked.line.under_way, asked.line.waiting)
-    await asked.drain()
-    assert "aaabaa" == "".join(asked.served)
-
-
-async def test_one_slot() -> None:
-    """With one there is no quarter to leave."""
-    asked = Asked(FairLine(1, 1))
-    first = await asked.ask("a")
-    await asked.ask("a")
-    await asked.ask("a")
-    assert ["a"] == asked.refused
-    await asked.end(first)
-
-    assert "aa" == "".join(asked.served)
-
-
-async def test_bound_of_one() -> None:
-    """One address has half of the places to wait in; the one that comes last gets none."""
-    asked = Asked(FairLine(1, 8))
-    for _ in range(7):
-        await asked.ask("a")
-
-    assert (["a", "a"], 4) == (asked.refused, asked.line.waiting)
-
-
-async def test_longest_gives_way() -> None:
-    """Where no place is left, the longest line gives one up to an address with fewer."""
-    asked = Asked(FairLine(1, 8))
-    for address in "a" + "aaaa" + "bbb" + "c":
-        await asked.ask(address)
-    assert ([], 8) == (asked.refused, asked.line.waiting)
-    for address in "ddbcccc":
-        await asked.ask(address)
-    await asked.drain()
-
-    # d takes two of a's places; then the lines are a2 b3 c1 d2, and b is the longest itself;
-    # c takes one of b's; then all have two, and no line is longer than that of c.
-    assert "aabbccc" == "".join(sorted(asked.refused))
-    assert Counter("aaabbccdd") == Counter(asked.served)
+    assert (refused, served) == ("".join(sorted(asked.refused)), asked.served)
 
 
 async def test_comes_first() -> None:
@@ -124,7 +92,7 @@ async def test_comes_first() -> None:
     asked = Asked(FairLine(1, 4))
     places = [await asked.ask("a") for _ in range(3)]
     known = await asked.ask("a", comes_first=True)
-    assert ["a"] == asked.refused
+    assert "a" == asked.refused
     assert not asked.waits[places[1]].done()
     await asked.end(places[0])
     assert known.is_under_way
@@ -132,25 +100,20 @@ async def test_comes_first() -> None:
     # Those that come first themselves give way to no other of their address.
     for _ in range(3):
         await asked.ask("a", comes_first=True)
-    assert ["a", "a", "a"] == asked.refused
+    assert "aaa" == asked.refused
 
 
 async def test_gone() -> None:
-    """Who leaves before its turn takes none, and who left twice changes nothing."""
+    """A place that leaves before its turn takes none, and to leave twice changes nothing."""
     asked = Asked(FairLine(1, 8))
     first, second, third = [await asked.ask("a") for _ in range(3)]
     asked.waits[second].cancel()  # it has not left yet
-    asked.line.leave(first)
-    asked.line.leave(second)
-    asked.line.leave(second)
-    asked.line.leave(first)
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    for place in (first, second, second, first, Place("a")):
+        asked.line.leave(place)
+    await steps()
 
     assert (0, 1) == (second.turns, third.turns)
     assert (1, 0) == (asked.line.under_way, asked.line.waiting)
-    asked.line.leave(Place("a"))
-    assert 1 == asked.line.under_way
 
 
 async def test_turn_as_it_is_given_up() -> None:
@@ -161,15 +124,13 @@ async def test_turn_as_it_is_given_up() -> None:
     asked.waits[second].cancel()
     await asyncio.sleep(0)
     asked.line.leave(second)
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await steps()
 
     assert third.is_under_way
     assert 1 == asked.line.under_way
 
 
-async def test_again() -> None:
-    """A place can ask for further turns, also after its line has ended."""
+async def test_further_turns_of_a_place() -> None:
     line = FairLine(1, 8)
     place = Place("a")
     for turn in (1, 2):
@@ -180,12 +141,14 @@ async def test_again() -> None:
     assert 0 == line.under_way
 
 
-steps = st.lists(
-    st.tuples(st.sampled_from("abc"), st.sampled_from(["ask", "first", "end", "gone"])), max_size=60
+STEPS = st.sampled_from(["ask", "first", "end", "gone"])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), STEPS), max_size=60),
+    st.integers(1, 5),
+    st.integers(1, 9),
 )
-
-
-@given(steps, st.integers(1, 5), st.integers(1, 9))
 def test_bounds_hold(drawn: list[tuple[str, str]], slots: int, max_waiting: int) -> None:
     """Whatever happens, bounds hold, no turn is lost, and an empty line leaves nothing behind."""
 

@@ -1,9 +1,10 @@
-"""Who may be somebody else, who that is then, and in which words it is denied."""
+"""Impersonation: who may do it, the user that it makes, and the words of a denial."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +20,10 @@ from apfproxy.authn.impersonation import (
 from apfproxy.authn.reviews import AccessReviews
 from apfproxy.request.attributes import User
 from apfproxy.settings import ImpersonationSettings, ReviewSettings
-from tests.authn.scripted_api import ADDRESS, Answer, Clock, scripted
+from tests.authn.scripted_api import ADDRESS, Answer, Clock, ScriptedApi, scripted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 ANONYMOUS, BOT = "system:anonymous", "system:serviceaccount:ci:bot"
@@ -27,7 +31,6 @@ ALICE = User("alice", ("dev", AUTHENTICATED))
 BOB = User("bob", ())
 BOB_AND_ALL = User("bob", ("g1", "g2"), "42", (("scopes", ("view", "edit")), ("a/b", ("c",))))
 NOBODY = ImpersonationSettings()
-REVIEWS = ReviewSettings(is_enabled=True, cache_s=10.0, timeout_s=30.0)
 
 
 def allowing(*names: str) -> Any:  # noqa: ANN401 - what a script answers
@@ -65,150 +68,114 @@ async def test_lists(settings: ImpersonationSettings, user: User, expected: bool
     assert math.inf == impersonations.lifetime_s(user, BOB_AND_ALL)
 
 
-async def test_listed_users_are_not_asked_about() -> None:
-    """The list comes before the upstream."""
-    async with scripted(allowing()) as (script, api):
-        reviews = AccessReviews(api, REVIEWS, Clock())
-        impersonations = Impersonations(ImpersonationSettings(users=("alice",)), reviews)
+@asynccontextmanager
+async def reviewed(
+    answer: Any,  # noqa: ANN401 - what a script answers
+    settings: ImpersonationSettings = NOBODY,
+    clock: Clock | None = None,
+    **reviews: Any,  # noqa: ANN401 - settings of all types
+) -> AsyncIterator[tuple[ScriptedApi, Impersonations]]:
+    settings_of_reviews = ReviewSettings(
+        **{"is_enabled": True, "cache_s": 10.0, "timeout_s": 30.0, **reviews}
+    )
+    async with scripted(answer) as (script, api):
+        reviewer = AccessReviews(api, settings_of_reviews, clock or Clock())
+        yield script, Impersonations(settings, reviewer)
 
+
+async def test_listed_users_are_not_asked_about() -> None:
+    settings = ImpersonationSettings(users=("alice",))
+    async with reviewed(allowing(), settings) as (script, impersonations):
         assert impersonations.check(ALICE, BOB) is True
         assert await impersonations.review(ALICE, BOB, ADDRESS) is True
     assert script.asked == []
 
 
 async def test_reviews() -> None:
-    """Others are asked about, thing by thing in kube-apiserver's order, and answers are kept."""
+    """Others are asked about, thing by thing in kube-apiserver's order, and that is cached."""
     clock = Clock()
-    async with scripted(allowing("bob", "g1", "g2", "42", "view", "edit", "c")) as (script, api):
-        impersonations = Impersonations(NOBODY, AccessReviews(api, REVIEWS, clock))
-        before = impersonations.check(ALICE, BOB_AND_ALL)
-        answer = await impersonations.review(ALICE, BOB_AND_ALL, ADDRESS)
+    everything = allowing("bob", "g1", "g2", "42", "view", "edit", "c")
+    async with reviewed(everything, clock=clock) as (script, impersonations):
+        assert impersonations.check(ALICE, BOB_AND_ALL) is None
+        assert await impersonations.review(ALICE, BOB_AND_ALL, ADDRESS) is True
         clock.now_s += 4.0
-        after = impersonations.check(ALICE, BOB_AND_ALL)
-        left_s = impersonations.lifetime_s(ALICE, BOB_AND_ALL)
-        again = await impersonations.review(ALICE, BOB_AND_ALL, ADDRESS)
-        part = impersonations.check(ALICE, BOB)
-        more = impersonations.check(ALICE, User("bob", ("g3",)))
+        assert impersonations.check(ALICE, BOB_AND_ALL) is True
+        assert 6.0 == impersonations.lifetime_s(ALICE, BOB_AND_ALL)
+        assert await impersonations.review(ALICE, BOB_AND_ALL, ADDRESS) is True
+        assert impersonations.check(ALICE, BOB) is True
+        assert impersonations.check(ALICE, User("bob", ("g3",))) is None
         clock.now_s += 6.0
-        too_late = impersonations.check(ALICE, BOB_AND_ALL)
+        assert impersonations.check(ALICE, BOB_AND_ALL) is None
 
-    assert (None, True, True, True) == (before, answer, after, again)
-    assert left_s == 6.0
-    assert (True, None, None) == (part, more, too_late)
     attributes = [asked["spec"]["resourceAttributes"] for asked in script.asked]
-    assert [
-        ("users", "bob"),
-        ("groups", "g1"),
-        ("groups", "g2"),
-        ("userextras", "view"),
-        ("userextras", "edit"),
-        ("userextras", "c"),
-        ("uids", "42"),
-    ] == [(each["resource"], each["name"]) for each in attributes]
+    assert ["bob", "g1", "g2", "view", "edit", "c", "42"] == [each["name"] for each in attributes]
 
 
 async def test_first_denied_thing() -> None:
     """Nothing is asked after it; the denial is known at once then, and says which."""
-    async with scripted(allowing("bob", "g2", "42")) as (script, api):
-        impersonations = Impersonations(NOBODY, AccessReviews(api, REVIEWS, Clock()))
-        answer = await impersonations.review(ALICE, BOB_AND_ALL, ADDRESS)
-        known = impersonations.check(ALICE, BOB_AND_ALL)
+    async with reviewed(allowing("bob", "g2", "42")) as (script, impersonations):
+        assert await impersonations.review(ALICE, BOB_AND_ALL, ADDRESS) is False
+        assert impersonations.check(ALICE, BOB_AND_ALL) is False
         message = impersonations.forbidden_message(ALICE, BOB_AND_ALL)
+        assert 10.0 == impersonations.lifetime_s(ALICE, BOB_AND_ALL)
 
-        assert impersonations.lifetime_s(ALICE, BOB_AND_ALL) == 10.0
-    assert (False, False) == (answer, known)
-    assert len(script.asked) == 2
-    assert message == (
-        'groups "g1" is forbidden: User "alice" cannot impersonate resource "groups" in API group'
-        ' "" at the cluster scope'
-    )
+    assert 2 == len(script.asked)
+    assert message.startswith('groups "g1" is forbidden: User "alice" cannot impersonate')
 
 
 async def test_failures_are_open() -> None:
-    """Without an answer it is neither yes nor no, and the next request asks again."""
-    async with scripted(lambda _: 404) as (_, api):
-        impersonations = Impersonations(NOBODY, AccessReviews(api, REVIEWS, Clock()))
-
+    """Without a response it is neither yes nor no, and the next request asks again."""
+    async with reviewed(lambda _: 404) as (_, impersonations):
         assert await impersonations.review(ALICE, BOB, ADDRESS) is None
         assert impersonations.check(ALICE, BOB) is None
-        assert impersonations.lifetime_s(ALICE, BOB) == 0.0
-
-
-async def test_slow_answers_are_open() -> None:
-    """All the questions of one request have the time of one."""
-    settings = ReviewSettings(timeout_s=0.05)
-    async with scripted(allowing("bob")) as (script, api):
+        assert 0.0 == impersonations.lifetime_s(ALICE, BOB)
+    # All the questions of one request have the time of one.
+    async with reviewed(allowing("bob"), timeout_s=0.05) as (script, impersonations):
         script.may_answer.clear()
-        impersonations = Impersonations(NOBODY, AccessReviews(api, settings, Clock()))
-
         assert await impersonations.review(ALICE, BOB, ADDRESS) is None
 
 
 async def test_too_many_things() -> None:
-    """Who wants to be in more groups than a head has room for is not asked about."""
+    """A user in more groups than a head has room for is not asked about."""
     groups = tuple(f"g{number}" for number in range(MAX_THINGS))
-    async with scripted(allowing("bob", *groups)) as (script, api):
-        impersonations = Impersonations(NOBODY, AccessReviews(api, REVIEWS, Clock()))
-        wanted = User("bob", groups)
-
+    wanted = User("bob", groups)
+    async with reviewed(allowing("bob", *groups)) as (script, impersonations):
         assert impersonations.check(ALICE, wanted) is False
         assert await impersonations.review(ALICE, wanted, ADDRESS) is False
-        assert impersonations.lifetime_s(ALICE, wanted) == math.inf
+        assert math.inf == impersonations.lifetime_s(ALICE, wanted)
         assert impersonations.check(ALICE, User("bob", groups[1:])) is None
     assert script.asked == []
 
 
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [
-        pytest.param(BOB, (Access("impersonate", "users", "bob"),), id="user"),
-        pytest.param(
-            User("system:serviceaccount:ci:bot", ("g",)),
-            (
-                Access("impersonate", "serviceaccounts", "bot", namespace="ci"),
-                Access("impersonate", "groups", "g"),
-            ),
-            id="service-account",
-        ),
-        pytest.param(
-            User("system:serviceaccount:CI:bot", ()),
-            (Access("impersonate", "users", "system:serviceaccount:CI:bot"),),
-            id="no-service-account",
-        ),
-        pytest.param(
-            User("bob", (), "42", (("k", ("v",)),)),
-            (
-                Access("impersonate", "users", "bob"),
-                Access("impersonate", "userextras", "v", "authentication.k8s.io", "v1", "k"),
-                Access("impersonate", "uids", "42", "authentication.k8s.io", "v1"),
-            ),
-            id="extra-and-uid",
-        ),
-    ],
-)
-def test_accesses(wanted: User, expected: tuple[Access, ...]) -> None:
+def test_accesses() -> None:
     """Each thing that somebody takes on is asked about by itself."""
-    assert expected == accesses(wanted)
+    of_extra = Access("impersonate", "userextras", "v", "authentication.k8s.io", "v1", "k")
+    expected = (
+        Access("impersonate", "serviceaccounts", "bot", namespace="ci"),
+        Access("impersonate", "groups", "g"),
+        of_extra,
+        of_extra._replace(name="w"),
+        Access("impersonate", "uids", "42", "authentication.k8s.io", "v1"),
+    )
+
+    assert expected == accesses(User(BOT, ("g",), "42", (("k", ("v", "w")),)))
+    assert (Access("impersonate", "users", "bob"),) == accesses(BOB)
 
 
 @pytest.mark.parametrize(
     ("username", "expected"),
     [
-        pytest.param("system:serviceaccount:ci:bot", ("ci", "bot"), id="one"),
         pytest.param("system:serviceaccount:ci:a.b-c", ("ci", "a.b-c"), id="with-dots"),
         pytest.param("system:serviceaccount:c.i:bot", None, id="namespace-with-dot"),
+        pytest.param("system:serviceaccount:CI:bot", None, id="namespace-in-capitals"),
         pytest.param("system:serviceaccount:ci:bot:x", None, id="three-parts"),
         pytest.param("system:serviceaccount:ci", None, id="no-name"),
         pytest.param("system:serviceaccount::bot", None, id="empty-namespace"),
         pytest.param("system:serviceaccount:ci:", None, id="empty-name"),
-        pytest.param(f"system:serviceaccount:{'n' * 64}:bot", None, id="long-namespace"),
-        pytest.param(f"system:serviceaccount:ci:{'n' * 254}", None, id="long-name"),
         pytest.param("System:serviceaccount:ci:bot", None, id="case"),
-        pytest.param("bob", None, id="user"),
     ],
 )
 def test_service_account(username: str, expected: tuple[str, str] | None) -> None:
-    """Only names that a service account can have are one's."""
     assert expected == service_account(username)
 
 
@@ -251,38 +218,32 @@ def test_effective_rest() -> None:
     )
 
 
+CANNOT = 'is forbidden: User "alice" cannot impersonate resource'
+
+
 @pytest.mark.parametrize(
     ("access", "expected"),
     [
         pytest.param(
-            Access("impersonate", "users", "bob"),
-            'users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API'
-            ' group "" at the cluster scope',
-            id="user",
-        ),
-        pytest.param(
             Access("impersonate", "serviceaccounts", "bot", namespace="ci"),
-            'serviceaccounts "bot" is forbidden: User "alice" cannot impersonate resource'
-            ' "serviceaccounts" in API group "" in the namespace "ci"',
+            f'serviceaccounts "bot" {CANNOT} "serviceaccounts" in API group "" in the namespace'
+            ' "ci"',
             id="service-account",
         ),
         pytest.param(
             Access("impersonate", "userextras", "view", "authentication.k8s.io", "v1", "scopes"),
-            'userextras.authentication.k8s.io "view" is forbidden: User "alice" cannot impersonate'
-            ' resource "userextras/scopes" in API group "authentication.k8s.io" at the cluster'
-            " scope",
+            f'userextras.authentication.k8s.io "view" {CANNOT} "userextras/scopes" in API group'
+            ' "authentication.k8s.io" at the cluster scope',
             id="extra",
         ),
         pytest.param(
             Access("impersonate", "groups", ""),
-            'groups is forbidden: User "alice" cannot impersonate resource "groups" in API'
-            ' group "" at the cluster scope',
+            f'groups {CANNOT} "groups" in API group "" at the cluster scope',
             id="no-name",
         ),
         pytest.param(
             Access("impersonate", "users", '<b>"\r\n'),
-            'users "<b>\\"\\r\\n" is forbidden: User "alice" cannot impersonate resource "users"'
-            ' in API group "" at the cluster scope',
+            f'users "<b>\\"\\r\\n" {CANNOT} "users" in API group "" at the cluster scope',
             id="hostile-name",
         ),
     ],
@@ -293,7 +254,6 @@ def test_forbidden_message(access: Access, expected: str) -> None:
 
 
 def test_forbidden_message_is_no_html() -> None:
-    """What follows the name is escaped, as kube-apiserver does it."""
     message = Impersonations(NOBODY, None).forbidden_message(User("<i>&", ()), BOB)
 
     assert 'User "&lt;i&gt;&amp;" cannot' in message

@@ -34,6 +34,7 @@ from apfproxy.authn.web_keys import (
 )
 from apfproxy.request.attributes import User
 from apfproxy.settings import JwtSettings
+from tests.authn.scripted_api import ADDRESS
 from tests.authn.signing import (
     jwks,
     part,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 ISSUER = "https://issuer.example"
 NOW_S = 1_800_000_000
+FOREVER = float("inf")
 NO_TIMES: tuple[Any, ...] = ("1", True, [1], {}, -1, 10**400, 1 << 63)
 SETTINGS = JwtSettings(issuer=ISSUER, audiences=("kubernetes", "apfproxy"))
 ACCOUNTS = JwtSettings(issuer=ISSUER, is_service_account_issuer=True)
@@ -60,20 +62,12 @@ CLAIMS = {"iss": ISSUER, "aud": "kubernetes", "sub": "jane", "exp": NOW_S + 60}
 ACCOUNT_CLAIMS = {**ACCOUNT, "iss": ISSUER, "aud": [ISSUER], "exp": NOW_S + 60}
 JANE = User(f"{ISSUER}#jane", ())
 
-ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
-ALL_ALGORITHMS = (*ALGORITHMS, "EdDSA")
 RSA_KEY = private_key("RS256")
-
-
-def key_for(algorithm: str) -> Any:  # noqa: ANN401 - keys of all kinds
-    return RSA_KEY if algorithm[:2] in {"RS", "PS"} else private_key(algorithm)
-
-
-PUBLISHED = jwks(
-    *(public_jwk(key_for(name), kid=name[:2] if name == "RS256" else name)
-      for name in ("RS256", "ES256", "ES384", "ES512", "EdDSA"))
-)  # fmt: skip
-KIDS = {name: "RS" if name[:2] in {"RS", "PS"} else name for name in ALL_ALGORITHMS}
+NAMED_KEYS: dict[str, Any] = {
+    "RS": RSA_KEY,
+    **{name: private_key(name) for name in ("ES256", "ES384", "ES512", "EdDSA")},
+}
+PUBLISHED = jwks(*(public_jwk(key, kid=name) for name, key in NAMED_KEYS.items()))
 
 
 class Keys(KeySource):
@@ -102,23 +96,24 @@ class Keys(KeySource):
 def tokens(
     settings: JwtSettings = SETTINGS, keys: Keys | None = None, now_s: float = NOW_S
 ) -> JsonWebTokens:
-    """Who knows the tokens of the settings' issuer."""
     return JsonWebTokens(settings, keys or Keys(PUBLISHED), lambda: now_s)
 
 
 @pytest.mark.parametrize("is_named", [True, False])
-@pytest.mark.parametrize("algorithm", ALL_ALGORITHMS)
+@pytest.mark.parametrize(
+    "algorithm",
+    "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA".split(),  # noqa: SIM905
+)
 async def test_algorithms(algorithm: str, is_named: bool) -> None:
     """A token of each asymmetric algorithm is its user's, whether it names its key or not."""
-    kid = KIDS[algorithm] if is_named else None
-    token = signed(CLAIMS, key_for(algorithm), algorithm, kid=kid)
+    kid = "RS" if algorithm[:2] in {"RS", "PS"} else algorithm
+    token = signed(CLAIMS, NAMED_KEYS[kid], algorithm, kid=kid if is_named else None)
 
-    assert Verdict(JANE, 60) == tokens().check(token)
-    assert Verdict(JANE, 60) == await tokens().review(token, "192.0.2.1")
+    assert Verdict(JANE, 60) == tokens().check(token) == await tokens().review(token, ADDRESS)
 
 
 def hmac_of_public_key() -> str:
-    """A token that is signed with what everybody knows, as if it were a shared secret."""
+    """A token that is signed with a public key, as if it were a shared secret."""
     signing_input = f"{part({'alg': 'HS256', 'kid': 'RS'})}.{part(CLAIMS)}"
     mac = hmac.digest(public_pem(RSA_KEY), signing_input.encode(), "sha256")
     return f"{signing_input}.{part(mac)}"
@@ -140,33 +135,22 @@ HEADER, PAYLOAD, SIGNATURE = GOOD.split(".")
 @pytest.mark.parametrize(
     "token",
     [
-        pytest.param("", id="empty"),
-        pytest.param(".", id="dot"),
-        pytest.param("..", id="dots"),
         pytest.param("opaque-token", id="opaque"),
         pytest.param(f"{HEADER}.{PAYLOAD}", id="two-parts"),
         pytest.param(f"{HEADER}.{PAYLOAD}.", id="no-signature"),
         pytest.param(f"{HEADER}..{SIGNATURE}", id="no-payload"),
-        pytest.param(f".{PAYLOAD}.{SIGNATURE}", id="no-header"),
         pytest.param(f"{GOOD}.", id="four-parts"),
-        pytest.param(f"{GOOD}.{SIGNATURE}.{SIGNATURE}", id="five-parts-as-encrypted"),
         pytest.param(f" {GOOD}", id="space-before"),
         pytest.param(f"{GOOD}\n", id="line-after"),
         pytest.param(f"{HEADER}.{PAYLOAD}=.{SIGNATURE}", id="padding"),
-        pytest.param(f"{HEADER}.{PAYLOAD}+.{SIGNATURE}", id="base64-of-another-alphabet"),
-        pytest.param(f"{HEADER}.A.{SIGNATURE}", id="one-character"),
         pytest.param(f"{HEADER}.AB.{SIGNATURE}", id="bits-left-over"),
-        pytest.param(f"{HEADER}.é.{SIGNATURE}", id="not-ascii"),
         pytest.param(f"{HEADER}.\ud800.{SIGNATURE}", id="half-a-character"),
-        pytest.param(json.dumps({"payload": PAYLOAD, "signatures": []}), id="json-form"),
-        pytest.param(signed(b"hello"), id="payload-text"),
         pytest.param(signed([CLAIMS]), id="payload-list"),
         pytest.param(signed(b"\xff"), id="payload-not-utf-8"),
         pytest.param(signed(b'{"iss":' + b"[" * 6000), id="payload-deep"),
         pytest.param(signed(json.dumps(CLAIMS).encode()[:-1] + b',"sub":"x"}'), id="claim-twice"),
         pytest.param(signed(json.dumps(CLAIMS)[:-1].encode() + b',"x":NaN}'), id="nan"),
         pytest.param(signed_parts(b"hello", CLAIMS), id="header-text"),
-        pytest.param(signed_parts([], CLAIMS), id="header-list"),
         pytest.param(signed_parts(b'{"alg":"ES256","alg":"ES256"}', CLAIMS), id="header-twice"),
         pytest.param(signed({**CLAIMS, "x": "y" * MAX_TOKEN_BYTES}), id="huge"),
         pytest.param(signed({**CLAIMS, "x": [{}] * MAX_OBJECTS}), id="many-objects"),
@@ -174,34 +158,24 @@ HEADER, PAYLOAD, SIGNATURE = GOOD.split(".")
     ],
 )
 async def test_no_token(token: str) -> None:
-    """What is no token in compact form is nobody's for ever, and needs no key."""
+    """A text that is no token in compact form is nobody's for ever, and needs no key."""
     keys = Keys(later=PUBLISHED)
     verdict = tokens(keys=keys).check(token)
 
-    assert Verdict(None, float("inf"), "no JSON Web Token") == verdict
-    assert verdict == await tokens(keys=keys).review(token, "192.0.2.1")
+    assert Verdict(None, FOREVER, "no JSON Web Token") == verdict
+    assert verdict == await tokens(keys=keys).review(token, ADDRESS)
     assert 0 == keys.refreshed
 
 
 @pytest.mark.parametrize(
-    "issuer",
-    [
-        pytest.param(None, id="missing"),
-        pytest.param("", id="empty"),
-        pytest.param("https://other.example", id="other"),
-        pytest.param(f"{ISSUER}/", id="slash"),
-        pytest.param(ISSUER.upper(), id="case"),
-        pytest.param([ISSUER], id="list"),
-        pytest.param({ISSUER: 1}, id="object"),
-        pytest.param(LEGACY_ISSUER, id="legacy"),
-    ],
+    "issuer", [None, "", f"{ISSUER}/", ISSUER.upper(), [ISSUER], {ISSUER: 1}, LEGACY_ISSUER]
 )
 async def test_another_issuer(issuer: object) -> None:
-    """A token of another issuer is nobody's for ever, whoever signed it, and needs no key."""
+    """A token of another issuer is nobody's for ever, whichever key signed it, and needs no key."""
     keys = Keys(later=PUBLISHED)
-    verdict = await tokens(keys=keys).review(signed({**CLAIMS, "iss": issuer}), "192.0.2.1")
+    verdict = await tokens(keys=keys).review(signed({**CLAIMS, "iss": issuer}), ADDRESS)
 
-    assert Verdict(None, float("inf"), "a JSON Web Token of another issuer") == verdict
+    assert Verdict(None, FOREVER, "a JSON Web Token of another issuer") == verdict
     assert 0 == keys.refreshed
 
 
@@ -227,11 +201,9 @@ async def test_another_issuer(issuer: object) -> None:
 async def test_header_not_taken(header: object) -> None:
     """Nothing but asymmetric algorithms, and nothing that must be understood, is taken."""
     keys = Keys(later=PUBLISHED)
-    verdict = await tokens(keys=keys).review(signed_parts(header, CLAIMS), "192.0.2.1")
+    verdict = await tokens(keys=keys).review(signed_parts(header, CLAIMS), ADDRESS)
 
-    assert (
-        Verdict(None, float("inf"), "a JSON Web Token with a header that is not taken") == verdict
-    )
+    assert Verdict(None, FOREVER, "a JSON Web Token with a header that is not taken") == verdict
     assert 0 == keys.refreshed
 
 
@@ -241,23 +213,16 @@ ATTACKER = private_key(number=666)
 @pytest.mark.parametrize(
     "token",
     [
-        pytest.param(signed(CLAIMS, ATTACKER), id="of-another-key"),
         pytest.param(signed(CLAIMS, ATTACKER, kid="ES256"), id="of-another-key-by-name"),
         pytest.param(signed(CLAIMS, kid="ES384"), id="names-a-key-of-another-algorithm"),
-        pytest.param(signed(CLAIMS, kid="RS"), id="names-an-rsa-key"),
         pytest.param(signed(CLAIMS, kid="other"), id="names-an-unknown-key"),
-        pytest.param(signed(CLAIMS, kid="es256"), id="name-in-other-case"),
         pytest.param(signed(CLAIMS, kid="../../dev/null"), id="name-is-a-path"),
-        pytest.param(signed(CLAIMS, kid="' OR '1'='1"), id="name-is-a-query"),
-        pytest.param(signed(CLAIMS, kid="http://127.0.0.1/jwks"), id="name-is-a-url"),
         pytest.param(signed(CLAIMS, kid="\ud800\x00"), id="name-is-no-character"),
         pytest.param(
             signed(CLAIMS, ATTACKER, jwk=public_jwk(ATTACKER, kid="a"), kid="a"), id="brings-a-key"
         ),
         pytest.param(signed(CLAIMS, ATTACKER, jku="http://127.0.0.1:1/"), id="says-where"),
-        pytest.param(signed(CLAIMS, ATTACKER, x5u="http://127.0.0.1:1/"), id="says-where-x5u"),
         pytest.param(signed(CLAIMS, ATTACKER, x5c=["AAAA"]), id="brings-a-certificate"),
-        pytest.param(signed_parts({"alg": "ES384"}, CLAIMS), id="claims-another-algorithm"),
         pytest.param(
             signed_parts({"alg": "RS512"}, CLAIMS, RSA_KEY, "RS256"), id="claims-another-hash"
         ),
@@ -268,24 +233,18 @@ ATTACKER = private_key(number=666)
         pytest.param(
             f"{HEADER}.{part({**CLAIMS, 'sub': 'root'})}.{SIGNATURE}", id="claims-changed"
         ),
-        pytest.param(
-            f"{part({'alg': 'ES256', 'x': 1})}.{PAYLOAD}.{SIGNATURE}", id="header-changed"
-        ),
-        pytest.param(f"{HEADER}.{PAYLOAD}.AAAA", id="signature-short"),
         pytest.param(f"{HEADER}.{PAYLOAD}.{part(bytes(64))}", id="signature-zero"),
         pytest.param(f"{HEADER}.{PAYLOAD}.AB", id="signature-with-bits-left-over"),
-        pytest.param(f"{HEADER}.{PAYLOAD}.{'A' * 10_000}", id="signature-long"),
     ],
 )
 def test_not_signed(token: str) -> None:
-    """Without a signature by a key of the issuer, that its set has, a token is nobody's."""
+    """Without a signature by a key of the issuer's set a token is nobody's."""
     expected = Verdict(None, UNVERIFIED_LIFETIME_S, "not signed by a key of the issuer")
 
     assert expected == tokens().check(token)
 
 
 def test_public_key_as_shared_secret() -> None:
-    """What everybody knows signs nothing."""
     assert "header that is not taken" in verdict_of(hmac_of_public_key()).problem
 
 
@@ -300,14 +259,10 @@ def verdict_of(token: str, settings: JwtSettings = SETTINGS, now_s: float = NOW_
     [
         pytest.param({"exp": NOW_S + 0.5}, 0.5, id="fraction"),
         pytest.param({"exp": NOW_S + 600}, 600, id="as-long-as-any-verdict"),
-        pytest.param({"exp": NOW_S + 601}, MAX_LIFETIME_S, id="longer"),
         pytest.param({"exp": 1 << 62}, MAX_LIFETIME_S, id="much-longer"),
-        pytest.param({"nbf": NOW_S, "iat": NOW_S}, 60, id="from-now-on"),
         pytest.param({"nbf": NOW_S + 300}, 60, id="nbf-within-leeway"),
         pytest.param({"iat": NOW_S + 300}, 60, id="iat-within-leeway"),
         pytest.param({"nbf": None, "iat": None}, 60, id="null"),
-        pytest.param({"nbf": 0}, 60, id="long-ago"),
-        pytest.param({"aud": "apfproxy"}, 60, id="other-audience"),
         pytest.param({"aud": ["x", "apfproxy"]}, 60, id="audiences"),
     ],
 )
@@ -319,24 +274,18 @@ def test_times_and_audiences(changes: dict[str, Any], lifetime_s: float) -> None
 @pytest.mark.parametrize(
     ("changes", "lifetime_s", "problem"),
     [
-        pytest.param({"exp": NOW_S}, float("inf"), "expired", id="expires-now"),
-        pytest.param({"exp": NOW_S - 1}, float("inf"), "expired", id="expired"),
-        pytest.param({"exp": 0}, float("inf"), "expired", id="expired-long-ago"),
-        pytest.param({"exp": None}, float("inf"), "exp is missing", id="no-exp"),
+        pytest.param({"exp": NOW_S}, FOREVER, "expired", id="expires-now"),
+        pytest.param({"exp": None}, FOREVER, "exp is missing", id="no-exp"),
         pytest.param({"nbf": NOW_S + 301}, 1, "not valid yet", id="not-yet"),
         pytest.param({"iat": NOW_S + 301}, 1, "not valid yet", id="issued-in-the-future"),
         pytest.param({"nbf": NOW_S * 2}, MAX_LIFETIME_S, "not valid yet", id="in-decades"),
-        pytest.param({"aud": None}, float("inf"), "aud is missing", id="no-audience"),
-        pytest.param({"aud": []}, float("inf"), "for other audiences", id="empty-audiences"),
-        pytest.param({"aud": ""}, float("inf"), "for other audiences", id="empty-audience"),
-        pytest.param({"aud": "other"}, float("inf"), "for other audiences", id="other-audience"),
-        pytest.param({"aud": "kubernetes "}, float("inf"), "for other", id="audience-and-space"),
-        pytest.param({"aud": ISSUER}, float("inf"), "for other audiences", id="issuer"),
-        pytest.param({"aud": {"kubernetes": 1}}, float("inf"), "aud is", id="audience-object"),
-        pytest.param({"aud": ["kubernetes", 7]}, float("inf"), "aud is", id="audience-number"),
-        pytest.param({"sub": ""}, float("inf"), "sub is missing", id="no-user"),
+        pytest.param({"aud": None}, FOREVER, "aud is missing", id="no-audience"),
+        pytest.param({"aud": "kubernetes "}, FOREVER, "for other", id="audience-and-space"),
+        pytest.param({"aud": ISSUER}, FOREVER, "for other audiences", id="issuer"),
+        pytest.param({"aud": {"kubernetes": 1}}, FOREVER, "aud is", id="audience-object"),
+        pytest.param({"aud": ["kubernetes", 7]}, FOREVER, "aud is", id="audience-number"),
         *(
-            pytest.param({name: value}, float("inf"), f"{name} is no time", id=f"{name}-{value!r}")
+            pytest.param({name: value}, FOREVER, f"{name} is no time", id=f"{name}-{value!r}")
             for name in ("exp", "nbf", "iat")
             for value in NO_TIMES
         ),
@@ -351,33 +300,17 @@ def test_nobody(changes: dict[str, Any], lifetime_s: float, problem: str) -> Non
 
 
 def test_infinite_time() -> None:
-    """A number that is too large to be one is no time."""
     data = json.dumps({**CLAIMS, "exp": 0}).replace('"exp": 0', '"exp": 1e999').encode()
 
     assert "exp is no time" in verdict_of(signed(data)).problem
 
 
 @pytest.mark.parametrize(
-    ("settings", "changes", "lifetime_s"),
+    ("changes", "lifetime_s"),
     [
-        pytest.param(ACCOUNTS, {}, 120, id="leeway"),
-        pytest.param(ACCOUNTS, {"exp": NOW_S - 59}, 1, id="expired-within-leeway"),
-        pytest.param(ACCOUNTS, {"nbf": NOW_S + 60}, 120, id="not-yet-within-leeway"),
-        pytest.param(ACCOUNTS, {"aud": ISSUER}, 120, id="audience-is-the-issuer"),
-    ],
-)
-def test_account(settings: JwtSettings, changes: dict[str, Any], lifetime_s: float) -> None:
-    """A token of a service account is for the issuer, and has a minute's leeway."""
-    verdict = verdict_of(signed({**ACCOUNT_CLAIMS, **changes}), settings)
-
-    assert verdict.user is not None
-    assert "system:serviceaccount:ns:build.bot" == verdict.user.name
-    assert lifetime_s == verdict.lifetime_s
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
+        pytest.param({}, 120, id="leeway"),
+        pytest.param({"exp": NOW_S - 59}, 1, id="expired-within-leeway"),
+        pytest.param({"nbf": NOW_S + 60}, 120, id="not-yet-within-leeway"),
         pytest.param({"exp": NOW_S - 60}, "expired", id="expired"),
         pytest.param({"exp": None}, "exp is missing", id="no-exp"),
         pytest.param({"nbf": NOW_S + 61}, "not valid yet", id="not-yet"),
@@ -387,12 +320,18 @@ def test_account(settings: JwtSettings, changes: dict[str, Any], lifetime_s: flo
         pytest.param({"sub": "jane"}, "sub is not the service account", id="other-sub"),
     ],
 )
-def test_no_account(changes: dict[str, Any], problem: str) -> None:
-    """A token of a service account is nobody's in all the same cases."""
+def test_account(changes: dict[str, Any], lifetime_s: float | str) -> None:
+    """A token of a service account is for the issuer, and has a minute's leeway."""
     verdict = verdict_of(signed({**ACCOUNT_CLAIMS, **changes}), ACCOUNTS)
 
-    assert verdict.user is None
-    assert problem in verdict.problem
+    if isinstance(lifetime_s, str):
+        assert verdict.user is None
+        assert lifetime_s in verdict.problem
+    else:
+        assert ("system:serviceaccount:ns:build.bot", lifetime_s) == (
+            verdict.user and verdict.user.name,
+            verdict.lifetime_s,
+        )
 
 
 @pytest.mark.parametrize(
@@ -400,7 +339,6 @@ def test_no_account(changes: dict[str, Any], problem: str) -> None:
     [
         pytest.param({}, MAX_LIFETIME_S, id="as-they-are"),
         pytest.param({"aud": []}, MAX_LIFETIME_S, id="empty-audiences"),
-        pytest.param({"aud": LEGACY_ISSUER}, MAX_LIFETIME_S, id="audience"),
         pytest.param({"exp": NOW_S + 1}, 61, id="expiring"),
         pytest.param({"exp": NOW_S - 60}, None, id="expired"),
         pytest.param({"aud": "vault"}, None, id="other-audience"),
@@ -421,7 +359,7 @@ async def test_keys_that_have_to_come(kid: str | None) -> None:
     token = signed(CLAIMS, kid=kid)
 
     assert known.check(token) is None
-    assert Verdict(JANE, 60) == await known.review(token, "192.0.2.1")
+    assert Verdict(JANE, 60) == await known.review(token, ADDRESS)
     assert Verdict(JANE, 60) == known.check(token)
     assert 1 == keys.refreshed
 
@@ -434,45 +372,32 @@ async def test_rotated_keys() -> None:
     forged = known.check(signed(CLAIMS, new, kid="ES256"))
 
     assert Verdict(None, UNVERIFIED_LIFETIME_S, "not signed by a key of the issuer") == forged
-    assert Verdict(JANE, 60) == await known.review(signed(CLAIMS, new, kid="new"), "192.0.2.1")
-    assert None is verdict_user(known, signed(CLAIMS, kid="ES256"))
+    assert Verdict(JANE, 60) == await known.review(signed(CLAIMS, new, kid="new"), ADDRESS)
+    old = known.check(signed(CLAIMS, kid="ES256"))
+    assert old is not None
+    assert old.user is None
 
 
-def verdict_user(known: JsonWebTokens, token: str) -> User | None:
-    verdict = known.check(token)
-    assert verdict is not None
-    return verdict.user
-
-
-async def test_keys_that_do_not_come() -> None:
-    """Whose a token is whose key cannot be got is open, and says why."""
-    keys = Keys()
-    keys.problem = "status 503"
-    expected = Verdict(None, 0.0, "not signed by a known key; status 503", is_open=True)
-
-    assert expected == await tokens(keys=keys).review(GOOD, "192.0.2.1")
+FORGED = signed(CLAIMS, private_key(number=1), kid="ES256")
 
 
 @pytest.mark.parametrize(
-    ("published", "token", "problem"),
+    ("published", "token", "is_open", "problem"),
     [
-        pytest.param(b"", signed({**CLAIMS, "exp": NOW_S - 1}), "expired", id="expired"),
-        pytest.param(b"", signed({**CLAIMS, "aud": "x"}), "for other audiences", id="audience"),
-        pytest.param(
-            PUBLISHED,
-            signed(CLAIMS, private_key(number=1), kid="ES256"),
-            "not signed by a key of the issuer",
-            id="forged-in-the-name-of-a-known-key",
-        ),
+        pytest.param(b"", GOOD, True, "not signed by a known key; status 503", id="open"),
+        pytest.param(b"", signed({**CLAIMS, "exp": NOW_S - 1}), False, "expired", id="expired"),
+        pytest.param(PUBLISHED, FORGED, False, "not signed by a key of the issuer", id="forged"),
     ],
 )
-async def test_no_good_whatever_the_keys(published: bytes, token: str, problem: str) -> None:
-    """A token that no further key could make good is nobody's, also while keys do not come."""
+async def test_keys_that_do_not_come(
+    published: bytes, token: str, is_open: bool, problem: str
+) -> None:
+    """The verdict is open, unless no further key could make the token good."""
     keys = Keys(published)
     keys.problem = "status 503"
-    verdict = await tokens(keys=keys).review(token, "192.0.2.1")
+    verdict = await tokens(keys=keys).review(token, ADDRESS)
 
-    assert (None, problem, False) == (verdict.user, verdict.problem, verdict.is_open)
+    assert (None, problem, is_open) == (verdict.user, verdict.problem, verdict.is_open)
 
 
 @pytest.mark.parametrize(
@@ -497,29 +422,16 @@ def test_key_newer_than_the_set(claims: dict[str, Any], kid: str | None, is_open
     assert (None, is_open) == (verdict.user, verdict.is_open)
 
 
-async def test_close() -> None:
-    """Nothing comes any more afterwards."""
-    keys = Keys(later=PUBLISHED)
-    known = tokens(keys=keys)
-    await known.close()
-
-    assert not keys.can_refresh()
-
-
 @pytest.mark.parametrize(
     "settings",
     [
-        pytest.param(SETTINGS, id="discovery"),
-        pytest.param(JwtSettings(issuer="x", audiences=("a",), keys_file="k"), id="file"),
-        pytest.param(JwtSettings(issuer="x", audiences=("a",), jwks_url=f"{ISSUER}/k"), id="url"),
-        pytest.param(ACCOUNTS, id="accounts"),
-        pytest.param(LEGACY_ACCOUNTS, id="legacy-accounts"),
-        pytest.param(JwtSettings(issuer="http://[::1]:8", audiences=("a",)), id="loopback"),
+        pytest.param({"issuer": "x", "keys_file": "k"}, id="file"),
+        pytest.param({"issuer": "x", "jwks_url": f"{ISSUER}/k"}, id="url"),
+        pytest.param({"issuer": "http://[::1]:8"}, id="loopback"),
     ],
 )
-def test_settings(settings: JwtSettings) -> None:
-    """Settings that go together are taken."""
-    check_settings(settings)
+def test_settings(settings: dict[str, Any]) -> None:
+    check_settings(JwtSettings(audiences=("a",), **settings))
 
 
 @pytest.mark.parametrize(
@@ -545,7 +457,7 @@ def test_settings(settings: JwtSettings) -> None:
     ],
 )  # fmt: skip
 def test_bad_settings(settings: dict[str, Any], problem: str) -> None:
-    """Settings that do not go together are refused by name, all of them at once."""
+    """Settings that contradict each other are refused by name, all of them at once."""
     settings = {"issuer": ISSUER, "audiences": ("a",), **settings}
     with pytest.raises(JwtSettingsError) as error:
         tokens(JwtSettings(**settings))
@@ -556,7 +468,7 @@ def test_bad_settings(settings: dict[str, Any], problem: str) -> None:
 
 
 def test_keys_of_settings(tmp_path: Path) -> None:
-    """The settings say where the keys are; a file is read at once."""
+    """A file is read at once."""
     path = tmp_path / "sa.pub"
     path.write_bytes(public_pem(private_key()))
     keys = keys_of(JwtSettings(issuer="x", audiences=("a",), keys_file=str(path)))
@@ -581,7 +493,7 @@ def is_verdict(settings: JwtSettings, token: str) -> bool:
     """Whether there is a verdict of nobody, or of somebody by all rules, at once and on review."""
     known = JsonWebTokens(settings, Keys(later=PUBLISHED), lambda: NOW_S)
     assert isinstance(known.check(token), Verdict | None)
-    verdict = asyncio.run(known.review(token, "192.0.2.1"))
+    verdict = asyncio.run(known.review(token, ADDRESS))
     return isinstance(verdict, Verdict) and verdict == known.check(token)
 
 
@@ -591,7 +503,6 @@ def is_verdict(settings: JwtSettings, token: str) -> bool:
     | st.text("eyJh.=-_", max_size=40)
 )
 def test_any_text(token: str) -> None:
-    """Any text is nobody's, and nothing else happens."""
     assert is_verdict(SETTINGS, token)
 
 
@@ -603,7 +514,6 @@ def test_any_text(token: str) -> None:
     settings=st.sampled_from([SETTINGS, ACCOUNTS]),
 )
 def test_any_claims(header: dict[str, Any], claims: dict[str, Any], settings: JwtSettings) -> None:
-    """Whatever header and claims a signed token has, there is a verdict."""
     for one in ({**ACCOUNT_CLAIMS, **claims}, claims):
         for other in ({"alg": "ES256", **header}, header, {"alg": "ES256"}):
             assert is_verdict(settings, signed_parts(other, one))

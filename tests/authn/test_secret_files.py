@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.authn import secret_files as static_tokens
+from apfproxy.authn import secret_files
 from apfproxy.authn.credentials import Verdict
 from apfproxy.authn.secret_files import ApiKeys, BasicKeys, SecretFileError, StaticTokens
 from apfproxy.request.attributes import ANONYMOUS, User
@@ -33,12 +33,8 @@ def taken(data: bytes) -> StaticTokens:
 @pytest.mark.parametrize(
     ("data", "token", "user"),
     [
-        pytest.param(b"t,jane,7", "t", User("jane", (), "7"), id="without-groups"),
         pytest.param(b"t,jane,\n", "t", User("jane", ()), id="without-uid"),
-        pytest.param(b"t,jane,7,\n", "t", User("jane", ("",), "7"), id="empty-group"),
-        pytest.param(b"t,jane,7,dev\n", "t", User("jane", ("dev",), "7"), id="one-group"),
         pytest.param(b't,j,7,"a,b"\n', "t", User("j", ("a", "b"), "7"), id="groups"),
-        pytest.param(b't,j,7,""\n', "t", User("j", ("",), "7"), id="quoted-empty-group"),
         pytest.param(b't,j,7,"a,,b,"\n', "t", User("j", ("a", "", "b", ""), "7"), id="some-empty"),
         pytest.param(b't,j,7," a,b "\n', "t", User("j", (" a", "b "), "7"), id="spaces-count"),
         pytest.param(b'"a""b",j,7', 'a"b', User("j", (), "7"), id="doubled-quote"),
@@ -46,41 +42,31 @@ def taken(data: bytes) -> StaticTokens:
         pytest.param(b"t,j,7\r", "t", User("j", (), "7"), id="return-at-the-end"),
         pytest.param(b't,"j\r\nk",7\nu,v,w', "t", User("j\nk", (), "7"), id="line-in-field"),
         pytest.param("t,jané,7".encode(), "t", User("jané", (), "7"), id="utf-8"),
-        pytest.param(b"#t,j,7", "#t", User("j", (), "7"), id="no-comments"),
-        pytest.param(b"s,i,6\nt,j,7\nu,k,8\n", "t", User("j", (), "7"), id="among-others"),
     ],
 )
 def test_known_token(data: bytes, token: str, user: User) -> None:
-    """The user of a token is the one in its record, for ever."""
     assert Verdict(user, INFINITE) == taken(data).check(token)
 
 
-@pytest.mark.parametrize("token", ["", "T", "t ", " t", "tt", "j", "é", "\ud800", "t" * 100_000])
+@pytest.mark.parametrize("token", ["", "T", "t ", "j", "\ud800", "t" * 100_000])
 async def test_unknown_token(token: str) -> None:
-    """Any other text is nobody's, at once and on review."""
     tokens = taken(b"t,j,7\n")
+    expected = Verdict(None, INFINITE, "the token is not in authentication.tokenFile")
 
-    assert Verdict(None, INFINITE, "the token is not in authentication.tokenFile") == tokens.check(
-        token
-    )
-    assert tokens.check(token) == await tokens.review(token, "192.0.2.1")
+    assert expected == tokens.check(token) == await tokens.review(token, ADDRESS)
 
 
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
         pytest.param(b"secret,j\n", ":1: 2 columns instead of 3 or 4", id="two-columns"),
-        pytest.param(b"secret,j,7,g,h\n", ":1: 5 columns instead of 3 or 4", id="five-columns"),
-        pytest.param(b" \n", ":1: 1 columns instead of 3 or 4", id="blank-line"),
         pytest.param(b"\n# x\n", "; comments are not possible", id="comment"),
         pytest.param(b",j,7\n", ":1: the token is empty", id="empty-token"),
-        pytest.param(b'"",j,7\n', ":1: the token is empty", id="quoted-empty-token"),
         pytest.param(b"secret,,7\n", ":1: the user is empty", id="empty-user"),
         pytest.param(b"secret,j,7\n\nsecret,k,8", ":3: the token of line 1 again", id="twice"),
         pytest.param(b'secret,"j\nk",7\nt,j\n', ":3: 2 columns", id="line-after-line-in-field"),
         pytest.param(b'secret,j"k,7\n', ":1: a quote inside a field", id="bare-quote"),
         pytest.param(b'secret,"j"k,7\n', ":1: a quote inside a field", id="after-quote"),
-        pytest.param(b'\nsecret,"j,7\n', ":2: a quote inside a field", id="unfinished-quote"),
         pytest.param(b"\nsecret\xff,j,7\n", ":2: not UTF-8", id="not-utf-8"),
         pytest.param(b"\xef\xbb\xbfsecret,j,7\n", ":1: begins with a byte order mark", id="bom"),
     ],
@@ -108,28 +94,7 @@ def test_reload() -> None:
     ]
 
 
-def test_load(tmp_path: Path) -> None:
-    """The file is read when that is asked for."""
-    path = tmp_path / "tokens.csv"
-    path.write_bytes(b"t,j,7\n")
-    tokens = StaticTokens(path)
-
-    assert tokens.check("t").user is None
-    tokens.load()
-    assert User("j", (), "7") == tokens.check("t").user
-
-
-def test_load_of_a_huge_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is too large for a token file is not read as one."""
-    monkeypatch.setattr(static_tokens, "MAX_FILE_BYTES", 10)
-    path = tmp_path / "tokens.csv"
-    path.write_bytes(b"t,j,7\n" * 2)
-    with pytest.raises(SecretFileError, match="larger than 10 bytes"):
-        StaticTokens(path).load()
-
-
 def test_no_token_is_kept() -> None:
-    """The object holds no token anywhere."""
     tokens = taken(b"secret-a,j,7\nsecret-b,k,8\n")
 
     assert "secret" not in repr(vars(tokens))
@@ -137,7 +102,6 @@ def test_no_token_is_kept() -> None:
 
 @given(data=st.binary(max_size=200) | st.text('a,"\r\n#', max_size=40).map(str.encode))
 def test_any_file(data: bytes) -> None:
-    """Any bytes are tokens or an error of ours."""
     try:
         taken(data)
     except SecretFileError as error:
@@ -149,7 +113,6 @@ FIELDS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size
 
 @given(users=st.dictionaries(FIELDS.filter(lambda token: token[0] != "\ufeff"), FIELDS))
 def test_what_a_csv_writer_writes(users: dict[str, str]) -> None:
-    """Whatever the standard library quotes, comes out again."""
     file = io.StringIO()
     csv.writer(file, quoting=csv.QUOTE_ALL).writerows(
         (token, name, "") for token, name in users.items()
@@ -162,7 +125,6 @@ def test_what_a_csv_writer_writes(users: dict[str, str]) -> None:
 
 
 ALICE = User("alice", ("batch", "dev"), "7")
-INFINITY = float("inf")
 
 
 def sha256(key: str) -> str:
@@ -190,28 +152,22 @@ FILE = f'{sha256("k1")},alice,7,"batch,dev"\n{sha256("k2").upper()},bob,\n'
     ],
 )
 async def test_keys(key: str, user: User | None) -> None:
-    """Whoever has a key is the user of its line."""
     keys = keys_of(FILE)
     verdict = keys.check(key)
 
-    assert (user, INFINITY) == (verdict.user, verdict.lifetime_s)
+    assert (user, INFINITE) == (verdict.user, verdict.lifetime_s)
     assert bool(verdict.problem) == (user is None)
     assert await keys.review(key, ADDRESS) is verdict
 
 
 @pytest.mark.parametrize("is_unknown_anonymous", [False, True])
 def test_hash_of_a_whole_line(is_unknown_anonymous: bool) -> None:
-    """The likely mistake is named, and lets nobody in."""
+    """The likely mistake is named, and the key is refused."""
     keys = keys_of(f"{sha256('k1' + chr(10))},alice,", is_unknown_anonymous=is_unknown_anonymous)
     verdict = keys.check("k1")
 
     assert verdict.user is None
     assert verdict.problem.endswith("make it with: printf %s KEY | sha256sum")
-
-
-def test_unknown_keys_may_be_anonymous() -> None:
-    """Where only the server knows them."""
-    assert keys_of(FILE, is_unknown_anonymous=True).check("k3").user is ANONYMOUS
 
 
 @pytest.mark.parametrize(
@@ -225,19 +181,21 @@ def test_unknown_keys_may_be_anonymous() -> None:
     ],
 )
 async def test_basic(pair: str, user: str) -> None:
-    """The key is the password of its user, and of nobody else."""
+    """The key is the password of its user alone."""
     basic = BasicKeys(keys_of(FILE))
-    verdict = basic.check(b64encode(pair.encode()).decode())
-    later = await basic.review(b64encode(pair.encode()).decode(), ADDRESS)
+    token = b64encode(pair.encode()).decode()
+    verdict = basic.check(token)
 
     assert user == (verdict.user.name if verdict.user else verdict.problem)
-    assert later == verdict
+    assert verdict == await basic.review(token, ADDRESS)
 
 
 def test_basic_with_a_key_that_only_the_server_knows() -> None:
-    """It counts as none, but a malformed one is refused still."""
-    basic = BasicKeys(keys_of(FILE, is_unknown_anonymous=True))
+    """It counts as none, but malformed Basic is refused still."""
+    keys = keys_of(FILE, is_unknown_anonymous=True)
+    basic = BasicKeys(keys)
 
+    assert keys.check("k3").user is ANONYMOUS
     assert basic.check(b64encode(b"a:b").decode()).user is ANONYMOUS
     assert basic.check("!").user is None
 
@@ -250,10 +208,6 @@ def test_basic_with_a_key_that_only_the_server_knows() -> None:
         pytest.param(
             f"{sha256('a')},a,\n\n{sha256('a')},b,\n", ":3: the key of line 1", id="twice"
         ),
-        pytest.param(
-            f"{sha256('a')}\n", "1 columns instead of 3 or 4, which are sha256,", id="one"
-        ),
-        pytest.param(f"{sha256('a')},,\n", ":1: the user is empty", id="nobody"),
         pytest.param(",alice,\n", ":1: the sha256 is empty", id="no-hash"),
     ],
 )
@@ -267,7 +221,7 @@ def test_refuses_a_file(text: str, message: str) -> None:
     assert ALICE == keys.check("k1").user
 
 
-def test_reads_its_file_again(tmp_path: Path) -> None:
+def test_reads_its_file_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that are gone count no more; a file that cannot be read changes nothing."""
     file = tmp_path / "keys.csv"
     file.write_text(FILE)
@@ -278,6 +232,9 @@ def test_reads_its_file_again(tmp_path: Path) -> None:
     file.write_text(f"{sha256('k9')},carol,\n")
     keys.load()
     assert keys.check("k1").user is None
+    monkeypatch.setattr(secret_files, "MAX_FILE_BYTES", 10)
+    with pytest.raises(SecretFileError, match="larger than 10 bytes"):
+        keys.load()
     file.unlink()
     with pytest.raises(SecretFileError, match="cannot be read"):
         keys.load()

@@ -1,4 +1,4 @@
-"""Questions to the upstream's API, and answers that mean harm."""
+"""Questions to the upstream's API, and responses that mean harm."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ from apfproxy.authn.upstream_api import (
 )
 from apfproxy.settings import Address, EndpointAddress
 from loadtest.certificates import Authority
-from tests.authn.scripted_api import OWN_TOKEN, TOKEN, Answer, ScriptedApi, scripted
+from tests.authn.scripted_api import OWN_TOKEN, TOKEN, Answer, scripted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PATH = "/apis/example.test/v1/questions"
-NOBODY = EndpointAddress(address=Address(host="127.0.0.1", port=1))
 OBJ = {"spec": {"token": TOKEN}}
 
 
@@ -44,32 +43,25 @@ async def failure(api: UpstreamApi) -> UpstreamApiError:
 
 
 async def test_post() -> None:
-    """An object goes out as JSON with the proxy's own token, and the answer's object comes back."""
+    """An object goes out as JSON with the proxy's own token, and the response's object comes in."""
     async with scripted(lambda _: {"status": "fine"}, host="kubernetes.test") as (script, api):
-        answers = [await api.post(PATH, OBJ) for _ in range(2)]
+        responses = [await api.post(PATH, OBJ) for _ in range(2)]
 
-    assert [{"status": "fine"}] * 2 == answers
-    assert [OBJ, OBJ] == script.asked
-    assert [PATH, PATH] == script.paths
-    head = script.heads[0]
-    assert head["Authorization"] == f"Bearer {OWN_TOKEN.decode()}"
-    assert head["Content-Type"] == "application/json"
-    assert head["Accept-Encoding"] == "identity"
-    assert head["Host"] == "kubernetes.test"
+    assert [{"status": "fine"}] * 2 == responses
+    assert ([OBJ, OBJ], [PATH, PATH]) == (script.asked, script.paths)
+    expected = {
+        "Authorization": f"Bearer {OWN_TOKEN.decode()}",
+        "Content-Type": "application/json",
+        "Accept-Encoding": "identity",
+        "Host": "kubernetes.test",
+    }
+    assert expected.items() <= script.heads[0].items()
     assert (2, 0) == (api.asked_total, api.failures_total)
     assert len(script.connections) == 1
 
 
-async def test_no_token() -> None:
-    """A proxy without a token of its own asks without one."""
-    async with scripted(lambda _: {}, token=lambda: None) as (script, api):
-        await api.post(PATH, OBJ)
-
-    assert "Authorization" not in script.heads[0]
-
-
 async def test_environment_and_cookies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Proxies of the environment are not used, and cookies not sent back."""
+    """Proxies of the environment are not used, cookies not sent back; no token is needed."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
 
@@ -78,36 +70,40 @@ async def test_environment_and_cookies(monkeypatch: pytest.MonkeyPatch) -> None:
         response.set_cookie("session", "1")
         return response
 
-    async with scripted(answer) as (script, api):
+    async with scripted(answer, token=lambda: None) as (script, api):
         await api.post(PATH, OBJ)
         await api.post(PATH, OBJ)
 
-    assert "Cookie" not in script.heads[1]
+    assert {"Cookie", "Authorization"}.isdisjoint(script.heads[1])
 
 
 def redirect() -> web.Response:
     return web.Response(status=307, headers={"Location": "/elsewhere"})
 
 
+def compressed() -> web.Response:
+    response = web.json_response({"a": " " * 100_000})
+    response.enable_compression(web.ContentCoding.gzip)
+    return response
+
+
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
         pytest.param(b"", "no JSON object", id="nothing"),
-        pytest.param(b"[]", "no JSON object", id="list"),
-        pytest.param(b'{"a":1', "no JSON object", id="cut"),
         pytest.param(b'{"a":1,"a":2}', "no JSON object", id="two-meanings"),
-        pytest.param(b"\xff\xfe", "no JSON object", id="no-text"),
         pytest.param(b'{"a":' * 60_000, "no JSON object", id="deep"),
-        pytest.param(b'{"a":' + b"9" * 5000 + b"}", "no JSON object", id="long-number"),
+        pytest.param(compressed, "no JSON object", id="compressed"),
         pytest.param(b" " * (MAX_ANSWER_BYTES + 1), "longer than 1048576", id="giant"),
         pytest.param(redirect, "answered 307", id="redirect"),
-        pytest.param(400, "answered 400", id="bad-request"),
         pytest.param(403, "answered 403; bind the proxy's own user", id="forbidden"),
         pytest.param(404, "answered 404", id="not-found"),
     ],
 )
-async def test_useless_answers(answer: Answer, says: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Each is an error at once, that says what is wrong, and nothing of question or answer."""
+async def test_useless_responses(
+    answer: Answer, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each is an error at once, that says what is wrong, and shows no token."""
     caplog.set_level(logging.DEBUG, "apfproxy")
     async with scripted(lambda _: answer() if callable(answer) else answer) as (script, api):
         error = await failure(api)
@@ -117,18 +113,6 @@ async def test_useless_answers(answer: Answer, says: str, caplog: pytest.LogCapt
     for shown in (repr(error), repr(api), caplog.text, repr(error.__context__)):
         assert TOKEN not in shown
         assert OWN_TOKEN.decode() not in shown
-
-
-async def test_compressed_answers() -> None:
-    """A small answer cannot become a large one: compressed ones are not unpacked."""
-
-    def answer(_: object) -> Answer:
-        response = web.json_response({"a": " " * 100_000})
-        response.enable_compression(web.ContentCoding.gzip)
-        return response
-
-    async with scripted(answer) as (_, api):
-        assert "no JSON object" in str(await failure(api))
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
@@ -145,39 +129,12 @@ async def test_passing_failures(status: int) -> None:
 
 
 async def test_failure_that_passed(caplog: pytest.LogCaptureFixture) -> None:
-    """A second attempt that is answered is an answer, with no word of the first."""
+    """A second attempt that succeeds is enough, with no word of the first."""
     answers: list[Answer] = [503, {"status": "fine"}]
     async with scripted(lambda _: answers.pop(0)) as (_, api):
-        answer = await api.post(PATH, OBJ)
+        assert {"status": "fine"} == await api.post(PATH, OBJ)
 
-    assert answer == {"status": "fine"}
-    assert caplog.records == []
-
-
-async def test_broken_connections() -> None:
-    """A connection that ends without an answer is one more passing failure."""
-    script: ScriptedApi
-
-    def answer(_: object) -> Answer:
-        if len(script.asked) == 1:
-            for connection in script.connections:
-                assert isinstance(connection, asyncio.Transport)
-                connection.abort()
-        return {}
-
-    async with scripted(answer) as (script, api):
-        assert await api.post(PATH, OBJ) == {}
-
-    assert len(script.asked) == 2
-
-
-async def test_nobody_listens() -> None:
-    """A refused connection says so, and where it was to go."""
-    api = UpstreamApi(lambda _: NOBODY, lambda: None, lambda: None, 1, 0.05)
-    error = await failure(api)
-    await api.close()
-
-    assert PATH in str(error)
+    assert [] == caplog.records
 
 
 async def test_no_server_is_known() -> None:
@@ -188,9 +145,8 @@ async def test_no_server_is_known() -> None:
         waits.append(wait_s)
 
     api = UpstreamApi(lambda _: None, lambda: None, lambda: None, 1, 30.0, sleep=sleep)
-    error = await failure(api)
 
-    assert f"{PATH}: no server of the upstream is known" == str(error)
+    assert f"{PATH}: no server of the upstream is known" == str(await failure(api))
     assert 2 == len(waits)
 
 
@@ -225,7 +181,7 @@ class Servers:
 
 
 async def test_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where one server fails another one is asked, from then on until that one fails."""
+    """If a server fails, another one is asked from then on, until that one fails."""
     answers: list[Answer] = [{}, {}, 503, {}]
     async with scripted(lambda _: answers.pop(0)) as (script, one):
         port = port_of(one)
@@ -242,13 +198,14 @@ async def test_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_server_that_hangs_is_not_asked_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever gave no answer in time is avoided."""
+    """A server that gave no response in time is avoided, and is a problem meanwhile."""
     async with scripted(lambda _: {}) as (script, one):
         port = port_of(one)
         servers = Servers(monkeypatch, port, 1)
         api = UpstreamApi(servers.choose, lambda: None, lambda: None, 1, 0.05, sleep=script.sleep)
         script.may_answer.clear()
-        await failure(api)
+        error = await failure(api)
+        assert api.problem == str(error) == f"{PATH}: no answer within 0.05 s"
         script.may_answer.set()
         servers.asked.clear()
         await api.post(PATH, OBJ)
@@ -271,17 +228,6 @@ async def test_another_server_than_one_that_hangs(monkeypatch: pytest.MonkeyPatc
     assert ({"a": 1}, ports) == (answer, servers.asked)
 
 
-async def test_slow_answers() -> None:
-    """What takes too long is given up, and its place given to the next."""
-    async with scripted(lambda _: {}, timeout_s=0.05, max_concurrent=1) as (script, api):
-        script.may_answer.clear()
-        error = await failure(api)
-        script.may_answer.set()
-
-        assert f"{PATH}: no answer within 0.05 s" == str(error)
-        assert api.problem == str(error)
-
-
 async def test_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few questions are under way, some wait, and those beyond fail at once."""
     monkeypatch.setattr(upstream_api, "MAX_WAITING_PER_SLOT", 2)
@@ -294,11 +240,10 @@ async def test_line(monkeypatch: pytest.MonkeyPatch) -> None:
         await script.is_asked.wait()
         assert (2, 4) == (api.line.under_way, api.line.waiting)
         error = await failure(api)
-        under_way = len(script.asked)
+        assert len(script.asked) <= 2
         script.may_answer.set()
         answers = await asyncio.gather(*tasks)
 
-    assert under_way <= 2
     assert str(error) == f"{PATH}: too many questions are waiting already"
     assert ({"queue-full": 1, "time-out": 0}, None) == (api.unasked_total, api.problem)
     assert [{}] * 6 == answers
@@ -328,19 +273,16 @@ async def test_own_token_is_no_field_value() -> None:
     assert script.asked == []
 
 
-def tls(tmp_path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """The contexts of a server with the name kubernetes.test, and of a client that trusts it."""
+async def test_tls(tmp_path: Path) -> None:
+    """The upstream is verified by the context and name of the moment; a change takes effect."""
     authority = Authority("ca")
     server_ssl = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     issued = authority.issue("upstream", usage="server", hosts=["kubernetes.test"])
     server_ssl.load_cert_chain(*issued.write(tmp_path, "server"))
-    return server_ssl, ssl.create_default_context(cadata=authority.pem.decode())
-
-
-async def test_tls(tmp_path: Path) -> None:
-    """The upstream is verified by the context and name of the moment; a change takes effect."""
-    server_ssl, trusting = tls(tmp_path)
-    wary = ssl.create_default_context(cadata=Authority("stranger").pem.decode())
+    trusting, wary = (
+        ssl.create_default_context(cadata=each.pem.decode())
+        for each in (authority, Authority("stranger"))
+    )
     current = iter([trusting, trusting, wary, trusting])
     async with scripted(
         lambda _: {},
@@ -350,35 +292,24 @@ async def test_tls(tmp_path: Path) -> None:
     ) as (script, api):
         await api.post(PATH, OBJ)
         await api.post(PATH, OBJ)
-        error = await failure(api)
+        assert "the upstream's certificate is no good" in str(await failure(api))
         await api.post(PATH, OBJ)
+        assert (3, 1) == (len(script.asked), len(script.connections))
 
-    assert "the upstream's certificate is no good" in str(error)
-    assert (3, 1) == (len(script.asked), len(script.connections))
-
-
-async def test_tls_name(tmp_path: Path) -> None:
-    """A certificate for another name is none; the name may be told with the server's address."""
-    server_ssl, context = tls(tmp_path)
-    async with scripted(lambda _: {}, server_ssl=server_ssl, ssl_context=lambda: context) as (
-        script,
-        api,
-    ):
-        error = await failure(api)
-        asked_without = list(script.asked)
+        # A certificate for another name is none; the name may be told with the server's address.
         known = api._choose(None)  # noqa: SLF001 - where the script is
         assert known is not None
+        nameless = UpstreamApi(lambda _: known, lambda: trusting, lambda: None, 1, 30.0)
+        assert "the upstream's certificate is no good" in str(await failure(nameless))
+        await nameless.close()
         server = replace(known, server_name="kubernetes.test")
-        named = UpstreamApi(lambda _: server, lambda: context, lambda: None, 1, 30.0)
+        named = UpstreamApi(lambda _: server, lambda: trusting, lambda: None, 1, 30.0)
         await named.post(PATH, OBJ)
         await named.close()
 
-    assert "the upstream's certificate is no good" in str(error)
-    assert ([], [OBJ]) == (asked_without, script.asked)
-
 
 async def test_close() -> None:
-    """After the end nothing is asked; what was under way fails."""
+    """After the end nothing is asked; questions under way fail."""
     async with scripted(lambda _: {}) as (script, api):
         script.may_answer.clear()
         task = asyncio.create_task(api.post(PATH, OBJ))
@@ -420,6 +351,11 @@ async def test_outages_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture
 
 
 KEY = Mock(ssl=True, host="h", port=1)
+BROKE = ("the connection broke", True)
+
+
+def connector(error: OSError) -> Exception:
+    return aiohttp.ClientConnectorError(KEY, error)
 
 
 @pytest.mark.parametrize(
@@ -431,33 +367,28 @@ KEY = Mock(ssl=True, host="h", port=1)
             id="certificate",
         ),
         pytest.param(
-            aiohttp.ClientConnectorError(KEY, OSError(errno.ECONNREFUSED, "refused")),
+            connector(OSError(errno.ECONNREFUSED, "refused")),
             ("cannot connect: Connection refused", True),
             id="refused",
         ),
         pytest.param(
-            aiohttp.ClientConnectorDNSError(KEY, socket.gaierror(-2, "Name not known")),
+            connector(socket.gaierror(-2, "Name not known")),
             ("cannot connect: Name not known", True),
             id="no-such-name",
         ),
         pytest.param(
-            aiohttp.ClientConnectorSSLError(KEY, ssl.SSLError(1, "[SSL: WRONG_VERSION] wrong")),
-            ("cannot connect: [SSL: WRONG_VERSION] wrong", True),
-            id="no-tls-there",
-        ),
-        pytest.param(
-            aiohttp.ClientConnectorError(KEY, ConnectionResetError()),
+            connector(ConnectionResetError()),
             ("cannot connect: the other side closed the connection", True),
             id="cut-in-the-handshake",
         ),
         pytest.param(
-            aiohttp.ClientConnectorError(KEY, ConnectionAbortedError("the handshake is slow")),
+            connector(ConnectionAbortedError("the handshake is slow")),
             ("cannot connect: the handshake is slow", True),
             id="slow-handshake",
         ),
-        pytest.param(aiohttp.ServerDisconnectedError(), ("the connection broke", True), id="cut"),
-        pytest.param(aiohttp.ClientPayloadError("x"), ("the connection broke", True), id="half"),
-        pytest.param(ConnectionResetError(), ("the connection broke", True), id="reset"),
+        pytest.param(aiohttp.ServerDisconnectedError(), BROKE, id="cut"),
+        pytest.param(aiohttp.ClientPayloadError("x"), BROKE, id="half"),
+        pytest.param(ConnectionResetError(), BROKE, id="reset"),
         pytest.param(
             ValueError("Bearer secret"), ("the exchange went wrong: ValueError", False), id="odd"
         ),

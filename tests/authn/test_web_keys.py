@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import json
 import logging
 import ssl
@@ -12,15 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, rsa
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.authn import web_keys as remote_keys
+from apfproxy.authn import web_keys
 from apfproxy.authn.json_web_tokens import JsonWebTokens
 from apfproxy.authn.web_keys import (
     FIRST_REFETCH_S,
@@ -58,82 +54,48 @@ if TYPE_CHECKING:
 ALGORITHMS = ("RS256", "ES256", "ES384", "ES512", "EdDSA")
 
 
-def certificate(algorithm: str) -> bytes:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "issuer")])
-    key = private_key(algorithm)
-    begin = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(begin)
-        .not_valid_after(begin + dt.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-        .public_bytes(Encoding.PEM)
-    )
-
-
 def fitting(algorithm: str) -> frozenset[str]:
     return RSA_ALGORITHMS if algorithm.startswith("RS") else frozenset({algorithm})
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_public_key_of_pem(algorithm: str) -> None:
-    """A public key fits its algorithms, by Kubernetes' name for it or any that is not known."""
+def test_key_of_pem_and_of_jwks(algorithm: str) -> None:
+    """A key fits its algorithms; its name in a set is its only one."""
     key = private_key(algorithm)
-    keys = parse_keys(public_pem(key), "sa.pub")
+    of_pem = parse_keys(public_pem(key), "sa.pub")
+    of_set = parse_keys(jwks(public_jwk(key, kid="a", use="sig")), "jwks.json")
     kid = kubernetes_kid(key.public_key())
-
-    assert [fitting(algorithm)] == [key.algorithms for key in keys.keys]
-    assert keys.has_kid(kid)
-    assert not keys.has_kid("other")
-    assert [keys.keys] * 3 == [keys.candidates(name, algorithm) for name in (kid, "other", None)]
+    for keys, name, of_another in ((of_pem, kid, of_pem.keys), (of_set, "a", ())):
+        assert [fitting(algorithm)] == [each.algorithms for each in keys.keys]
+        assert (True, False) == (keys.has_kid(name), keys.has_kid("b"))
+        assert keys.keys == keys.candidates(name, algorithm) == keys.candidates(None, algorithm)
+        assert of_another == keys.candidates("b", algorithm)
 
 
 def test_certificates_and_keys_of_pem() -> None:
     """One file has several keys, in any of their forms, with text between them."""
     rsa_key = private_key("RS256").public_key()
     old_form = rsa_key.public_bytes(Encoding.PEM, PublicFormat.PKCS1)
-    data = b"# keys\n" + certificate("ES256") + old_form + public_pem(private_key("ES384"))
+    data = b"# keys\n" + Authority("ca").pem + old_form + public_pem(private_key("ES384"))
 
     assert [fitting(name) for name in ("ES256", "RS256", "ES384")] == [
         key.algorithms for key in parse_keys(data, "keys.pem").keys
     ]
 
 
-def test_kubernetes_name() -> None:
-    """Of two keys of a file, the one whose hash a token names is the only one tried."""
+def test_names_of_keys() -> None:
+    """A token's name picks keys of that name; without such, those that have none declared."""
     first, second = private_key(), private_key(number=1)
-    keys = parse_keys(public_pem(first) + public_pem(second), "sa.pub")
+    of_pem = parse_keys(public_pem(first) + public_pem(second), "sa.pub")
     kid = kubernetes_kid(second.public_key())
+    assert [kid] == [key.kid for key in of_pem.candidates(kid, "ES256")]
+    assert (2, ()) == (len(of_pem.candidates("b", "ES256")), of_pem.candidates(kid, "ES384"))
 
-    assert [kid] == [key.kid for key in keys.candidates(kid, "ES256")]
-    assert 2 == len(keys.candidates("other", "ES256"))
-    assert () == keys.candidates(kid, "ES384")
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_key_of_jwks(algorithm: str) -> None:
-    """A key of a set has the name that the set gives it, and no other."""
-    keys = parse_keys(jwks(public_jwk(private_key(algorithm), kid="a", use="sig")), "jwks.json")
-
-    assert [fitting(algorithm)] == [key.algorithms for key in keys.candidates("a", algorithm)]
-    assert keys.keys == keys.candidates(None, algorithm)
-    assert () == keys.candidates("b", algorithm)
-
-
-def test_names_of_jwks() -> None:
-    """A token's name picks keys of that name; without such, those that have none."""
-    members = [
-        public_jwk(private_key(number=number), **({"kid": kid} if kid else {}))
-        for number, kid in enumerate(("a", "a", "b", None))
-    ]
-    keys = parse_keys(jwks(*members), "jwks.json")
-
+    named = [("a", 0), ("a", 1), ("b", 2)]
+    members = [public_jwk(private_key(number=number), kid=kid) for kid, number in named]
+    of_set = parse_keys(jwks(*members, public_jwk(private_key(number=3))), "jwks.json")
     assert [["a", "a"], ["b"], [None], ["a", "a", "b", None]] == [
-        [key.kid for key in keys.candidates(kid, "ES256")] for kid in ("a", "b", "c", None)
+        [key.kid for key in of_set.candidates(kid, "ES256")] for kid in ("a", "b", "c", None)
     ]
 
 
@@ -151,6 +113,7 @@ def short_rsa() -> dict[str, Any]:
 
 
 GOOD = public_jwk(private_key("RS256"))
+DSA: Any = dsa.generate_private_key(2048)
 
 
 @pytest.mark.parametrize(
@@ -159,22 +122,14 @@ GOOD = public_jwk(private_key("RS256"))
         pytest.param(public_jwk(private_key(), use="enc"), id="for-encryption"),
         pytest.param(public_jwk(private_key(), key_ops=["sign"]), id="not-to-verify"),
         pytest.param(public_jwk(private_key(), key_ops=7), id="operations-no-list"),
-        pytest.param(public_jwk(private_key(), alg="ES384"), id="algorithm-of-another-curve"),
         pytest.param(public_jwk(private_key(), alg="HS256"), id="symmetric-algorithm"),
-        pytest.param(public_jwk(private_key(), alg="none"), id="no-algorithm"),
         pytest.param(public_jwk(private_key(), alg=None), id="null-algorithm"),
-        pytest.param(public_jwk(private_key(), alg=["ES256"]), id="algorithms"),
         pytest.param(public_jwk(private_key(), kid=7), id="name-no-text"),
-        pytest.param(public_jwk(private_key(), kty="RSA"), id="type-of-another"),
         pytest.param(public_jwk(private_key(), kty=["EC"]), id="type-no-text"),
         pytest.param(public_jwk(private_key(), x="AAAA"), id="short-coordinate"),
         pytest.param(public_jwk(private_key(), y=GOOD["n"][:43]), id="not-on-the-curve"),
-        pytest.param(public_jwk(private_key(), x=7), id="number-as-coordinate"),
         pytest.param(public_jwk(private_key("RS256"), e="AQ"), id="exponent-one"),
-        pytest.param(public_jwk(private_key("RS256"), n="\ud800"), id="half-a-character"),
         pytest.param(public_jwk(private_key("EdDSA"), crv="X25519"), id="for-key-agreement"),
-        pytest.param(public_jwk(private_key("EdDSA"), crv="Ed448"), id="another-length"),
-        pytest.param(jwk(ed448.Ed448PrivateKey.generate().public_key()), id="ed448"),
         pytest.param(jwk(ec.generate_private_key(ec.SECP256K1()).public_key()), id="secp256k1"),
         pytest.param(short_rsa(), id="short-rsa"),
         pytest.param({}, id="empty"),
@@ -182,7 +137,7 @@ GOOD = public_jwk(private_key("RS256"))
     ],
 )
 def test_member_left_out(member: dict[str, Any]) -> None:
-    """What is no key for signatures of tokens is left out, and no set consists of that alone."""
+    """A key that is not for signatures of tokens is left out; a set needs others."""
     keys = parse_keys(jwks(member, GOOD), "jwks.json")
 
     assert parse_keys(jwks(GOOD), "jwks.json") == keys
@@ -193,11 +148,8 @@ def test_member_left_out(member: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        pytest.param(b"", ": no usable key; give PEM of public keys", id="empty"),
-        pytest.param(b"hello", ": no usable key", id="text"),
-        pytest.param(b"{", ": no JWKS: not JSON", id="cut"),
+        pytest.param(b"hello", ": no usable key; give PEM of public keys", id="text"),
         pytest.param(b'{"keys":[],"keys":[]}', ": no JWKS: a name twice", id="twice"),
-        pytest.param(b"{}", ': no JWKS: no list "keys"', id="no-keys"),
         pytest.param(b'{"keys":{}}', ': no JWKS: no list "keys"', id="keys-no-list"),
         pytest.param(b'{"keys":[]}', ": no usable key; give a JWKS", id="no-key"),
         pytest.param(b'{"keys":[7]}', ": no JWKS: keys[0] is no object", id="number"),
@@ -211,37 +163,29 @@ def test_member_left_out(member: dict[str, Any]) -> None:
             )
             for algorithm in ALGORITHMS
         ),
-        pytest.param(private_pem(private_key()), ":1: a private key", id="private-pem"),
         pytest.param(
             public_pem(private_key()) + private_pem(private_key("RS256")),
             ":5: a private key",
             id="private-pem-behind-public",
         ),
-        pytest.param(
-            b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----",
-            ":1: no usable PUBLIC KEY",
-            id="bad-pem",
+        *(
+            pytest.param(
+                f"\n-----BEGIN {label}-----\nAAAA\n-----END {label}-----".encode(),
+                f":2: {problem}",
+                id=label,
+            )
+            for label, problem in {
+                "PUBLIC KEY": "no usable PUBLIC KEY",
+                "CERTIFICATE": "no usable CERTIFICATE",
+                "X509 CRL": "X509 CRL",
+            }.items()
         ),
-        pytest.param(
-            b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
-            ":1: no usable CERTIFICATE",
-            id="bad-certificate",
-        ),
-        pytest.param(
-            b"\n-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----", ":2: X509 CRL", id="other"
-        ),
-        pytest.param(
-            dsa.generate_private_key(2048)
-            .public_key()
-            .public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
-            ":1: no usable PUBLIC KEY: only RSA",
-            id="dsa",
-        ),
+        pytest.param(public_pem(DSA), ":1: no usable PUBLIC KEY: only RSA", id="dsa"),
         pytest.param(jwks(*[GOOD] * (MAX_KEYS + 1)), f": {MAX_KEYS + 1} keys", id="many"),
     ],
 )
 def test_bad_set(data: bytes, problem: str) -> None:
-    """A set that is none, or tells secrets, is refused with its place and nothing of it."""
+    """A set that is malformed, or has secrets, is refused with its place and nothing of it."""
     with pytest.raises(WebKeysError) as error:
         parse_keys(data, "keys")
 
@@ -287,9 +231,10 @@ async def test_file(tmp_path: Path) -> None:
     assert KeySet() == keys.current()
     keys.load()
     known = keys.current()
-    path.write_bytes(b"")
-    with pytest.raises(WebKeysError, match=r"sa\.pub: no usable key"):
-        keys.load()
+    for data, problem in ((b"", "no usable key"), (b"{" + b" " * MAX_SET_BYTES, "larger than")):
+        path.write_bytes(data)
+        with pytest.raises(WebKeysError, match=rf"sa\.pub: .*{problem}"):
+            keys.load()
     await keys.refresh()
     await keys.close()
 
@@ -298,27 +243,13 @@ async def test_file(tmp_path: Path) -> None:
     assert not keys.can_refresh()
 
 
-def test_huge_file(tmp_path: Path) -> None:
-    """A file that is larger than any set of keys is not read."""
-    path = tmp_path / "huge.json"
-    path.write_bytes(b"{" + b" " * MAX_SET_BYTES)
-    with pytest.raises(WebKeysError, match=r"huge\.json: cannot be read: larger than"):
-        FileKeys(path).load()
-
-
 OLD, NEW = private_key(), private_key(number=1)
 OLD_SET = jwks(public_jwk(OLD, kid="old"))
 NEW_SET = jwks(public_jwk(NEW, kid="new"))
 
 
 class Issuer:
-    """A server of documents, which counts how often it is asked.
-
-    Attributes:
-        documents: Path to what is answered there.
-        gate: Answers wait for it.
-        asked: The paths, in order.
-    """
+    """A server of documents by path, once the gate is open; `asked` has the paths, in order."""
 
     def __init__(self) -> None:
         self.documents: dict[str, web.Response | bytes | dict[str, Any]] = {}
@@ -396,10 +327,20 @@ async def test_fetch(issuer: Issuer, clock: Clock, is_discovered: bool) -> None:
     assert "not fetched yet" == keys.problem
     await keys.refresh()
 
-    assert ["old"] == kids(keys)
-    assert "" == keys.problem
+    assert (["old"], "") == (kids(keys), keys.problem)
     assert ["/.well-known/openid-configuration", "/jwks"][not is_discovered :] == issuer.asked
     assert "identity" == issuer.headers["Accept-Encoding"]
+
+
+async def test_issuer_with_path(issuer: Issuer) -> None:
+    """The discovery document of an issuer is below its path, a slash at the end or not."""
+    url = f"{issuer.url}/realms/a/"
+    document = {"issuer": url, "jwks_uri": f"{issuer.url}/jwks"}
+    issuer.documents["/realms/a/.well-known/openid-configuration"] = document
+    keys = RemoteKeys(url)
+    await keys.refresh()
+
+    assert ["old"] == kids(keys)
 
 
 async def test_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -427,19 +368,6 @@ async def test_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert 1 == len(caplog.messages)
 
 
-async def test_issuer_with_path(issuer: Issuer) -> None:
-    """The discovery document of an issuer is below its path, a slash at the end or not."""
-    url = f"{issuer.url}/realms/a/"
-    issuer.documents["/realms/a/.well-known/openid-configuration"] = {
-        "issuer": url,
-        "jwks_uri": f"{issuer.url}/jwks",
-    }
-    keys = RemoteKeys(url)
-    await keys.refresh()
-
-    assert ["old"] == kids(keys)
-
-
 async def test_one_fetch_at_a_time(issuer: Issuer, clock: Clock) -> None:
     """All who wait get what one fetch brings, also when one of them is gone meanwhile."""
     issuer.gate.clear()
@@ -456,7 +384,7 @@ async def test_one_fetch_at_a_time(issuer: Issuer, clock: Clock) -> None:
 
 
 async def test_pause_between_attempts(issuer: Issuer, clock: Clock) -> None:
-    """The issuer is asked no more often than every ten seconds, whoever wants it."""
+    """The issuer is asked no more often than every ten seconds."""
     keys = await fetched(issuer, clock)
     issuer.documents["/jwks"] = NEW_SET
     for now_s, expected in ((REFETCH_S - 0.1, ["old"]), (REFETCH_S, ["new"])):
@@ -481,7 +409,7 @@ async def test_shorter_pause_without_keys(issuer: Issuer, clock: Clock) -> None:
 
 
 async def test_old_keys_in_use(issuer: Issuer, clock: Clock) -> None:
-    """Keys that are used are fetched again in time, and nobody waits for that."""
+    """Keys that are used are fetched again in time, and no request waits for that."""
     keys = await fetched(issuer, clock)
     issuer.documents["/jwks"] = NEW_SET
     clock.now_s += REFRESH_S - 1
@@ -530,15 +458,10 @@ def redirect(place: str, status: int = 302) -> web.Response:
     ("document", "problem"),
     [
         pytest.param(None, "status 404", id="not-found"),
-        pytest.param(web.Response(status=204), "status 204", id="no-content"),
-        pytest.param(b"<html>", "no JWKS: not JSON", id="html"),
-        pytest.param(public_pem(OLD), "no JWKS: not JSON", id="pem"),
-        pytest.param(b'{"keys":[]}', "no usable key", id="no-keys"),
         pytest.param(jwks({"kty": "oct", "k": "c2VjcmV0"}), "is symmetric", id="symmetric"),
         pytest.param(b" " * (MAX_SET_BYTES + 1), "longer than 1048576 bytes", id="huge"),
         pytest.param(redirect("/jwks"), "redirects more than 3 times", id="circle"),
         pytest.param(redirect("https://other.example/"), "to another server", id="other-host"),
-        pytest.param(redirect("//127.0.0.1:1/jwks"), "to another server", id="other-port"),
         pytest.param(redirect("file:///etc/passwd"), "to another server", id="file"),
         pytest.param(redirect("http://[::1"), "Invalid IPv6 URL", id="no-url"),
         pytest.param(
@@ -549,7 +472,7 @@ def redirect(place: str, status: int = 302) -> web.Response:
     ],
 )
 async def test_failures(issuer: Issuer, document: Any, problem: str) -> None:  # noqa: ANN401 - documents of all types
-    """Whatever else than a set of keys comes is a problem that says where, and nothing is known."""
+    """Anything but a set of keys is a problem that says where, and no key is known."""
     issuer.documents["/jwks"] = document
     keys = await fetched(issuer)
 
@@ -573,12 +496,8 @@ async def test_redirect_on_the_server(issuer: Issuer, status: int) -> None:
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        pytest.param(None, "status 404", id="missing"),
-        pytest.param(b"[]", "no discovery document: not an object", id="list"),
-        pytest.param({}, "of another issuer", id="no-issuer"),
         pytest.param({"issuer": "https://other.example"}, "of another issuer", id="other-issuer"),
         pytest.param({"issuer": SELF}, "jwks_uri: missing", id="no-url"),
-        pytest.param({"issuer": SELF, "jwks_uri": 7}, "jwks_uri: missing", id="url-number"),
         pytest.param(
             {"issuer": SELF, "jwks_uri": "http://keys.example/"}, "jwks_uri: not https", id="http"
         ),
@@ -600,20 +519,17 @@ async def test_discovery_failures(issuer: Issuer, document: Any, problem: str) -
 
 
 async def test_no_server(unused_tcp_port: int) -> None:
-    """An issuer that is not there is a problem, and nothing raises."""
     keys = RemoteKeys(f"http://127.0.0.1:{unused_tcp_port}")
     await keys.refresh()
 
     assert "Cannot connect" in keys.problem
 
 
-async def test_no_answer(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that does not answer is given up."""
-    monkeypatch.setattr(remote_keys, "TIMEOUT_S", 0.0)
+async def test_no_response(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_keys, "TIMEOUT_S", 0.0)
     issuer.gate.clear()
-    keys = await fetched(issuer)
 
-    assert "no answer within 0 s" == keys.problem
+    assert "no answer within 0 s" == (await fetched(issuer)).problem
 
 
 async def test_close(issuer: Issuer) -> None:
@@ -646,15 +562,10 @@ async def test_close_before_the_beginning(issuer: Issuer, clock: Clock) -> None:
     [
         pytest.param("https://x.example", "", id="https"),
         pytest.param("https://x.example:8443/a?b", "", id="port-path-query"),
-        pytest.param("http://localhost:80", "", id="localhost"),
         pytest.param("http://127.8.9.1", "", id="loopback"),
-        pytest.param("http://[::1]:80", "", id="loopback-6"),
         pytest.param("http://x.example", "not https", id="http"),
         pytest.param("http://localhost.example", "not https", id="localhost-elsewhere"),
-        pytest.param("http://10.0.0.1", "not https", id="http-address"),
         pytest.param("ftp://x.example", "no https URL", id="ftp"),
-        pytest.param("x.example", "no https URL", id="host"),
-        pytest.param("", "no https URL", id="empty"),
         pytest.param("https://", "no https URL", id="no-host"),
         pytest.param("https://u:p@x.example", "has a user or password", id="password"),
         pytest.param("https://x.example#a", "has a fragment", id="fragment"),
@@ -704,19 +615,16 @@ async def test_tokens_while_keys_rotate(issuer: Issuer, clock: Clock) -> None:
     await tokens.close()
 
 
-async def test_failure_that_nobody_foresaw(
-    issuer: Issuer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_unforeseen_failure(
+    issuer: Issuer, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is a problem that is shown, the keys stay, and the next fetch may do better."""
-    issuer.documents["/keys"] = OLD_SET
-    keys = RemoteKeys(issuer.url, f"{issuer.url}/keys", now_s=(clock := Clock()))
     with monkeypatch.context() as patch:
-        patch.setattr(remote_keys, "_parse_jwks", lambda *_: 1 // 0)
-        await keys.refresh()
-        problem = keys.problem
+        patch.setattr(web_keys, "_parse_jwks", lambda *_: 1 // 0)
+        keys = await fetched(issuer, clock)
+        assert "an error of the proxy itself, see its log" == keys.problem
     clock.now_s += 60
     await keys.refresh()
 
-    assert "an error of the proxy itself, see its log" == problem
     assert ("", ["old"]) == (keys.problem, kids(keys))
     assert 1 == caplog.text.count("ZeroDivisionError")
