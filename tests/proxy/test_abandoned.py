@@ -108,7 +108,6 @@ def way_out(function: Callable[[Bench], None]) -> str:
 
 @pytest.mark.parametrize("abandon", WAYS_OUT, ids=way_out)
 def test_seats_are_kept_until_the_answer(abandon: Callable[[Bench], None]) -> None:
-    """However the request ends, the next one waits until the upstream is through with it."""
     with bench_with() as bench:
         abandon(bench)
         second = bench.ask(GET)
@@ -137,7 +136,6 @@ def test_not_for_ever(abandon: Callable[[Bench], None]) -> None:
 
 @pytest.mark.parametrize("abandon", WAYS_OUT, ids=way_out)
 def test_seats_go_back_at_once_by_default(abandon: Callable[[Bench], None]) -> None:
-    """As for servers that notice that their client has left."""
     with Bench() as bench:
         abandon(bench)
 
@@ -172,21 +170,6 @@ def test_an_upstream_that_gives_up(come: Callable[[Bench], None]) -> None:
         bench.assert_at_rest()
 
 
-def test_interim_answers_and_slow_writes_say_nothing() -> None:
-    with bench_with() as bench:
-        leave_at_work(bench)
-        bench.send(bench.upstreams[0], b"HTTP/1.1 103 Early Hints\r\n\r\n")
-        bench.upstreams[0].protocol.pause_writing()
-        bench.upstreams[0].protocol.resume_writing()
-
-        assert (1, 0, 0) == bench.use()
-        (answer,) = bench.context.abandoned
-        bench.send(bench.upstreams[0], OK)
-        assert_over(bench)
-        answer.end()
-        assert_over(bench)
-
-
 def test_a_long_answer_is_cut() -> None:
     with bench_with() as bench:
         leave_half_way(bench)
@@ -210,7 +193,6 @@ def test_a_watch_is_held_no_longer_than_one_that_stays() -> None:
 
 
 def test_nothing_is_kept_for_what_the_upstream_does_not_know_of() -> None:
-    """A request that waits for seats, or for a connection, leaves at once."""
     with bench_with(wait_s=WAIT_S) as bench:
         first, second = bench.ask(GET), bench.ask(GET)
         bench.end(second)
@@ -227,7 +209,6 @@ def test_nothing_is_kept_for_what_the_upstream_does_not_know_of() -> None:
 
 
 def test_observed_seats_are_kept_as_well() -> None:
-    """One that executes keeps its seats; one that would still wait would never have been sent."""
     with bench_with(enforcement=OBSERVE) as bench:
         first, second = bench.ask(GET), bench.ask(GET)
         bench.connect()
@@ -243,7 +224,6 @@ def test_observed_seats_are_kept_as_well() -> None:
 
 
 def test_an_observed_shadow_keeps_its_seats() -> None:
-    """Once its turn has come, it is as if it had been sent then: it takes as long as the answer."""
     with bench_with(enforcement=OBSERVE) as bench:
         first, second = bench.ask(GET), bench.ask(GET)
         bench.connect()
@@ -263,7 +243,6 @@ def test_an_observed_shadow_keeps_its_seats() -> None:
 
 @pytest.mark.parametrize("event", ["answer", "limit"])
 def test_an_error_gives_the_seats_back(monkeypatch: pytest.MonkeyPatch, event: str) -> None:
-    """Whatever fails while nobody waits, the seats do not stay with a request that is gone."""
     with bench_with() as own:
         errors = own.loop.errors = []
         leave_at_work(own)
@@ -280,7 +259,6 @@ def test_an_error_gives_the_seats_back(monkeypatch: pytest.MonkeyPatch, event: s
 
 
 def test_an_error_in_the_answer_of_the_proxy() -> None:
-    """It ends the client's connection; the upstream's seats are kept, and go back once."""
     with bench_with() as bench:
         errors = bench.loop.errors = []
         client = bench.ask(GET.replace(b" HTTP", b"?timeout=5s HTTP"))

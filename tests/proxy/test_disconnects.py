@@ -36,7 +36,6 @@ WAYS_TO_LEAVE = ("close", "reset", "end_sending")
 @pytest.mark.parametrize("way", WAYS_TO_LEAVE)
 @on_uvloop
 async def test_queued_request(way: str) -> None:
-    """A queued request whose client leaves gives up its place, though its body is not read."""
     async with running(ONE_SEAT) as scene:
         await _leave_the_queue(scene, await scene.connect(), way)
 
@@ -89,7 +88,6 @@ async def test_pipelined_requests(way: str) -> None:
 
 @on_uvloop
 async def test_client_that_stays() -> None:
-    """One that only sends more than is read is served."""
     async with running(ONE_SEAT) as scene:
         hold = await scene.take_seat()
         queue_set = scene.level().queue_set
@@ -150,7 +148,6 @@ def disconnects(loop: FakeLoop) -> Disconnects:
 def test_a_descriptor_that_another_has_by_now(
     loop: FakeLoop, disconnects: Disconnects, clients: tuple[Any, Any]
 ) -> None:
-    """A client that is forgotten late takes no other's watch with it."""
     old, new = clients
     disconnects.watch(old, old.on_disconnect)
     descriptor = old.socket.fileno()
@@ -172,7 +169,6 @@ def test_a_descriptor_that_another_has_by_now(
 def test_closed_before_it_is_forgotten(
     loop: FakeLoop, disconnects: Disconnects, clients: tuple[Any, Any]
 ) -> None:
-    """A descriptor that is closed by then is not asked for."""
     client, other = clients
     disconnects.watch(client, client.on_disconnect)
     client.socket.close()

@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.base.transitions import Event, TransitionError
-from apfproxy.proxy import exchange_state
-from apfproxy.proxy.exchange_state import DONE, NEW, TRANSITIONS, ExchangeState
 from apfproxy.upstream.counters import UpstreamFailure
 from tests.proxy.fakes import (
     CHUNKED_OK,
@@ -56,7 +53,6 @@ def test_request_that_fits(bench: Bench) -> None:
     ],
 )
 def test_no_connection(outcome: BaseException | str, code: bytes) -> None:
-    """The client is told why, keeps its connection, and may ask again."""
     with Bench(idle_upstreams=0) as bench:
         client = bench.ask(GET)
         bench.connect(outcome)
@@ -82,7 +78,6 @@ def test_no_connection(outcome: BaseException | str, code: bytes) -> None:
 def test_upstream_breaks_before_the_answer(
     bench: Bench, answer: bytes, error: Exception | None
 ) -> None:
-    """On a connection that was never used, the request may have been acted upon."""
     client = bench.ask(GET)
     bench.send(bench.upstreams[0], answer)
     client.take()
@@ -103,7 +98,6 @@ def warmed_up(bench: Bench) -> None:
 
 
 def test_stale_connection_is_retried_once(bench: Bench) -> None:
-    """The upstream closed it before it saw the request, so a new connection gets it, once."""
     warmed_up(bench)
     client = bench.ask(GET)
     sent = bench.upstreams[0].take()
@@ -146,7 +140,6 @@ def test_nothing_is_retried_twice(bench: Bench) -> None:
     ids=["a-deletion", "with-a-body"],
 )
 def test_not_everything_is_retried(bench: Bench, request_: bytes) -> None:
-    """What may have been acted upon, or cannot be sent again, is not."""
     warmed_up(bench)
     client = bench.ask(request_)
     bench.end(bench.upstreams[0])
@@ -174,46 +167,11 @@ def level_failures(bench: Bench) -> int:
     ],
 )
 def test_requests_that_the_upstream_fails(bench: Bench, answer: bytes, failed: int) -> None:
-    """Each counts once, whether it got a 502 from the proxy or a 5xx from the upstream."""
     bench.ask(GET)
     bench.send(bench.upstreams[0], answer)
     bench.end(bench.upstreams[0])
 
     assert failed == level_failures(bench)
-
-
-def test_requests_without_a_connection_or_an_answer() -> None:
-    """They had their seats for nothing, too; those without seats are of no level."""
-    with Bench(idle_upstreams=0) as bench:
-        bench.ask(GET)
-        bench.connect(ConnectionRefusedError(111, "refused"))
-        assert 1 == level_failures(bench)
-        bench.ask(GET)
-        bench.connect()
-        bench.wait(60)
-        assert 2 == level_failures(bench)
-        bench.ask(LOG)
-        bench.connect(ConnectionRefusedError(111, "refused"))
-        assert 2 == level_failures(bench)
-
-
-@pytest.mark.parametrize(
-    ("is_sent_before", "expected"),
-    [pytest.param(False, True, id="nothing-sent"), pytest.param(True, False, id="sent-before")],
-)
-def test_who_may_ask_again(is_sent_before: bool, expected: bool) -> None:
-    """Retry-After only where no server has seen the request."""
-    with Bench(idle_upstreams=1 if is_sent_before else 0) as bench:
-        if is_sent_before:
-            warmed_up(bench)
-        client = bench.ask(GET)
-        if is_sent_before:
-            bench.end(bench.upstreams[0])
-        bench.connect(ConnectionRefusedError(111, "refused"))
-        answer = client.take()
-
-    assert b"502" == status(answer)
-    assert expected is (b"\r\nRetry-After: 1\r\n" in answer)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +183,6 @@ def test_who_may_ask_again(is_sent_before: bool, expected: bool) -> None:
     ],
 )
 def test_time_outs_of_impatient_clients(bench: Bench, timeout_s: int, telling: int) -> None:
-    """A client that gives the upstream no time says nothing of the upstream."""
     client = bench.ask(GET.replace(b" HTTP", b"?timeout=%ds HTTP" % timeout_s, 1))
     bench.wait(timeout_s)
 
@@ -235,7 +192,6 @@ def test_time_outs_of_impatient_clients(bench: Bench, timeout_s: int, telling: i
 
 
 def test_answers_that_are_awaited(bench: Bench) -> None:
-    """A request counts from when it is sent until the head of its answer is there."""
     (endpoint,) = bench.pool.endpoints
     bench.ask(GET)
     assert 1 == endpoint.count_awaiting()
@@ -247,7 +203,6 @@ def test_answers_that_are_awaited(bench: Bench) -> None:
 
 
 def test_full_queue_refuses(bench: Bench) -> None:
-    """One executes, three wait, and the fifth is told to come back."""
     named = GET.replace(b"\r\n\r\n", b"\r\nAudit-ID: mine\r\n\r\n")
     clients = [bench.ask(named) for _ in range(5)]
     answer = clients[4].take()
@@ -263,21 +218,7 @@ def test_full_queue_refuses(bench: Bench) -> None:
     bench.assert_at_rest(*clients)
 
 
-def test_level_without_a_queue_refuses(bench: Bench) -> None:
-    """What does not fit is refused at once; the answer to HEAD has no body."""
-    first = bench.ask(b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n")
-    second = bench.ask(b"HEAD /refusing HTTP/1.1\r\nHost: h\r\n\r\n")
-    answer = second.take()
-
-    assert b"429" == status(answer)
-    assert b"Content-Length: 43\r\n" in answer
-    assert b"X-Kubernetes-PF-FlowSchema-UID: schema-uid\r\n" in answer
-    assert b"" == body(answer)
-    bench.assert_at_rest(first)
-
-
 def test_an_error_after_the_wait_limit(bench: Bench) -> None:
-    """It comes when flow control has let go of the request, and yet ends the connection."""
     errors = bench.loop.errors = []
     first, second = bench.ask(GET), bench.ask(GET.replace(b" HTTP", b"?timeout=20s HTTP"))
     connection_of(second).write = broken
@@ -285,17 +226,6 @@ def test_an_error_after_the_wait_limit(bench: Bench) -> None:
 
     assert [ZeroDivisionError] == [type(error) for error in errors]
     assert "abort" == second.ended_by
-    bench.assert_at_rest(first)
-
-
-def test_deadline_in_the_queue(bench: Bench) -> None:
-    """The request's own time ends it where the wait limit has not."""
-    first = bench.ask(GET)
-    second = bench.ask(GET.replace(b" HTTP", b"?timeout=20s HTTP"))
-    connection_of(second).deadline_ns = bench.clock.now_ns() + 1
-    bench.wait(0.001)
-
-    assert b"504" == status(second.take())
     bench.assert_at_rest(first)
 
 
@@ -309,7 +239,6 @@ class BrokenObserver:
 
 @pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "left"])
 def test_an_error_before_the_seats_are_back(bench: Bench, is_answered: bool) -> None:
-    """They come back all the same, and so does a place in a queue."""
     errors = bench.loop.errors = []
     bench.context.flow_control.top_flows = BrokenObserver()
     client, waiting = bench.ask(GET), bench.ask(GET)
@@ -327,7 +256,6 @@ def test_an_error_before_the_seats_are_back(bench: Bench, is_answered: bool) -> 
 
 
 def test_watch_can_be_ended(bench: Bench) -> None:
-    """Its client resumes it, so it ends as if it were through, but between two events only."""
     client = bench.ask(WATCH)
     connection_of(client).end_watch()
     assert b"" == client.take()
@@ -344,36 +272,12 @@ def test_watch_can_be_ended(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-def test_log_cannot_be_ended(bench: Bench) -> None:
-    client = bench.ask(LOG)
-    bench.send(bench.upstreams[0], CHUNKED_OK + b"4\r\nline\r\n")
-    client.take()
-    connection_of(client).end_watch()
-
-    assert (b"", "") == (client.take(), client.ended_by)
-    bench.send(bench.upstreams[0], b"0\r\n\r\n")
-    assert b"0\r\n\r\n" == client.take()
-    bench.assert_at_rest()
-
-
-def test_sized_answer_is_not_made_whole(bench: Bench) -> None:
-    """An end can be put only to an answer that says where it ends in its body."""
-    client = bench.ask(WATCH)
-    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1")
-    connection_of(client).end_watch()
-
-    assert b"1" == body(client.take())
-    assert client.has_eof
-    bench.assert_at_rest()
-
-
 @pytest.mark.parametrize("is_whole", [True, False], ids=["in-one-read", "in-two-reads"])
 @pytest.mark.parametrize(
     ("code", "learned"),
     [pytest.param(b"200", 1, id="success"), pytest.param(b"403", 0, id="refusal")],
 )
 def test_lists_teach_their_cost(bench: Bench, is_whole: bool, code: bytes, learned: int) -> None:
-    """Only an answer with objects says anything about them, however it comes."""
     client = bench.ask(LIST)
     head = b"HTTP/1.1 " + code + b" X\r\nContent-Length: 4\r\n\r\n"
     for piece in [head + b"body"] if is_whole else [head + b"bo", b"dy"]:
@@ -382,32 +286,3 @@ def test_lists_teach_their_cost(bench: Bench, is_whole: bool, code: bytes, learn
     assert code == status(client.take())
     assert repr(bench.costs).startswith(f"<LearnedCosts of {learned} lists")
     bench.assert_at_rest()
-
-
-def test_every_pair_is_in_the_table_or_refused() -> None:
-    """An event that cannot happen in a state is an error of the program."""
-    events = [each for each in vars(exchange_state).values() if isinstance(each, Event)]
-    assert {name for row in TRANSITIONS.values() for name in row} == {e.name for e in events}
-    for state in ExchangeState:
-        for event in events:
-            if event.name in TRANSITIONS[state]:
-                assert TRANSITIONS[state][event.name] is event[state]
-            else:
-                with pytest.raises(TransitionError, match=f"{event.name} in state {state}"):
-                    event[state]
-
-
-def test_every_state_leads_to_the_end() -> None:
-    """Each is reached from the first, none is come back to but for a retry, and all end."""
-    reached = {NEW}
-    while more := {after for state in reached for after in TRANSITIONS[state].values()} - reached:
-        reached |= more
-    order = list(ExchangeState)
-
-    assert set(ExchangeState) == reached
-    for state, row in TRANSITIONS.items():
-        assert (DONE in row.values()) == (state is not DONE)
-        backwards = [
-            name for name, after in row.items() if order.index(after) <= order.index(state)
-        ]
-        assert backwards in ([], ["retry"])

@@ -107,7 +107,6 @@ def message(answer: bytes) -> str:
     "request_", [GET, LOG, WATCH, EXEC, WATCH_UPGRADE], ids=["get", "log", "watch", "exec", "ws"]
 )
 def test_ban(request_: bytes) -> None:
-    """Everything is refused, with 403: it is of no use to try again later."""
     with banning() as bench:
         client = bench.ask(request_)
         answer = client.take()
@@ -126,7 +125,6 @@ def test_ban(request_: bytes) -> None:
 
 
 def test_rate() -> None:
-    """Above its rate a flow is told when to come again; others are not concerned."""
     with bench_with(
         b'request-rate: "0.5", request-burst: "2", distinguisher: header:x-tenant'
     ) as bench:
@@ -159,7 +157,6 @@ def test_rate() -> None:
     "request_", [WATCH, LOG, EXEC, WATCH_UPGRADE], ids=["watch", "log", "exec", "ws"]
 )
 def test_long_running_limit(request_: bytes) -> None:
-    """One over the limit is refused; whoever leaves makes room, and short ones do not count."""
     with bench_with(b'long-running-limit: "1"') as bench:
         first = bench.ask(request_)
         limits = limits_of(bench, first)
@@ -186,23 +183,8 @@ def test_long_running_limit(request_: bytes) -> None:
         bench.assert_at_rest()
 
 
-def test_wait_limit() -> None:
-    """A request waits for as long as its level lets it, or as long as its own time, the lesser."""
-    with bench_with(level=b"wait-limit: 5s", seats=1) as bench:
-        first = bench.ask(GET)
-        waiting = bench.ask(GET)
-        hurried = bench.ask(GET.replace(b" HTTP", b"?timeout=8s HTTP"))
-        bench.wait(2.1)
-        assert b"429" == status(hurried.take())
-        assert b"" == waiting.take()
-        bench.wait(3)
-        assert b"429" == status(waiting.take())
-        bench.assert_at_rest(first)
-
-
 @pytest.mark.parametrize("request_", [GET, WATCH, LOG], ids=["get", "watch", "log"])
 def test_observing(request_: bytes) -> None:
-    """A refusal is counted and logged, and the request goes on as if there were none."""
     lines: list[bytes] = []
     with banning(OBSERVE) as bench:
         bench.context.access_log = request_log(AccessLogSettings(), bench.clock, lines)
@@ -221,15 +203,3 @@ def test_observing(request_: bytes) -> None:
             (line["reason"], line["status"]) for line in map(json.loads, lines)
         ]
         bench.assert_at_rest()
-
-
-@pytest.mark.parametrize(("request_", "seats"), [(GET, 1), (LOG, 0)], ids=["get", "log"])
-def test_seats_of_the_refused(request_: bytes, seats: int) -> None:
-    """The access log says how many seats it would have taken, none by its nature apart."""
-    lines: list[bytes] = []
-    with banning(ENFORCE) as bench:
-        bench.context.access_log = request_log(AccessLogSettings(), bench.clock, lines)
-        assert b"403" == status(bench.ask(request_).take())
-        bench.wait(1)
-
-    assert [("ban", seats)] == [(line["reason"], line["seats"]) for line in map(json.loads, lines)]

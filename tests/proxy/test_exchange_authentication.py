@@ -181,58 +181,7 @@ def bench() -> Iterator[Known]:
         yield result
 
 
-def test_waits_for_authentication(bench: Known) -> None:
-    """It holds no seat meanwhile, and goes on as the user that is found."""
-    client = bench.ask_slowly(get("slow"))
-    assert (0, 0, 0) == bench.use()
-    assert b"" == bench.upstreams[0].take()
-    bench.tell("slow", "alice")
-
-    assert (["alice"], b"200") == bench.answer(client)
-    bench.assert_at_rest()
-
-
-def test_body_that_comes_meanwhile(bench: Known) -> None:
-    """It is held, and sent behind the head."""
-    client = bench.ask_slowly(post("slow", 6) + b"ab")
-    for piece in (b"cd", b"ef"):
-        bench.send(client, piece)
-    bench.tell("slow", "alice")
-
-    assert b"abcdef" == body(bench.upstreams[0].take())
-    bench.send(bench.upstreams[0], OK)
-    assert b"200" == status(client.take())
-    bench.assert_at_rest()
-
-
-def test_client_leaves_as_the_answer_comes(bench: Known) -> None:
-    """Who left is not served, however late that is noticed."""
-    client = bench.ask_slowly(get("slow"))
-    bench.tokens.tell("slow", "alice")
-    bench.end(client)
-    bench.run_tasks()
-
-    assert b"" == bench.upstreams[0].take()
-    bench.assert_at_rest()
-
-
-def test_known_of_another_target(bench: Known) -> None:
-    """The same fields say the same user, for as long as that holds, whatever is asked."""
-    bench.tokens.users["t"] = "alice"
-    client = bench.client()
-    for target in (b"/a", b"/b", b"/c"):
-        bench.send(client, get("t").replace(PATH, target))
-        assert (["alice"], b"200") == bench.answer(client)
-    bench.tokens.users["t"] = "bob"
-    bench.wait(LIFETIME_S)
-    for target in (b"/d", b"/a"):
-        bench.send(client, get("t").replace(PATH, target))
-        assert (["bob"], b"200") == bench.answer(client)
-    bench.assert_at_rest()
-
-
 def test_claims_count_from_front_proxies_only(bench: Known) -> None:
-    """The same bytes are believed of one client, and not of another."""
     request = get("", b"X-Remote-User: admin\r\n", b"X-Remote-Group: system:masters\r\n")
     front, alice = bench.client(tls=Tls(b"front")), bench.client(tls=Tls(b"alice"))
     plain = bench.client()
@@ -244,7 +193,6 @@ def test_claims_count_from_front_proxies_only(bench: Known) -> None:
 
 
 def test_refused_after_waiting(bench: Known) -> None:
-    """The answer is Kubernetes' own, and the connection goes on."""
     client = bench.ask_slowly(get("slow"))
     bench.tell("slow", None)
     answer = client.take()
@@ -257,18 +205,7 @@ def test_refused_after_waiting(bench: Known) -> None:
     bench.assert_at_rest()
 
 
-def test_refused_at_once(bench: Known) -> None:
-    """The same, and again each time: a refusal is not kept with the head."""
-    client = bench.client()
-    for _ in range(4):
-        bench.send(client, get("bad"))
-        assert b"401" == status(client.take())
-    assert b"" == bench.upstreams[0].take()
-    bench.assert_at_rest()
-
-
 def test_refused_after_it_was_known(bench: Known) -> None:
-    """The answer names no class, though the same head had one before: nobody has classified it."""
     client = bench.client()
     for name in ("alice", "alice", None):  # a head is kept when it comes the second time
         bench.send(client, get("slow"))
@@ -285,7 +222,6 @@ def test_refused_after_it_was_known(bench: Known) -> None:
 
 
 def test_authenticator_cannot_be_reached(bench: Known) -> None:
-    """The client is told to come again; its credentials may well be good."""
     client = bench.ask(get("open"))
     answer = client.take()
 
@@ -299,7 +235,6 @@ def test_authenticator_cannot_be_reached(bench: Known) -> None:
 
 
 def test_why_is_logged(bench: Known, caplog: pytest.LogCaptureFixture) -> None:
-    """Each reason has a line a minute, with a count of those that were left out, and no token."""
     caplog.set_level(logging.INFO)
     client = bench.client()
     for token in ("bad-1", "bad-2", "open", "bad-3"):
@@ -315,7 +250,6 @@ def test_why_is_logged(bench: Known, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_asked_for_an_address(bench: Known) -> None:
-    """Others are asked for the client's own address, or that which a front proxy names."""
     hops = b"X-Forwarded-For: 192.0.2.7, 192.0.2.8\r\n"
     bench.ask_slowly(get("slow", hops))
     front = bench.client(tls=Tls(b"front"))
@@ -325,18 +259,7 @@ def test_asked_for_an_address(bench: Known) -> None:
     assert ["10.0.0.1", "192.0.2.8"] == bench.tokens.addresses
 
 
-def test_refused_before_its_body_is_there(bench: Known) -> None:
-    """The rest of a short body is read away, so the next request is found behind it."""
-    client = bench.ask(post("bad", 8) + b"GET ")
-    assert b"401" == status(client.take())
-    bench.send(client, b"/1 H" + get("quick"))
-
-    assert (["quick"], b"200") == bench.answer(client)
-    bench.assert_at_rest()
-
-
 def test_bytes_that_wait_meanwhile(bench: Known) -> None:
-    """They are counted, with those of the head, until the client is known or gone."""
     counters = bench.counters.listener
     client = bench.ask_slowly(post("slow", 8) + b"1234")
     before = counters.held_bytes
@@ -356,7 +279,6 @@ def test_bytes_that_wait_meanwhile(bench: Known) -> None:
 
 
 def test_body_is_held_within_bounds(bench: Known) -> None:
-    """No more of it is read than has its place, until somebody takes it."""
     size = 8 * READ_BYTES
     client = bench.ask_slowly(post("slow", size))
     client.feed(b"x" * size)
@@ -373,31 +295,8 @@ def test_body_is_held_within_bounds(bench: Known) -> None:
     bench.assert_at_rest()
 
 
-def test_malformed_body_meanwhile(bench: Known) -> None:
-    head = get("slow", b"Transfer-Encoding: chunked\r\n").replace(b"GET", b"POST", 1)
-    client = bench.ask_slowly(head)
-    bench.send(client, b"zz\r\n")
-    bench.run_tasks()
-
-    assert b"400" == status(client.take())
-    assert bench.tokens.asked["slow"].cancelled()
-    bench.assert_at_rest()
-
-
-def test_client_leaves_meanwhile(bench: Known) -> None:
-    """Then nobody is asked about any more, and nothing is sent."""
-    client = bench.ask_slowly(get("slow"))
-    bench.end(client)
-    bench.run_tasks()
-
-    assert bench.tokens.asked["slow"].cancelled()
-    assert b"" == bench.upstreams[0].take()
-    bench.assert_at_rest()
-
-
 @pytest.mark.parametrize("has_body", [False, True])
 def test_takes_too_long(bench: Known, has_body: bool) -> None:
-    """The request's own time counts, and the end of its body gives it no more."""
     request = get("slow").replace(b"/b ", b"/b?timeout=5s ")
     if has_body:
         request = request.replace(b"GET", b"PUT").replace(
@@ -438,7 +337,6 @@ def test_failure_after_that(bench: Known, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("token", ["broken", "broken-at-once"])
 def test_failure_of_our_own(bench: Known, token: str) -> None:
-    """It lets nobody in and keeps nobody waiting, and is reported without the token."""
     errors = bench.loop.errors = []
     client = bench.ask_slowly(get(token))
 
@@ -450,7 +348,6 @@ def test_failure_of_our_own(bench: Known, token: str) -> None:
 
 @pytest.mark.parametrize("token", ["bad", "slow"])
 def test_refused_upgrade(bench: Known, token: str) -> None:
-    """What comes behind it may be of another protocol, and is no request."""
     upgrade = get(token, b"Connection: upgrade\r\nUpgrade: SPDY/3.1\r\n").replace(
         PATH, PATH + b"/exec?command=sh"
     )
@@ -466,7 +363,6 @@ def test_refused_upgrade(bench: Known, token: str) -> None:
 
 
 def test_next_request_waits(bench: Known) -> None:
-    """Requests are answered in their order, each as whom it asks."""
     client = bench.ask_slowly(get("slow") + FOLLOWS + get("bad"))
     assert b"" == bench.upstreams[0].take()
     bench.tell("slow", "alice")
@@ -480,65 +376,7 @@ def test_next_request_waits(bench: Known) -> None:
     bench.assert_at_rest()
 
 
-def test_drain_waits(bench: Known) -> None:
-    """A request whose client is being authenticated is one that is under way."""
-    client = bench.ask_slowly(get("slow"))
-    bench.context.listener.is_draining = True
-    connection = connection_of(client)
-    connection.close_when_idle(bench.clock.now_ns())
-    assert not connection.is_idle
-    assert "" == client.ended_by
-    bench.tell("slow", "alice")
-    assert ["alice"] == bench.seen()
-    bench.send(bench.upstreams[0], OK)
-
-    assert b"\r\nConnection: close\r\n" in client.take()
-    bench.assert_at_rest()
-
-
-def test_many_wait_for_the_same(bench: Known) -> None:
-    """Each is told once it is known, those who left are not."""
-    clients = [bench.ask_slowly(get("slow")) for _ in range(2)]
-    first = bench.tokens.asked["slow"]
-    third = bench.ask_slowly(get("slow"))
-    bench.end(clients[0])
-    bench.tokens.users["slow"] = "alice"
-    bench.tell("slow", "alice")
-    assert (["alice"], b"200") == bench.answer(third)
-    assert first is not bench.tokens.asked["slow"]
-    bench.end(clients[1])
-    bench.run_tasks()
-
-    bench.assert_at_rest()
-
-
-def test_known_for_a_time(bench: Known) -> None:
-    """A head that is kept is forwarded as its user until that one is authenticated again."""
-    bench.tokens.users["t"] = "alice"
-    client = bench.client()
-    for _ in range(3):
-        bench.send(client, get("t"))
-        assert (["alice"], b"200") == bench.answer(client)
-    assert [] == bench.authenticating  # nothing waits, and no task is made
-    bench.tokens.users["t"] = "bob"
-    bench.send(client, get("t"))
-    assert (["alice"], b"200") == bench.answer(client)
-    bench.wait(LIFETIME_S)
-    bench.send(client, get("t"))
-    assert (["bob"], b"200") == bench.answer(client)
-    del bench.tokens.users["t"]
-    bench.wait(LIFETIME_S)
-    bench.send(client, get("t"))
-    bench.run_tasks()
-    assert b"" == bench.upstreams[0].take()
-    bench.tell("t", None)
-
-    assert b"401" == status(client.take())
-    bench.assert_at_rest()
-
-
 def test_tokens_alternate(bench: Known) -> None:
-    """Nothing of one request's user is left for the next on the connection (ID-20, ID-21)."""
     bench.tokens.users |= {"a": "alice", "b": "bob"}
     client = bench.client()
     for token in ("a", "b", "a", "", "b", "", "a", "b"):
@@ -551,7 +389,6 @@ def test_tokens_alternate(bench: Known) -> None:
 
 
 def test_nobody_after_somebody() -> None:
-    """Where nobody is served without credentials, nor is who had some before (ID-21)."""
     with Known(allows_anonymous=False) as bench:
         client = bench.client()
         for _ in range(3):
@@ -563,7 +400,6 @@ def test_nobody_after_somebody() -> None:
 
 
 def test_certificates_never_mix(bench: Known) -> None:
-    """The same bytes of different clients are of different users, however often they come."""
     clients = {name: bench.client(tls=Tls(name.encode())) for name in ("alice", "bob", "")}
     for _ in range(4):
         for name in ("alice", "bob"):
@@ -577,7 +413,6 @@ def test_certificates_never_mix(bench: Known) -> None:
 
 
 def test_what_tells_clients_apart_changes(bench: Known, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the next request on everybody is judged anew, on connections that are open too."""
     client, tls = bench.client(), bench.client(tls=Tls(b"alice"))
     bench.tokens.users["t"] = "bob"
     for _ in range(3):
@@ -597,7 +432,6 @@ def test_what_tells_clients_apart_changes(bench: Known, monkeypatch: pytest.Monk
 
 
 def test_front_proxy_that_is_none_any_more(bench: Known, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request that was read while it was one is not believed after it was one."""
     request = get("", b"X-Remote-User: admin\r\n")
     front = bench.client(tls=Tls(b"front"))
     bench.send(front, request)
@@ -612,7 +446,6 @@ def test_front_proxy_that_is_none_any_more(bench: Known, monkeypatch: pytest.Mon
 
 
 def test_shows_no_token(bench: Known, caplog: pytest.LogCaptureFixture) -> None:
-    """Not in what is shown of a request, nor in what is logged of a refusal."""
     with caplog.at_level(logging.DEBUG):
         client = bench.ask_slowly(get("s3cret"))
         exchange = connection_of(client).exchange
@@ -689,7 +522,6 @@ def test_no_spelling_forges_an_identity(
 )
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_no_spelling_borrows_the_rights_of_the_proxy(protocol: str, lines: list[bytes]) -> None:
-    """Where the proxy impersonates, nobody else does so in its name."""
     with Known(IMPERSONATE, BOTH_SPOKEN) as bench:
         client = client_of(bench, protocol)
         bench.send(client, get("quick", *lines))

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from apfproxy.http.read_buffer import READ_BYTES
-from apfproxy.proxy.counters import ProxyCounters
-from apfproxy.proxy.slow_readers import SlowReaders
 from apfproxy.settings import DownstreamSettings, LimitSettings
 from tests.proxy.fakes import (
     CHUNKED_OK,
     CHUNKED_POST,
     GET,
-    LOG,
     OK,
     POST,
     Bench,
@@ -37,7 +33,6 @@ def post(length: int) -> bytes:
 
 
 def test_small_body_is_waited_for() -> None:
-    """A request whose body is not there holds no seat, and others go by it."""
     with bench_of() as bench:
         slow = bench.ask(post(4) + b"b")
         quick = bench.ask(GET)
@@ -55,7 +50,6 @@ def test_small_body_is_waited_for() -> None:
 
 
 def test_start_of_a_large_body_is_waited_for() -> None:
-    """With enough of it there the request goes on its way, and the rest follows."""
     with bench_of() as bench:
         client = bench.ask(post(20) + b"1234567")
         assert b"" == bench.upstreams[0].take()
@@ -85,7 +79,6 @@ def test_other_bodies_are_not_waited_for(request_: bytes) -> None:
 
 
 def test_body_whose_start_stopped_the_reading() -> None:
-    """Behind another request so much may wait that no more is read: its rest is, once it begins."""
     with Bench(gathered_body_bytes=32768) as bench:
         head = post(32768)
         client = bench.ask(GET + head + b"x" * 32700)
@@ -100,7 +93,6 @@ def test_body_whose_start_stopped_the_reading() -> None:
 
 
 def test_gathered_body_that_does_not_come() -> None:
-    """The client is at fault, and is told so, although no rate is asked of it."""
     limits = LimitSettings(min_body_rate_bytes=0)
     with Bench(
         gathered_body_bytes=GATHERED_BYTES, downstream=DownstreamSettings(limits=limits)
@@ -113,7 +105,6 @@ def test_gathered_body_that_does_not_come() -> None:
 
 
 def test_chunked_body_with_trailers(bench: Bench) -> None:
-    """It is framed anew; trailers that may be passed on are."""
     client = bench.ask(CHUNKED_POST + b"\r\n1;x=y\r\na\r\n2\r\nb")
     bench.send(client, b"c\r\n0\r\nA: b\r\nHost: i\r\n\r\n")
     _, _, sent = bench.upstreams[0].take().partition(b"\r\n\r\n")
@@ -124,45 +115,7 @@ def test_chunked_body_with_trailers(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-def test_body_waits_with_its_request(bench: Bench) -> None:
-    """What comes in the queue is held, up to a bound, and sent first."""
-    first = bench.ask(GET)
-    size = 3 * READ_BYTES
-    client = bench.ask(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % size)
-    client.feed(b"x" * size)
-    assert not client.reads
-    bench.upstreams[0].take()
-    bench.send(bench.upstreams[0], OK)
-
-    assert client.reads
-    assert b"x" * size == body(bench.upstreams[0].take())
-    bench.send(bench.upstreams[0], OK)
-    assert b"200" == status(client.take())
-    bench.assert_at_rest(first)
-
-
-def test_upstream_is_slow_to_take_a_body(bench: Bench) -> None:
-    """Then the client's connection is paused, and goes on when the upstream has."""
-    client = bench.ask(POST.replace(b": 4", b": 9") + b"\r\n1")
-    upstream = bench.upstreams[0]
-    upstream.protocol.pause_writing()
-    bench.send(client, b"2")
-    assert not client.reads
-    upstream.protocol.resume_writing()
-    bench.loop.run_ready()
-    assert client.reads
-    bench.send(client, b"3456789")
-    assert b"123456789" == body(upstream.take())
-    bench.send(upstream, OK)
-
-    assert b"200" == status(client.take())
-    upstream.protocol.pause_writing()
-    upstream.protocol.resume_writing()
-    bench.assert_at_rest()
-
-
 def test_connection_that_still_writes_is_waited_for(bench: Bench) -> None:
-    """A connection may be lent while it is slow; then the body is not read yet."""
     first = bench.ask(GET)
     bench.upstreams[0].protocol.pause_writing()
     client = bench.ask(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n")
@@ -178,7 +131,6 @@ def test_connection_that_still_writes_is_waited_for(bench: Bench) -> None:
 
 @pytest.mark.parametrize("waits", [False, True], ids=["at-once", "from-the-queue"])
 def test_continue(bench: Bench, waits: bool) -> None:
-    """The client is told to send its body when its turn has come, once."""
     first = bench.ask(GET) if waits else None
     client = bench.ask(POST + b"Expect: 100-continue\r\n\r\n")
     if first is not None:
@@ -197,7 +149,6 @@ def test_continue(bench: Bench, waits: bool) -> None:
 
 
 def test_answer_before_the_body_is_through(bench: Bench) -> None:
-    """The client may go on after a body that is short; the upstream's connection may not."""
     client = bench.ask(POST + b"\r\nb")
     bench.send(bench.upstreams[0], b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
     assert b"413" == status(client.take())
@@ -220,7 +171,6 @@ def test_answer_before_the_body_is_through(bench: Bench) -> None:
     ],
 )
 def test_body_that_breaks_off_in_nonsense(bench: Bench, answer: bytes, left: bytes) -> None:
-    """The upstream's connection is given up; the client is told, if that is still possible."""
     client = bench.ask(CHUNKED_POST + b"\r\n1\r\na\r\n")
     bench.send(bench.upstreams[0], answer)
     client.take()
@@ -265,7 +215,6 @@ def send_slowly(bench: Bench, client: FakeTransport, rate: int, seconds: int) ->
     ],
 )
 def test_rate_of_a_body(rate: int, seconds: int, *, is_refused: bool) -> None:
-    """Who sends a body too slowly gets a 408 that says so, and the seat is another's."""
     with limited() as bench:
         client = bench.ask(LARGE_POST)
         send_slowly(bench, client, rate, seconds)
@@ -283,7 +232,6 @@ def test_rate_of_a_body(rate: int, seconds: int, *, is_refused: bool) -> None:
 
 
 def test_rate_counts_from_the_dispatch() -> None:
-    """While a request waits for its seat its body may wait, too."""
     with limited() as bench:
         first, second = bench.ask(GET), bench.ask(LARGE_POST)
         sweep(bench, 10)
@@ -337,7 +285,6 @@ def test_slow_reader_gives_its_seats_back() -> None:
 
 @pytest.mark.parametrize("per_level", [1, None])
 def test_slow_readers_have_a_limit(per_level: int | None) -> None:
-    """A second one keeps its seat until the first is through, and gives it back then."""
     with limited(slow_readers_per_level=per_level) as bench:
         first, second, third = bench.ask(GET), bench.ask(GET), bench.ask(GET)
         bench.send(bench.upstreams[0], CHUNKED_OK)
@@ -364,7 +311,6 @@ def test_slow_readers_have_a_limit(per_level: int | None) -> None:
 
 
 def test_reader_that_is_slow_now_and_then() -> None:
-    """What it was slow counts less and less while it takes the answer."""
     with limited() as bench:
         client = bench.ask(GET)
         bench.send(bench.upstreams[0], CHUNKED_OK)
@@ -394,71 +340,3 @@ def test_reader_that_is_mostly_slow() -> None:
 
         assert 1 == bench.counters.slow_reader_releases
         bench.end(client)
-
-
-@pytest.mark.parametrize(
-    ("limits", "releases"), [({}, 1), ({"slow_reader_grace_s": None}, 0)], ids=["on", "off"]
-)
-def test_slow_reader_may_keep_them(limits: dict[str, None], releases: int) -> None:
-    """If so set, as in kube-apiserver."""
-    with limited(**limits) as bench:
-        client = bench.ask(GET)
-        bench.send(bench.upstreams[0], CHUNKED_OK)
-        pause(bench, client)
-        sweep(bench, 20)
-
-        assert releases == bench.counters.slow_reader_releases
-        assert (1 - releases, 0, 0) == bench.use()
-        bench.assert_at_rest(client)
-
-
-def test_client_that_ends_and_takes_nothing(bench: Bench) -> None:
-    """What it was sent does not wait for it without end, even where no deadline is under way."""
-    client = bench.ask(LOG)
-    bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\nok\r\n")
-    client.is_stuck = True
-    bench.end(client)
-    bench.wait(bench.settings.downstream.idle_timeout_s + 1)
-
-    assert "abort" == client.ended_by
-    assert {} == bench.context.listener.connections
-    bench.assert_at_rest()
-
-
-class Swept:
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-        self.told: list[object] = []
-
-    def on_sweep(self, period_ns: int) -> None:
-        self.told.append(period_ns)
-        if self.error is not None:
-            raise self.error
-
-    def fail(self, error: Exception) -> None:
-        self.told.append(error)
-
-
-@pytest.mark.parametrize("per_level", [None, 2, 0])
-def test_limit(bench: Bench, per_level: int | None) -> None:
-    """So many of a level go on without seats, by default as many as it has seats."""
-    level = bench.controller.levels["queued"]
-    most = level.nominal_limit if per_level is None else per_level
-    counters = ProxyCounters()
-    subject = SlowReaders(counters, per_level)
-
-    assert [True] * most + [False] == [subject.admit(level) for _ in range(most + 1)]
-    assert most == counters.slow_readers_open == counters.slow_reader_releases
-    for _ in range(most):
-        subject.release("queued")
-    assert ({}, 0) == (subject.by_level, counters.slow_readers_open)
-
-
-def test_an_error_in_one_ends_that_one() -> None:
-    error = ValueError()
-    broken, good = Swept(error), Swept()
-    subject = SlowReaders(ProxyCounters(), None)
-    subject.watched.update(cast("Any", {broken: None, good: None}))
-    subject.on_sweep(5)
-
-    assert ([5, error], [5]) == (broken.told, good.told)

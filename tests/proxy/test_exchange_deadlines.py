@@ -44,7 +44,6 @@ def patient() -> Iterator[Bench]:
     ],
 )
 def test_upstream_has_so_long_to_answer(patient: Bench, request_: bytes, seconds: int) -> None:
-    """From when it got the request, within the request's own time."""
     client = patient.ask(request_)
     patient.wait(seconds - 1)
     assert b"" == client.take()
@@ -56,7 +55,6 @@ def test_upstream_has_so_long_to_answer(patient: Bench, request_: bytes, seconds
 
 
 def test_upstream_has_its_time_after_the_queue(patient: Bench) -> None:
-    """What a request waited for its seat is not the upstream's."""
     first, second = patient.ask(GET), patient.ask(GET)
     patient.wait(9)
     patient.send(patient.upstreams[0], OK)
@@ -83,7 +81,6 @@ def test_answer_that_has_begun_has_the_time_of_the_request(patient: Bench) -> No
 
 @pytest.mark.parametrize("request_", [WATCH, LOG, LOG_WITH_BODY + b"body"])
 def test_long_running_request_waits_as_long_as_it_likes(patient: Bench, request_: bytes) -> None:
-    """For the head of its answer, too; it holds no seat meanwhile, and nobody is to blame."""
     client = patient.ask(request_)
     patient.wait(3600)
     assert (b"", "", (0, 0, 0)) == (client.take(), client.ended_by, patient.use())
@@ -96,25 +93,7 @@ def test_long_running_request_waits_as_long_as_it_likes(patient: Bench, request_
     patient.assert_at_rest()
 
 
-def test_late_upgrade_of_a_watch(patient: Bench) -> None:
-    client = patient.ask(
-        WATCH[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    )
-    patient.connect()
-    patient.wait(60)
-    patient.send(
-        patient.upstreams[-1],
-        b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-    )
-    patient.wait(60)
-
-    assert b"101" == status(client.take())
-    patient.assert_at_rest(client, patient.upstreams[-1])
-
-
 def test_long_running_request_without_a_connection(patient: Bench) -> None:
-    """Only the server may take as long as it likes, not the line before it."""
     first = patient.ask(LOG)
     patient.context.pool.limit(1)
     client = patient.ask(LOG)
@@ -136,7 +115,6 @@ def test_long_running_request_that_waited_is_not_sent_again(patient: Bench) -> N
 
 
 def test_upstream_has_its_time_after_the_body(patient: Bench) -> None:
-    """A body may take its time to arrive, and nobody can answer before."""
     client = patient.ask(POST + b"\r\nbo")
     patient.wait(50)
     assert b"" == client.take()
@@ -151,7 +129,6 @@ def test_upstream_has_its_time_after_the_body(patient: Bench) -> None:
 
 @pytest.mark.parametrize("start", [POST + b"\r\nbo", CHUNKED_POST + b"\r\n4\r\nbo"])
 def test_body_that_does_not_arrive(patient: Bench, start: bytes) -> None:
-    """The client is at fault, not the upstream, and its connection is closed."""
     client = patient.ask(start)
     patient.wait(99)
     assert b"" == client.take()
@@ -183,15 +160,6 @@ def test_connections_that_were_idle_when_one_is_found_dead(patient: Bench) -> No
     patient.assert_at_rest(*clients, late, lost)
 
 
-def test_watch_whose_body_does_not_arrive(patient: Bench) -> None:
-    client = patient.ask(WATCH.replace(b"\r\n\r\n", b"\r\nContent-Length: 4\r\n\r\nbo"))
-    assert (1, 0, 0) == patient.use()
-    patient.wait(100)
-
-    assert b"408" == status(client.take())
-    patient.assert_at_rest()
-
-
 @pytest.mark.parametrize(
     ("request_", "own_s", "upstream_s", "settings"),
     [
@@ -205,7 +173,6 @@ def test_watch_whose_body_does_not_arrive(patient: Bench) -> None:
 def test_says_what_to_raise(
     preset: str, request_: bytes, own_s: int, upstream_s: int, settings: str
 ) -> None:
-    """Where two settings limit the same wait, both are named."""
     if preset == HTTP_API and b"timeout" in request_:
         own_s, settings = 60, "downstream.requestTimeout"  # the parameter is the server's business
     with Bench(
@@ -221,27 +188,3 @@ def test_says_what_to_raise(
     assert b"504" == status(answer)
     what = f"the server did not begin its answer within 60 s ({settings})"
     assert what.encode() in answer
-
-
-def test_says_what_the_server_did_not_take(patient: Bench) -> None:
-    client = patient.ask(POST + b"\r\nbo")
-    patient.upstreams[0].protocol.pause_writing()
-    patient.wait(100)
-    answer = client.take()
-
-    assert b"504" == status(answer)
-    assert b"did not take all of the request within 100 s (downstream.requestTimeout)" in answer
-    patient.assert_at_rest()
-
-
-def test_says_that_there_was_no_connection() -> None:
-    with Bench(
-        idle_upstreams=0, upstream=UpstreamSettings(max_connections=1, answer_timeout_s=10)
-    ) as bench:
-        bench.ask(LOG)
-        bench.connect()
-        client = bench.ask(GET)
-        bench.wait(10)
-        answer = client.take()
-        assert b"504" == status(answer)
-        assert b"there was no connection to the server within 10 s (upstream.ans" in answer

@@ -63,7 +63,6 @@ def test_request_that_waits_for_a_connection() -> None:
 
 
 def test_large_head() -> None:
-    """It is kept as long as its request lasts, once, and so counted."""
     with bench_of() as bench:
         client = bench.ask(LARGER_GET)
         assert len(LARGER_GET) <= held(bench) < len(LARGER_GET) + 500
@@ -75,7 +74,6 @@ def test_large_head() -> None:
 
 @pytest.mark.parametrize("count", [1, 3, 4999])
 def test_start_of_a_large_head(count: int) -> None:
-    """What has come of it is counted once it is much, whichever way the connection goes on."""
     with bench_of() as bench:
         client = bench.ask(LARGE_GET[:-count])
         assert (len(LARGE_GET) - count if count < 4999 else 0) == held(bench)
@@ -108,7 +106,6 @@ def test_requests_behind_one_another() -> None:
     ],
 )
 def test_no_room_for_a_request(request_: bytes) -> None:
-    """It is refused, may be sent again later, and one that fits goes on."""
     with bench_of(most=20) as bench:
         first = bench.ask(GET)
         second = bench.ask(request_)
@@ -134,7 +131,6 @@ def test_no_room_for_the_rest_of_a_body() -> None:
 
 
 def test_requests_while_memory_is_short() -> None:
-    """They are refused, each with its reason, until it is not short any more."""
     with bench_of() as bench:
         bench.listener.holdings.set_short(is_short=True)
         client = bench.ask(GET)
@@ -160,7 +156,6 @@ def test_requests_while_memory_is_short() -> None:
     ],
 )
 def test_body_that_comes_slowly(parts: tuple[int, ...], expected: bytes) -> None:
-    """The least rate counts while a body is gathered, too: what came long ago does not."""
     with bench_of(gathered_body_bytes=32768) as bench:
         client = bench.ask(POST.replace(b"4", b"32000") + b"\r\nb")
         for size in parts:

@@ -21,12 +21,9 @@ from tests.proxy.fakes import (
     LOG,
     OBJECTS,
     OK,
-    POST,
     WATCH,
     Bench,
     FakeTransport,
-    broken,
-    connection_of,
     request_log,
     status,
 )
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from apfproxy.flowcontrol.meters import FlowSchemaCounters
-    from apfproxy.flowcontrol.queue_set import Flow, Ticket
 
 EVERY_POD = parse_attributes("GET", b"/api/v1/pods?watch=1")
 REFUSING = b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -96,55 +92,7 @@ def ask(bench: Bench, request: bytes) -> tuple[FakeTransport, FakeTransport]:
     return client, got[0]
 
 
-def test_watch_that_would_have_waited_too_long(bench: Bench) -> None:
-    """It has no place among the long-running requests any more, although it goes on."""
-    annotate(bench, b'apfproxy.io/long-running-limit: "1"')
-    clients = [bench.ask(GET), bench.ask(WATCH)]
-    bench.wait(14)
-    clients.append(bench.ask(LOG))
-    bench.wait(2)
-    clients.append(bench.ask(LOG))
-    counters = counters_of(bench)
-
-    assert (1, 1) == (counters.rejected_time_out, counters.rejected_long_running)
-    bench.assert_at_rest(*clients)
-
-
-class Noted:
-    def __init__(self) -> None:
-        self.told: list[tuple[str, int, bool]] = []
-
-    def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
-        self.told.append(("executed", now_ns - ticket.dispatched_ns, False))
-
-    def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
-        assert "queued" == flow.counters.flow_schema
-        self.told.append(("none", waited_ns, is_rejected))
-
-
-def test_flows_are_told_what_would_be(bench: Bench) -> None:
-    """The top flows are those that would wait, be rejected, and have the seats."""
-    noted = bench.context.flow_control.top_flows = Noted()
-    clients = [bench.ask(GET), bench.ask(GET), bench.ask(HURRIED), bench.ask(GET), bench.ask(GET)]
-    bench.wait(1)
-    assert [("none", 0, True), ("none", 550_000_000, True)] == noted.told
-    noted.told.clear()
-    bench.end(clients[0])
-    bench.wait(1)
-    bench.end(clients[1])
-    for client in reversed(clients):
-        bench.end(client)
-
-    assert [
-        ("executed", 1_000_000_000, False),
-        ("executed", 1_000_000_000, False),
-        ("executed", 0, False),
-    ] == noted.told
-    bench.assert_at_rest()
-
-
 def test_access_log(bench: Bench) -> None:
-    """A line has the upstream's answer, and the reason why there would have been none."""
     lines: list[bytes] = []
     bench.context.access_log = request_log(AccessLogSettings(), bench.clock, lines)
     asked = [ask(bench, request) for request in (GET, HURRIED, GET, GET, GET)]
@@ -176,7 +124,6 @@ def test_access_log(bench: Bench) -> None:
     ],
 )
 def test_access_log_of_a_watch_that_began(bench: Bench, before: int, reason: str) -> None:
-    """The reason is told although the watch has outlived its seats by far."""
     lines: list[bytes] = []
     bench.context.access_log = request_log(AccessLogSettings(), bench.clock, lines)
     clients = [bench.ask(GET) for _ in range(before)]
@@ -190,27 +137,6 @@ def test_access_log_of_a_watch_that_began(bench: Bench, before: int, reason: str
     parsed = json.loads(lines[0])
     assert (reason, 200, 1) == (parsed["reason"], parsed["status"], parsed["seats"])
     bench.assert_at_rest(*clients)
-
-
-@pytest.mark.parametrize("enforcement", [ENFORCE, OBSERVE])
-def test_access_log_of_a_wide_write(enforcement: str) -> None:
-    """A line has the seats that a rejected write would have taken, and they are counted once."""
-    lines: list[bytes] = []
-    with Bench(seats=40, idle_upstreams=50, enforcement=enforcement) as bench:
-        bench.context.access_log = request_log(AccessLogSettings(), bench.clock, lines)
-        for _ in range(30):
-            bench.costs.watch_started(EVERY_POD)
-        clients = [bench.ask(GET) for _ in range(43)]
-        write = bench.ask(POST + b"\r\nbody")
-        assert 1 == sum(counters_of(bench).watch_count.counts)
-        for each in (write, *clients):
-            bench.end(each)
-        for _ in range(30):
-            bench.costs.watch_ended(EVERY_POD)
-        bench.wait(1)
-        bench.assert_at_rest()
-
-    assert [3] == [line["seats"] for line in map(json.loads, lines) if line["method"] == "POST"]
 
 
 def run(
@@ -283,7 +209,6 @@ ACTS = st.one_of(
 
 @given(st.lists(ACTS, max_size=40))
 def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> None:
-    """However requests end, and whenever, nothing of their shadows is left in the end."""
     with Bench(idle_upstreams=40, enforcement=OBSERVE) as bench:
         annotate(bench, b'apfproxy.io/long-running-limit: "2"')
         limits = bench.controller.classify(ANONYMOUS, EVERY_POD).limits
@@ -324,8 +249,6 @@ def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> N
 
 @pytest.mark.interpreted
 def test_an_error_of_a_shadow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shadow leaves, and its request and the one that gave it its turn are answered."""
-
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
@@ -342,16 +265,4 @@ def test_an_error_of_a_shadow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
     assert [b"200", b"200"] == [status(client.take()) for client in clients]
     assert [ZeroDivisionError] == [type(error) for error in bench.passage_errors]
     bench.wait(100)
-    bench.assert_at_rest()
-
-
-def test_an_error_of_a_request_with_a_shadow(bench: Bench) -> None:
-    errors = bench.loop.errors = []
-    for client in (bench.ask(GET), bench.ask(GET)):
-        connection_of(client).write = broken
-    for upstream in bench.upstreams:
-        if upstream.take():
-            bench.send(upstream, OK)
-
-    assert 2 == len(errors)
     bench.assert_at_rest()

@@ -14,7 +14,7 @@ from apfproxy.settings import (
     DownstreamSettings,
     LimitSettings,
 )
-from tests.proxy.fakes import Bench, FakeTransport, body, connection_of, status
+from tests.proxy.fakes import Bench, FakeTransport, connection_of, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,54 +39,8 @@ def plain() -> Iterator[Bench]:
         yield result
 
 
-@pytest.mark.parametrize(
-    ("request_", "expected"),
-    [
-        pytest.param(
-            b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n",
-            (b"429", b"Too many requests, please try again later.\n"),
-            id="text",
-        ),
-        pytest.param(
-            b"HEAD /refusing HTTP/1.1\r\nHost: h\r\n\r\n", (b"429", b""), id="without-a-body"
-        ),
-        pytest.param(
-            b"GET / HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n", (b"400", None), id="bad"
-        ),
-    ],
-)
-def test_answers_are_text(
-    plain: Bench, request_: bytes, expected: tuple[bytes, bytes | None]
-) -> None:
-    """A line of it, where clients do not ask for anything else."""
-    plain.ask(b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n")
-    answer = plain.ask(request_).take()
-
-    code, text = expected
-    assert code == status(answer)
-    assert b"\r\nContent-Type: text/plain; charset=utf-8\r\n" in answer
-    assert b"\r\nX-Content-Type-Options: nosniff\r\n" in answer
-    assert (b"\r\nRetry-After: 1\r\n" in answer) is (code == b"429")
-    assert body(answer).endswith(b"\n") if text is None else text == body(answer)
-
-
-def test_answers_are_json_for_who_asks(plain: Bench) -> None:
-    """As RFC 9457 has it."""
-    request = b"GET /refusing HTTP/1.1\r\nHost: h\r\n" + JSON
-    plain.ask(request)
-    answer = plain.ask(request).take()
-
-    assert b"\r\nContent-Type: application/problem+json\r\n" in answer
-    assert {
-        "title": "Too Many Requests",
-        "status": 429,
-        "detail": "Too many requests, please try again later.",
-    } == json.loads(body(answer))
-
-
 @pytest.mark.parametrize("enforcement", ["enforce", OBSERVE])
 def test_a_web_socket_takes_a_seat_until_it_is_open(enforcement: str) -> None:
-    """Then the next request has it; of SPDY the server hears nothing."""
     with Bench(preset=HTTP_API, enforcement=enforcement) as bench:
         client = bench.ask(HANDSHAKE)
         connection = connection_of(client)
@@ -108,7 +62,6 @@ def test_a_web_socket_takes_a_seat_until_it_is_open(enforcement: str) -> None:
 
 @pytest.mark.parametrize("enforcement", ["enforce", OBSERVE])
 def test_an_event_stream_gives_its_seat_back(enforcement: str) -> None:
-    """It goes on for as long as both sides like, whoever reads it slowly."""
     limits = LimitSettings(slow_reader_grace_s=1.0)
     downstream = DownstreamSettings(limits=limits)
     with Bench(preset=HTTP_API, enforcement=enforcement, downstream=downstream) as bench:
@@ -154,7 +107,6 @@ def test_an_upload_that_flows_has_no_limit(plain: Bench) -> None:
 
 
 def test_an_upload_that_stands_still(plain: Bench) -> None:
-    """It has the request's time from there on, and a quarter more at most."""
     plain.context.in_force.min_body_rate_bytes = 0
     client = plain.ask(UPLOAD)
     flow(plain, client, PIECE, times=10, every_s=16)
@@ -204,7 +156,6 @@ def test_an_answer_that_flows_has_no_limit(plain: Bench) -> None:
 
 @pytest.mark.parametrize(("bytes_", "is_cut"), [(1, True), (20_000, False)])
 def test_an_answer_whose_client_is_slow(plain: Bench, bytes_: int, *, is_cut: bool) -> None:
-    """It is cut if the client takes less than the least rate of an upload."""
     client = plain.ask(GET)
     plain.send(plain.upstreams[0], ENDLESS)
     client.protocol.pause_writing()
@@ -234,7 +185,6 @@ def test_an_answer_that_stands_still_is_logged() -> None:
 
 
 def test_what_was_gathered_is_not_waited_for_again() -> None:
-    """An upload whose start came at once, and the rest just fast enough, has no limit either."""
     with Bench(preset=HTTP_API, gathered_body_bytes=32768) as bench:
         client = bench.ask(UPLOAD.replace(b"Transfer-Encoding: chunked", b"Content-Length: 90000"))
         bench.send(client, b"x" * 32768)

@@ -68,7 +68,6 @@ SIZED_HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 def test_answers(
     bench: Bench, request_: bytes, answer: bytes, contents: bytes, is_kept: bool, is_bytewise: bool
 ) -> None:
-    """An answer is the same however it comes, and its connection is kept if that is safe."""
     client = bench.ask(request_)
     for piece in [answer[i : i + 1] for i in range(len(answer))] if is_bytewise else [answer]:
         bench.send(bench.upstreams[0], piece)
@@ -122,7 +121,6 @@ def test_answer_until_close_becomes_chunked(bench: Bench) -> None:
 
 @pytest.mark.parametrize("is_bytewise", [False, True], ids=["whole", "byte-by-byte"])
 def test_chunked_answer_to_http_10(bench: Bench, is_bytewise: bool) -> None:
-    """Such a client knows no chunks; the end of the connection is the end of the answer."""
     client = bench.ask(GET.replace(b"1.1\r\n", b"1.0\r\nConnection: keep-alive\r\n"))
     answer = CHUNKED_OK + b"4\r\nbody\r\n0\r\nA: b\r\n\r\n"
     for piece in [answer[i : i + 1] for i in range(len(answer))] if is_bytewise else [answer]:
@@ -153,7 +151,6 @@ def test_chunked_answer_to_http_10(bench: Bench, is_bytewise: bool) -> None:
     ],
 )
 def test_connection_is_kept_as_the_client_says(bench: Bench, request_: bytes, line: bytes) -> None:
-    """The answer says what becomes of the connection, be it the upstream's or the proxy's own."""
     client = bench.ask(request_)
     bench.send(bench.upstreams[0], b"HTTP/1.1 100 Continue\r\n\r\n" + OK)
     answer = client.take()
@@ -161,6 +158,7 @@ def test_connection_is_kept_as_the_client_says(bench: Bench, request_: bytes, li
     assert line in answer
     assert (b" 100 " in answer) == (b" HTTP/1.1" in request_)
     assert client.has_eof == (b"close" in line)
+    assert 1 == bench.pool.idle_count
     bench.assert_at_rest()
     other = bench.ask(request_)
     bench.end(bench.upstreams[0], ConnectionResetError())
@@ -172,7 +170,6 @@ def test_connection_is_kept_as_the_client_says(bench: Bench, request_: bytes, li
 
 
 def test_slow_client_keeps_no_connection_paused(bench: Bench) -> None:
-    """A connection that was paused within its last read is lent on as good as new."""
     client = bench.ask(GET)
     client.protocol.pause_writing()
     bench.send(bench.upstreams[0], CHUNKED_OK + b"1\r\na\r\n0\r\nA: b\r\n\r\n")

@@ -36,7 +36,6 @@ def prepare(bench: Bench, line: bytes) -> Request:
 
 
 def test_whoever_asks(bench: Bench) -> None:
-    """An identity holds for all requests with the same fields, and is not in the head."""
     first = bench.request_of(GET)
     again = bench.request_of(GET)
     bench.request_of(GET)
@@ -63,12 +62,10 @@ def test_whoever_asks(bench: Bench) -> None:
     ],
 )
 def test_header(bench: Bench, lines: bytes, name: str, expected: str) -> None:
-    """The first value of a field that the upstream gets, too."""
     assert expected == bench.request_of(GET[:-2] + lines + b"\r\n").header(name)
 
 
 def test_secrets() -> None:
-    """Whatever is named by a field that holds a secret is named by its hash."""
     keys = ApiKeySettings(file="keys.csv", header="X-Key")
     unverified = UnverifiedSettings(secret_headers=("X-Old-Key",))
     authentication = AuthenticationSettings(api_keys=keys, unverified=unverified)
@@ -124,7 +121,6 @@ POD = b"/api/v1/namespaces/a/pods/b"
 def test_what_a_second_server_may_get(
     bench: Bench, line: bytes, fields: bytes, *, expected: bool
 ) -> None:
-    """What is safe by its method, if that is what it means."""
     head = bench.request_of(line + b" HTTP/1.1\r\nHost: h\r\n" + fields + b"\r\n")
 
     assert expected == head.is_repeatable
@@ -154,7 +150,6 @@ def test_what_a_second_server_may_get(
 def test_prepares(
     bench: Bench, line: bytes, verb: str, is_watch: bool, takes_seats: bool, is_fixed: bool
 ) -> None:
-    """The target says what is asked, and whether it takes seats and how many."""
     request = prepare(bench, line)
 
     assert verb == request.attributes.verb
@@ -190,7 +185,6 @@ def test_times(bench: Bench, line: bytes, timeout_s: int, wait_limit_s: int) -> 
     ],
 )
 def test_refuses(bench: Bench, line: bytes) -> None:
-    """What Kubernetes would not understand is refused as it refuses it, each time."""
     for _ in range(2):
         with pytest.raises(HeadError) as refused:
             prepare(bench, line)
@@ -210,7 +204,6 @@ def test_refuses(bench: Bench, line: bytes) -> None:
     ],
 )
 def test_long_running_requests_name_no_class(bench: Bench, line: bytes, has_headers: bool) -> None:
-    """Those that take no seats are none of flow control's, as in kube-apiserver."""
     request = prepare(bench, line)
     lines = request.class_lines(bench.flow_control.classify(request))
 
@@ -218,7 +211,6 @@ def test_long_running_requests_name_no_class(bench: Bench, line: bytes, has_head
 
 
 def test_classifies_once_per_configuration(bench: Bench) -> None:
-    """A class is kept with its head until the configuration changes."""
     request = prepare(bench, b"GET /refusing")
     found = bench.flow_control.classify(request)
     assert found is bench.flow_control.classify(request)
@@ -237,7 +229,6 @@ def test_classifies_once_per_configuration(bench: Bench) -> None:
 
 
 def test_no_uid_ends_a_header_line(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever a uid is from, it stays within its line, as visible ASCII."""
     request = prepare(bench, b"GET /refusing")
     found = bench.controller.classify(request.user, request.attributes, request.header)
     found.flow_schema_uid, found.priority_level_uid = "a\r\nX-Evil: 1", "\ud800\0\u00fc \x85z"
@@ -249,7 +240,6 @@ def test_no_uid_ends_a_header_line(bench: Bench, monkeypatch: pytest.MonkeyPatch
 
 
 def test_estimates_by_what_is_known_now(bench: Bench) -> None:
-    """More objects, more seats, up to what the level allows."""
     request = prepare(bench, b"GET /api/v1/pods")
     found = bench.flow_control.classify(request)
     first = bench.flow_control.foreseen_estimate(request, found)
@@ -275,7 +265,6 @@ GET_10 = b"GET / HTTP/1.0\r\n\r\n"
     ],
 )
 def test_host_of_the_upstream(upstream: UpstreamSettings, host: bytes) -> None:
-    """A request without a Host gets the upstream's address, or what the settings say."""
     with Bench(upstream=upstream) as bench:
         client = bench.ask(GET_10)
         assert b"\r\nHost: " + host + b"\r\n" in bench.upstreams[0].take()
@@ -321,7 +310,6 @@ def authenticating() -> Bench:
     ],
 )
 def test_kinds_of_clients(address: str, certificate: bytes | None, expected: Peer) -> None:
-    """What a client is hangs on its address and its certificate, and on nothing else."""
     with authenticating() as bench:
         heads = bench.context.client_kinds.kind_of(address, certificate)
         assert expected == heads.peer
@@ -330,7 +318,6 @@ def test_kinds_of_clients(address: str, certificate: bytes | None, expected: Pee
 
 
 def test_clients_of_different_kinds_share_nothing() -> None:
-    """A header block of one is none of another, though its bytes are the same."""
     with authenticating() as bench:
         kinds = [
             bench.context.client_kinds.kind_of(
@@ -355,13 +342,8 @@ def test_kinds_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert first is not bench.context.client_kinds.kind_of("10.0.0.1", b"first")
 
 
-def test_certificates_count_only_where_they_are_judged(bench: Bench) -> None:
-    assert UNKNOWN_PEER == bench.context.client_kinds.kind_of("10.0.0.1", b"alice").peer
-
-
 @pytest.mark.interpreted
 def test_clients_are_looked_at_when_they_ask(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When all are to be found out anew, none that is silent costs anything."""
     clients = [bench.client() for _ in range(3)]
     looks: list[str] = []
     kind_of = ClientKinds.kind_of

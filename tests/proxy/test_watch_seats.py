@@ -30,7 +30,6 @@ class Followed:
 
 
 def test_silence_ends_the_initial_events() -> None:
-    """Nothing after the head for a while: there is nothing more to send for now."""
     watch = Followed(b"")
     watch.wait(1000)
 
@@ -38,7 +37,6 @@ def test_silence_ends_the_initial_events() -> None:
 
 
 def test_events_put_the_end_off() -> None:
-    """The first period without an event is the one that counts, to a period's precision."""
     watch = Followed(b"")
     for _ in range(5):
         watch.wait(60)
@@ -49,7 +47,6 @@ def test_events_put_the_end_off() -> None:
 
 
 def test_limit_ends_it_however_busy() -> None:
-    """A watch that never falls silent has its seats until the limit."""
     watch = Followed(b"")
     for _ in range(300):
         watch.wait(50)
@@ -67,7 +64,6 @@ def test_limit_may_be_shorter_than_the_silence() -> None:
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["whole", "byte-by-byte"])
 def test_bookmark_ends_it(at_once: bool) -> None:
-    """The client asked for the bookmark, so it is waited for, wherever it is cut."""
     watch = Followed(b"&sendInitialEvents=true")
     watch.wait(5_000)
     watch.seats.on_data(b"event" * 10)
@@ -92,7 +88,6 @@ def test_bookmark_is_not_waited_for_without_end() -> None:
 
 @pytest.mark.parametrize("query", [b"", b"&sendInitialEvents=1"], ids=["silence", "bookmark"])
 def test_nothing_comes_after_the_end(query: bytes) -> None:
-    """A watch that ended first gives nothing back any more."""
     watch = Followed(query)
     watch.seats.cancel()
     watch.seats.on_data(INITIAL_EVENTS_END)
