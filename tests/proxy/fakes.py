@@ -6,6 +6,7 @@ Everything else is real: the parsers, the pool, the flow control.
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections import deque
 from dataclasses import replace
@@ -347,9 +348,7 @@ class Bench:
         self.clock = VirtualClock(S)
         self.loop = FakeLoop(self.clock)
         self.controller = Controller(self.clock, seats, 0)
-        self.controller.commit(
-            self.controller.digest(decode_documents(OBJECTS, "objects.yaml").objects)
-        )
+        self.apply(OBJECTS)
         self.costs = LearnedCosts(self.clock.now_ns)
         self.kinds = KindMeter(self.clock.now_ns())
         self.counters = ProxyCounters()
@@ -408,6 +407,21 @@ class Bench:
         for _ in range(idle_upstreams):
             self.pool.wait(Returner(self.pool))
             self.connect()
+
+    def apply(self, objects: bytes) -> None:
+        """Change the objects of flow control, all of which have to be good."""
+        decoded = decode_documents(objects, "objects.yaml")
+        digest = self.controller.digest(decoded.objects)
+        assert not decoded.problems
+        assert not digest.problems
+        self.controller.commit(digest)
+
+    def annotate(self, annotations: bytes) -> None:
+        """Give the FlowSchema `queued` annotations."""
+        schema = b"metadata: {name: queued}\nspec:\n  matchingPrecedence"
+        assert 1 == OBJECTS.count(schema)
+        annotated = schema.replace(b"queued}", b"queued, annotations: {%b}}" % annotations)
+        self.apply(OBJECTS.replace(schema, annotated))
 
     def __enter__(self) -> Self:
         return self
@@ -530,6 +544,12 @@ class Bench:
             sum(level.queue_set.requests_waiting for level in levels),
             self.pool.waiting_count,
         )
+
+    def logged(self) -> list[dict[str, Any]]:
+        """The lines of the access log."""
+        assert self.context.access_log is not None
+        self.context.access_log.flush()
+        return [json.loads(line) for line in self.log_lines]
 
     def in_use_by_kind(self) -> list[str]:
         return [

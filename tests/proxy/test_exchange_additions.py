@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.objects.decode import decode_documents
 from apfproxy.settings import ENFORCE, OBSERVE, AccessLogSettings
 from tests.proxy.fakes import (
     CHUNKED_OK,
@@ -19,7 +18,6 @@ from tests.proxy.fakes import (
     Bench,
     body,
     connection_of,
-    request_log,
     status,
 )
 
@@ -28,45 +26,20 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.meters import FlowSchemaCounters
     from tests.proxy.fakes import FakeTransport
 
-SCHEMA = b"metadata: {name: queued}\nspec:\n  matchingPrecedence"
-LEVEL = b"metadata: {name: queued}\nspec:\n  type: Limited"
 EXEC = (
     b"POST /api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n"
     b"Upgrade: SPDY/3.1\r\n\r\n"
 )
-HANDSHAKE = (
-    b" HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+WATCH_UPGRADE = (
+    b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n"
+    b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-WATCH_UPGRADE = b"GET /api/v1/pods?watch=1" + HANDSHAKE
-
-
-def bench_with(schema: bytes = b"", level: bytes = b"", *, seats: int = 9) -> Bench:
-    """A data plane, the FlowSchema and the level `queued` of which have annotations.
-
-    Args:
-        schema: Members of the FlowSchema's, without the prefix of their names.
-        level: Likewise of the level's.
-        seats: Of the level.
-    """
-    objects = OBJECTS
-    for place, members in ((SCHEMA, schema), (LEVEL, level)):
-        assert 1 == objects.count(place)
-        annotations = b"metadata: {name: queued, annotations: {%b}}" % b", ".join(
-            b"apfproxy.io/" + member for member in members.split(b", ") if member
-        )
-        objects = objects.replace(place, place.replace(b"metadata: {name: queued}", annotations))
-    bench = Bench(seats=seats, idle_upstreams=9)
-    decoded = decode_documents(objects, "objects.yaml")
-    assert [] == decoded.problems
-    digest = bench.controller.digest(decoded.objects)
-    assert () == digest.problems
-    bench.controller.commit(digest)
-    return bench
 
 
 def banning(enforcement: str = ENFORCE) -> Bench:
-    bench = Bench(idle_upstreams=9, enforcement=enforcement)
+    log = AccessLogSettings(path="-")
+    bench = Bench(idle_upstreams=9, enforcement=enforcement, access_log=log)
     objects = OBJECTS.replace(b"Configuration: {name: queued}", b"Configuration: {name: banned}")
     objects += (
         b"---\napiVersion: flowcontrol.apiserver.k8s.io/v1\nkind: PriorityLevelConfiguration\n"
@@ -74,28 +47,19 @@ def banning(enforcement: str = ENFORCE) -> Bench:
         b"  type: Limited\n"
         b"  limited: {nominalConcurrencyShares: 0, limitResponse: {type: Reject}}\n"
     )
-    digest = bench.controller.digest(decode_documents(objects, "objects.yaml").objects)
-    assert () == digest.problems
-    bench.controller.commit(digest)
+    bench.apply(objects)
     return bench
 
 
 def counters_of(bench: Bench) -> FlowSchemaCounters:
-    found = [
-        counters
-        for counters in bench.controller.flow_schema_counters()
-        if counters.flow_schema == "queued"
-    ]
-    return found[-1]
+    return [c for c in bench.controller.flow_schema_counters() if c.flow_schema == "queued"][-1]
 
 
 def limits_of(bench: Bench, client: FakeTransport) -> FlowLimits:
     exchange = connection_of(client).exchange
     assert exchange is not None
-    classification = exchange.request.classification
-    assert classification is not None
+    classification = bench.flow_control.classify(exchange.request)
     assert classification.limits is not None
-    assert bench.controller.generation == classification.generation
     return classification.limits
 
 
@@ -121,13 +85,17 @@ def test_ban(request_: bytes) -> None:
         assert 1 == bench.controller.levels["banned"].queue_set.rejected_total
         assert (b"Upgrade" in request_) == (b"\r\nConnection: close\r\n" in answer)
         assert [] == [upstream for upstream in bench.upstreams if upstream.written]
+        seats = int(request_ in (GET, WATCH, WATCH_UPGRADE))
+        assert [("ban", seats)] == [(line["reason"], line["seats"]) for line in bench.logged()]
         bench.assert_at_rest()
 
 
 def test_rate() -> None:
-    with bench_with(
-        b'request-rate: "0.5", request-burst: "2", distinguisher: header:x-tenant'
-    ) as bench:
+    with Bench(seats=9, idle_upstreams=9) as bench:
+        bench.annotate(
+            b'apfproxy.io/request-rate: "0.5", apfproxy.io/request-burst: "2",'
+            b" apfproxy.io/distinguisher: header:x-tenant"
+        )
         blue = GET.replace(b"Host", b"X-Tenant: blue\r\nHost")
         answers = []
         for _ in range(3):
@@ -157,7 +125,8 @@ def test_rate() -> None:
     "request_", [WATCH, LOG, EXEC, WATCH_UPGRADE], ids=["watch", "log", "exec", "ws"]
 )
 def test_long_running_limit(request_: bytes) -> None:
-    with bench_with(b'long-running-limit: "1"') as bench:
+    with Bench(seats=9, idle_upstreams=9) as bench:
+        bench.annotate(b'apfproxy.io/long-running-limit: "1"')
         first = bench.ask(request_)
         limits = limits_of(bench, first)
         short = bench.ask(GET)
@@ -176,18 +145,14 @@ def test_long_running_limit(request_: bytes) -> None:
         assert {} == limits.long_running
         third = bench.ask(request_)
         assert {"": 1} == limits.long_running
-        bench.end(third)
-        bench.end(short)
 
+        bench.assert_at_rest(third, short)
         assert {} == limits.long_running
-        bench.assert_at_rest()
 
 
 @pytest.mark.parametrize("request_", [GET, WATCH, LOG], ids=["get", "watch", "log"])
 def test_observing(request_: bytes) -> None:
-    lines: list[bytes] = []
     with banning(OBSERVE) as bench:
-        bench.context.access_log = request_log(AccessLogSettings(), bench.clock, lines)
         client = bench.ask(request_)
         upstream = next(upstream for upstream in bench.upstreams if upstream.written)
         bench.send(upstream, CHUNKED_OK)
@@ -198,8 +163,5 @@ def test_observing(request_: bytes) -> None:
         assert b"200" == status(client.take())
         assert "" == client.ended_by
         assert 1 == counters_of(bench).rejected_ban
-        bench.wait(1)
-        assert [("ban", 200)] == [
-            (line["reason"], line["status"]) for line in map(json.loads, lines)
-        ]
+        assert [("ban", 200)] == [(line["reason"], line["status"]) for line in bench.logged()]
         bench.assert_at_rest()

@@ -16,7 +16,6 @@ from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.authn.credentials import Peer, Verdict
 from apfproxy.http.read_buffer import READ_BYTES
-from apfproxy.proxy.exchange import Exchange
 from apfproxy.request.attributes import User
 from apfproxy.settings import (
     FRONT_PROXY,
@@ -192,61 +191,27 @@ def test_claims_count_from_front_proxies_only(bench: Known) -> None:
     bench.assert_at_rest()
 
 
-def test_refused_after_waiting(bench: Known) -> None:
-    client = bench.ask_slowly(get("slow"))
-    bench.tell("slow", None)
+@pytest.mark.parametrize(
+    ("token", "code", "reason"),
+    [
+        pytest.param("slow", b"401", b'"message": "Unauthorized"', id="no"),
+        pytest.param("bad", b"401", b'"reason": "Unauthorized", "code": 401', id="no-at-once"),
+        pytest.param("open", b"503", b'"reason": "ServiceUnavailable", "code": 503', id="unknown"),
+    ],
+)
+def test_refused(bench: Known, token: str, code: bytes, reason: bytes) -> None:
+    client = bench.ask_slowly(get(token))
+    if token in bench.tokens.asked:
+        bench.tell(token, None)
     answer = client.take()
 
-    assert b"401" == status(answer)
-    assert b'"message": "Unauthorized", "reason": "Unauthorized", "code": 401' in body(answer)
+    assert code == status(answer)
+    assert reason in body(answer)
+    assert (b"Retry-After: 1\r\n" in answer) == (code == b"503")
     assert b"Connection: close" not in answer
     bench.send(client, get("quick"))
     assert (["quick"], b"200") == bench.answer(client)
     bench.assert_at_rest()
-
-
-def test_refused_after_it_was_known(bench: Known) -> None:
-    client = bench.client()
-    for name in ("alice", "alice", None):  # a head is kept when it comes the second time
-        bench.send(client, get("slow"))
-        bench.run_tasks()
-        bench.tell("slow", name)
-        if name is not None:
-            assert ([name], b"200") == bench.answer(client)
-            bench.wait(LIFETIME_S)
-    answer = client.take()
-
-    assert b"401" == status(answer)
-    assert b"X-Kubernetes-PF-" not in answer
-    bench.assert_at_rest()
-
-
-def test_authenticator_cannot_be_reached(bench: Known) -> None:
-    client = bench.ask(get("open"))
-    answer = client.take()
-
-    assert b"503" == status(answer)
-    assert b"Retry-After: 1\r\n" in answer
-    assert b'"reason": "ServiceUnavailable", "code": 503' in body(answer)
-    assert b"Connection: close" not in answer
-    bench.send(client, get("quick"))
-    assert (["quick"], b"200") == bench.answer(client)
-    bench.assert_at_rest()
-
-
-def test_why_is_logged(bench: Known, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    client = bench.client()
-    for token in ("bad-1", "bad-2", "open", "bad-3"):
-        bench.send(client, get(token))
-    bench.wait(60)
-    bench.send(client, get("bad-4"))
-
-    assert [
-        "refused with 401: no token",
-        "refused with 503: nobody can be asked",
-        "refused with 401: no token (2 more since)",
-    ] == caplog.messages
 
 
 def test_asked_for_an_address(bench: Known) -> None:
@@ -297,12 +262,8 @@ def test_body_is_held_within_bounds(bench: Known) -> None:
 
 @pytest.mark.parametrize("has_body", [False, True])
 def test_takes_too_long(bench: Known, has_body: bool) -> None:
-    request = get("slow").replace(b"/b ", b"/b?timeout=5s ")
-    if has_body:
-        request = request.replace(b"GET", b"PUT").replace(
-            b"\r\n\r\n", b"\r\nContent-Length: 1\r\n\r\n"
-        )
-    client = bench.ask_slowly(request)
+    request = post("slow", 1) if has_body else get("slow")
+    client = bench.ask_slowly(request.replace(b"/b ", b"/b?timeout=5s "))
     if has_body:
         bench.send(client, b"x")
     bench.wait(4.9)
@@ -317,21 +278,6 @@ def test_takes_too_long(bench: Known, has_body: bool) -> None:
     assert bench.tokens.asked["slow"].cancelled()
     bench.send(client, get("quick"))
     assert (["quick"], b"200") == bench.answer(client)
-    bench.assert_at_rest()
-
-
-@pytest.mark.interpreted
-def test_failure_after_that(bench: Known, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(exchange: Exchange) -> None:
-        raise OSError(repr(exchange))
-
-    client = bench.ask_slowly(get("slow"))
-    monkeypatch.setattr(Exchange, "_acquire_seats", fail)
-    errors = bench.loop.errors = []
-    bench.tell("slow", "alice")
-
-    assert "abort" == client.ended_by
-    assert [OSError] == [type(error) for error in errors]
     bench.assert_at_rest()
 
 

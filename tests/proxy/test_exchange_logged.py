@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -30,12 +29,6 @@ def bench() -> Iterator[Bench]:
         yield result
 
 
-def logged(bench: Bench) -> list[dict[str, Any]]:
-    assert bench.context.access_log is not None
-    bench.context.access_log.flush()
-    return [json.loads(line) for line in bench.log_lines]
-
-
 def made_in(data: bytes) -> str:
     (found,) = MADE.findall(data)
     return str(found.decode())
@@ -52,7 +45,7 @@ def test_made_audit_id(bench: Bench, request_: bytes) -> None:
         found.append((made_in(forwarded), made_in(client.take())))
         assert forwarded.count(b"\r\n\r\n") == 1
         assert forwarded.partition(b"\r\n\r\n")[2] == request_.partition(b"\r\n\r\n")[2]
-    ids = [line["auditId"] for line in logged(bench)]
+    ids = [line["auditId"] for line in bench.logged()]
 
     assert [(each, each) for each in ids] == found
     assert 2 == len(set(ids))
@@ -63,7 +56,7 @@ def test_audit_id_of_the_client(bench: Bench, own: bytes) -> None:
     client = bench.ask(NAMED.replace(b"mine", own))
     forwarded = bench.upstreams[0].take()
     bench.send(bench.upstreams[0], OK)
-    (line,) = logged(bench)
+    (line,) = bench.logged()
 
     assert 1 == forwarded.lower().count(b"audit-id")
     assert b"\r\nAudit-Id: %b\r\n" % own in client.take()
@@ -87,7 +80,7 @@ def test_trace_id(parent: str, users: tuple[str, ...], rate: int, whose: str) ->
     with Bench(access_log=LOG, tracing=settings) as bench:
         bench.ask(GET.replace(b"\r\n\r\n", f"\r\n{parent}\r\n".encode()))
         bench.send(bench.upstreams[0], OK)
-        (line,) = logged(bench)
+        (line,) = bench.logged()
         found = [f"{trace.trace_id:032x}" for trace in bench.traces] or [""]
 
     assert [line.get("traceId", "")] == found
@@ -100,7 +93,7 @@ def test_trace_id_of_a_request_without_seats() -> None:
         access_log=LOG, tracing=TracingSettings(sampling_rate_per_million=1_000_000)
     ) as bench:
         bench.end(bench.ask(POST.removesuffix(b"body")))
-        (line,) = logged(bench)
+        (line,) = bench.logged()
         (trace,) = bench.traces
 
     assert (0, f"{trace.trace_id:032x}") == (line["executionSeconds"], line["traceId"])
@@ -116,7 +109,7 @@ def test_no_audit_ids(settings: AccessLogSettings | None) -> None:
         bench.send(bench.upstreams[0], OK)
         assert b"audit-id" not in (forwarded + client.take() + named.take()).lower()
         if settings is not None:
-            assert [None, "mine"] == [line.get("auditId") for line in logged(bench)]
+            assert [None, "mine"] == [line.get("auditId") for line in bench.logged()]
 
 
 def test_retried_request(bench: Bench) -> None:
@@ -135,7 +128,7 @@ def test_retried_request(bench: Bench) -> None:
 
 
 def why_of(bench: Bench) -> list[tuple[str, str | None]]:
-    return [(line["reason"], line.get("why")) for line in logged(bench)]
+    return [(line["reason"], line.get("why")) for line in bench.logged()]
 
 
 def test_why_it_waited(bench: Bench) -> None:

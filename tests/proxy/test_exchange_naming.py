@@ -27,7 +27,7 @@ from apfproxy.settings import (
 )
 from tests.authn.test_secret_files import sha256
 from tests.http.test_credential_fields import basic, digest
-from tests.proxy.fakes import OK, Bench, connection_of, request_log, status
+from tests.proxy.fakes import OK, Bench, connection_of, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,6 @@ class Naming(Bench):
 
     Attributes:
         keys: Those.
-        records: Lines of the access log.
     """
 
     def __init__(self, assertion: str = PASS_THROUGH, names_per_address: int = 0) -> None:
@@ -80,12 +79,8 @@ class Naming(Bench):
                 ),
             ),
             authenticator=authenticator,
+            access_log=AccessLogSettings(path="-"),
         )
-        self.context.access_log = request_log(AccessLogSettings(), self.clock, self.log_lines)
-
-    @property
-    def records(self) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self.log_lines]
 
     def user_of(self, client: FakeTransport, request: bytes) -> str:
         """The user that a request is classified as, which is answered; or why it is refused."""
@@ -257,9 +252,7 @@ def test_trusted_proxies(bench: Naming, hops: str | None, user: str, logged: str
     chain = PROXY if hops is None else f"{hops}, {PROXY}"
     assert sent.take().endswith(f"\r\nX-Forwarded-For: {chain}\r\n\r\n".encode())
     bench.send(sent, OK)
-    assert bench.context.access_log is not None
-    bench.context.access_log.flush()
-    assert {(user, logged)} == {(each["user"], each["client"]) for each in bench.records}
+    assert {(user, logged)} == {(each["user"], each["client"]) for each in bench.logged()}
     bench.end(client)
 
 
@@ -324,11 +317,9 @@ def test_log_has_no_key(bench: Naming) -> None:
     client = bench.client((CLIENT, 1))
     for line in ("X-API-Key: k1", "X-API-Key: k3-s3cret", "X-Secret: s3cret"):
         bench.user_of(client, get(line))
-    assert bench.context.access_log is not None
-    bench.context.access_log.flush()
 
-    assert ["alice", None, digest("s3cret")] == [each["user"] for each in bench.records]
-    assert "s3cret" not in json.dumps(bench.records)
+    assert ["alice", None, digest("s3cret")] == [each["user"] for each in bench.logged()]
+    assert "s3cret" not in json.dumps(bench.logged())
     bench.end(client)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.observed_passage import ObservedPassage
-from apfproxy.objects.decode import decode_documents
 from apfproxy.request.attributes import ANONYMOUS, parse_attributes
 from apfproxy.settings import ENFORCE, OBSERVE, AccessLogSettings
 from tests.proxy.fakes import (
@@ -19,19 +17,16 @@ from tests.proxy.fakes import (
     GET,
     LIST,
     LOG,
-    OBJECTS,
     OK,
     WATCH,
     Bench,
     FakeTransport,
-    request_log,
     status,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from apfproxy.flowcontrol.meters import FlowSchemaCounters
 
 EVERY_POD = parse_attributes("GET", b"/api/v1/pods?watch=1")
 REFUSING = b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -47,19 +42,15 @@ ADDITIONS = [
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    with Bench(idle_upstreams=5, enforcement=OBSERVE) as result:
+    with Bench(
+        idle_upstreams=5, enforcement=OBSERVE, access_log=AccessLogSettings(path="-")
+    ) as result:
         yield result
-
-
-def counters_of(bench: Bench, flow_schema: str = "queued") -> FlowSchemaCounters:
-    found = [c for c in bench.controller.flow_schema_counters() if c.flow_schema == flow_schema]
-    assert 1 == len(found)
-    return found[0]
 
 
 def counts(bench: Bench) -> dict[str, object]:
     """All that is counted of the requests of one run, waits and execution times included."""
-    counters = counters_of(bench)
+    [counters] = [c for c in bench.controller.flow_schema_counters() if c.flow_schema == "queued"]
     names = [each.name for each in fields(counters) if not each.name.startswith("_")]
     found = {name: getattr(counters, name) for name in names}
     found["wait_executed_ns"] = counters.wait_executed_ns
@@ -69,16 +60,6 @@ def counts(bench: Bench) -> dict[str, object]:
         name: (each.counts, each.sum) if hasattr(each, "counts") else each
         for name, each in found.items()
     }
-
-
-def annotate(bench: Bench, annotations: bytes) -> None:
-    objects = OBJECTS.replace(
-        b"metadata: {name: queued}\nspec:\n  matchingPrecedence",
-        b"metadata: {name: queued, annotations: {%b}}\nspec:\n  matchingPrecedence" % annotations,
-    )
-    digest = bench.controller.digest(decode_documents(objects, "objects.yaml").objects)
-    assert () == digest.problems
-    bench.controller.commit(digest)
 
 
 def ask(bench: Bench, request: bytes) -> tuple[FakeTransport, FakeTransport]:
@@ -93,8 +74,6 @@ def ask(bench: Bench, request: bytes) -> tuple[FakeTransport, FakeTransport]:
 
 
 def test_access_log(bench: Bench) -> None:
-    lines: list[bytes] = []
-    bench.context.access_log = request_log(AccessLogSettings(), bench.clock, lines)
     asked = [ask(bench, request) for request in (GET, HURRIED, GET, GET, GET)]
     bench.wait(0.6)
     for client, upstream in reversed(asked[1:]):
@@ -103,7 +82,7 @@ def test_access_log(bench: Bench) -> None:
     bench.end(asked[0][0])
     bench.wait(9)
 
-    parsed = [json.loads(line) for line in lines]
+    parsed = bench.logged()
     assert [
         ("queue-full", 200, 1),
         ("", 200, 1),
@@ -113,30 +92,6 @@ def test_access_log(bench: Bench) -> None:
     ] == [(line["reason"], line["status"], line["seats"]) for line in parsed]
     assert [0.6] * 5 == [line["executionSeconds"] for line in parsed]
     bench.assert_at_rest()
-
-
-@pytest.mark.parametrize(
-    ("before", "reason"),
-    [
-        pytest.param(4, "queue-full", id="rejected"),
-        pytest.param(1, "time-out", id="timed-out"),
-        pytest.param(0, "", id="fits"),
-    ],
-)
-def test_access_log_of_a_watch_that_began(bench: Bench, before: int, reason: str) -> None:
-    lines: list[bytes] = []
-    bench.context.access_log = request_log(AccessLogSettings(), bench.clock, lines)
-    clients = [bench.ask(GET) for _ in range(before)]
-    client, upstream = ask(bench, WATCH)
-    bench.send(upstream, CHUNKED_OK + b"5\r\nevent\r\n")
-    bench.wait(16)  # longer than a request may wait
-    bench.send(upstream, b"0\r\n\r\n")
-    assert b"200" == status(client.take())
-    bench.wait(1)
-
-    parsed = json.loads(lines[0])
-    assert (reason, 200, 1) == (parsed["reason"], parsed["status"], parsed["seats"])
-    bench.assert_at_rest(*clients)
 
 
 def run(
@@ -158,7 +113,7 @@ def run(
         now += gap
         at.setdefault(now, []).append(request.replace(b"Host", b"Duration: %d\r\nHost" % duration))
     with Bench(idle_upstreams=len(arrivals), enforcement=enforcement) as bench:
-        annotate(bench, annotations)
+        bench.annotate(annotations)
         due: dict[int, int] = {}
         clients = []
         for tick in range(now + 20 * len(arrivals) + 20):
@@ -210,7 +165,7 @@ ACTS = st.one_of(
 @given(st.lists(ACTS, max_size=40))
 def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> None:
     with Bench(idle_upstreams=40, enforcement=OBSERVE) as bench:
-        annotate(bench, b'apfproxy.io/long-running-limit: "2"')
+        bench.annotate(b'apfproxy.io/long-running-limit: "2"')
         limits = bench.controller.classify(ANONYMOUS, EVERY_POD).limits
         assert limits is not None
         asked: list[tuple[FakeTransport, FakeTransport]] = []
