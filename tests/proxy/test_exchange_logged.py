@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy.settings import AccessLogSettings, AudienceSettings, TracingSettings
-from tests.proxy.fakes import GET, OK, Bench, FakeTransport
+from tests.proxy.fakes import GET, OK, Bench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,7 @@ NAMED = GET.replace(b"\r\n\r\n", b"\r\nUser-Agent: kubectl\r\nAudit-ID: mine\r\n
 POST = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody"
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"traceparent: 00-{TRACE_ID}-00f067aa0ba902b7-%s\r\n"
+BEGUN = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"
 CROWD = "when it came, 1 of 1 seats were in use and 0 requests waited"
 
 
@@ -88,17 +89,6 @@ def test_trace_id(parent: str, users: tuple[str, ...], rate: int, whose: str) ->
     assert (TRACE_ID in line.get("traceparent", "")) == ("traceparent" in parent)
 
 
-def test_trace_id_of_a_request_without_seats() -> None:
-    with Bench(
-        access_log=LOG, tracing=TracingSettings(sampling_rate_per_million=1_000_000)
-    ) as bench:
-        bench.end(bench.ask(POST.removesuffix(b"body")))
-        (line,) = bench.logged()
-        (trace,) = bench.traces
-
-    assert (0, f"{trace.trace_id:032x}") == (line["executionSeconds"], line["traceId"])
-
-
 @pytest.mark.parametrize("settings", [None, replace(LOG, audit_ids=False)], ids=["no-log", "off"])
 def test_no_audit_ids(settings: AccessLogSettings | None) -> None:
     with Bench(access_log=settings) as bench:
@@ -112,37 +102,8 @@ def test_no_audit_ids(settings: AccessLogSettings | None) -> None:
             assert [None, "mine"] == [line.get("auditId") for line in bench.logged()]
 
 
-def test_retried_request(bench: Bench) -> None:
-    client = bench.ask(GET)
-    bench.send(bench.upstreams[0], OK)
-    bench.upstreams[0].take()
-    client.take()
-    bench.send(client, GET)
-    first = bench.upstreams[0].take()
-    bench.end(bench.upstreams[0])
-    bench.connect()
-    second = bench.upstreams[-1].take()
-    bench.send(bench.upstreams[-1], OK)
-
-    assert {made_in(first)} == {made_in(second), made_in(client.take())}
-
-
 def why_of(bench: Bench) -> list[tuple[str, str | None]]:
     return [(line["reason"], line.get("why")) for line in bench.logged()]
-
-
-def test_why_it_waited(bench: Bench) -> None:
-    bench.ask(GET)
-    bench.ask(GET)
-    bench.ask(GET)
-    for _ in range(3):
-        bench.send(bench.upstreams[0], OK)
-
-    assert [
-        ("", None),
-        ("", CROWD),
-        ("", "when it came, 1 of 1 seats were in use and 1 request waited"),
-    ] == why_of(bench)
 
 
 def test_why_it_was_rejected(bench: Bench) -> None:
@@ -159,46 +120,25 @@ def test_why_it_was_rejected(bench: Bench) -> None:
     ] == why_of(bench)
 
 
-def leave_early(bench: Bench, client: FakeTransport) -> None:
-    bench.end(client)
-
-
-def leave_late(bench: Bench, client: FakeTransport) -> None:
-    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
-    bench.end(client)
-
-
-def break_off(bench: Bench, _client: FakeTransport) -> None:
-    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
-    bench.end(bench.upstreams[0])
-
-
-def answer_badly(bench: Bench, _client: FakeTransport) -> None:
-    bench.send(bench.upstreams[0], b"hello\r\n\r\n")
-
-
-def take_too_long(bench: Bench, _client: FakeTransport) -> None:
-    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
-    bench.wait(61)
-
-
 @pytest.mark.parametrize(
-    ("happen", "reason", "why"),
+    ("answer", "end", "reason", "why"),
     [
-        (leave_early, "cancelled", "the client left before the server answered"),
-        (leave_late, "cancelled", "the client left before the end of the answer"),
-        (break_off, "upstream", "the server broke off: "),
-        (
-            answer_badly,
-            "upstream",
-            "the upstream did not answer: malformed answer: it begins with",
-        ),
-        (take_too_long, "deadline", "its time was over before the end of the answer"),
+        (b"", "leave", "cancelled", "the client left before the server answered"),
+        (BEGUN, "leave", "cancelled", "the client left before the end of the answer"),
+        (BEGUN, "end", "upstream", "the server broke off: "),
+        (b"hello\r\n\r\n", "", "upstream", "the upstream did not answer: malformed answer: it beg"),
+        (BEGUN, "wait", "deadline", "its time was over before the end of the answer"),
     ],
-    ids=lambda each: getattr(each, "__name__", ""),
 )
-def test_why_it_failed(bench: Bench, happen: Any, reason: str, why: str) -> None:  # noqa: ANN401
-    happen(bench, bench.ask(GET))
+def test_why_it_failed(bench: Bench, answer: bytes, end: str, reason: str, why: str) -> None:
+    client = bench.ask(GET)
+    bench.send(bench.upstreams[0], answer)
+    if end == "leave":
+        bench.end(client)
+    elif end == "end":
+        bench.end(bench.upstreams[0])
+    elif end == "wait":
+        bench.wait(61)
     ((its_reason, its_why),) = why_of(bench)
 
     assert (reason, why) == (its_reason, (its_why or "")[: len(why)])
