@@ -259,8 +259,7 @@ class Exchange(PoolWaiter):
 
     def on_malformed(self, code: int) -> None:
         """The body breaks off; the client gets `code` if it has no response yet."""
-        status = self._status
-        self._leave(Failure.MALFORMED, status or code, status, reasons.MALFORMED_BODY)
+        self._leave(Failure.MALFORMED, reasons.MALFORMED_BODY, code)
 
     def _hold(self) -> bool:
         """Count what waits of the request; where there is no room it is refused: False."""
@@ -273,7 +272,7 @@ class Exchange(PoolWaiter):
             now_ns = self.context.clock.now_ns()
             self.state = REPLY[self.state]
             self._leave_upstream(now_ns)
-            self._log(now_ns, 0, 0, 0, Failure.MEMORY, why)
+            self._log(now_ns, Failure.MEMORY, why)
             client.refuse_unprocessed(now_ns)
         else:
             message = f"{why}; try again later"
@@ -488,9 +487,8 @@ class Exchange(PoolWaiter):
 
     def _cut(self, now_ns: int) -> None:
         why = reasons.STOOD_STILL if self.request.attributes.is_plain else reasons.OUT_OF_TIME
-        status = self._status
         self.state = BREAK[self.state]
-        self._log(now_ns, status, status, self._sent_bytes, Failure.DEADLINE, why)
+        self._log(now_ns, Failure.DEADLINE, why)
         self._leave_upstream(now_ns)
         self.client.abort()
 
@@ -530,33 +528,34 @@ class Exchange(PoolWaiter):
 
     def on_sweep(self, period_ns: int) -> None:
         """See whether the client keeps the seats from others; delays of the proxy do not count."""
-        relay, in_force = self._relay, self.context.in_force
-        if self.state is GATHERING:
+        relay = self._relay
+        if self.state is RESPONDING and relay is not None:
+            relay.see_response_taken(period_ns)
+        elif self.state is GATHERING:
             self._see_body_coming(period_ns)
-            rate = self._rate
-            # A body is small then, so what came long ago says nothing of one that has stopped.
-            if rate is not None and rate.waited_ns >= in_force.body_rate_grace_ns:
-                self._rate = BodyRate(self.received_bytes)
         elif self.state is AWAITING and not self.is_whole and relay is not None:
             # While the upstream takes no more, the client is not what holds the request up.
             if not relay.upstream.is_write_paused:
                 self._see_body_coming(period_ns)
-        elif self.state is RESPONDING and relay is not None:
-            relay.see_response_taken(period_ns)
         else:
             self.context.slow_readers.watched.pop(self, None)
 
     def _see_body_coming(self, period_ns: int) -> None:
         rate, in_force = self._rate, self.context.in_force
+        least = in_force.min_body_rate_bytes
         assert rate is not None
         rate.waited_ns += period_ns
-        least, is_due = in_force.min_body_rate_bytes, rate.waited_ns >= in_force.body_rate_grace_ns
-        if is_due and rate.is_below(least, self.received_bytes):
+        if rate.waited_ns < in_force.body_rate_grace_ns:
+            return
+        if rate.is_below(least, self.received_bytes):
             self.context.slow_readers.watched.pop(self, None)
             self._refuse_slow_body(
                 f"the request's body came slower than {least} bytes a second"
                 " (downstream.limits.minBodyRateBytes)"
             )
+        elif self.state is GATHERING:
+            # A body is small then, so what came long ago says nothing of one that has stopped.
+            self._rate = BodyRate(self.received_bytes)
 
     # What its client sees of it, and does.
 
@@ -582,22 +581,20 @@ class Exchange(PoolWaiter):
             self._relay.upstream.resume_reading()
 
     def on_client_left(self) -> None:
-        why = reasons.LEFT_WHERE.get(self.state, "the client left")
-        self._leave(Failure.CANCELLED, self._status, self._status, why)
+        self._leave(Failure.CANCELLED, reasons.LEFT_WHERE.get(self.state, "the client left"))
 
     # The end.
 
     def end(self, relay: Relay, now_ns: int) -> None:
         context, client, upstream = self.context, self.client, relay.upstream
         self.state = END[self.state]
-        status, body_bytes = relay.status, relay.body_bytes
         if context.access_log is not None or self.trace is not None:
-            self._log(now_ns, status, status, body_bytes, "")
-        if self.request.is_list and status == 200 and body_bytes:
-            context.flow_control.costs.list_finished(self.request.attributes, body_bytes)
+            self._log(now_ns, "")
+        if self.request.is_list and relay.status == 200 and relay.body_bytes:
+            context.flow_control.costs.list_finished(self.request.attributes, relay.body_bytes)
         if client.held:
             client.hold(0)
-        # Before the seats, so that whoever gets them finds it.
+        # Before the seats, so that the request that gets them finds it.
         self._relay = None
         if self.is_whole:
             context.pool.release(upstream, now_ns)
@@ -612,7 +609,7 @@ class Exchange(PoolWaiter):
         """Be done with a response that ends with its connection."""
         now_ns = self.context.clock.now_ns()
         self.state = event[self.state]
-        self._log(now_ns, relay.status, relay.status, relay.sent_bytes, reason, why)
+        self._log(now_ns, reason, why)
         self._relay = None
         relay.close()
         self._give_back(now_ns)
@@ -621,13 +618,13 @@ class Exchange(PoolWaiter):
         self._relay = None
         self._reply_status(502, f"the upstream did not answer: {reason}", Failure.UPSTREAM)
 
-    def _leave(self, reason: Failure, status: int, upstream_status: int, why: str) -> None:
+    def _leave(self, reason: Failure, why: str, code: int = 0) -> None:
         self.context.counters.client_aborts += 1
         if self.state is DONE:
             return  # a tunnel that the client's end has ended
         now_ns = self.context.clock.now_ns()
         self.state = BREAK[self.state]
-        self._log(now_ns, status, upstream_status, self._sent_bytes, reason, why)
+        self._log(now_ns, reason, why, code)
         self._leave_upstream(now_ns, has_left=True)
 
     def _reply_status(
@@ -655,7 +652,7 @@ class Exchange(PoolWaiter):
         context.counters.count_own(code)
         extra = lines + self._audit_line() + self._class_lines(now_ns, reason)
         size = client.send_own(self.head, build, extra)
-        self._log(now_ns, code, 0, size, reason, why)
+        self._log(now_ns, reason, why, code, size)
         client.on_exchange_end(self, now_ns)
 
     def fail(self, error: Exception) -> None:
@@ -669,8 +666,7 @@ class Exchange(PoolWaiter):
         context.slow_readers.watched.pop(self, None)
         with contained(Part.CONNECTION, loop):
             if was is not DONE:
-                status, now_ns = self._status, context.clock.now_ns()
-                self._log(now_ns, status, status, self._sent_bytes, Failure.INTERNAL)
+                self._log(context.clock.now_ns(), Failure.INTERNAL)
         with contained(Part.CONNECTION, loop):
             self._drop_upstream()
         if self.passage.state is not ABANDONED:  # else its seats are the upstream's
@@ -745,20 +741,13 @@ class Exchange(PoolWaiter):
     def _is_recorded(self) -> bool:
         return self.context.access_log is not None or self.context.tracer is not None
 
-    @property
-    def _status(self) -> int:
-        return 0 if self._relay is None else self._relay.status
+    def _log(self, now_ns: int, reason: str, why: str = "", code: int = 0, size: int = 0) -> None:
+        """Tell log and trace; `reason` is "" if nothing went wrong.
 
-    @property
-    def _sent_bytes(self) -> int:
-        return 0 if self._relay is None else self._relay.sent_bytes
-
-    def _log(
-        self, now_ns: int, status: int, upstream_status: int, size: int, reason: str, why: str = ""
-    ) -> None:
-        """Tell log and trace; a status is 0 for none, `reason` "" if nothing went wrong."""
+        `code` and `size` are of the proxy's own response, if the upstream has sent none.
+        """
         access_log, tracer, trace = self.context.access_log, self.context.tracer, self.trace
-        passage, ticket = self.passage, self.passage.ticket
+        passage, ticket, relay = self.passage, self.passage.ticket, self._relay
         if tracer is not None and not self.sent_ns and ticket is None and passage.refusal is None:
             trace = tracer.begin(self.request)  # it has not asked for seats
         if access_log is None and trace is None:
@@ -770,6 +759,7 @@ class Exchange(PoolWaiter):
             seats, asked_ns = passage.seats, self.sent_ns or now_ns
         else:
             seats, asked_ns = ticket.estimate.max_seats, self.asked_ns
+        status = 0 if relay is None else relay.status
         request, found = self.request, passage.classification
         record = RequestRecord(
             self.head,
@@ -783,9 +773,9 @@ class Exchange(PoolWaiter):
             self.sent_ns,
             now_ns,
             seats,
+            status or code,
             status,
-            upstream_status,
-            size,
+            size if relay is None else relay.sent_bytes,
             reason,
             f"{why}; {self._why}" if why and self._why else why or self._why,
             self._made_line,

@@ -1,4 +1,4 @@
-"""Where an exchange stands, and what each event does there.
+"""The states of an exchange, and what each event does there.
 
     NEW -> AUTHENTICATING -> GATHERING -> QUEUED -> CONNECTING -> AWAITING -> RESPONDING -> DONE
                                                                            -> TUNNELLING -> DONE
@@ -16,22 +16,18 @@ from apfproxy.base.transitions import Event
 
 
 class ExchangeState(enum.StrEnum):
-    """Where an exchange stands."""
+    """The state of an exchange."""
 
     NEW = "new"
     AUTHENTICATING = "authenticating"
     GATHERING = "gathering"
     """A small body, or the start of a large one, comes in."""
     QUEUED = "queued"
-    """It waits for seats."""
     CONNECTING = "connecting"
-    """It waits for a connection to the upstream."""
     AWAITING = "awaiting"
     """It has a connection, on which the request goes out; the response is awaited."""
     RESPONDING = "responding"
-    """The head of the response is on its way to the client, the body follows."""
     TUNNELLING = "tunnelling"
-    """Bytes go both ways, untouched."""
     DONE = "done"
 
 

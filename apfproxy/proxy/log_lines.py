@@ -182,7 +182,6 @@ class LogLines:
         return text
 
     def _find_second(self, now_ns: int) -> None:
-        """Find the second that a time is in, and its text as RFC 3339 has it, in UTC."""
         # Once a second this looks at the wall clock, which may have been set.
         offset_ns = time.time_ns() - self._clock.now_ns()
         second, ns = divmod(now_ns + offset_ns, _NS_PER_S)
@@ -211,7 +210,9 @@ def _text_of_block(head: RequestHead, block: HeaderBlock, user: User | None) -> 
 
 def text_of_target(method: str, target: bytes, attributes: RequestAttributes) -> str:
     """The members that say what is asked for, first comma included; `query` if any is known."""
-    path, query = attributes.path, attributes.query
+    path, query, verb, name = attributes.path, attributes.query, attributes.verb, attributes.name
+    group, version, resource = attributes.api_group, attributes.api_version, attributes.resource
+    subresource, namespace = attributes.subresource, attributes.namespace
     if (
         len(path) > MAX_TEXT
         or '"' in path
@@ -220,35 +221,19 @@ def text_of_target(method: str, target: bytes, attributes: RequestAttributes) ->
         or not path.isascii()
         or not target.startswith(path.encode())
     ):
-        return _text_of_rare_target(method, attributes)
-    # All that comes from the path needs no escapes either, nor any cutting.
+        path, method = _escaped(path, MAX_PATH), _escaped(method)
+        verb, group, version, resource = map(_escaped, (verb, group, version, resource))
+        subresource, namespace, name = map(_escaped, (subresource, namespace, name))
+    elif query:  # all else that comes from such a path needs no escapes, nor any cutting
+        name = _escaped(name)
     asked = _text_of_query(query) if query else ""
+    text = f',"verb":"{verb}","method":"{method}","path":"{path}"{asked}'
     if not attributes.is_resource_request:
-        return f',"verb":"{attributes.verb}","method":"{method}","path":"{path}"{asked}'
-    # The name may come from the query.
-    name = quoted(attributes.name) if query else f'"{attributes.name}"'
+        return text
     return (
-        f',"verb":"{attributes.verb}","method":"{method}","path":"{path}"{asked}'
-        f',"apiGroup":"{attributes.api_group}","apiVersion":"{attributes.api_version}",'
-        f'"resource":"{attributes.resource}","subresource":"{attributes.subresource}",'
-        f'"namespace":"{attributes.namespace}","name":{name}'
+        f'{text},"apiGroup":"{group}","apiVersion":"{version}","resource":"{resource}",'
+        f'"subresource":"{subresource}","namespace":"{namespace}","name":"{name}"'
     )
-
-
-def _text_of_rare_target(method: str, attributes: RequestAttributes) -> str:
-    text = (
-        f',"verb":{quoted(attributes.verb)},"method":{quoted(method)},'
-        f'"path":{quoted(attributes.path, MAX_PATH)}{_text_of_query(attributes.query)}'
-    )
-    if attributes.is_resource_request:
-        text += (
-            f',"apiGroup":{quoted(attributes.api_group)},'
-            f'"apiVersion":{quoted(attributes.api_version)},'
-            f'"resource":{quoted(attributes.resource)},'
-            f'"subresource":{quoted(attributes.subresource)},'
-            f'"namespace":{quoted(attributes.namespace)},"name":{quoted(attributes.name)}'
-        )
-    return text
 
 
 def _text_of_query(query: Mapping[str, tuple[str, ...]]) -> str:
@@ -259,9 +244,7 @@ def _text_of_query(query: Mapping[str, tuple[str, ...]]) -> str:
             continue
         if name == "continue":
             members += ',"continue":true'
-            continue
-        most = PARAMETERS.get(name)
-        if most is not None:
+        elif (most := PARAMETERS.get(name)) is not None:
             members += f',"{name}":{quoted(values[0], most)}'
     return f',"query":{{{members[1:]}}}' if members else ""
 
@@ -283,3 +266,7 @@ def quoted(text: str, most: int = MAX_TEXT) -> str:
     if len(text) > most or not text.isascii():
         text = cut(text, most)
     return encode_basestring_ascii(text)
+
+
+def _escaped(text: str, most: int = MAX_TEXT) -> str:
+    return quoted(text, most)[1:-1]

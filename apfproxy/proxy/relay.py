@@ -1,7 +1,7 @@
-"""What an exchange does while it has an upstream connection: request on, response back.
+"""Relays between a client and an upstream connection: request on, response back.
 
-Each side is read no faster than the other one takes it.  Whatever ends the relay is told to its
-exchange, which gives the seats back.
+Each side is read no faster than the other one takes it.  The exchange is told of every end, and
+gives the seats back.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 class Relay(ResponseSink):
-    """Between the client of an exchange and the connection that it has.
+    """Takes the response for an exchange from the connection that it has.
 
     Attributes:
-        body_bytes: Of the response's body, so far.
+        body_bytes: Bytes of the response's body so far.
         slow_level: The level whose slow readers this is one of; "" if it is none.
-        status: Of the final response; 0 before.
+        status: The final response's status; 0 before.
         watch: None if it is no watch under way.
     """
 
@@ -43,8 +43,7 @@ class Relay(ResponseSink):
         self.upstream = upstream
         self.status = 0
         self.body_bytes = 0
-        self._has_asked = False
-        """Whether the client was asked for its body by the proxy."""
+        self._has_asked = False  # the client for its body
         self.watch: WatchSeats | None = None
         self.tunnel: Tunnel | None = None
         self._waited_ns = 0
@@ -65,7 +64,7 @@ class Relay(ResponseSink):
             client.resume_reading()
 
     def send_body(self, pieces: Sequence[Piece]) -> int:
-        """Send a further part of the body, and say how many bytes that is."""
+        """Send a further part of the body; returns its bytes."""
         size = self.upstream.send_pieces(pieces)
         if self.upstream.is_write_paused:
             self._exchange.client.pause_reading()
@@ -77,7 +76,6 @@ class Relay(ResponseSink):
     # The response.
 
     def on_interim(self, head: ResponseHead) -> None:
-        """Pass a 1xx on, to clients that know of them."""
         if self.head.is_http_10 or (head.status == 100 and self._has_asked):
             return
         self._exchange.client.send_interim(head)
@@ -129,7 +127,6 @@ class Relay(ResponseSink):
             self._pause_upstream()
 
     def on_broken(self, reason: str, *, may_retry: bool) -> None:
-        """Retry, if no response has begun and a second server may get the request; else end."""
         exchange, upstream = self._exchange, self.upstream
         may_retry = may_retry and exchange.may_repeat and exchange.request.is_repeatable
         if may_retry and exchange.state is AWAITING:
@@ -222,15 +219,12 @@ class Relay(ResponseSink):
         self.upstream.endpoint.answered(head.status, now_ns - exchange.sent_ns)
         if exchange.trace is not None:
             exchange.trace.answered(head.status, now_ns)
-        on_data = None
         if exchange.request.is_watch:
             self._start_watch(rest)
-            on_data = self.watch.on_data if self.watch is not None else None
         elif exchange.request.takes_seats:
             self._go_on_without_end(now_ns)
-        self.tunnel = Tunnel(
-            exchange.context, exchange.client, self.upstream, self._on_tunnel_over, on_data
-        )
+        context, client = exchange.context, exchange.client
+        self.tunnel = Tunnel(context, client, self.upstream, self.watch, self._on_tunnel_over)
         self.tunnel.start(head, exchange.response_lines(head, now_ns), protocol, rest)
 
     def _on_tunnel_over(self) -> None:

@@ -1,9 +1,8 @@
-"""From the fields of a head to a request.
+"""Requests, each made of a target and a header block.
 
 A client sends the same fields with every target.  So what they say is found out once and kept, by
 their bytes, with the user that they authenticate: in a cache that all clients of a kind share once
-they came twice, and at the connection, which knows its last few.  A kind of clients are those whose
-heads are read alike.  Such a `HeaderBlock` and a target make a `Request`.
+they came twice, and at the connection, which knows its last few.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import re
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import replace
-from itertools import chain
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -40,7 +38,7 @@ from apfproxy.request.attributes import (
 from apfproxy.settings import IMPERSONATE, PASS_THROUGH, AuthenticationSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from apfproxy.authn.authenticator import Authentication, Authenticator
     from apfproxy.authn.credentials import Peer
@@ -73,13 +71,13 @@ all of it if it has no length, or not one that is told apart from the rest."""
 
 
 class HeaderBlock:
-    """The fields of a client's heads, whatever length of a body they say, with who sends them.
+    """The fields of a client's heads, whatever length of a body they say, with the user.
 
     Attributes:
         authentication: The last one; None before.
         logged: A user, and the access log's text of that user and these fields; None before.
-        audit_line: The line of their Audit-ID; b"" if there is none, None before anybody asked.
-        parent: Their traceparent, if it is a proper one; "" if not, None before anybody asked.
+        audit_line: The line of their Audit-ID; b"" if there is none, None if it was not read yet.
+        parent: Their traceparent, if it is a proper one; "" if not, None if it was not read yet.
     """
 
     __slots__ = ("_after", "_before", "audit_line", "authentication", "fields", "logged", "parent")
@@ -93,9 +91,9 @@ class HeaderBlock:
         self.parent: str | None = None
 
     def match(self, data: bytes | bytearray, start: int) -> tuple[int, int]:
-        """Where a head ends that has this block, and the length of its body; (0, 0) if not.
+        """Find where a head ends whose fields, from `start` on, are these, and its body's length.
 
-        The head's fields begin at `start`; behind it there may be more data.
+        Both are 0 if they are others.
         """
         before, after = self._before, self._after
         if not before and data.startswith(after, start):
@@ -108,9 +106,6 @@ class HeaderBlock:
             return 0, 0
         digits = data[start:end]
         return (end + len(after), int(digits)) if _is_length(digits) else (0, 0)
-
-    def __repr__(self) -> str:
-        return f"<HeaderBlock of {len(self._before) + len(self._after)} bytes>"
 
 
 def key_of(section: bytes) -> tuple[BlockKey, int]:
@@ -138,28 +133,23 @@ MARK_BYTES = 112
 
 
 class MemoryBudget:
-    """The `max_bytes` of memory that some collections may take together.
+    """The `max_bytes` of memory that some caches may take together; `taken` is what they take now.
 
-    `on_forget` is called when values are forgotten, so that others forget them, too; `taken` is
-    what they take now, in bytes.
+    `on_forget` is called when values are forgotten, so that others forget them, too.
     """
 
     def __init__(self, max_bytes: int, on_forget: Callable[[], None] = lambda: None) -> None:
         self._max_bytes = max_bytes
         self.on_forget = on_forget
-        self._collections: weakref.WeakSet[BoundedCache[Any, Any]] = weakref.WeakSet()
+        self.caches: weakref.WeakSet[BoundedCache[Any, Any]] = weakref.WeakSet()
         self.taken = 0
-
-    def add(self, collection: BoundedCache[Any, Any]) -> None:
-        """Have one more collection, as long as it is used."""
-        self._collections.add(collection)
 
     def take(self, size: int) -> None:
         """Take so many bytes; the older half of all that is kept goes until there is room."""
         self.taken += size
         while self.taken > self._max_bytes:
             taken = self.taken
-            for each in list(self._collections):
+            for each in list(self.caches):
                 each.forget_older()
             self.on_forget()  # once for all of them: those others are many, too
             if self.taken == taken:
@@ -168,12 +158,11 @@ class MemoryBudget:
 
 @mypyc_attr(native_class=False)  # it is referred to weakly, and has a finalizer
 class BoundedCache(Generic[Key, Value]):
-    """Values by their keys: of those that came twice lately, a bounded number, in bounded room.
+    """Values of keys that came twice lately: a bounded number, in bounded room.
 
-    What never comes again is not kept.  It would push out what does, and it would cost more than
-    its parsing: new memory for every request takes the interpreter's own place in the CPU's caches.
-    When there are more than `bound`, the older half goes; `size_of` says bytes.  `values` are those
-    kept, to be read on a hot path without a call.
+    What never comes again is not kept: it would push out what does, and new memory for every
+    request would cost more than its parsing.  When there are more than `bound`, the older half
+    goes; `size_of` says bytes.
     """
 
     __slots__ = ("__weakref__", "_bound", "_room", "_seen", "_size_of", "_sizes", "values")
@@ -187,13 +176,13 @@ class BoundedCache(Generic[Key, Value]):
         self._seen: set[int] = set()
         self._sizes: dict[Key, int] = {}
         self.values: dict[Key, Value] = {}
-        room.add(self)
+        room.caches.add(self)
 
     def __del__(self) -> None:
         self._room.taken -= sum(self._sizes.values()) + MARK_BYTES * len(self._seen)
 
     def offer(self, key: Key, value: Value) -> bool:
-        """Keep the value if its key, told apart by its hash, came before; whether it is kept."""
+        """Keep the value if its key, known by its hash, came before; says whether it is kept."""
         mark = hash(key)
         room = self._room
         if mark in self._seen:
@@ -214,7 +203,7 @@ class BoundedCache(Generic[Key, Value]):
         return False
 
     def forget_older(self) -> None:
-        """Forget the older half, and what has come once; whoever calls this tells others."""
+        """Forget the older half, and what has come once; the caller tells others."""
         self._forget_half()
         self._forget_marks()
 
@@ -249,43 +238,36 @@ PLACE: Final = 224
 """In two dictionaries that are as empty as they get, with a key's tuple and a number."""
 STRUCTURE: Final = 320
 """An object, with what the collector needs, and its options; a dictionary of few values."""
-PARAMETER: Final = 160
-"""A value's place in a list, and the tuple of it."""
 LATER: Final = 1024
 """The lines of the access log that are kept, and the authentication's object."""
 
 
 def size_of_block(key: BlockKey, block: HeaderBlock) -> int:
     """Bytes of a header block and its key."""
-    # Its user's lines are as long as the fields that they are made of, at most.
-    before, after = key
     fields = block.fields
     credentials, offer = fields.credentials, fields.upgrade
-    size = PLACE + LATER + 2 * STRUCTURE
-    size += getsizeof(before) + getsizeof(after) + len(before) + len(after)
-    size += getsizeof(fields.host)
-    if not fields.is_verbatim:
-        size += getsizeof(fields.forward)
-    size += _size_of_texts((credentials.token, credentials.key, credentials.basic, fields.address))
-    users = credentials.claimed, credentials.impersonated, credentials.alias, credentials.source
-    size += sum(map(_size_of_user, users))
+    secrets = credentials.token, credentials.key, credentials.basic
+    forward = b"" if fields.is_verbatim else fields.forward
+    # Its user's lines are as long as the fields that they are made of, at most.
+    size = PLACE + LATER + 2 * STRUCTURE + sum(map(len, key))
+    size += _size_of((*key, fields.host, forward, *secrets, fields.address))
+    for user in (
+        credentials.claimed,
+        credentials.impersonated,
+        credentials.alias,
+        credentials.source,
+    ):
+        if user is not None:
+            size += STRUCTURE + _size_of((user.name, user.uid, user.groups, user.extra))
     if offer is not None:
-        listed = chain(offer.protocols, offer.keys, offer.versions, offer.subprotocols)
-        size += STRUCTURE + _size_of_texts(listed)
+        listed = offer.protocols, offer.keys, offer.versions, offer.subprotocols
+        size += STRUCTURE + _size_of(listed)
     return size
 
 
-def _size_of_user(user: User | None) -> int:
-    if user is None:
-        return 0
-    size = STRUCTURE + _size_of_texts((user.name, user.uid)) + _size_of_texts(user.groups)
-    for key, values in user.extra:
-        size += PARAMETER + getsizeof(key) + _size_of_texts(values)
-    return size
-
-
-def _size_of_texts(texts: Iterable[str | bytes]) -> int:
-    return sum(getsizeof(text) + 8 for text in texts)
+def _size_of(value: object) -> int:
+    inner = sum(map(_size_of, value)) if isinstance(value, tuple) else 0
+    return getsizeof(value) + 8 + inner
 
 
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -301,10 +283,9 @@ class Request(RequestDigest):
 
     Attributes:
         user_lines: Header lines that name the user to the upstream.
-        answer_timeout_ns: Until the upstream has to answer a request that is whole; a long-running
-            one may go on then, without seats.
-        authenticated_until_ns: On the clock of the process: until then the user counts; 0 before
-            the client is authenticated.
+        answer_timeout_ns: The upstream's time to begin its response to a request that is whole; a
+            long-running one may go on then, without seats.
+        authenticated_until_ns: The end of the authentication; 0 before.
     """
 
     __slots__ = ("answer_timeout_ns", "authenticated_until_ns", "block", "head", "user_lines")
@@ -338,10 +319,7 @@ class Request(RequestDigest):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether a second server may get it once a first one may have read it.
-
-        Nothing that begins another protocol, has a body, or says that it means another method.
-        """
+        """Whether a second server may get it once a first one may have read it."""
         head, attributes = self.head, self.attributes
         return (
             head.method in _SAFE
@@ -358,10 +336,9 @@ class Request(RequestDigest):
         return class_lines(found.flow_schema_uid, found.priority_level_uid)
 
     def header(self, name: str) -> str:
-        """The first value of a field that is forwarded, of a secret its hash; "" if there is none.
+        """The first value of a field that is forwarded; "" if there is none.
 
-        Flows are named by it, and everybody sees their names.  It is searched for each time, since
-        only a class that is told apart by a field asks.
+        Of a secret it is the hash: flows are named by it, and everybody sees their names.
         """
         head = self.head
         pattern = rb"^%b:[ \t]*([^\r\n]*)" % name.encode()
@@ -372,15 +349,9 @@ class Request(RequestDigest):
             return name_of_secret(found[1])
         return found[1].decode(errors="replace")
 
-    def __repr__(self) -> str:
-        return f"<Request {self.head.method} {self.head.target!r}>"
-
 
 class ClientKinds:
-    """Tells clients apart by what decides how their heads are read, and makes requests of those.
-
-    `room` is for the header blocks of all clusters.
-    """
+    """Tells clients apart by what decides how their heads are read, and makes requests of those."""
 
     def __init__(
         self,
@@ -404,10 +375,9 @@ class ClientKinds:
         self._upgrades = UpgradeRules(upgrades.allow, upgrades.deny)
 
     def request_of(self, head: RequestHead, block: HeaderBlock) -> Request:
-        """The request that a head makes; HeadError for a target or an upgrade that is malformed.
+        """Make a request of a head; HeadError for a target or an upgrade that is malformed.
 
-        Nothing is kept by targets: to find one of many thousands again costs as much as reading it,
-        since neither the table nor what it has is in the caches of the CPU.
+        Nothing is kept by targets: to find one of many thousands costs as much as to read it.
         """
         attributes = read_target(head, self._rules, is_plain=self._is_plain)
         timeout_ns = self._default_timeout_ns
@@ -474,7 +444,7 @@ class ClientKinds:
 
 
 def field_rules(settings: Settings) -> FieldRules:
-    """How the fields of a client are read of which nothing is known."""
+    """Make the rules for a client of which nothing is known."""
     downstream, upstream = settings.downstream, settings.upstream
     return FieldRules(
         UpstreamHosts(upstream.address.authority.encode(), (upstream.host_header or "").encode()),
@@ -488,7 +458,7 @@ def field_rules(settings: Settings) -> FieldRules:
 
 
 def plain_rules(settings: Settings) -> FieldRules:
-    """How the fields of requests that are of no cluster are read."""
+    """Make the rules for requests that are of no cluster."""
     downstream = settings.downstream
     return FieldRules(
         UpstreamHosts(b"", b""),
@@ -499,7 +469,7 @@ def plain_rules(settings: Settings) -> FieldRules:
 
 
 def preset_of(settings: Settings) -> Preset:
-    """The kind of API behind, with the rules of the settings."""
+    """Find the upstream's kind of API, with the rules of the settings."""
     named = settings.request.long_running
     return PRESETS[settings.preset].with_rules(
         named.verbs, named.subresources, named.path_prefixes, settings.request.path_prefixes
@@ -509,7 +479,7 @@ def preset_of(settings: Settings) -> Preset:
 def read_target(
     head: RequestHead, rules: RequestRules, *, is_plain: bool = False
 ) -> RequestAttributes:
-    """What a head asks for; HeadError if Kubernetes would not understand the target."""
+    """Read the target of a head; HeadError if Kubernetes would not understand it."""
     try:
         if is_plain:
             return plain_attributes(head.method, head.target, rules)
@@ -526,7 +496,7 @@ def _timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
 
 
 def judged(raw: bytes, rules: FieldRules, settings: Settings) -> RequestHead:
-    """A head as it would be forwarded; HeadError if it would be refused."""
+    """Make a head as it would be forwarded; HeadError if it would be refused."""
     head, preset = parse_head(raw, rules), preset_of(settings)
     attributes = read_target(head, preset.rules, is_plain=preset.is_plain)
     _timeout_ns(attributes, 0)

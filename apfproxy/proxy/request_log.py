@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.base.clock import Clock, Timer
-    from apfproxy.flowcontrol.controller import Classification
     from apfproxy.proxy.log_lines import Key
     from apfproxy.proxy.request_record import RequestRecord
     from apfproxy.settings import AccessLogSettings
@@ -42,12 +41,10 @@ EXPECTED_BYTES: Final = 512
 
 
 class Omission(enum.StrEnum):
-    """Why a request has no line; the label `cause` of the metric."""
+    """Why a request has no line, by rule 2 or 3; the label `cause` of the metric."""
 
     REFUSED = "refused"
-    """It was refused, and enough others of its flow were in that second for the same reason."""
     BYTES = "bytes"
-    """`accessLog.maxBytesPerSecond` was spent."""
 
 
 class LogBudget:
@@ -76,10 +73,9 @@ class LogBudget:
         self._left_bytes -= corrections - self._corrected
         self._corrected = corrections
         elapsed_ns = now_ns - self._looked_ns
-        self._looked_ns = now_ns
         # What is less than a byte is not lost.
-        self._looked_ns -= (per_second * elapsed_ns % SECOND_NS) // per_second
-        brought = per_second * elapsed_ns // SECOND_NS
+        brought, rest = divmod(per_second * elapsed_ns, SECOND_NS)
+        self._looked_ns = now_ns - rest // per_second
         self._left_bytes = min(self._left_bytes + brought, per_second)
         return self._left_bytes > 0
 
@@ -89,61 +85,6 @@ class LogBudget:
     def correct(self, size: int) -> None:
         """Take what lines have beyond that, which may be negative; called by the thread."""
         self._corrections += size
-
-
-class Omissions:
-    """What one log leaves out, since it was said last.
-
-    Attributes:
-        refused: Requests, by `Key`; the reason alone for those that found no room among the keys.
-        over_bytes: Requests for which there were no bytes, by reason; "" for those that had none.
-    """
-
-    def __init__(self, settings: AccessLogSettings, budget: LogBudget) -> None:
-        self._per_second = settings.refused_per_second
-        self._budget = budget
-        self._logged: dict[Key, int] = {}
-        self._until_ns = 0
-        self.refused: dict[Key, int] = {}
-        self.over_bytes: dict[str, int] = {}
-
-    def configure(self, settings: AccessLogSettings) -> None:
-        self._per_second = settings.refused_per_second
-
-    def count_refused(self, found: Classification | None, reason: str, now_ns: int) -> bool:
-        """Count a refused request; whether it is to have a line."""
-        per_second = self._per_second
-        if per_second is None:
-            return True
-        if now_ns >= self._until_ns:
-            self._until_ns = now_ns + SECOND_NS
-            self._logged.clear()
-        key = (reason, "", "", "")
-        if found is not None:
-            flow = found.flow
-            key = (reason, flow.counters.flow_schema, found.level.name, flow.distinguisher)
-        logged = self._logged
-        if key not in logged and len(logged) >= MAX_KEYS:
-            key = (reason, "", "", "")
-        number = logged.get(key, 0)
-        if number < per_second:
-            logged[key] = number + 1
-            return True
-        refused = self.refused
-        if key not in refused and len(refused) >= MAX_KEYS:
-            key = (reason, "", "", "")
-        refused[key] = refused.get(key, 0) + 1
-        self._budget.left_out[Omission.REFUSED] += 1
-        return False
-
-    def count_over_bytes(self, reason: str) -> None:
-        self.over_bytes[reason] = self.over_bytes.get(reason, 0) + 1
-        self._budget.left_out[Omission.BYTES] += 1
-
-    def take(self) -> tuple[dict[Key, int], dict[str, int]]:
-        taken = self.refused, self.over_bytes
-        self.refused, self.over_bytes = {}, {}
-        return taken
 
 
 class RequestLog:
@@ -164,27 +105,33 @@ class RequestLog:
         them; their number; and the bytes that are kept until then.  `on_error` gets, in that
         thread, an error of the program that cost a request its line.
         """
-        self._sampled = sampled_part(settings)
         self._clock = clock
         self._lines = LogLines(clock, on_error, cluster)
         self._write = write
         self._budget = budget
-        self._omissions = Omissions(settings, budget)
         self._records: list[RequestRecord] = []
         self._kept_bytes = 0
         self._timer: Timer | None = None
         self._saying: Timer | None = None
+        self._logged: dict[Key, int] = {}
+        """Refused requests that have a line, in the second that ends then:"""
+        self._until_ns = 0
+        # What was left out since it was said last.
+        self._refused: dict[Key, int] = {}
+        """The reason alone is the key of those that found no room among the keys."""
+        self._over_bytes: dict[str, int] = {}
+        """By reason; "" for those that had none."""
+        self._sampled = sampled_part(settings)
+        self._refused_per_second = settings.refused_per_second
 
     def configure(self, settings: AccessLogSettings) -> None:
         self._sampled = sampled_part(settings)
-        self._omissions.configure(settings)
+        self._refused_per_second = settings.refused_per_second
 
     def take(self, record: RequestRecord) -> None:
         reason, head = record.reason, record.head
         if reason:
-            if not record.sent_ns and not self._omissions.count_refused(
-                record.classification, reason, record.ended_ns
-            ):
+            if not record.sent_ns and not self._admit_refused(record):
                 self._say_soon()
                 return
         elif self._sampled < 1 and record.status < 400 and random.random() >= self._sampled:  # noqa: S311 - a sample, not a secret
@@ -200,18 +147,43 @@ class RequestLog:
                 self._clock.now_ns() + FLUSH_PERIOD_NS, self._on_timer
             )
 
+    def _admit_refused(self, record: RequestRecord) -> bool:
+        """Count a request that was never sent on; whether it is to have a line."""
+        per_second = self._refused_per_second
+        if per_second is None:
+            return True
+        if record.ended_ns >= self._until_ns:
+            self._until_ns = record.ended_ns + SECOND_NS
+            self._logged.clear()
+        key = alone = (record.reason, "", "", "")
+        if (found := record.classification) is not None:
+            flow = found.flow
+            key = (record.reason, flow.counters.flow_schema, found.level.name, flow.distinguisher)
+        if _is_full(self._logged, key):
+            key = alone
+        number = self._logged.get(key, 0)
+        if number < per_second:
+            self._logged[key] = number + 1
+            return True
+        if _is_full(self._refused, key):
+            key = alone
+        self._refused[key] = self._refused.get(key, 0) + 1
+        self._budget.left_out[Omission.REFUSED] += 1
+        return False
+
     def flush(self) -> None:
         """Hand on all records that there are, if there are bytes for their lines."""
         records, self._records = self._records, []
         kept_bytes, self._kept_bytes = self._kept_bytes, 0
         if not records:
             return
-        if not self._budget.refill(self._clock.now_ns()):
-            for record in records:
-                self._omissions.count_over_bytes(record.reason)
-            self._say_soon()
+        if self._budget.refill(self._clock.now_ns()):
+            self._hand_on(partial(self._lines.of_records, records), len(records), kept_bytes)
             return
-        self._hand_on(partial(self._lines.of_records, records), len(records), kept_bytes)
+        for record in records:
+            self._over_bytes[record.reason] = self._over_bytes.get(record.reason, 0) + 1
+        self._budget.left_out[Omission.BYTES] += len(records)
+        self._say_soon()
 
     def _hand_on(self, make: Callable[[], bytes], lines: int, kept_bytes: int = 0) -> None:
         self._budget.spend(EXPECTED_BYTES * lines)
@@ -246,13 +218,17 @@ class RequestLog:
 
     def _say_left_out(self) -> None:
         """Say what was left out, even if there are no bytes for it."""
-        refused, over_bytes = self._omissions.take()
-        if not refused and not over_bytes:
-            return
-        now_ns = self._clock.now_ns()
-        self._hand_on(partial(self._lines.of_omissions, now_ns, refused, over_bytes), 1)
+        refused, self._refused = self._refused, {}
+        over_bytes, self._over_bytes = self._over_bytes, {}
+        if refused or over_bytes:
+            now_ns = self._clock.now_ns()
+            self._hand_on(partial(self._lines.of_omissions, now_ns, refused, over_bytes), 1)
 
 
 def sampled_part(settings: AccessLogSettings) -> float:
     """The part of the requests without an error that are logged; 1 for all."""
     return 0.0 if settings.requests == ERRORS else settings.sampled_percent / 100
+
+
+def _is_full(counts: dict[Key, int], key: Key) -> bool:
+    return key not in counts and len(counts) >= MAX_KEYS

@@ -1,11 +1,11 @@
-"""Which requests are traced, and what a request is found by in the logs of others.
+"""Traces of requests, and the Audit-IDs by which the logs of others know them.
 
-As in kube-apiserver the traceparent of those who are believed decides, and of all other requests a
-part is drawn, whose trace begins here.  A traced request tells the upstream that its parent is the
-span of its own attempt there.  Any other goes on as it came.
+As in kube-apiserver the traceparent of clients that are believed decides, and of all other requests
+a part is drawn, whose trace begins here.  A traced request tells the upstream that its parent is
+the span of its own attempt there.  Any other goes on as it came.
 
-A request without an Audit-ID is given one where the access log wants it, as kube-apiserver gives
-one: the upstream, its audit log and the client then have the same.
+A request without an Audit-ID is given one where the access log wants it, as by kube-apiserver: the
+upstream, its audit log and the client then have the same.
 
 Sources: W3C Trace Context, sections 3.2 and 4; kubernetes/apiserver, `endpoints/filters/traces.go`,
 `endpoints/filters/audit_init.go` and `audit/context.go`; kubernetes/component-base,
@@ -53,7 +53,7 @@ _PARENT_AND_STATE: Final = re.compile(
 
 
 class Traces(NamedTuple):
-    """What the fields say; "" for what they do not say, or not properly."""
+    """Values of fields; "" for those that are not there, or malformed."""
 
     audit_id: str
     traceparent: str
@@ -61,7 +61,7 @@ class Traces(NamedTuple):
 
 
 def read_traces(fields: bytes) -> Traces:
-    """Find them among the lines of header fields; of several Audit-IDs the first counts."""
+    """Read the lines of header fields; the first of a name counts, several traceparents do not."""
     found: dict[bytes, list[bytes]] = {b"audit-id": [], b"traceparent": [], b"user-agent": []}
     for name, value in _FIELDS.findall(fields):
         found[name.lower()].append(value)
@@ -76,10 +76,9 @@ def read_traces(fields: bytes) -> Traces:
 
 
 def made_audit_lines() -> Iterator[bytes]:
-    """The header lines of new Audit-IDs, for ever, each of the form of a UUID of version 4.
+    """Make header lines of new Audit-IDs, for ever, each of the form of a UUID of version 4.
 
-    Those of a batch differ in their last digits only, which takes a tenth of the time: an Audit-ID
-    has to be unique, it is no secret.
+    The IDs of a batch differ in their last digits only, which takes a tenth of the time.
     """
     while True:
         text = os.urandom(16).hex()
@@ -89,14 +88,14 @@ def made_audit_lines() -> Iterator[bytes]:
             yield start + end
 
 
-def made_id(line: bytes) -> str:
-    """The Audit-ID of a header line that was made here."""
-    return line[len(_NAME) : -len(_END)].decode()
-
-
 def audit_line(audit_id: str) -> bytes:
-    """The header line of an Audit-ID."""
+    """Make the header line of an Audit-ID."""
     return _NAME + audit_id.encode() + _END
+
+
+def made_id(line: bytes) -> str:
+    """Find the Audit-ID in a header line that was made here."""
+    return line[len(_NAME) : -len(_END)].decode()
 
 
 class Attempt:
@@ -120,7 +119,7 @@ class Attempt:
 
 
 class RequestTrace:
-    """What the spans of one request are made of.
+    """The parts from which the spans of one request are made.
 
     Attributes:
         parent_id: The span of the client that it is a child of; 0 if the trace begins here.
@@ -138,7 +137,7 @@ class RequestTrace:
         self.record: RequestRecord | None = None
 
     def send(self, head: bytes, server: str, now_ns: int) -> bytes:
-        """Begin an attempt: the head to forward, with its span as the parent."""
+        """Begin an attempt, and make the head to forward, with its span as the parent."""
         attempt = Attempt(server, now_ns)
         self.attempts.append(attempt)
         # The state is the client's trace's.
@@ -166,7 +165,7 @@ class Tracer:
         self.take = take
 
     def begin(self, request: Request) -> RequestTrace | None:
-        """The trace of an authenticated request; None if it is not traced."""
+        """Begin the trace of an authenticated request; None if it is not traced."""
         block = request.block
         parent = block.parent
         if parent is None:
@@ -182,5 +181,5 @@ class Tracer:
 
 
 def new_id(bits: int) -> int:
-    """A random ID, never 0: that stands for none."""
+    """Draw an ID, which is never 0: that stands for none."""
     return random.getrandbits(bits) or 1

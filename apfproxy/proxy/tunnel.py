@@ -1,4 +1,4 @@
-"""An upgraded connection: bytes both ways, untouched, between a client and the upstream.
+"""Upgraded connections: bytes both ways, untouched, between a client and the upstream.
 
 1. What came with the heads goes first, and everything in its order.
 2. A side that takes nothing stops the other one: of each direction at most a read and the
@@ -6,9 +6,9 @@
 3. Over plain TCP, and of a stream of HTTP/2, one side's end is passed on after what it sent.  TLS
    transports have no half-close, so there an end is the end of both, once what was sent is through.
 4. A side that breaks resets the other one: no client takes what is cut short for the whole.
-5. Nothing either way for the settings' time cuts it; the server's sweep looks at that.
+5. A tunnel where nothing moves for the settings' time is cut, by the server's sweep.
 6. When the proxy goes away, the client of a WebSocket gets a close frame that says so, between two
-   frames of the server, and nothing of the server after it.  What it replies goes to the server.
+   frames of the server, and nothing of the server after it.  Its reply goes to the server.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from apfproxy.http.response_head import ResponseHead
     from apfproxy.proxy.client import Client
     from apfproxy.proxy.context import Context
+    from apfproxy.proxy.watch_seats import WatchSeats
     from apfproxy.upstream.endpoint import UpstreamConnection
 
 
@@ -115,7 +116,7 @@ class TunnelEnd(asyncio.BufferedProtocol):
             other.let_go()
 
     def let_go(self) -> None:
-        """Both sides are lost: without a cycle all goes now, as the collector comes hardly ever."""
+        """Break the cycle once both sides are lost: the collector comes hardly ever."""
         self.other = None
         self._tunnel = None
         self._on_data = _ignore
@@ -128,11 +129,10 @@ class TunnelEnd(asyncio.BufferedProtocol):
 class Tunnel:
     """Two connections that have become one; that to the upstream is never used for anything else.
 
-    `on_over` is called once, when the tunnel is over, though bytes may still be on their way;
-    `on_upstream_data` with all that the upstream sends.
+    `on_over` is called once, when the tunnel is over, though bytes may still be on their way.
 
     Attributes:
-        bytes_to_client: That came from the upstream so far.
+        bytes_to_client: Bytes from the upstream so far.
         is_leaving: Whether the client gets a close frame, or has it.
         is_over: Whether both sides have ended, or one is gone.
     """
@@ -142,14 +142,14 @@ class Tunnel:
         context: Context,
         downstream: Client,
         upstream: UpstreamConnection,
+        watch: WatchSeats | None,
         on_over: Callable[[], None],
-        on_upstream_data: Callable[[bytes], None] | None,
     ) -> None:
         self._context = context
         self._downstream = downstream
         self._upstream = upstream
+        self._watch = watch
         self._on_over: Callable[[], None] | None = on_over
-        self._on_upstream_data = on_upstream_data
         self._idle_ns = context.in_force.tunnel_idle_ns
         self._flush_timer: asyncio.TimerHandle | None = None
         self._frames: FramePosition | None = None
@@ -164,7 +164,7 @@ class Tunnel:
     def start(
         self, head: ResponseHead, lines: bytes, protocol: bytes, from_upstream: bytes
     ) -> None:
-        """Begin with the response 101, and what came behind it; as of `Client.send_switch`."""
+        """Begin with the response 101, and the bytes behind it; see `Client.send_switch`."""
         counters = self._context.counters
         counters.tunnels_open += 1
         counters.tunnels_by_protocol[PROTOCOLS[protocol.lower()].decode()] += 1
@@ -199,7 +199,7 @@ class Tunnel:
 
     @property
     def has_left(self) -> bool:
-        """Whether its client has been told so, or by the server that it ends."""
+        """Whether its client has been told so, or that the server ends it."""
         return self.is_leaving and self._frames is None
 
     def leave(self) -> None:
@@ -278,8 +278,8 @@ class Tunnel:
         if not self.is_over:
             self._context.counters.pool.bytes_received += len(data)
             self._note_activity()
-            if self._on_upstream_data is not None:
-                self._on_upstream_data(bytes(data))
+            if self._watch is not None:
+                self._watch.on_data(bytes(data))
             frames = self._frames
             if frames is not None:
                 size = frames.feed(data, to_end=self.is_leaving)
@@ -298,9 +298,8 @@ class Tunnel:
     def _finish(self) -> None:
         self.is_over = True
         self._context.counters.tunnels_open -= 1
-        on_over = self._on_over
+        on_over, self._on_over = self._on_over, None  # it has this tunnel: no cycle
         assert on_over is not None
-        self._on_over = self._on_upstream_data = None  # they have this tunnel: no cycle
         on_over()
 
 
