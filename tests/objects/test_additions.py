@@ -1,4 +1,4 @@
-"""What annotations add to objects."""
+"""Additions to objects by annotations."""
 
 from __future__ import annotations
 
@@ -65,21 +65,30 @@ def counting(obj: FlowControlObject) -> FlowSchemaAdditions | LevelAdditions:
     return replace(obj.additions, errors=())
 
 
-def told_apart(kind: DistinguisherKind, header: str = "") -> FlowSchemaAdditions:
-    return FlowSchemaAdditions(distinguisher=Distinguisher(kind, header))
+DISTINGUISHERS = {
+    "group": (
+        Distinguisher(DistinguisherKind.GROUP),
+        "the first group of the user that is not virtual",
+    ),
+    "user-agent": (
+        Distinguisher(DistinguisherKind.USER_AGENT),
+        "the program that User-Agent names",
+    ),
+    "path-prefix": (
+        Distinguisher(DistinguisherKind.PATH_PREFIX),
+        "the variable part of request.pathPrefixes",
+    ),
+    "header:X-Tenant": (
+        Distinguisher(DistinguisherKind.HEADER, "x-tenant"),
+        "the header x-tenant",
+    ),
+}
 
 
 @pytest.mark.parametrize(
     ("obj", "annotations", "expected", "sentences"),
     [
         pytest.param(QUEUING, {}, LevelAdditions(), "", id="no-level"),
-        pytest.param(
-            QUEUING,
-            {"wait-limit": "1.5s"},
-            LevelAdditions(wait_limit_ns=1_500_000_000),
-            "A request waits in its queue for 1.5 s at most (apfproxy.io/wait-limit).",
-            id="wait-limit",
-        ),
         pytest.param(
             QUEUING,
             {"wait-limit": "0.5m1s5ms"},
@@ -104,36 +113,15 @@ def told_apart(kind: DistinguisherKind, header: str = "") -> FlowSchemaAdditions
         ),
         pytest.param(REJECTING, {"ban": "false"}, LevelAdditions(), "", id="no-ban"),
         pytest.param(SCHEMA, {}, NO_FLOW_SCHEMA_ADDITIONS, "", id="no-schema"),
-        pytest.param(
-            SCHEMA,
-            {"distinguisher": "group"},
-            told_apart(DistinguisherKind.GROUP),
-            "Flows are told apart by the first group of the user that is not virtual"
-            " (apfproxy.io/distinguisher).",
-            id="group",
-        ),
-        pytest.param(
-            SCHEMA,
-            {"distinguisher": "user-agent"},
-            told_apart(DistinguisherKind.USER_AGENT),
-            "Flows are told apart by the program that User-Agent names"
-            " (apfproxy.io/distinguisher).",
-            id="user-agent",
-        ),
-        pytest.param(
-            SCHEMA,
-            {"distinguisher": "path-prefix"},
-            told_apart(DistinguisherKind.PATH_PREFIX),
-            "Flows are told apart by the variable part of request.pathPrefixes"
-            " (apfproxy.io/distinguisher).",
-            id="path-prefix",
-        ),
-        pytest.param(
-            SCHEMA,
-            {"distinguisher": "header:X-Tenant"},
-            told_apart(DistinguisherKind.HEADER, "x-tenant"),
-            "Flows are told apart by the header x-tenant (apfproxy.io/distinguisher).",
-            id="header",
+        *(
+            pytest.param(
+                SCHEMA,
+                {"distinguisher": text},
+                FlowSchemaAdditions(distinguisher=distinguisher),
+                f"Flows are told apart by {words} (apfproxy.io/distinguisher).",
+                id=text,
+            )
+            for text, (distinguisher, words) in DISTINGUISHERS.items()
         ),
         pytest.param(
             SCHEMA,
@@ -196,7 +184,7 @@ HEADERS = {
     **dict.fromkeys(("X-Remote-User", "x-remote-extra-team"), OF_USERS),
 }
 NO_BAN = "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
-NO_QUEUE = "nothing waits there for seats: only with limitResponse.type Queue"
+ONLY_QUEUE = "only with limitResponse.type Queue"
 OF_LEVELS = 'supported values: "apfproxy.io/ban", "apfproxy.io/priority", "apfproxy.io/wait-limit"'
 OF_SCHEMAS = (
     'supported values: "apfproxy.io/distinguisher", "apfproxy.io/long-running-limit",'
@@ -209,23 +197,16 @@ OF_SCHEMAS = (
     ("obj", "name", "value", "message"),
     [
         *((QUEUING, "wait-limit", value, DURATION) for value in ("5", "0s", "61s", "-1s")),
-        (
-            REJECTING,
-            "wait-limit",
-            "5s",
-            "Forbidden: nothing waits there: only with limitResponse.type Queue",
-        ),
+        (REJECTING, "wait-limit", "5s", f"Forbidden: nothing waits there: {ONLY_QUEUE}"),
         (EXEMPT, "ban", "yes", 'Unsupported value: "yes": supported values: "false", "true"'),
         *((level, "ban", "true", f"Forbidden: {NO_BAN}") for level in (QUEUING, REJECTING, EXEMPT)),
-        (
-            QUEUING,
-            "wait-limt",
-            "5s",
-            f'Unsupported value: "apfproxy.io/wait-limt": {OF_LEVELS}',
-        ),
+        (QUEUING, "wait-limt", "5s", f'Unsupported value: "apfproxy.io/wait-limt": {OF_LEVELS}'),
         (QUEUING, "request-rate", "5", "Forbidden: put it on a FlowSchema, or remove it"),
         *((QUEUING, "priority", bad, PRIORITY) for bad in ("0", "1001", "-1", "1.5", "high", "")),
-        *((level, "priority", "5", f"Forbidden: {NO_QUEUE}") for level in (REJECTING, EXEMPT)),
+        *(
+            (level, "priority", "5", f"Forbidden: nothing waits there for seats: {ONLY_QUEUE}")
+            for level in (REJECTING, EXEMPT)
+        ),
         *(
             (SCHEMA, "distinguisher", bad, HOW)
             for bad in ("user", "header", "header:", "header:a b", "group:a")
@@ -240,12 +221,7 @@ OF_SCHEMAS = (
         ),
         *((SCHEMA, "long-running-limit", bad, COUNT) for bad in ("0", "many")),
         (SCHEMA, "ban", "true", "Forbidden: put it on a PriorityLevelConfiguration, or remove it"),
-        (
-            SCHEMA,
-            "rate",
-            "5",
-            f'Unsupported value: "apfproxy.io/rate": {OF_SCHEMAS}',
-        ),
+        (SCHEMA, "rate", "5", f'Unsupported value: "apfproxy.io/rate": {OF_SCHEMAS}'),
     ],
 )
 def test_errors(obj: FlowControlObject, name: str, value: str, message: str) -> None:
@@ -270,7 +246,7 @@ def test_other_additions_count() -> None:
 
 
 def test_exempt_is_never_limited() -> None:
-    """Nobody can lock administrators out; how flows are told apart does no harm."""
+    """Administrators cannot be locked out; how flows are told apart does no harm."""
     limits = {"request-rate": "7", "long-running-limit": "1"}
     obj = schema({**limits, "distinguisher": "group"}, "exempt")
 
@@ -288,7 +264,7 @@ def test_errors_are_bounded() -> None:
     assert MOST_ERRORS == len(schema({f"a{n}": "" for n in range(100)}).additions.errors)
 
 
-def test_other_annotations_are_nobodys_business() -> None:
+def test_other_annotations_are_ignored() -> None:
     obj = flow_schema("s", "a", group_subject("g"))
     other = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "apfproxy.iox/a": "b"}
     obj = replace(obj, metadata=replace(obj.metadata, annotations=other))
@@ -303,7 +279,7 @@ NAMES = [name.removeprefix(PREFIX) for name in OF_LEVEL + OF_FLOW_SCHEMA]
     st.dictionaries(st.sampled_from(NAMES), st.text(alphabet="0123456789.smh:-atrue", max_size=9))
 )
 def test_any_value_is_read_or_refused(annotations: dict[str, str]) -> None:
-    """No text makes reading fail, and what is refused is left out of the description."""
+    """No text makes reading fail, and refused ones are left out of the description."""
     for obj in (schema(annotations), annotated(QUEUING, annotations)):
         assert len(obj.additions.errors) + len(describe(obj.additions)) <= 2 * len(annotations)
 
@@ -320,10 +296,7 @@ def test_conditions_that_cannot_be_read(annotations: dict[str, str]) -> None:
     """One such part makes the whole one that no request meets."""
     given = schema(annotations)
 
-    condition = given.additions.condition
-
-    assert condition is not None
-    assert condition.is_broken
+    assert Condition(is_broken=True) == given.additions.condition
     assert ("It matches no request, because a condition cannot be read.",) == describe(
         given.additions
     )
@@ -333,7 +306,6 @@ def test_conditions_that_cannot_be_read(annotations: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("name", ["exempt", "catch-all"])
 def test_mandatory_schemas_have_no_conditions(name: str) -> None:
-    """They match all, whatever is written there."""
     given = schema({"match-header": "X-Priority: batch"}, name)
 
     assert given.additions.condition is None
@@ -350,16 +322,13 @@ def of(*values: str) -> Condition:
     ("text", "expected"),
     [
         ("X-Priority: batch", ("x-priority", {"batch"})),
-        ("X-Priority:batch,background", ("x-priority", {"batch", "background"})),
         ("  Accept : text/html ; q=1", ("accept", {"text/html ; q=1"})),
-        ("X-Team: *", ("x-team", set())),
         ("X-Team: a, *", ("x-team", set())),
         ("User-Agent: a*, *b*", ("user-agent", {"a*", "*b*"})),
         (f"X-Team: {'a' * LONGEST_VALUE}", ("x-team", {"a" * LONGEST_VALUE})),
     ],
 )
 def test_header(text: str, expected: tuple[str, set[str]]) -> None:
-    """A name without regard to case, and values that have one."""
     name, values = parse_header(text)
 
     assert expected == (name, set(values))
@@ -368,10 +337,8 @@ def test_header(text: str, expected: tuple[str, set[str]]) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "letters, digits and hyphens"),
         ("X_Priority: batch", "letters, digits and hyphens"),
         ("X-Priority", "write NAME: VALUE"),
-        ("X-Priority:", "write NAME: VALUE"),
         ("X-Priority: a,,b", "write NAME: VALUE"),
         ("X-Priority: \u00e4", "write NAME: VALUE"),
         ("X-Priority: a\r\nX-B: c", "write NAME: VALUE"),
@@ -405,17 +372,14 @@ def test_bad_methods(text: str) -> None:
         (Condition(), Condition(), True),
         (Condition(is_broken=True), Condition(), False),
         (Condition(), Condition(is_broken=True), False),
-        (Condition(header="a"), Condition(header="a", values=frozenset("x")), True),
         (Condition(None, "a", frozenset("y")), Condition(None, "a", frozenset("x")), False),
         (Condition(None, "a", frozenset("xy")), Condition(None, "a", frozenset("x")), True),
         (Condition(None, "a", frozenset("y")), Condition(None, "b", frozenset("x")), True),
         (of("ab*"), of("abc", "d"), True),
         (of("abc"), of("ab*c"), True),
         (of("ab*"), of("bc"), False),
-        (of("ab*"), of("a*"), True),
         (of("a*c"), of("*x*bc"), True),
         (of("a*c"), of("b*c"), False),
-        (of("a*c"), of("a*d"), False),
     ],
 )
 def test_can_meet(one: Condition, other: Condition, *, expected: bool) -> None:
@@ -433,7 +397,6 @@ def test_can_meet(one: Condition, other: Condition, *, expected: bool) -> None:
         (of("a*"), of("ab", "a*b*"), True),
         (of("a*"), of("ab", "*b"), False),
         (of("a*", "*b"), of("ab", "*b"), True),
-        (of("a*b"), of("a*"), False),
         (of(), of("a*"), True),
         (of("a*"), of(), False),
         (of("a"), Condition(None, "other", frozenset("a")), False),
@@ -443,28 +406,22 @@ def test_can_meet(one: Condition, other: Condition, *, expected: bool) -> None:
     ],
 )
 def test_holds(one: Condition, other: Condition | None, *, expected: bool) -> None:
-    """A condition holds another if whatever meets that meets it as well."""
+    """A condition holds another if every request that meets that meets it as well."""
     assert expected == one.holds(other)
 
 
 @pytest.mark.parametrize(
     ("pattern", "value", "expected"),
     [
-        ("a", "a", True),
         ("a", "ab", False),
-        ("a*", "a", True),
         ("a*", "abc", True),
         ("a*", "ba", False),
         ("*a", "ba", True),
-        ("*a", "ab", False),
         ("*a*", "bab", True),
-        ("*a*", "bb", False),
         ("a*a", "a", False),
         ("a*a", "aa", True),
         ("*a*b*c", "xaxbxc", True),
-        ("*a*b*c", "xbxaxc", False),
         ("*a*a*", "a", False),
-        ("*ab*c", "abbc", True),
         ("**", "", True),
     ],
 )
@@ -492,15 +449,12 @@ def test_patterns_agree_with_expressions(one: str, other: str, value: str) -> No
         ("x" * LONGEST_HEADER_NAME, HeaderUse.FIT),
         ("x" * (LONGEST_HEADER_NAME + 1), HeaderUse.MALFORMED),
         ("", HeaderUse.MALFORMED),
-        ("x_priority", HeaderUse.MALFORMED),
         ("-x", HeaderUse.MALFORMED),
         ("cookie", HeaderUse.SECRET),
         ("upgrade", HeaderUse.CONNECTION),
-        ("x-remote-user", HeaderUse.IDENTITY),
         ("x-remote-extra-team", HeaderUse.IDENTITY),
         ("x-remote-users", HeaderUse.FIT),
     ],
 )
 def test_use(name: str, use: HeaderUse) -> None:
-    """What can be forwarded, shown, and told apart by is fit."""
     assert use is use_of(name)

@@ -1,4 +1,4 @@
-"""Bytes to plain data."""
+"""Bytes to plain data, with lines."""
 
 from __future__ import annotations
 
@@ -40,14 +40,11 @@ def yaml_contents(text: str) -> list[object]:
         ("", []),
         ("# nothing\n---\n---\n# more\n", []),
         ("a: 1\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
-        ("- a\n- [b, {c: d}]\n", [["a", ["b", {"c": "d"}]]]),
         ("{a: b, c: d}", [{"a": "b", "c": "d"}]),
-        ('{"a": 1}', [{"a": 1}]),
         (' \n{"a": 1}\n{"a": 2} ', [{"a": 1}, {"a": 2}]),
         ('{"a": [1.5, null, "\\ud83d\\ude00"]}', [{"a": [1.5, None, "\U0001f600"]}]),
         ('{"\\ud800": ["\\udc00"]}', [{"\ufffd": ["\ufffd"]}]),
         ("\ufeffa: 1", [{"a": 1}]),
-        ("a: &x 1\n", [{"a": 1}]),
         ("1: a\ntrue: b\n1.5: c\noff: d\n", [{"1": "a", "true": "b", "1.5": "c", "false": "d"}]),
         ("'<<': {a: b}\n", [{"<<": {"a": "b"}}]),
         ("a: &x [1]\nb: *x\n", [{"a": [1], "b": [1]}]),
@@ -159,7 +156,7 @@ def test_nesting_limit_is_the_same_in_both_languages() -> None:
     ],
 )
 def test_lines_of_json(text: str, is_lined: bool) -> None:
-    """JSON that is the same as YAML has the lines of its fields; what it holds never changes."""
+    """JSON that is the same as YAML has the lines of its fields; its content never changes."""
     found, _ = split_documents(text.encode())
 
     assert all(isinstance(each.content, Mapping) is is_lined for each in found)
@@ -178,12 +175,9 @@ def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         ("~", None),
         ("yes", True),
         ("Off", False),
-        ("'yes'", "yes"),
         ('"1"', "1"),
         ("!!str 1", "1"),
-        ("! 1", "1"),
         ("|\n  1\n", "1\n"),
-        ("0", 0),
         ("-12", -12),
         ("+1_000", 1000),
         ("017", 15),
@@ -202,9 +196,6 @@ def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         ("9" * 61, "9" * 61),
         ("1:30", "1:30"),
         ("2024-01-01", "2024-01-01"),
-        ("1.2.3", "1.2.3"),
-        (".", "."),
-        ("=", "="),
         ('"\\u00e4"', "ä"),
     ],
 )
@@ -213,9 +204,8 @@ def test_scalars(text: str, value: object) -> None:
     """Plain scalars have the types that Kubernetes' tools give them."""
     (found,) = yaml_contents(f"a: {text}")
 
-    assert [("a", value)] == list(found.items()) if isinstance(found, Mapping) else None
     assert isinstance(found, Mapping)
-    assert type(value) is type(found["a"])
+    assert (value, type(value)) == (found["a"], type(found["a"]))
 
 
 @pytest.mark.parametrize("text", ["a: 1\na: 2", "a: {b: 1}\na: 2", '{a: 1, "a": 2}'])
@@ -262,7 +252,6 @@ BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
 )
 @pytest.mark.usefixtures("_parser")
 def test_what_grows(text: str, line: int, message: str) -> None:
-    """What has too many values with its aliases written out, or too deep ones, is refused."""
     with pytest.raises(UnreadableError, match=message) as caught:
         list(yaml_documents(text, 10, has_aliases=True))
 
@@ -270,7 +259,6 @@ def test_what_grows(text: str, line: int, message: str) -> None:
 
 
 def test_nodes() -> None:
-    """The nodes of a text keep keys that stand twice; what is no YAML has its line."""
     node = compose(b"a: &a [1]\na: *a\n", 8, 3)
 
     assert isinstance(node, yaml.MappingNode)

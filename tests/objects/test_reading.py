@@ -1,4 +1,4 @@
-"""Tests of reading flow control objects."""
+"""Reading of flow control objects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ def test_written_as_read(wire: dict[str, Any]) -> None:
 
 
 def test_no_namespaces() -> None:
-    """A rule without namespaces shows null, as a server does."""
     rule = {key: value for key, value in RESOURCE_RULE.items() if key != "namespaces"}
 
     assert written(rules(resource={**rule, "clusterScope": True, "namespaces": None})) == written(
@@ -83,28 +82,14 @@ def test_only_a_server_makes_up_a_name(metadata: object) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("uid", "expected"),
-    [
-        pytest.param("!" * 253, set(), id="right"),
-        *(
-            pytest.param(uid, {("metadata.uid", Reason.INVALID)}, id=name)
-            for name, uid in {
-                "with-a-line-break": "u\r\nX-Evil: 1",
-                "with-a-space": "u 1",
-                "with-a-letter-that-is-not-ascii": "\u00fc",
-                "too-long": "u" * 254,
-            }.items()
-        ),
-    ],
-)
-def test_uids(uid: str, expected: set[tuple[str, Reason]]) -> None:
+@pytest.mark.parametrize("uid", ["u\r\nX-Evil: 1", "u 1", "\u00fc", "u" * 254])
+def test_uids(uid: str) -> None:
     """A uid becomes a header field of responses, so it has to be one."""
     wire = flow_schema()
+    wire["metadata"]["uid"] = "!" * 253
+    assert not isinstance(read_object(wire), list)
     wire["metadata"]["uid"] = uid
-    found = read_object(wire)
-
-    assert expected == (errors_of(wire) if isinstance(found, list) else set())
+    assert {("metadata.uid", Reason.INVALID)} == errors_of(wire)
 
 
 @pytest.mark.parametrize("annotated", [False, True])
@@ -115,11 +100,10 @@ def test_shares_of_v1beta3(shares: int | None, kept: int, annotated: bool) -> No
     wire["metadata"]["annotations"] = {"a": "b", **({PRESERVE_ZERO: ""} if annotated else {})}
 
     found = written(wire)
+    expected = kept if annotated or kept else 30
 
-    assert (kept if annotated or kept else 30) == found["spec"]["limited"][
-        "nominalConcurrencyShares"
-    ]
-    assert found["metadata"]["annotations"] == {"a": "b"}
+    assert expected == found["spec"]["limited"]["nominalConcurrencyShares"]
+    assert {"a": "b"} == found["metadata"]["annotations"]
 
 
 def test_flow_schemas_of_v1beta3() -> None:
@@ -178,16 +162,11 @@ LIST = "want a list: write it as [...], or each item after a dash"
             'spec.matchingPrecedence: Invalid value: "true": want an integer',
         ),
         (
-            flow_schema(matchingPrecedence=1.0),
-            'spec.matchingPrecedence: Invalid value: "1.0": want an integer',
-        ),
-        (
             rules(resource={**RESOURCE_RULE, "clusterScope": "yes"}),
             'spec.rules[0].resourceRules[0].clusterScope: Invalid value: "yes": want true or false',
         ),
         ({"metadata": {"name": 1}}, f'metadata.name: Invalid value: "1": {QUOTES}'),
         ({"metadata": {"name": {}}}, 'metadata.name: Invalid value: "a mapping": want a string'),
-        ({"metadata": {"namespace": 1}}, f'metadata.namespace: Invalid value: "1": {QUOTES}'),
         (
             rules(resource={**RESOURCE_RULE, "verbs": "a"}),
             f'spec.rules[0].resourceRules[0].verbs: Invalid value: "a": {LIST}',
@@ -197,10 +176,7 @@ LIST = "want a list: write it as [...], or each item after a dash"
             f'spec.rules[0].resourceRules[0].verbs[1]: Invalid value: "2": {QUOTES}',
         ),
         ({"metadata": {"labels": []}}, 'metadata.labels: Invalid value: "a list": want a mapping'),
-        (
-            {"metadata": {"labels": {"a": 1}}},
-            f'metadata.labels[a]: Invalid value: "1": {QUOTES}',
-        ),
+        ({"metadata": {"labels": {"a": 1}}}, f'metadata.labels[a]: Invalid value: "1": {QUOTES}'),
     ],
 )
 def test_values_of_wrong_types(wire: dict[str, Any], message: str) -> None:
@@ -216,19 +192,11 @@ def test_values_of_wrong_types(wire: dict[str, Any], message: str) -> None:
         ("spec.", "matchingprecedence", 'did you mean "matchingPrecedence"?'),
         ("metadata.", "lables", 'did you mean "labels"?'),
         ("", "spek", 'did you mean "spec"?'),
-        (
-            "spec.",
-            "qqqq",
-            (
-                "known here are distinguisherMethod, matchingPrecedence,"
-                " priorityLevelConfiguration, rules"
-            ),
-        ),
         ("", "qqqq", "known here are apiVersion, kind, metadata, spec, status"),
     ],
 )
 def test_hints_at_what_may_be_meant(path: str, name: str, hint: str) -> None:
-    """An unknown field comes with the name that is most like it, or with all that there are."""
+    """An unknown field comes with the name that is most like it, or with all known ones."""
     wire = flow_schema()
     (wire[path.rstrip(".")] if path else wire)[name] = 1
 
@@ -241,25 +209,16 @@ def test_hints_at_what_may_be_meant(path: str, name: str, hint: str) -> None:
 def test_wrong_types() -> None:
     """Every value of a wrong type is reported, and nothing else is while there are any."""
     wire = flow_schema(matchingPrecedence="x", rules=[{"subjects": {}}])
+    fields = ("spec.matchingPrecedence", "spec.rules[0].subjects")
 
-    assert {
-        ("spec.matchingPrecedence", Reason.TYPE_INVALID),
-        ("spec.rules[0].subjects", Reason.TYPE_INVALID),
-    } == errors_of(wire)
+    assert {(field, Reason.TYPE_INVALID) for field in fields} == errors_of(wire)
 
 
 def test_unknown_fields() -> None:
-    """An unknown field is dropped, but an error to a strict reader."""
-    wire = flow_schema(matchingPrecedense=3)
+    """An unknown field is dropped, but an error to a strict reader, beside all others."""
+    unknown = ("spec.matchingPrecedense", Reason.UNKNOWN)
 
-    assert flow_schema() == written(wire)
-    assert {("spec.matchingPrecedense", Reason.UNKNOWN)} == errors_of(wire, strict=True)
-
-
-def test_unknown_fields_do_not_hide_what_else_is_wrong() -> None:
-    wire = flow_schema(matchingPrecedence=-1, bogus=3)
-
-    assert {
-        ("spec.matchingPrecedence", Reason.INVALID),
-        ("spec.bogus", Reason.UNKNOWN),
-    } == errors_of(wire, strict=True)
+    assert flow_schema() == written(flow_schema(matchingPrecedense=3))
+    assert {unknown, ("spec.matchingPrecedence", Reason.INVALID)} == errors_of(
+        flow_schema(matchingPrecedence=-1, matchingPrecedense=3), strict=True
+    )

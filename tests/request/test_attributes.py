@@ -28,7 +28,6 @@ from apfproxy.request.attributes import (
     _collections,
     authenticated,
     decode_path,
-    decode_text,
     known_parameters,
     known_queries,
     list_options,
@@ -60,55 +59,34 @@ if TYPE_CHECKING:
     ],
 )
 def test_authenticated(groups: tuple[str, ...], expected: tuple[str, ...]) -> None:
-    """Who is known is in the group of all such, once, and keeps all else."""
-    user = User("alice", groups, "1", (("scopes", ("a",)),))
+    """A known user is in the group of all such, once, and keeps all else; no other user is."""
+    extra = (("scopes", ("a",)),)
 
-    assert User("alice", expected, "1", (("scopes", ("a",)),)) == authenticated(user)
-
-
-def test_anonymous() -> None:
-    """Nobody is not authenticated, whatever groups are claimed."""
+    assert User("alice", expected, "1", extra) == authenticated(User("alice", groups, "1", extra))
     assert ANONYMOUS is authenticated(ANONYMOUS)
-    assert not authenticated(User("alice", ())).is_anonymous
-
-
-@pytest.mark.parametrize(
-    ("name", "groups", "expected"),
-    [
-        pytest.param("alice", (), (), id="user"),
-        pytest.param("header:alice", (), ("system:unauthenticated",), id="unverified"),
-        pytest.param("address:::1/64", (), ("system:unauthenticated",), id="address"),
-        pytest.param("header:alice", ("dev",), ("dev",), id="groups-that-are-said"),
-    ],
-)
-def test_supposed_groups(name: str, groups: tuple[str, ...], expected: tuple[str, ...]) -> None:
-    """A name that nobody has verified is told by its prefix."""
-    assert expected == supposed_groups(name, groups)
 
 
 def test_unverified() -> None:
-    """Such a user is not authenticated, but is not the anonymous one either."""
+    """Such a user is not authenticated, but is not the anonymous one either; its name tells it."""
     user = unverified("header:", "alice")
 
     assert User("header:alice", ("system:unauthenticated",)) == user
     assert authenticated(user) is user
     assert not user.is_anonymous
+    assert user.groups == supposed_groups(user.name, ())
+    assert [(), ("dev",)] == [supposed_groups("alice", ()), supposed_groups(user.name, ("dev",))]
 
 
 @pytest.mark.parametrize(
     ("target", "path", "query"),
     [
         pytest.param(b"/a/b?c=d", "/a/b", b"c=d", id="origin-form"),
-        pytest.param(b"/a?", "/a", b"", id="empty-query"),
         pytest.param(b"/a?b?c", "/a", b"b?c", id="second-question-mark"),
         pytest.param(b"//api/v1?x", "//api/v1", b"x", id="leading-slashes-are-no-authority"),
         pytest.param(b"/a%2Fb%20c+d;e", "/a/b c+d;e", b"", id="escapes-and-nothing-else"),
         pytest.param(b"/a/../b/./c", "/a/../b/./c", b"", id="dot-segments"),
-        pytest.param(b"/a#b?c", "/a#b", b"c", id="no-fragments"),
-        pytest.param(b"/caf\xc3\xa9", "/caf\u00e9", b"", id="utf-8"),
         pytest.param(b"/%c0%af\xe2\x82", "/" + 4 * "\ufffd", b"", id="each-byte-that-is-not-utf-8"),
         pytest.param(b"*", "*", b"", id="asterisk-form"),
-        pytest.param(b"http://apf.test", "", b"", id="absolute-form-without-path"),
         pytest.param(b"http://apf.test?a=b", "", b"a=b", id="absolute-form-query-only"),
         pytest.param(b"HTTP://u:p@apf.test:80/a?b", "/a", b"b", id="absolute-form"),
         pytest.param(b"http://[::1]:80/a", "/a", b"", id="ipv6"),
@@ -129,15 +107,11 @@ def test_split_target(target: bytes, path: str, query: bytes) -> None:
     ("target", "message"),
     [
         pytest.param(b"", "neither a path nor", id="empty"),
-        pytest.param(b"a/b", "neither a path nor", id="relative"),
-        pytest.param(b":a", "neither a path nor", id="no-scheme"),
         pytest.param(b"1http://a/", "neither a path nor", id="digit-before-scheme"),
         pytest.param(b"/a\x00", "control character", id="nul"),
-        pytest.param(b"/a\x7f", "control character", id="delete"),
         pytest.param(b"/a%zz", "percent escape", id="bad-escape"),
         pytest.param(b"/a%2", "percent escape", id="short-escape"),
         pytest.param(b"http://a b/", "authority", id="space-in-host"),
-        pytest.param(b"http://a%20b/", "authority", id="escaped-space-in-host"),
         pytest.param(b"http://a:b/", "authority", id="port-is-no-number"),
         pytest.param(b"http://a:1:2/", "authority", id="two-ports"),
         pytest.param(b"http://::1/", "authority", id="ipv6-without-brackets"),
@@ -148,7 +122,6 @@ def test_split_target(target: bytes, path: str, query: bytes) -> None:
         pytest.param(b"http://[::1%25]/", "authority", id="empty-zone"),
         pytest.param(b"http://[::1%25%7f]/", "authority", id="control-character-in-zone"),
         pytest.param(b"http://a{b@c/", "authority", id="bad-user"),
-        pytest.param(b"http://a%z@c/", "authority", id="bad-escape-in-user"),
     ],
 )
 def test_split_target_refuses(target: bytes, message: str) -> None:
@@ -157,7 +130,6 @@ def test_split_target_refuses(target: bytes, message: str) -> None:
 
 
 def test_connect_has_an_authority_for_a_target() -> None:
-    """CONNECT names a host, or, as a request that is none, a path."""
     assert split_target("CONNECT", b"apf.test:443") == (b"", b"")
     assert split_target("CONNECT", b"/a?b") == (b"/a", b"b")
 
@@ -212,11 +184,6 @@ def test_with_one_parameter_too_many_there_is_none() -> None:
     assert {} == known_parameters(most + b"&a") == dict(parse_query(most + b"&a"))
 
 
-def test_decode_text() -> None:
-    """Every byte that is not part of UTF-8 is replaced by itself, surrogates too."""
-    assert decode_text(b"\xed\xa0\x80") == 3 * "\ufffd"
-
-
 VERBS = ("GET", "PUT", "DELETE", "OPTIONS")
 PIECES = st.sampled_from([
     b"/", b"//", b"api", b"apis", b"v1", b"watch", b"proxy", b"namespaces", b"pods", b"status",
@@ -231,83 +198,24 @@ def members(attributes: RequestAttributes) -> dict[str, object]:
     return {**vars(attributes), "list_options": None if options is None else options.values}
 
 
-def test_resource_request() -> None:
-    found = parse_attributes("GET", b"/apis/apps/v1/namespaces/n/deployments?limit=5")
-    assert members(found) == members(
-        RequestAttributes(
-            is_resource_request=True,
-            path="/apis/apps/v1/namespaces/n/deployments",
-            verb="list",
-            api_prefix="apis",
-            api_group="apps",
-            api_version="v1",
-            namespace="n",
-            resource="deployments",
-            is_mutating=False,
-            query={"limit": ("5",)},
-            list_options=ListOptions(limit=5),
-        )
-    )
-
-
-def test_non_resource_request() -> None:
-    """A request for another URL has its method for a verb."""
-    found = parse_attributes("POST", b"/metrics?a=b&limit=5&limit=6")
-    assert members(found) == members(
-        RequestAttributes(
-            is_resource_request=False, path="/metrics", verb="post", query={"limit": ("5",)}
-        )
-    )
-
-
 @pytest.mark.parametrize(
     ("method", "target", "verb", "long_running", "is_mutating"),
     [
-        ("GET", b"/api/v1/pods/p", "get", False, False),
-        ("HEAD", b"/api/v1/pods", "list", False, False),
         ("GET", b"/api/v1/pods?watch=1", "watch", True, False),
-        ("PUT", b"/api/v1/watch/pods", "watch", True, False),
         ("GET", b"/api/v1/proxy/pods/p", "proxy", True, True),
         ("POST", b"/api/v1/namespaces/n/pods/p/exec", "create", True, True),
         ("GET", b"/api/v1/namespaces/n/pods/p/log", "get", True, False),
         ("DELETE", b"/api/v1/pods", "deletecollection", False, True),
-        ("DELETE", b"/api/v1/pods/p", "delete", False, True),
         ("FOO", b"/api/v1/pods", "", False, True),
         ("GET", b"/debug/pprof/profile", "get", True, False),
-        ("GET", b"/debug/pprof", "get", False, False),
         ("GET", b"/apis/apps/v1", "get", False, False),
     ],
 )
 def test_verb(method: str, target: bytes, verb: str, long_running: bool, is_mutating: bool) -> None:
     """Method and target make the verb; verb, subresource or path say how long it may last."""
-    attributes = parse_attributes(method, target)
+    found = parse_attributes(method, target)
 
-    assert (verb, long_running, is_mutating) == (
-        attributes.verb,
-        attributes.long_running,
-        attributes.is_mutating,
-    )
-
-
-@pytest.mark.parametrize(
-    ("target", "namespace", "resource", "subresource", "name"),
-    [
-        (b"/api/v1/namespaces", "", "namespaces", "", ""),
-        (b"/api/v1/namespaces/n", "n", "namespaces", "", "n"),
-        (b"/api/v1/namespaces/n/status", "n", "namespaces", "status", "n"),
-        (b"/api/v1/namespaces/n/pods", "n", "pods", "", ""),
-        (b"/api/v1/namespaces/n/pods/p/log/x", "n", "pods", "log", "p"),
-        (b"/api/v1/proxy/namespaces/n/pods/p/x", "n", "pods", "", "p"),
-        (b"/api/v1/pods?fieldSelector=metadata.name%3Dp", "", "pods", "", "p"),
-    ],
-)
-def test_names(target: bytes, namespace: str, resource: str, subresource: str, name: str) -> None:
-    attributes = parse_attributes("GET", target)
-
-    assert namespace == attributes.namespace
-    assert resource == attributes.resource
-    assert subresource == attributes.subresource
-    assert name == attributes.name
+    assert (verb, long_running, is_mutating) == (found.verb, found.long_running, found.is_mutating)
 
 
 @pytest.mark.parametrize(
@@ -316,17 +224,11 @@ def test_names(target: bytes, namespace: str, resource: str, subresource: str, n
         (b"/api/v1/watch", "ends after the verb watch"),
         (b"/apis/apps/v1/proxy/", "ends after the verb proxy"),
         (b"/clusters/x/api/v1/watch", "ends after the verb watch"),
-        (b"/a%", "invalid percent escape"),
     ],
 )
 def test_targets_that_make_no_sense(target: bytes, message: str) -> None:
     with pytest.raises(AttributesError, match=message):
         parse_attributes("GET", target, BELOW)
-
-
-def test_no_plain_target() -> None:
-    with pytest.raises(AttributesError, match="target"):
-        plain_attributes("GET", b"/%zz")
 
 
 @given(
@@ -336,7 +238,6 @@ def test_no_plain_target() -> None:
 @example(method="GET", target=b"/api/v1/pods?fieldSelector=metadata.name%3D%ff")
 @settings(max_examples=300)
 def test_any_target_has_attributes_or_is_refused(method: str, target: bytes) -> None:
-    """Whatever the bytes are, there are attributes that can be printed, or our own error."""
     try:
         attributes = parse_attributes(method, target)
     except AttributesError:
@@ -361,36 +262,30 @@ BELOW = RequestRules(("watch",), ("log",), ["/feeds", "/api/v1/pods"], ["/cluste
     [
         pytest.param(
             b"/clusters/x/apis/apps/v1/namespaces/n/scales/s/status?limit=5",
-            ("get", "apps", "scales", "status", "n", "s", "/clusters/x", "x"),
+            "get apps scales status n s /clusters/x x",
             id="resource",
         ),
         pytest.param(
             b"http://h/clusters/x/api/v1/pods?watch=1",
-            ("watch", "", "pods", "", "", "", "/clusters/x", "x"),
+            "watch - pods - - - /clusters/x x",
             id="absolute",
         ),
         pytest.param(
-            b"/clusters/x//api/v1/pods",
-            ("list", "", "pods", "", "", "", "/clusters/x", "x"),
-            id="two-slashes",
-        ),
-        pytest.param(
             b"/clusters/x/api/v1/namespaces/../pods",
-            ("list", "", "pods", "", "..", "", "/clusters/x", ""),
+            "list - pods - .. - /clusters/x -",
             id="may-lead-elsewhere",
         ),
-        pytest.param(b"/clusters/x", ("get", *[""] * 5, "/clusters/x", "x"), id="the-prefix"),
-        pytest.param(b"/y/version", ("get", *[""] * 5, "/y", "y"), id="no-resource"),
-        pytest.param(b"/api/v1/pods", ("list", "", "pods", *[""] * 5), id="an-api-by-itself"),
-        pytest.param(b"/apis/x/v1/y", ("list", "x", "y", *[""] * 5), id="a-group-by-itself"),
-        pytest.param(b"/", ("get", *[""] * 7), id="no-prefix"),
+        pytest.param(b"/clusters/x", "get - - - - - /clusters/x x", id="the-prefix"),
+        pytest.param(b"/y/version", "get - - - - - /y y", id="no-resource"),
+        pytest.param(b"/api/v1/pods", "list - pods - - - - -", id="an-api-by-itself"),
+        pytest.param(b"/apis/x/v1/y", "list x y - - - - -", id="a-group-by-itself"),
+        pytest.param(b"/", "get - - - - - - -", id="no-prefix"),
     ],
 )
-def test_below_prefixes(target: bytes, expected: tuple[str, ...]) -> None:
+def test_below_prefixes(target: bytes, expected: str) -> None:
     """What follows a prefix counts, but the path stays what it is."""
     found = parse_attributes("GET", target, BELOW)
-
-    assert expected == (
+    shown = (
         found.verb,
         found.api_group,
         found.resource,
@@ -400,8 +295,9 @@ def test_below_prefixes(target: bytes, expected: tuple[str, ...]) -> None:
         found.path_prefix,
         found.prefix_value,
     )
-    path, _ = split_target("GET", target)
-    assert decode_path(path) == found.path
+
+    assert expected == " ".join(each or "-" for each in shown)
+    assert decode_path(split_target("GET", target)[0]) == found.path
 
 
 @pytest.mark.parametrize(
@@ -480,14 +376,11 @@ def calls_for(target: bytes) -> int:
     ("start", "part", "end"),
     [
         pytest.param(PODS, b"a&", b"", id="parameters"),
-        pytest.param(PODS, b"%61&", b"", id="escaped-names"),
         pytest.param(PODS, b"w%61tch=%zz&", b"", id="invalid-escapes"),
-        pytest.param(PODS, b"limit=;&", b"", id="semicolons"),
         pytest.param(PODS + b"watch=%31", b"%31", b"", id="escapes-of-a-value"),
         pytest.param(b"/api/v1", b"/a", b"", id="segments"),
         pytest.param(b"/", b"%2f", b"", id="escaped-slashes"),
         pytest.param(PODS + b"fieldSelector=", b"a=b,", b"metadata.name=c", id="fields"),
-        pytest.param(PODS + b"fieldSelector=", b",", b"metadata.name=c", id="empty-terms"),
         pytest.param(PODS + b"fieldSelector=metadata.name=", rb"\\\,", b"", id="escaped-commas"),
         pytest.param(
             PODS + b"fieldSelector=metadata.name=c&labelSelector=a", b",b=c", b"", id="labels"
@@ -495,7 +388,7 @@ def calls_for(target: bytes) -> int:
     ],
 )
 def test_long_targets_take_few_steps(start: bytes, part: bytes, end: bytes) -> None:
-    """Thousands of parts of which nothing is made cost no call each: a target is anybody's."""
+    """Thousands of parts of which nothing is made cost no call each."""
     target = start + part * ((LONG - len(start) - len(end)) // len(part)) + end
 
     assert calls_for(target) < 100
@@ -507,34 +400,24 @@ def test_long_targets_take_few_steps(start: bytes, part: bytes, end: bytes) -> N
 @pytest.mark.parametrize(
     ("method", "target", "path", "is_mutating"),
     [
-        (
-            "GET",
-            b"/api/v1/namespaces/x/pods?watch=1&timeout=soon",
-            "/api/v1/namespaces/x/pods",
-            False,
-        ),
-        ("HEAD", b"/", "/", False),
-        ("OPTIONS", b"*", "*", False),
-        ("POST", b"/apis/apps/v1/deployments", "/apis/apps/v1/deployments", True),
-        ("LIST", b"/a%20b", "/a b", True),
-        ("WATCH", b"http://host/debug/pprof/profile", "/debug/pprof/profile", True),
+        ("GET", b"/api/v1/namespaces/x/pods?watch=1&timeout=soon", "/api/v1/namespaces/x/pods", 0),
+        ("OPTIONS", b"*", "*", 0),
+        ("POST", b"/apis/apps/v1/deployments", "/apis/apps/v1/deployments", 1),
+        ("WATCH", b"http://host/debug/pprof/profile", "/debug/pprof/profile", 1),
     ],
 )
-def test_plain_method_and_path(method: str, target: bytes, path: str, *, is_mutating: bool) -> None:
+def test_plain_method_and_path(method: str, target: bytes, path: str, is_mutating: int) -> None:
     """Nothing else has a meaning."""
     found = plain_attributes(method, target)
 
     assert (method.lower(), path, is_mutating) == (found.verb, found.path, found.is_mutating)
-    assert (True, False, False) == (
-        found.is_plain,
-        found.is_resource_request,
-        found.long_running,
-    )
+    assert found.is_plain
+    assert not found.is_resource_request
+    assert not found.long_running
     assert ("", {}, None) == (found.resource, dict(found.query), found.list_options)
 
 
 def test_plain_prefixes() -> None:
-    """Of a path below a prefix only its variable part is told."""
     rules = RequestRules(api_prefixes=["/tenants/{tenant}"])
     found = plain_attributes("GET", b"/tenants/a/api/v1/pods", rules)
 
@@ -600,14 +483,9 @@ def test_request_timeout(query: bytes, timeout_ns: int) -> None:
         pytest.param(b"", NO_OPTIONS, id="none"),
         pytest.param(b"limit=a", NOT_DECODABLE, id="limit-is-no-number"),
         pytest.param(b"timeoutSeconds=", NOT_DECODABLE, id="timeout-is-no-number"),
-        pytest.param(b"limit=5", ListOptions(limit=5), id="limit"),
         pytest.param(b"limit=5&continue=x", ListOptions(limit=5, is_continuation=True), id="page"),
         pytest.param(b"labelSelector=a", ListOptions(has_selector=True), id="labels"),
-        pytest.param(b"fieldSelector=a", ListOptions(has_selector=True), id="fields"),
         pytest.param(b"resourceVersion=0", ListOptions(is_from_cache=True), id="any-version"),
-        pytest.param(
-            b"resourceVersion=0&limit=5", ListOptions(limit=5, is_from_cache=True), id="any-limited"
-        ),
         pytest.param(
             b"resourceVersion=5",
             ListOptions(is_from_cache=True, sends_initial_events=False),
@@ -617,11 +495,6 @@ def test_request_timeout(query: bytes, timeout_ns: int) -> None:
             b"resourceVersion=5&limit=1",
             ListOptions(limit=1, sends_initial_events=False),
             id="exact-as-it-was-of-old",
-        ),
-        pytest.param(
-            b"resourceVersion=5&resourceVersionMatch=Exact",
-            ListOptions(sends_initial_events=False),
-            id="exact",
         ),
         pytest.param(
             b"resourceVersion=5&resourceVersionMatch=NotOlderThan&limit=1",
@@ -649,7 +522,6 @@ def test_list_options(query: bytes, options: ListOptions) -> None:
 @pytest.mark.parametrize(
     ("query", "is_watch", "name"),
     [
-        pytest.param(b"", False, "", id="none"),
         pytest.param(b"watch", True, "", id="bare"),
         pytest.param(b"watch=false&watch=true", False, "", id="first-counts"),
         pytest.param(b"watch=1&limit=a&fieldSelector=metadata.name=b", True, "", id="bad-limit"),
@@ -659,28 +531,21 @@ def test_list_options(query: bytes, options: ListOptions) -> None:
         pytest.param(
             b"fieldSelector=metadata.name=a&labelSelector=b=-", False, "", id="bad-labels"
         ),
-        pytest.param(b"fieldSelector=metadata.name=a,b", False, "", id="bad-fields"),
-        pytest.param(b"fieldSelector=metadata.name=a/b", False, "", id="slash"),
         pytest.param(b"fieldSelector=metadata.name=a%2525", False, "", id="percent"),
-        pytest.param(b"fieldSelector=metadata.name=..", False, "", id="dots"),
     ],
 )
 def test_watch_and_name(query: bytes, is_watch: bool, name: str) -> None:
     assert (is_watch, name) == watch_and_name(parse_query(query))
 
 
-@pytest.mark.parametrize(
-    ("query", "value"),
-    [
-        pytest.param(b"", "", id="no-selector"),
-        pytest.param(b"fieldSelector=a=b", "b", id="required"),
-        pytest.param(b"fieldSelector=a!=b", "", id="excluded"),
-        pytest.param(b"fieldSelector=a=b&timeoutSeconds=x", "", id="not-decodable"),
-    ],
-)
-def test_required_field(query: bytes, value: str) -> None:
+def test_required_field() -> None:
     """The value of a field counts if all can be decoded."""
-    assert value == required_field(parse_query(query), "a")
+    found = {
+        query: required_field(parse_query(query), "a")
+        for query in (b"", b"fieldSelector=a=b", b"fieldSelector=a=b&timeoutSeconds=x")
+    }
+
+    assert ["", "b", ""] == list(found.values())
 
 
 @pytest.mark.parametrize(
