@@ -1,12 +1,10 @@
 """The addresses of a DNS name as endpoints: each A and AAAA record that the system resolves.
 
 1. The name is asked for again after an interval, with jitter.  The system's resolver does not tell
-   how long an answer is valid, so that TTLs count only for what it caches itself.
-2. An answer that fails or is empty leaves the known endpoints in use, and is asked for again after
-   growing pauses.
+   how long an answer is valid.
+2. An answer that fails or is empty leaves the known endpoints in use; pauses grow then.
 3. A question cannot be given up once the system has it.  It is asked in a thread of its own, one at
-   a time for a name, so that a resolver that hangs holds one thread, and neither the event loop nor
-   threads that others need.
+   a time for a name, so that a resolver that hangs holds neither the event loop nor other threads.
 """
 
 from __future__ import annotations
@@ -38,9 +36,8 @@ logger = logging.getLogger(__name__)
 
 
 def system_addresses(host: str) -> Iterable[str]:
-    """The addresses of a host, as the system knows them; it blocks.
+    """The addresses of a host, of those families of which this machine has one; it blocks.
 
-    Without those of a family of which this machine has no address, as nothing could connect there.
     Raises OSError or UnicodeError if there are none.
     """
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
@@ -55,10 +52,7 @@ class Resolver:
         self._asking: dict[str, asyncio.Future[Answer]] = {}
 
     def ask(self, host: str) -> asyncio.Future[Answer]:
-        """The answer to come, or the error; to a question that is under way if there is one.
-
-        Whoever waits for it with a limit uses `asyncio.wait`, which does not cancel it.
-        """
+        """The answer to come, or the error, which several may wait for: none cancels it."""
         asking = self._asking.get(host)
         if asking is None:
             loop = asyncio.get_running_loop()
@@ -148,7 +142,7 @@ class DnsEndpoints:
             logger.warning("%s: %s; %s", self.name, what, self.found.kept)
 
     async def close(self) -> None:
-        """Nothing is left to end; for the sake of those that ask an API."""
+        """End nothing, as nothing is left; a source that asks an API does more."""
 
     def __repr__(self) -> str:
         return f"<DnsEndpoints {self.problem() or self.name}>"

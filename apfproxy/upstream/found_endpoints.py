@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from apfproxy.base.rare_log import RareLog
@@ -34,8 +35,7 @@ class FoundEndpoints:
 
     def put(self, found: Iterable[EndpointAddress]) -> None:
         """Take what the source has now; beyond a bound the last ones are left out."""
-        by_address = {each.address: each for each in found}
-        ordered = sorted(by_address.values(), key=place)
+        ordered = sorted({each.address: each for each in found}.values(), key=place)
         endpoints = tuple(ordered[:MAX_ENDPOINTS])
         if len(ordered) > MAX_ENDPOINTS:
             text = "%s has %d endpoints; %d of them are used"
@@ -64,11 +64,9 @@ class FoundEndpoints:
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait until the source has told something; whether it has, in that time."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._told.wait()
-        except TimeoutError:
-            return False
         return self.is_known
 
     def stop_waiting(self) -> None:
@@ -78,10 +76,9 @@ class FoundEndpoints:
     def kept(self) -> str:
         if not self.endpoints:
             return "no endpoint is known"
-        number = len(self.endpoints)
-        if number == 1:
+        if len(self.endpoints) == 1:
             return "the last known endpoint (1) stays in use"
-        return f"the last known endpoints ({number}) stay in use"
+        return f"the last known endpoints ({len(self.endpoints)}) stay in use"
 
     def __repr__(self) -> str:
         return f"<FoundEndpoints of {self._name}: {listed(self.endpoints)}>"

@@ -2,34 +2,32 @@
 
 Where there is one server, and no path to ask for, requests tell (`PassiveHealth`):
 
-1. Once a second the counters are looked at.  A second with more failures than responses makes the
-   server `failing`, any other one with responses makes it `up`.
-2. A check is a connection, with TLS where the server has it, that is closed at once.  There is one
-   at the start, and one each `upstream.healthCheck.interval` while requests tell nothing, or that
-   the server fails; one at a time.
-3. A check that fails makes the server `failing`.  One that does not makes it `up`, unless the
-   server accepts connections but does not respond, as a stopped process does: then the check asks
-   and has to be answered, and no request may have failed since the check before.
+1. A second with more failures than responses makes the server `failing`, any other one with
+   responses makes it `up`.
+2. A check is a connection, with TLS where the server has it, that is closed at once: one at the
+   start, and one each `upstream.healthCheck.interval` while requests tell nothing, or failures.
+3. A check that fails makes the server `failing`.  Another one makes it `up`, unless the server
+   accepts connections but does not respond, as a stopped process does: then the check asks and has
+   to have a response, and no request may have failed since the check before.
 4. A server that hangs fails once requests are given up, after `upstream.answerTimeout`.  Until then
-   `silent_s` tells for how long nobody had a response.  Long-running requests tell nothing of that.
+   `silent_s` tells for how long none had a response.  Long-running requests tell nothing of that.
 
-Where there are several, or a path, checks tell (`ActiveHealth`), since what an endpoint gets no
-requests for has to be known as well:
+Where there are several, or a path, checks tell (`ActiveHealth`), since requests say nothing of an
+endpoint that gets none:
 
 5. There is a check each interval, with jitter.  It asks for the path; without one it is as above,
    and left out while an endpoint that is up gives responses.  As many as the thresholds say have to
    agree before the state changes; the first one decides alone.
-6. 401, 403 and 404 say that the proxy may not ask for the path, until any endpoint has answered 2xx
-   to it: then they say that this one is not ready, as kube-apiserver's 403 before its roles are
-   loaded.  One that was taken for well before by such a response is not any more.
+6. 401, 403 and 404 say that the proxy may not ask for the path, until any endpoint has responded to
+   it with 2xx: then they say that this one is not ready, as kube-apiserver's 403 before its roles
+   are loaded; so one that was taken for well by such a response is not any more.
 7. A request that finds no server, or whose connection breaks, has the endpoint checked at once, and
-   one failed check is enough: a server that is gone may be back before the next one is due, but not
-   ready.
+   one failed check is enough: a server that is gone may be back before the next one, but not ready.
 8. An endpoint that fails requests one after the other is `ejected` at once: it gets none for a
    pause, which grows with each time, and shrinks again while it is well.  A check that fails
-   meanwhile makes it `failing`; otherwise it comes back by the first good check after the pause.
-   Its next failure ejects it again.  At most half of the endpoints are out then: where more fail,
-   the reason is likely none of theirs, so it stays, but is checked as of 7.
+   meanwhile makes it `failing`; otherwise it comes back by the first good check after the pause,
+   and its next failure ejects it again.  At most half of the endpoints are out then: where more
+   fail, the reason is likely none of theirs, so the others stay, but are checked as of 7.
 9. An endpoint that joins others gets requests from its first good check on.  It starts slowly, as
    one that returns does: its part grows with the time.
 
@@ -68,7 +66,7 @@ from apfproxy.upstream.endpoint import (
     UNKNOWN,
     UP,
 )
-from apfproxy.upstream.health_check import REFUSALS, NoAnswerError, is_well, question, status_text
+from apfproxy.upstream.health_check import REFUSALS, NoAnswerError, question, status_text
 from apfproxy.upstream.recent_responses import RecentOfAll, RecentResponses
 
 if TYPE_CHECKING:
@@ -91,11 +89,11 @@ JITTER = 0.1
 FIRST_RAMP = 0.1  # of its weight an endpoint that joins or returns gets at once
 MOST_NAMED = 3  # endpoints that one text names; it counts the others
 ANSWER_FAILURES = frozenset({UpstreamFailure.ANSWER_TIMEOUT, UpstreamFailure.BROKEN_ANSWER})
-"""Those of a server that accepts connections."""
+"""The failures of a server that accepts connections."""
 NS_PER_S = 1_000_000_000
 
 Problem = tuple[UpstreamFailure | None, str]
-"""How a server fails, None if by what it responds; and the same in words."""
+"""How a server fails, None if by its responses; and the same in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +124,7 @@ class Judge(ABC):
 
     @abstractmethod
     def look(self, responded: int, failed: int, now_ns: int) -> None:
-        """Take into account how many requests had a response, or failed, since the last look."""
+        """Judge by how many requests had a response, or failed, since the last look."""
 
     @abstractmethod
     async def check(self) -> None:
@@ -197,7 +195,6 @@ class ActiveHealth(Judge):
         health = self._health
         rules = health.owner.rules
         started_ns = health.owner.now_ns()
-        problem: Problem | None = None
         try:
             async with asyncio.timeout(health.limit_s):
                 problem = await self._asked(rules.path)
@@ -231,10 +228,9 @@ class ActiveHealth(Judge):
         answer = f"{path} is answered by {status_text(status)}"
         before, self._refusal = self._refusal, ""
         if 200 <= status < 300 and not health.has_passed:
-            is_news, health.has_passed = not health.owner.is_path_right, True
-            if is_news:
-                health.owner.on_path_right()
-        if is_well(status):
+            health.has_passed = True
+            health.owner.on_path_right()
+        if status < 400:
             return None
         if status in REFUSALS:
             answer += ", though the proxy may ask for it"
@@ -251,7 +247,6 @@ class ActiveHealth(Judge):
         return None
 
     def reconsider(self) -> None:
-        """Take a refusal for what it is: by another endpoint's response the path is right."""
         if self._refusal:
             health = self._health
             now_ns = health.owner.now_ns()
@@ -287,14 +282,11 @@ class EndpointHealth:
     Attributes:
         failure: How it fails; None unless it does, or it fails by what it responds.
         since_unix_s: When its state began, in seconds since 1970; None while it is unknown.
-        awaiting: Requests that wait for a response while it gives none to anybody; else 0.
-        silent_s: For how long it has given none, while some waited for one.
+        awaiting: Requests that wait for a response while it gives none; else 0.
         ejections: Recent ejections; each lengthens the next pause.
         has_passed: Whether it has ever answered 2xx to the path of the checks.
-        heard_ns: When a check ended, or a response was noticed, last; None if it is to be checked
-            at once.
-        is_doubted: Whether one failed check is enough, as requests say that it may be gone and no
-            good check has said otherwise since.
+        heard_ns: When a check ended, or a response was noticed; None to have it checked at once.
+        is_doubted: Whether one failed check is enough: by its requests it may be gone.
     """
 
     def __init__(self, endpoint: Endpoint, owner: UpstreamHealth) -> None:
@@ -305,7 +297,6 @@ class EndpointHealth:
         self.failure: UpstreamFailure | None = None
         self.since_unix_s: float | None = None
         self.awaiting = self.failed_ns = 0
-        self.silent_s = 0.0
         self.ejections = self.ejections_total = 0
         self.has_passed = self.is_doubted = False
         self.heard_ns: int | None = None
@@ -318,7 +309,6 @@ class EndpointHealth:
         self._said: tuple[str, UpstreamFailure | None] = (UNKNOWN, None)
         self._out_since_ns = self._next_line_ns = self._since_ns = 0
         self._asked_ns = 0  # when the last check began
-        self._spoke_ns = now_ns  # when it last responded, or had nothing to respond to
         self._factor = 1.0  # by which the next interval is longer
         self._try_again_ns = 0  # when its pause is over, while it is ejected
         self._well_ns = 0  # from then on one earlier ejection is forgiven per pause
@@ -368,16 +358,15 @@ class EndpointHealth:
             self._checking = None
 
     def forget(self) -> None:
-        """Judge it anew, since the way to it is another one: what was done before tells nothing."""
+        """Judge it from the start: the way to it is another one."""
         self.stop()
         self._responses, self._failures = self._counted()
         self.failure, self.heard_ns = None, None
         self.has_passed = False
         self.judge = type(self.judge)(self)
         self._said, self._next_line_ns = (UNKNOWN, None), 0
-        now_ns = self._spoke_ns = self.owner.now_ns()
         if self.endpoint.state in {UP, FAILING, JOINING}:
-            self._become(FORGET, now_ns)
+            self._become(FORGET, self.owner.now_ns())
 
     def look(self, now_ns: int) -> int:
         """Judge it by what it did since the last look; returns how many responses it gave."""
@@ -391,9 +380,6 @@ class EndpointHealth:
         self._count_pauses(now_ns)
         # To look at all connections is for the second in which none of them had a response.
         self.awaiting = 0 if responded else self.endpoint.count_awaiting()
-        if not self.awaiting:
-            self._spoke_ns = now_ns
-        self.silent_s = (now_ns - self._spoke_ns) / NS_PER_S
         self.say(now_ns)
         self._check_if_due(now_ns)
         return responded
@@ -419,10 +405,7 @@ class EndpointHealth:
         self.say(now_ns)
 
     def doubt(self) -> None:
-        """Check at once, and take one failed check for enough: by its requests it may be gone.
-
-        Or at the next look, if it was checked since the last one.
-        """
+        """Check at once, or at the next look if it was checked since the last one."""
         now_ns = self.owner.now_ns()
         self.is_doubted, self.heard_ns = True, None
         if now_ns - self._asked_ns >= self.owner.rules.look_s * NS_PER_S:
@@ -563,7 +546,8 @@ class UpstreamHealth:
         cluster: For the log; "" where there is one cluster.
         draw: A random number of [0, 1).
         state: `unknown`, `up` while any endpoint is, or `failing`.
-        since_unix_s, awaiting, silent_s: As of `EndpointHealth`, of all together.
+        since_unix_s, awaiting: As of `EndpointHealth`, of all together.
+        silent_s: For how long none has given a response while some waited for one.
     """
 
     def __init__(  # noqa: PLR0913  what it looks at, and what it is told by
@@ -622,11 +606,11 @@ class UpstreamHealth:
         if self.state != FAILING:
             return None
         watches = list(self.watches.values())
-        if not watches:
-            return "no address of a server is known"
         if len(watches) == 1:
             return watches[0].problem
-        return f"all {len(watches)} fail: {_named(watches)}"
+        if watches:
+            return f"all {len(watches)} fail: {_named(watches)}"
+        return "no address of a server is known"
 
     @property
     def is_steady(self) -> bool:
@@ -775,6 +759,7 @@ class UpstreamHealth:
         return any(each.has_passed for each in self.watches.values())
 
     def on_path_right(self) -> None:
+        """Take refusals for what they are: the proxy may ask for the path."""
         for watch in list(self.watches.values()):
             if isinstance(watch.judge, ActiveHealth):
                 watch.judge.reconsider()

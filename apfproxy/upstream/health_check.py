@@ -1,4 +1,4 @@
-"""What a server answers to a check of its health: one request on a connection of its own."""
+"""A check of a server's health: one request on a connection of its own."""
 
 from __future__ import annotations
 
@@ -73,11 +73,6 @@ def question(method: str, path: str, host: str, lines: bytes = b"") -> bytes:
     """The bytes of a GET or HEAD request; further header `lines` end in CRLF each."""
     head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: apfproxy\r\n".encode()
     return head + lines + b"Connection: close\r\n\r\n"
-
-
-def is_well(status: int) -> bool:
-    """Whether a response to a check is that of a server that is well."""
-    return status < 400
 
 
 def status_text(status: int) -> str:

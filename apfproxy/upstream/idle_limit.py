@@ -1,11 +1,11 @@
 """How long a server keeps connections that are idle, as far as it shows.
 
-A request that is sent while the server closes its connection fails, and most requests must not be
-sent twice.  Servers keep idle connections for 2 s (gunicorn) or 5 s (uvicorn, Node, Apache), and no
-setting of the proxy knows.  So each server teaches:
+A request that is sent while the server closes its connection fails, and most must not be sent
+twice.  Servers keep idle connections for 2 s (gunicorn) or 5 s (uvicorn, Node, Apache).  Each
+teaches it:
 
-1. A connection that it closes after some time without a request: none is used that late again.
-2. Its `Keep-Alive: timeout=N` field.
+1. By a connection that it closes after some time without a request: none is used that late again.
+2. By its `Keep-Alive: timeout=N` field.
 
 What was learned by 1. is forgotten slowly, since a server that restarts closes connections of any
 age.  Where two of very different ages end in one moment, that was it, and nothing is learned; and

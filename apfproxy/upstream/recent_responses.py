@@ -1,16 +1,15 @@
-"""What servers behind did in the last seconds: for each a ring of samples of its counters.
+"""The last seconds of servers behind: for each a ring of samples of its `UpstreamCounters`.
 
-Requests only count, see `UpstreamCounters`.  A sample is taken once a second, and the differences
-only when somebody asks: hundreds of servers are looked at each second, and mostly nobody asks.
+A sample is taken once a second, and differences only when they are asked for, which is seldom:
+hundreds of servers are looked at each second.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from apfproxy.upstream.counters import CLASSES, LATENCY_BOUNDS_NS
 
@@ -24,8 +23,7 @@ QUANTILES_S = 10  # samples that quantiles are those of: a p99 needs more of the
 NS_PER_S = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """The counters at a moment."""
 
     at_ns: int
@@ -47,7 +45,7 @@ class Recent(ABC):
     @property
     @abstractmethod
     def failures_per_s(self) -> float:
-        """Requests that were not answered, or not to the end."""
+        """Requests that had no response, or not to its end."""
 
     @property
     @abstractmethod
@@ -56,16 +54,12 @@ class Recent(ABC):
 
     @property
     def p50_s(self) -> float | None:
-        """Half of these times are within it; None without answers."""
+        """The time within which half of them are; None without responses."""
         return quantile_s(LATENCY_BOUNDS_NS, self.head_counts, 0.5)
 
     @property
     def p99_s(self) -> float | None:
         return quantile_s(LATENCY_BOUNDS_NS, self.head_counts, 0.99)
-
-    def __repr__(self) -> str:
-        answers = sum(self.answers_per_s.values())
-        return f"<{type(self).__name__}: {answers:g}/s, {self.failures_per_s:g}/s failed>"
 
 
 class RecentResponses(Recent):

@@ -1,6 +1,6 @@
-"""What a connection to the upstream asks of what takes the response.
+"""The interface of what takes a response from a connection to the upstream.
 
-A base class, not a `Protocol`: compiled code calls its methods as fast as functions.
+It is a base class, not a `Protocol`: compiled code calls its methods as fast as functions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ResponseSink(ABC):
-    """What takes the parts of one response, in their order."""
+    """Takes the parts of one response, in their order."""
 
     __slots__ = ()
 
