@@ -4,9 +4,9 @@ Whatever a path leads to, opening and reading it neither waits nor takes more me
 Symbolic links are followed, as Kubernetes' mounts consist of them.
 
 The directories of the files and of what they link to are watched, because editors replace files,
-and Kubernetes swaps a link to mount a changed ConfigMap or Secret; the first such event of a watch
-on the file itself would be its last.  Only changed contents count.  All is also read every few
-seconds: notifications get lost on network file systems, and a directory may itself be replaced.
+and Kubernetes swaps a link to mount a changed ConfigMap or Secret.  Only changed contents count.
+All is also read every few seconds: notifications get lost on network file systems, and a directory
+may itself be replaced.
 
 A file that is written in place is empty or incomplete for a moment, and may be valid all the same.
 So changed files are read until they are the same twice.  Files that belong together, a certificate

@@ -87,7 +87,6 @@ class HealthChecks:
             self._checks.pop(self._prefix + name, None)
 
     def report(self, name: str, problem: str | None) -> None:
-        """Report that a check passes (None), or its problem."""
         if not self._is_closed:
             self._checks[self._prefix + name].reported = problem
 

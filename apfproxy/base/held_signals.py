@@ -27,7 +27,7 @@ Left out are those whose default is meant: SIGQUIT, faults of the program, limit
 
 
 def unused_signals() -> list[int]:
-    """The signals that would end the process though nobody means that, and that have no handler."""
+    """The signals without a handler that would end the process, though that is not meant."""
     return [each for each in _numbers() if signal.getsignal(each) is signal.SIG_DFL]
 
 

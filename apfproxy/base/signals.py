@@ -67,7 +67,6 @@ class Signals:
         self._handle(signal.SIGUSR2, succeed)
 
     def end(self) -> None:
-        """Begin the end, as SIGTERM does."""
         self._is_signalled = True
         self.first.set()
 

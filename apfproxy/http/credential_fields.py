@@ -245,7 +245,6 @@ def _bearer_token(value: bytes) -> str:
 
 
 def _basic(value: bytes) -> str:
-    """User name and password of an Authorization field, still in Base64, or "" ."""
     scheme, _, rest = value.strip(b" \t").partition(b" ")
     return _text(rest.strip(b" ")) if scheme.lower() == b"basic" else ""
 

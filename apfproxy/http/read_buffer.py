@@ -56,8 +56,7 @@ MAX_LINGER_BYTES: Final = 1 << 20
 """Read after an early response, and thrown away, so that the client sees it before a reset."""
 
 NOWHERE: Final = asyncio.Transport()
-"""The transport of a connection that has not come about: whatever is asked of it, it raises
-NotImplementedError."""
+"""The transport of a connection that has not come about; it raises NotImplementedError."""
 
 NOBODY: Final = asyncio.BufferedProtocol()
 """Gets a transport whose connection is lost.

@@ -212,8 +212,6 @@ def _without_token(name: bytes, value: bytes) -> list[bytes]:
 
 
 class _Reader:
-    """Goes through the fields of one head once."""
-
     def __init__(self, result: RequestFields, fields: Lines, rules: FieldRules) -> None:
         self._result = result
         self._fields = fields

@@ -97,8 +97,6 @@ class RequestHead:
 
 
 class _Collector:
-    """Takes what llhttp finds in one head."""
-
     def __init__(self) -> None:
         self.target = b""
         self.fields: list[tuple[bytes, bytes]] = []

@@ -1,11 +1,10 @@
 """The head of an upstream's response: checked line by line, and made ready to be passed on.
 
-An upstream says most lines again and again, so a line that was judged once is known by its bytes.
-Those that differ in every response, its length and its Audit-ID, are judged by their names, and no
-regular expression looks at them.  A head that differs from two before in these values alone is not
-even divided into lines: it is made by their pattern.  The grammar is as strict as llhttp's (a test
-compares them): lines end in CRLF, names are tokens, values hold no control characters, and none is
-continued.
+A line that was judged once is known by its bytes.  Those that differ in every response, its length
+and its Audit-ID, are judged by their names.  A head that differs from two before in these values
+alone is not even divided into lines: it is made by their pattern.  The grammar is as strict as
+llhttp's (a test compares them): lines end in CRLF, names are tokens, values hold no control
+characters, and none is continued.
 """
 
 from __future__ import annotations
@@ -210,17 +209,13 @@ def _remember_pattern(divided: _Divided, found: ResponseHead, *, has_audit: bool
     _seen.discard(mark)
     if len(_patterns) >= MAX_PATTERNS:
         _patterns.clear()
-    start = lines.find(_LENGTH_LINE) + len(_LENGTH_LINE)
-    end = lines.find(b"\r\n", start)
-    if not has_audit:
-        _patterns[divided] = lines[:start], lines[end:], b"", found
-        return
-    audit_start = lines.find(_AUDIT_LINE) + len(_AUDIT_LINE)
-    audit_end = lines.find(b"\r\n", audit_start)
-    if start < audit_start:
-        _patterns[divided] = lines[:start], lines[end:audit_start], lines[audit_end:], found
-    else:
-        _patterns[divided] = lines[:audit_start], lines[audit_end:start], lines[end:], found
+    marks = (_LENGTH_LINE, _AUDIT_LINE) if has_audit else (_LENGTH_LINE,)
+    parts, at = [], 0
+    for start in sorted(lines.find(mark) + len(mark) for mark in marks):
+        parts.append(lines[at:start])
+        at = lines.find(b"\r\n", start)
+    parts += [lines[at:], b""]
+    _patterns[divided] = parts[0], parts[1], parts[2], found
 
 
 def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
@@ -315,7 +310,7 @@ def _malformed(problem: str) -> ResponseError:
 
 
 def _shown(text: bytes) -> str:
-    """What a message has of a name, or of what should be one; values may be secrets."""
+    """The part of a name, or of what should be one, for a message; values may be secrets."""
     cut = text[:MAX_SHOWN_BYTES].decode("ascii", "backslashreplace")
     shown = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in cut)
     return f'"{shown}..."' if len(text) > MAX_SHOWN_BYTES else f'"{shown}"'
@@ -369,7 +364,7 @@ def _judge_status_line(line: bytes) -> _StatusLine:
 
 
 def _judge_line(line: bytes, lines: list[bytes]) -> int:
-    """What becomes of one of a head's field lines that is new, or differs in every response.
+    """Judge a field line that is new, or differs in every response.
 
     Where the name is known, ASCII without control characters is right as a value.
     """

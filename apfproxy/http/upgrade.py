@@ -1,4 +1,4 @@
-"""What a request and its response must say for a connection to become a tunnel.
+"""Upgrades: a request and its response agree that a connection becomes a tunnel.
 
 Honoured are `websocket` (RFC 6455) and `SPDY/3.1`, and only where an API has them:
 
@@ -36,40 +36,23 @@ if TYPE_CHECKING:
 WEBSOCKET = b"websocket"
 SPDY = b"SPDY/3.1"
 PROTOCOLS = {WEBSOCKET: WEBSOCKET, SPDY.lower(): SPDY}
-"""Those that are served, by their names in small letters."""
+"""The protocols that are served, by their names in small letters."""
 SPDY_METHODS = frozenset({"GET", "POST"})
 """With which Kubernetes' clients ask for SPDY; the response to HEAD ends with its head."""
 WEBSOCKET_ONLY = frozenset({"log"})
 UPGRADED = WEBSOCKET_ONLY | {"attach", "exec", "portforward", "proxy"}
 """Subresources that Kubernetes' own groups have for it."""
 UPGRADED_VERBS = frozenset({"proxy", "watch"})
+_K8S_GROUPS = (
+    "admissionregistration apiextensions apiregistration authentication authorization certificates"
+    " coordination discovery events flowcontrol.apiserver internal.apiserver networking node"
+    " rbac.authorization resource scheduling storage storagemigration"
+)
 OWN_GROUPS = frozenset(
-    {
-        "",
-        "admissionregistration.k8s.io",
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
-        "apps",
-        "authentication.k8s.io",
-        "authorization.k8s.io",
-        "autoscaling",
-        "batch",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "extensions",
-        "flowcontrol.apiserver.k8s.io",
-        "internal.apiserver.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        "policy",
-        "rbac.authorization.k8s.io",
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-        "storagemigration.k8s.io",
-    }
+    (
+        *("", "apps", "autoscaling", "batch", "extensions", "policy"),
+        *(f"{name}.k8s.io" for name in _K8S_GROUPS.split()),
+    )
 )
 """Groups that kube-apiserver serves itself; it has no upgrades for any others of their paths."""
 BEARER_PREFIX = b"base64url.bearer.authorization.k8s.io."
@@ -108,10 +91,10 @@ class Offer:
 def offered(
     upgrades: Iterable[bytes], fields: Iterable[tuple[bytes, bytes]], nominated: Iterable[bytes]
 ) -> Offer | None:
-    """What a request offers, or None if that is nothing which is served anywhere.
+    """The offer of a request, or None if it has nothing that is served anywhere.
 
-    The Upgrade fields' values are `upgrades`, which Connection nominates; the fields that it
-    nominates, by their names in small letters, are not forwarded.
+    `upgrades` are the values of Upgrade; fields that are `nominated`, by their names in small
+    letters, are not forwarded.
     """
     protocols = tuple(item for item in elements(upgrades) if item.lower() in PROTOCOLS)
     if not protocols:

@@ -160,7 +160,6 @@ class Endpoint:
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing says that it should get no requests."""
         return self.state is UP or self.state is UNKNOWN
 
     @property
@@ -403,7 +402,6 @@ class UpstreamConnection:
 
     @property
     def can_half_close(self) -> bool:
-        """Not by TLS."""
         return self.transport.can_write_eof()
 
     def half_close(self) -> None:

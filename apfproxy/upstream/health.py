@@ -329,7 +329,6 @@ class EndpointHealth:
 
     @property
     def prefix(self) -> str:
-        """Of lines of the log, where there are several clusters."""
         return f"{self.owner.cluster}: " if self.owner.cluster else ""
 
     @property
@@ -458,7 +457,6 @@ class EndpointHealth:
     # The state.
 
     def recover(self, now_ns: int) -> None:
-        """Take it for well, unless it is ejected."""
         state = self.endpoint.state
         self.failure = None
         if state is UNKNOWN:

@@ -246,7 +246,6 @@ class Pool:
         return best
 
     def _drawn(self) -> list[Endpoint]:
-        """All that get requests, once each; the first one is drawn by the shares."""
         wheel = self._wheel
         start = int(self._draw() * len(wheel))
         return list(dict.fromkeys(wheel[start:] + wheel[:start]))
@@ -339,7 +338,6 @@ class Pool:
             endpoint.close_stale(now_ns, idle_ns, period_ns)
 
     def close(self) -> None:
-        """Close every connection, busy or idle, and those that have not come about."""
         for task in list(self._connects):
             task.cancel()
         for endpoint in (*self.endpoints, *self.draining):
@@ -365,7 +363,6 @@ class Pool:
     # The line.
 
     def _first_line(self) -> OrderedDict[PoolWaiter, Place]:
-        """The line of the first of all who wait."""
         if not self._new_line or not self._line:
             return self._new_line or self._line
         first_new, first = next(iter(self._new_line.values())), next(iter(self._line.values()))
