@@ -71,23 +71,17 @@ class Watched:
         pytest.param((500, 500, 300, 300), True, id="still-a-bit-late"),
     ],
 )
-def test_loop_delay(late_ms: tuple[int, ...], *, sheds: bool) -> None:
-    """A loop that stays late sheds until it has been in time for a while."""
-    watched = Watched(loop_delay_s=0.5)
+def test_loop_that_stays_late(late_ms: tuple[int, ...], *, sheds: bool) -> None:
+    """It sheds until it has been in time for a while, where the settings say so."""
+    watched, told = Watched(loop_delay_s=0.5), Watched(loop_delay_s=None)
 
     assert sheds is (Refusal.LOOP_DELAY is watched.after(*late_ms))
     assert sheds is watched.counters.overloads[Refusal.LOOP_DELAY]
+    assert None is told.after(*late_ms, 0, 0, 0, 0, 800, 0)
+    assert 400 * MS == told.counters.loop_delay_ns > 0 == told.looks
 
 
-def test_loop_delay_is_told() -> None:
-    watched = Watched(loop_delay_s=None)
-
-    assert None is watched.after(800, 0)
-    assert 400 * MS == watched.counters.loop_delay_ns
-
-
-def test_memory() -> None:
-    """It sheds from the limit on until there is some room again."""
+def test_sheds_from_the_limit_of_memory_on_until_there_is_room() -> None:
     watched = Watched(memory_bytes=160 * MIB)
     found = [watched.with_memory(used) for used in (159, 160, 150, 149, 159)]
 
@@ -95,8 +89,8 @@ def test_memory() -> None:
     assert not watched.overload.is_memory_short
 
 
-def test_memory_that_is_free() -> None:
-    """It goes back to the system before it counts, once a second at most."""
+def test_free_memory_goes_back_to_the_system_before_it_counts() -> None:
+    """It does so once a second at most."""
     watched = Watched(memory_bytes=160 * MIB)
     watched.free_mib = 20
 
@@ -111,27 +105,11 @@ def test_memory_that_is_free() -> None:
     assert 3 == watched.trims
 
 
-def test_memory_without_a_limit_is_not_looked_at() -> None:
-    """It would be of no use."""
-    watched = Watched()
-    watched.with_memory(1 << 20)
-
-    assert 0 == watched.looks
-
-
-def test_both() -> None:
-    """It sheds while either lasts."""
+def test_sheds_while_either_lasts_and_the_settings_say_so() -> None:
     watched = Watched(memory_bytes=160 * MIB, loop_delay_s=0.5)
     assert Refusal.MEMORY is watched.with_memory(200)
     assert Refusal.LOOP_DELAY is watched.after(600, 600)
     assert Refusal.MEMORY is watched.after(0, 0)
-    assert None is watched.with_memory(10)
-
-
-def test_other_marks() -> None:
-    """What is not looked for any more is over; other marks count from the next look on."""
-    watched = Watched(memory_bytes=160 * MIB, loop_delay_s=0.5)
-    watched.with_memory(200)
     watched.after(600, 600)
     watched.overload.configure(OverloadSettings(loop_delay_s=None, memory_bytes=210 * MIB))
     assert Refusal.MEMORY is watched.limits.shed
@@ -143,7 +121,6 @@ def test_other_marks() -> None:
 
 
 def test_logs_once_an_episode(caplog: pytest.LogCaptureFixture) -> None:
-    """Not at each sweep."""
     caplog.set_level(logging.INFO)
     watched = Watched(memory_bytes=160 * MIB, loop_delay_s=0.5)
     watched.after(700, 800, 900, 0, 0, 0, 0)
@@ -162,10 +139,9 @@ def test_logs_once_an_episode(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("has_statm", [True, False])
-def test_resident_bytes(
+def test_resident_bytes_are_the_highest_where_the_system_does_not_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_statm: bool
 ) -> None:
-    """What the system says; where it says nothing, the most that there has been."""
     statm = tmp_path / "statm"
     if has_statm:
         statm.write_bytes(b"900 300 200 1 0 100 0\n")
