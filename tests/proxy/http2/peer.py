@@ -162,6 +162,20 @@ class Http2Peer:
         self.send()
         return stream
 
+    def put(self, stream: int, data: bytes, *, is_last: bool = False) -> None:
+        """Send a part of a request's body."""
+        self.h2.send_data(stream, data, end_stream=is_last)
+        self.send()
+
+    def put_all(self, stream: int, most: int) -> int:
+        """Send as much of a body as the window allows; how much that was."""
+        sent = 0
+        while sent < most and (room := self.h2.local_flow_control_window(stream)):
+            size = min(room, 16384, most - sent)
+            self.put(stream, bytes(size))
+            sent += size
+        return sent
+
     def reset(self, stream: int) -> None:
         self.h2.reset_stream(stream)
         self.send()

@@ -17,33 +17,25 @@ if TYPE_CHECKING:
     from tests.proxy.fakes import Bench
 
 WATCH = b"/api/v1/pods?watch=1"
+SIZED_OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+SMALL_BODIES = replace(CLEARTEXT, limits=LimitSettings(max_body_bytes=3))
 
 
 def test_get(bench: Bench) -> None:
     """The server gets HTTP/1.1, the client the answer with names in lower case."""
     client = Http2Peer(bench)
-    stream = client.ask(fields=[(b"accept", b"*/*")])
-
-    forwarded = bench.upstreams[0].take()
-    assert forwarded.startswith(
-        b"GET /api/v1/namespaces/a/pods/b HTTP/1.1\r\nHost: h\r\naccept: */*\r\n"
-    )
-    assert forwarded.endswith(b"Via: 2.0 apfproxy\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n")
-    client.get()
-    answer = client.answers[stream]
-    assert (200, b"ok", True) == (answer.status, answer.body, answer.is_whole)
-    assert b"2" == answer.fields[b"content-length"]
-    assert b"connection" not in answer.fields
-    bench.assert_at_rest()
-
-
-def test_the_same_head_again(bench: Bench) -> None:
-    """It is known as a whole from the third time on."""
-    client = Http2Peer(bench)
-    for _ in range(4):
-        stream = client.ask()
+    for _ in range(4):  # it is known as a whole from the third time on
+        stream = client.ask(fields=[(b"accept", b"*/*")])
+        forwarded = bench.upstreams[0].take()
+        assert forwarded.startswith(
+            b"GET /api/v1/namespaces/a/pods/b HTTP/1.1\r\nHost: h\r\naccept: */*\r\n"
+        )
+        assert forwarded.endswith(b"Via: 2.0 apfproxy\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n")
         client.get()
-        assert 200 == client.answers[stream].status
+        answer = client.answers[stream]
+        assert (200, b"ok", True) == (answer.status, answer.body, answer.is_whole)
+        assert b"2" == answer.fields[b"content-length"]
+        assert b"connection" not in answer.fields
     bench.assert_at_rest()
 
 
@@ -63,35 +55,40 @@ def test_body_with_the_head(bench: Bench, *, has_length: bool) -> None:
 
 
 def test_body_and_trailers_in_parts(bench: Bench) -> None:
+    """Frames of one read make one chunk: each would be six times as long as what it holds."""
     client = Http2Peer(bench)
     stream = client.ask(b"/x", b"POST", body=b"")
-    client.h2.send_data(stream, b"one")
-    client.send()
-    client.h2.send_data(stream, b"two")
+    client.put(stream, b"one")
+    bench.upstreams[0].take()
+    for _ in range(3):
+        client.h2.send_data(stream, b"x")
     client.h2.send_headers(
         stream, [(b"x-sum", b"7"), (b"x-remote-user", b"admin")], end_stream=True
     )
     client.send()
 
-    assert (
-        bench.upstreams[0].take().endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\nx-sum: 7\r\n\r\n")
-    )
+    assert b"3\r\nxxx\r\n0\r\nx-sum: 7\r\n\r\n" == bench.upstreams[0].take()
     client.get()
     assert client.answers[stream].is_whole
     bench.assert_at_rest()
 
 
 def test_body_over_the_limit() -> None:
-    """It gets 413, and the connection serves others."""
-    limits = LimitSettings(max_body_bytes=3)
-    with http2_bench(idle_upstreams=2, downstream=replace(CLEARTEXT, limits=limits)) as bench:
+    """It gets 413, and its rest is taken for a while; the connection serves others."""
+    with http2_bench(idle_upstreams=2, downstream=SMALL_BODIES) as bench:
         client = Http2Peer(bench)
         known = client.ask(b"/x", b"POST", [(b"content-length", b"4")], b"body")
         unknown = client.ask(b"/x", b"POST", body=b"")
-        client.h2.send_data(unknown, b"body")
-        client.send()
+        client.put(unknown, b"body")
+        long = client.ask(b"/x", b"POST", [(b"content-length", b"200000")], b"")
+        assert 200_000 == client.put_all(long, 200_000)
+        client.put(long, b"", is_last=True)
+        bench.wait(3)
+        client.take()
+        assert [413] * 3 == [client.answers[each].status for each in (known, unknown, long)]
+        assert client.answers[long].reset_by is None
+        assert 1 == len(bench.listener.connections)
 
-        assert [413, 413] == [client.answers[each].status for each in (known, unknown)]
         last = client.ask()
         bench.send(next(each for each in bench.upstreams if not each.ended_by), OK)
         client.take()
@@ -104,21 +101,13 @@ def test_nobody_takes_the_body(bench: Bench) -> None:
     client = Http2Peer(bench)
     holder = client.ask()
     waiting = client.ask(b"/x", b"POST", [(b"content-length", b"1000000")], b"")
-    while room := client.h2.local_flow_control_window(waiting):
-        client.h2.send_data(waiting, bytes(min(room, 16384)))
-        client.send()
-    sent = READ_BYTES
-    assert 0 == client.h2.local_flow_control_window(waiting)
+    assert READ_BYTES == client.put_all(waiting, 1_000_000)
     assert (1, 1, 0) == bench.use()
 
     client.get()
     assert client.answers[holder].is_whole
-    while sent < 1_000_000:
-        size = min(client.h2.local_flow_control_window(waiting), 16384, 1_000_000 - sent)
-        assert size, "what is passed on makes room"
-        sent += size
-        client.h2.send_data(waiting, bytes(size), end_stream=sent == 1_000_000)
-        client.send()
+    assert 1_000_000 - READ_BYTES == client.put_all(waiting, 1_000_000 - READ_BYTES)
+    client.put(waiting, b"", is_last=True)
     assert 1_000_000 == len(bench.upstreams[0].take().rpartition(b"10.0.0.1\r\n\r\n")[2])
     client.get()
     assert client.answers[waiting].is_whole
@@ -143,7 +132,7 @@ def test_client_takes_nothing(bench: Bench) -> None:
     client = Http2Peer(bench, acknowledges=False)
     stream = client.ask()
     size = 1 << 20
-    bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+    bench.send(bench.upstreams[0], SIZED_OK % size)
     client.get(bytes(size))
     assert not bench.upstreams[0].reads
     assert 65535 == len(client.answers[stream].body)
@@ -164,17 +153,14 @@ def test_streams_that_take_nothing_hold_up_no_other() -> None:
         client = Http2Peer(bench, acknowledges=False)
         client.h2.increment_flow_control_window(1 << 20)
         stuck = [client.ask() for _ in range(4)]
-        size = 1 << 20
         for upstream in bench.upstreams[1:]:  # the last ones are taken first
-            bench.send(upstream, b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
-            bench.send(upstream, bytes(size))
+            bench.send(upstream, SIZED_OK % (1 << 20) + bytes(1 << 20))
         client.take()
         assert [65535] * 4 == [len(client.answers[each].body) for each in stuck]
 
-        for _ in range(3):
-            other = client.ask()
-            client.get()
-            assert (b"ok", True) == (client.answers[other].body, client.answers[other].is_whole)
+        other = client.ask()
+        client.get()
+        assert (b"ok", True) == (client.answers[other].body, client.answers[other].is_whole)
         for each in stuck:
             client.reset(each)
         bench.assert_at_rest()
@@ -210,27 +196,16 @@ def test_server_breaks_off(bench: Bench, *, is_over: bool) -> None:
 
 
 def test_interim_and_trailers(bench: Bench) -> None:
+    """The client is asked for its body once there is a connection for it."""
     client = Http2Peer(bench)
-    stream = client.ask()
+    stream = client.ask(b"/x", b"POST", [(b"expect", b"100-continue")], b"")
+    client.put(stream, b"", is_last=True)
     bench.send(bench.upstreams[0], b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
     client.get(CHUNKED_OK + b"2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n")
 
     answer = client.answers[stream]
-    assert ([103], b"ok", [(b"x-sum", b"7")]) == (answer.interim, answer.body, answer.trailers)
+    assert ([100, 103], b"ok", [(b"x-sum", b"7")]) == (answer.interim, answer.body, answer.trailers)
     assert answer.is_whole
-    bench.assert_at_rest()
-
-
-def test_expectation(bench: Bench) -> None:
-    """The client is asked for its body once there is a connection for it."""
-    client = Http2Peer(bench)
-    stream = client.ask(b"/x", b"POST", [(b"expect", b"100-continue")], b"")
-    assert [100] == client.answers[stream].interim
-    client.h2.end_stream(stream)
-    client.send()
-    client.get()
-
-    assert client.answers[stream].is_whole
     bench.assert_at_rest()
 
 
@@ -238,7 +213,7 @@ def test_head_has_no_body(bench: Bench) -> None:
     """Its length is that of the body that GET would have."""
     client = Http2Peer(bench)
     stream = client.ask(method=b"HEAD")
-    client.get(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n")
+    client.get(SIZED_OK % 7)
 
     answer = client.answers[stream]
     assert (b"7", b"", True) == (answer.fields[b"content-length"], answer.body, answer.is_whole)
@@ -254,9 +229,6 @@ def test_deadline(bench: Bench) -> None:
 
     assert (504, True) == (client.answers[late].status, client.answers[late].is_whole)
     assert [] == client.goaways
-    client.ask()
-    bench.connect()
-    bench.send(bench.upstreams[1], OK)
     bench.assert_at_rest()
 
 
@@ -286,101 +258,55 @@ def test_cluster_is_gone(bench: Bench, path: bytes) -> None:
     bench.loop.run_ready()
     client.take()
 
-    assert 2 == client.answers[stream].reset_by
-    assert "" == client.transport.ended_by
+    assert (2, "") == (client.answers[stream].reset_by, client.transport.ended_by)
     assert 0 == bench.counters.listener.http2.streams_open
     bench.assert_at_rest()
 
 
-def answered_early(bench: Bench) -> tuple[Http2Peer, int]:
-    """A client that has its answer, and some of 2 MiB left to say; the stream lingers."""
+@pytest.mark.parametrize(
+    ("rest", "taken", "is_over"),
+    [
+        pytest.param((1 << 20) - 4, (1 << 20) - 4, False, id="all"),
+        pytest.param((1 << 21) - 4, MAX_LINGER_BYTES, False, id="too-much"),
+        pytest.param(5, 5, True, id="to-its-end"),
+    ],
+)
+def test_rest_of_a_request_that_is_answered(
+    bench: Bench, rest: int, taken: int, *, is_over: bool
+) -> None:
+    """It is thrown away for a while: a reset that comes at once costs some clients the answer."""
     client = Http2Peer(bench)
-    stream = client.ask(b"/x", b"POST", [(b"content-length", b"%d" % (1 << 21))], b"")
-    client.h2.send_data(stream, b"body")
-    client.send()
+    size = b"%d" % (9 if is_over else 1 << 21)
+    stream = client.ask(b"/x", b"POST", [(b"content-length", size)], b"")
+    client.put(stream, b"body")
     client.get()
-    assert (200, True) == (client.answers[stream].status, client.answers[stream].is_whole)
+    answer = client.answers[stream]
+    assert (200, True) == (answer.status, answer.is_whole)
+    bench.assert_at_rest()
+
+    assert taken <= client.put_all(stream, rest) <= taken + READ_BYTES
+    if is_over:
+        client.put(stream, b"", is_last=True)
+    assert answer.reset_by is None
+    bench.wait(2.1)
+    client.take()
+    assert (None if is_over else 0) == answer.reset_by
+    assert 1 == len(bench.listener.connections)
+
+
+def unfinished(bench: Bench) -> tuple[Http2Peer, int]:
+    """A client that takes but a window of an answer that is through."""
+    client = Http2Peer(bench, acknowledges=False)
+    stream = client.ask()
+    bench.send(bench.upstreams[0], SIZED_OK % 70000 + bytes(70000))
+    client.take()
     bench.assert_at_rest()
     return client, stream
 
 
-def send_as_much_as_it_may(client: Http2Peer, stream: int, most: int) -> int:
-    sent = 0
-    while sent < most and (room := client.h2.local_flow_control_window(stream)):
-        size = min(room, 16384, most - sent)
-        client.h2.send_data(stream, bytes(size))
-        client.send()
-        sent += size
-    return sent
-
-
-def test_answer_before_the_end_of_the_request(bench: Bench) -> None:
-    """The client may say the rest: a reset that comes at once costs some clients the answer."""
-    client, stream = answered_early(bench)
-    rest = (1 << 20) - 4
-
-    assert rest == send_as_much_as_it_may(client, stream, rest)
-    assert client.answers[stream].reset_by is None
-    bench.wait(2.1)
-    client.take()
-    assert 0 == client.answers[stream].reset_by
-    assert 1 == len(bench.listener.connections)
-
-
-def test_rest_of_a_request_that_ends(bench: Bench) -> None:
-    client = Http2Peer(bench)
-    stream = client.ask(b"/x", b"POST", [(b"content-length", b"9")], b"")
-    client.h2.send_data(stream, b"body")
-    client.send()
-    client.get()
-    client.h2.send_data(stream, b"whole", end_stream=True)
-    client.send()
-    bench.wait(3)
-    client.take()
-
-    assert client.answers[stream].reset_by is None
-    assert 1 == len(bench.listener.connections)
-    bench.assert_at_rest()
-
-
-def test_rest_of_a_request_that_is_too_long(bench: Bench) -> None:
-    """Of what nobody wants no more than 1 MiB, and what has room already, is taken."""
-    client, stream = answered_early(bench)
-
-    sent = send_as_much_as_it_may(client, stream, (1 << 21) - 4)
-
-    assert MAX_LINGER_BYTES <= sent <= MAX_LINGER_BYTES + READ_BYTES
-    bench.wait(2.1)
-    client.take()
-    assert 0 == client.answers[stream].reset_by
-
-
-def test_refused_body_is_taken_for_a_while() -> None:
-    limits = LimitSettings(max_body_bytes=3)
-    with http2_bench(downstream=replace(CLEARTEXT, limits=limits)) as bench:
-        client = Http2Peer(bench)
-        stream = client.ask(b"/x", b"POST", [(b"content-length", b"200000")], b"")
-        assert (413, None) == (client.answers[stream].status, client.answers[stream].reset_by)
-        assert 200_000 == send_as_much_as_it_may(client, stream, 200_000)
-        client.h2.end_stream(stream)
-        client.send()
-        bench.wait(3)
-        client.take()
-
-        assert client.answers[stream].reset_by is None
-        assert 1 == len(bench.listener.connections)
-        bench.assert_at_rest()
-
-
 def test_client_that_never_takes_the_rest(bench: Bench) -> None:
     """The stream of an answer that is through is reset after a time, and only that."""
-    client = Http2Peer(bench, acknowledges=False)
-    stream = client.ask()
-    bench.send(
-        bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n" + bytes(70000)
-    )
-    client.take()
-    bench.assert_at_rest()
+    client, stream = unfinished(bench)
     bench.wait(91)
     client.take()
 
@@ -390,12 +316,7 @@ def test_client_that_never_takes_the_rest(bench: Bench) -> None:
 
 def test_full_transport_while_a_stream_is_given_up(bench: Bench) -> None:
     """A connection that is full for a moment lives on; one that stays so is cut."""
-    client = Http2Peer(bench, acknowledges=False)
-    client.ask()
-    bench.send(
-        bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n" + bytes(70000)
-    )
-    client.take()
+    client, _ = unfinished(bench)
     client.ask(WATCH)
     client.get(CHUNKED_OK + b"2\r\n{}\r\n")
     bench.wait(80)
@@ -406,16 +327,3 @@ def test_full_transport_while_a_stream_is_given_up(bench: Bench) -> None:
     bench.wait(91)
     assert "abort" == client.transport.ended_by
     bench.assert_at_rest()
-
-
-def test_body_byte_by_byte(bench: Bench) -> None:
-    """Frames of one read make one chunk: each would be six times as long as what it holds."""
-    client = Http2Peer(bench)
-    stream = client.ask(b"/x", b"POST", body=b"")
-    bench.upstreams[0].take()
-    for _ in range(5):
-        client.h2.send_data(stream, b"x")
-    client.h2.end_stream(stream)
-    client.send()
-
-    assert b"5\r\nxxxxx\r\n0\r\n\r\n" == bench.upstreams[0].take()

@@ -37,14 +37,7 @@ IDLE_S = 14400.0
 
 
 class Site:
-    """A client that has asked for a WebSocket, and the server's side of it.
-
-    Attributes:
-        client: The client.
-        stream: The stream.
-        upstream: The connection to the server, newly opened.
-        request: What the server got.
-    """
+    """A client that has asked for a WebSocket, and the server's side of it, newly connected."""
 
     def __init__(self, bench: Bench, path: bytes = EXEC) -> None:
         self._bench = bench
@@ -70,8 +63,7 @@ class Site:
         self._bench.send(self.upstream, data)
 
     def send(self, data: bytes, *, is_last: bool = False) -> None:
-        self.client.h2.send_data(self.stream, data, end_stream=is_last)
-        self.client.send()
+        self.client.put(self.stream, data, is_last=is_last)
 
 
 def assert_over(bench: Bench) -> None:
@@ -125,21 +117,6 @@ def test_other_upgrades(path: bytes) -> None:
         assert_over(bench)
 
 
-def test_another_request_beside_it(bench: Bench) -> None:
-    """The connection goes on to serve others, while the tunnel is open and after."""
-    site = Site(bench)
-    site.agree()
-    for _ in range(2):
-        stream = site.client.ask()
-        bench.send(bench.upstreams[0], OK)
-        site.client.take()
-        assert 200 == site.client.answers[stream].status
-        if bench.counters.tunnels_open:
-            site.client.reset(site.stream)
-
-    assert_over(bench)
-
-
 @pytest.mark.parametrize("is_last", [False, True])
 def test_early_bytes(bench: Bench, *, is_last: bool) -> None:
     """They wait for the answer, no more of them than a window; then the client gets it back."""
@@ -159,24 +136,6 @@ def test_early_bytes(bench: Bench, *, is_last: bool) -> None:
         site.send(b"", is_last=True)
     bench.end(site.upstream)
     assert site.answer.is_whole
-    assert_over(bench)
-
-
-def test_bytes_with_the_request(bench: Bench) -> None:
-    client = Http2Peer(bench)
-    stream = client.h2.get_next_available_stream_id()
-    pseudo = [(b":method", b"CONNECT"), (b":protocol", b"websocket"), (b":scheme", b"http")]
-    pseudo += [(b":authority", b"h"), (b":path", EXEC)]
-    client.h2.send_headers(stream, pseudo + HANDSHAKE)
-    client.h2.send_data(stream, b"early", end_stream=True)
-    client.send()
-    bench.connect()
-
-    upstream = bench.upstreams[-1]
-    assert upstream.take().endswith(b"\r\n\r\n")
-    bench.end(upstream)
-    client.take()
-    assert 502 == client.answers[stream].status
     assert_over(bench)
 
 
@@ -206,15 +165,6 @@ def test_client_resets(bench: Bench, *, has_ended: bool) -> None:
 
     assert "abort" == site.upstream.ended_by
     assert 1 == bench.counters.client_aborts
-    assert_over(bench)
-
-
-def test_client_loses_its_connection(bench: Bench) -> None:
-    site = Site(bench)
-    site.agree()
-    bench.end(site.client.transport)
-
-    assert "abort" == site.upstream.ended_by
     assert_over(bench)
 
 
@@ -412,20 +362,6 @@ def test_stop(bench: Bench) -> None:
 
     assert (b"\x82\x04la", CANCEL) == (site.answer.body, site.answer.reset_by)
     assert "abort" == site.upstream.ended_by
-    assert_over(bench)
-
-
-def test_client_that_never_takes_the_rest(bench: Bench) -> None:
-    site = Site(bench)
-    site.client._acknowledges = False  # noqa: SLF001
-    site.agree()
-    site.say(b"x" * 70000)
-    site.send(b"", is_last=True)
-    bench.end(site.upstream)
-    assert (0, 1) == (bench.counters.tunnels_open, bench.counters.listener.http2.streams_open)
-    bench.wait(100)
-
-    assert CANCEL == site.answer.reset_by
     assert_over(bench)
 
 
