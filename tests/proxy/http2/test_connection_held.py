@@ -65,6 +65,7 @@ def test_streams_that_wait() -> None:
     ("method", "fields", "body"),
     [
         pytest.param(b"GET", [], None, id="queued"),
+        pytest.param(b"PUT", [], None, id="memory-is-short"),
         pytest.param(b"GET", LARGE_FIELDS, None, id="large"),
         pytest.param(b"POST", POST_FIELDS, b"", id="gathered"),
     ],
@@ -76,7 +77,9 @@ def test_no_room_for_a_stream(
     with bench_of(20) as bench:
         client = Http2Peer(bench)
         first = client.ask()
+        bench.listener.holdings.set_short(is_short=method == b"PUT")
         refused = client.ask(b"/api/v1/namespaces/a/pods/c", method, fields, body)
+        bench.listener.holdings.set_short(is_short=False)
 
         assert Code.REFUSED_STREAM == client.answers[refused].reset_by
         client.get()
@@ -84,21 +87,8 @@ def test_no_room_for_a_stream(
         again = client.ask()
         client.get()
         assert 200 == client.answers[again].status
-        assert 1 == bench.counters.listener.held_refusals[Bound.PROCESS]
-        bench.assert_at_rest()
-
-
-def test_streams_while_memory_is_short() -> None:
-    """All are refused, and those that came before go on."""
-    with bench_of() as bench:
-        client = Http2Peer(bench)
-        first = client.ask()
-        bench.listener.holdings.set_short(is_short=True)
-        refused = client.ask()
-        assert Code.REFUSED_STREAM == client.answers[refused].reset_by
-        client.get()
-
-        assert client.answers[first].is_whole
+        bound = Bound.OVERLOAD if method == b"PUT" else Bound.PROCESS
+        assert 1 == bench.counters.listener.held_refusals[bound]
         bench.assert_at_rest()
 
 
@@ -185,30 +175,26 @@ def test_answers_that_are_not_taken() -> None:
         bench.assert_at_rest()
 
 
-def test_answers_that_are_not_taken_for_long() -> None:
-    """They are given up after `idleTimeout`."""
+@pytest.mark.parametrize(
+    ("waits_s", "is_memory_short"),
+    [
+        pytest.param((89, 2), False, id="idle-timeout"),
+        pytest.param((0.5, 0.6), True, id="short-memory"),
+    ],
+)
+def test_answers_that_are_not_taken_for_long(
+    waits_s: tuple[float, float], *, is_memory_short: bool
+) -> None:
+    """They are given up, while memory is short after a second: nobody may be there."""
     with bench_of() as bench:
         client = Http2Peer(bench, acknowledges=False)
         last = answers_not_taken(bench, client)[-1]
-        for wait_s, is_reset in ((89, False), (2, True)):
+        for wait_s, is_reset in zip(waits_s, (False, True), strict=True):
             bench.wait(wait_s)
-            client.take()
-            assert is_reset == (client.answers[last].reset_by is not None)
-
-        assert 0 == connection_of(client)._session.unsent_bytes  # noqa: SLF001  nothing else tells
-        bench.assert_at_rest()
-
-
-def test_answers_that_are_not_taken_while_memory_is_short() -> None:
-    """They are given up after a second: nobody may be there to take them."""
-    with bench_of() as bench:
-        client = Http2Peer(bench, acknowledges=False)
-        last = answers_not_taken(bench, client)[-1]
-        for wait_s, is_reset in ((0.5, False), (0.6, True)):
-            bench.wait(wait_s)
-            for connection in list(bench.listener.connections):
-                connection.relieve(bench.clock.now_ns())
-            bench.wait(0)
+            if is_memory_short:
+                for connection in list(bench.listener.connections):
+                    connection.relieve(bench.clock.now_ns())
+                bench.wait(0)
             client.take()
             assert is_reset == (client.answers[last].reset_by is not None)
 
@@ -222,11 +208,9 @@ def test_bytes_before_a_tunnel() -> None:
         client = Http2Peer(bench)
         stream = client.ask(EXEC, b"CONNECT", CONNECT, b"", b"websocket")
         before = held(bench)
-        client.h2.send_data(stream, bytes(9000))
-        client.send()
+        client.put(stream, bytes(9000))
         assert before + 9000 == held(bench)
-        client.h2.send_data(stream, bytes(9000))
-        client.send()
+        client.put(stream, bytes(9000))
 
         assert Code.ENHANCE_YOUR_CALM == client.answers[stream].reset_by
         assert 1 == bench.counters.listener.held_refusals[Bound.ADDRESS]
