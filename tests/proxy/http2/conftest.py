@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """One with one seat, and one idle connection to its upstream."""
+    """One with one seat and one idle upstream, which has nothing left when its clients are gone."""
     with http2_bench() as result:
         yield result
+        for connection in list(result.listener.connections):
+            connection.leave()
+        result.loop.run_ready()
+        result.assert_at_rest()

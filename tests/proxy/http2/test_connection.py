@@ -50,7 +50,6 @@ def test_no_preface(bench: Bench, begin: bytes) -> None:
         bench.send(client, begin)
         bench.wait(33)
     assert status(client.take()) in (b"400", b"408", b"501", b"505")
-    bench.assert_at_rest()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,6 @@ def test_refused(bench: Bench, fields: list[tuple[bytes, bytes]], code: int, met
     other = client.ask()
     client.get()
     assert 200 == client.answers[other].status
-    bench.assert_at_rest()
 
 
 @pytest.mark.interpreted
@@ -94,7 +92,6 @@ def test_an_error_in_one_stream(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
     bench.send(bench.upstreams[-1], OK)
     client.take()
     assert 200 == client.answers[good].status
-    bench.assert_at_rest()
 
 
 def test_reset_with_the_request(bench: Bench) -> None:
@@ -109,7 +106,6 @@ def test_reset_with_the_request(bench: Bench) -> None:
 
     assert b"" == bench.upstreams[0].take()
     assert 0 == bench.counters.listener.http2.requests
-    bench.assert_at_rest()
 
 
 @pytest.mark.parametrize("by", ["end", "reset"])
@@ -166,7 +162,6 @@ def test_drain(bench: Bench) -> None:
     assert client.answers[first].is_whole
     assert client.transport.has_eof
     assert 1 == bench.counters.listener.http2.goaways[GoAway.DRAIN]
-    bench.assert_at_rest()
 
 
 def test_request_before_the_goaway_is_sent(bench: Bench) -> None:
@@ -187,7 +182,6 @@ def test_request_before_the_goaway_is_sent(bench: Bench) -> None:
     assert late not in client.answers
     assert 1 == bench.counters.listener.http2.requests
     assert client.transport.has_eof
-    bench.assert_at_rest()
 
 
 @pytest.mark.parametrize("closes", [False, True])
@@ -295,7 +289,6 @@ def test_flood(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.send(bench.upstreams[0], OK)
     other.take()
     assert 200 == other.answers[stream].status
-    bench.assert_at_rest()
 
 
 def test_broken_protocol(bench: Bench) -> None:
@@ -306,7 +299,6 @@ def test_broken_protocol(bench: Bench) -> None:
     assert 6 == client.goaways[-1][1]
     assert "close" == client.transport.ended_by
     assert 1 == bench.counters.listener.http2.goaways[GoAway.PROTOCOL]
-    bench.assert_at_rest()
 
 
 def test_transport_is_full(bench: Bench) -> None:
@@ -322,7 +314,6 @@ def test_transport_is_full(bench: Bench) -> None:
     client.take()
 
     assert [200] * 3 == [client.answers[each].status for each in streams]
-    bench.assert_at_rest()
 
 
 def test_windows_are_open_and_nothing_is_read() -> None:
@@ -394,4 +385,3 @@ def test_silent_client(bench: Bench, *, is_leaving: bool, is_there: bool) -> Non
         bench.wait(91)  # without a request it is not probed, but idle
         client.take()
         assert [(LAST, 0)] == client.goaways[:1]
-    bench.assert_at_rest()

@@ -36,7 +36,6 @@ def test_get(bench: Bench) -> None:
         assert (200, b"ok", True) == (answer.status, answer.body, answer.is_whole)
         assert b"2" == answer.fields[b"content-length"]
         assert b"connection" not in answer.fields
-    bench.assert_at_rest()
 
 
 @pytest.mark.parametrize("has_length", [False, True])
@@ -51,7 +50,6 @@ def test_body_with_the_head(bench: Bench, *, has_length: bool) -> None:
     assert has_length != forwarded.endswith(b"\r\n\r\n4\r\nbody\r\n0\r\n\r\n")
     client.get()
     assert client.answers[stream].is_whole
-    bench.assert_at_rest()
 
 
 def test_body_and_trailers_in_parts(bench: Bench) -> None:
@@ -70,7 +68,6 @@ def test_body_and_trailers_in_parts(bench: Bench) -> None:
     assert b"3\r\nxxx\r\n0\r\nx-sum: 7\r\n\r\n" == bench.upstreams[0].take()
     client.get()
     assert client.answers[stream].is_whole
-    bench.assert_at_rest()
 
 
 def test_body_over_the_limit() -> None:
@@ -111,7 +108,6 @@ def test_nobody_takes_the_body(bench: Bench) -> None:
     assert 1_000_000 == len(bench.upstreams[0].take().rpartition(b"10.0.0.1\r\n\r\n")[2])
     client.get()
     assert client.answers[waiting].is_whole
-    bench.assert_at_rest()
 
 
 def test_nobody_takes_a_body_that_came_with_its_head(bench: Bench) -> None:
@@ -144,7 +140,6 @@ def test_client_takes_nothing(bench: Bench) -> None:
         bench.send(bench.upstreams[0], b"")
     assert bench.upstreams[0].reads
     assert (size, True) == (len(client.answers[stream].body), client.answers[stream].is_whole)
-    bench.assert_at_rest()
 
 
 def test_streams_that_take_nothing_hold_up_no_other() -> None:
@@ -176,7 +171,6 @@ def test_client_gives_up(bench: Bench) -> None:
     assert (1, 0, 1) == bench.use()
     assert 1 == bench.counters.client_aborts
     client.reset(second)
-    bench.assert_at_rest()
 
 
 @pytest.mark.parametrize("is_over", [False, True])
@@ -192,7 +186,6 @@ def test_server_breaks_off(bench: Bench, *, is_over: bool) -> None:
     answer = client.answers[stream]
     assert (b"ok", is_over) == (answer.body, answer.is_whole)
     assert (None if is_over else 2) == answer.reset_by
-    bench.assert_at_rest()
 
 
 def test_interim_and_trailers(bench: Bench) -> None:
@@ -206,7 +199,6 @@ def test_interim_and_trailers(bench: Bench) -> None:
     answer = client.answers[stream]
     assert ([100, 103], b"ok", [(b"x-sum", b"7")]) == (answer.interim, answer.body, answer.trailers)
     assert answer.is_whole
-    bench.assert_at_rest()
 
 
 def test_head_has_no_body(bench: Bench) -> None:
@@ -217,7 +209,6 @@ def test_head_has_no_body(bench: Bench) -> None:
 
     answer = client.answers[stream]
     assert (b"7", b"", True) == (answer.fields[b"content-length"], answer.body, answer.is_whole)
-    bench.assert_at_rest()
 
 
 def test_deadline(bench: Bench) -> None:
@@ -229,7 +220,6 @@ def test_deadline(bench: Bench) -> None:
 
     assert (504, True) == (client.answers[late].status, client.answers[late].is_whole)
     assert [] == client.goaways
-    bench.assert_at_rest()
 
 
 def test_watch_is_ended_by_a_drain(bench: Bench) -> None:
@@ -244,7 +234,6 @@ def test_watch_is_ended_by_a_drain(bench: Bench) -> None:
     client.take()
 
     assert (b"{}", True) == (client.answers[stream].body, client.answers[stream].is_whole)
-    bench.assert_at_rest()
 
 
 @pytest.mark.parametrize("path", [b"/x", WATCH])
@@ -260,7 +249,6 @@ def test_cluster_is_gone(bench: Bench, path: bytes) -> None:
 
     assert (2, "") == (client.answers[stream].reset_by, client.transport.ended_by)
     assert 0 == bench.counters.listener.http2.streams_open
-    bench.assert_at_rest()
 
 
 @pytest.mark.parametrize(
@@ -282,7 +270,6 @@ def test_rest_of_a_request_that_is_answered(
     client.get()
     answer = client.answers[stream]
     assert (200, True) == (answer.status, answer.is_whole)
-    bench.assert_at_rest()
 
     assert taken <= client.put_all(stream, rest) <= taken + READ_BYTES
     if is_over:
@@ -326,4 +313,3 @@ def test_full_transport_while_a_stream_is_given_up(bench: Bench) -> None:
 
     bench.wait(91)
     assert "abort" == client.transport.ended_by
-    bench.assert_at_rest()
