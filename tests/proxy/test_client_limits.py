@@ -88,15 +88,6 @@ def test_other_limits() -> None:
     assert None is subject.admit("a")
 
 
-def test_sheds_whatever_the_limits() -> None:
-    """The proxy's own state comes first."""
-    subject, counters = limits(max_connections=0)
-    subject.shed = Refusal.MEMORY
-
-    assert Refusal.MEMORY is subject.admit("a")
-    assert 1 == counters.connections_refused[Refusal.MEMORY]
-
-
 @pytest.mark.parametrize(
     ("peer", "address"),
     [
@@ -146,9 +137,10 @@ def test_one_too_many_is_told(settings: dict[str, int | None], said: str) -> Non
 
 def test_shed_connection_is_cut() -> None:
     """Without a word, which would be more work."""
-    with bench_with() as bench:
+    with bench_with(max_connections=0) as bench:
         bench.context.listener.limits.shed = Refusal.LOOP_DELAY
         client = bench.client()
+        assert 1 == bench.counters.listener.connections_refused[Refusal.LOOP_DELAY]
         bench.loop.run_ready()
 
         assert (b"", "abort") == (client.take(), client.ended_by)
@@ -239,16 +231,6 @@ def test_less() -> None:
     assert (20, 20, {"a": 20}) == (holding.held, holdings.counters.held_bytes, holdings.by_address)
     assert None is holding.change(-20)
     assert (0, {}) == (holdings.counters.held_bytes, holdings.by_address)
-
-
-def test_short_memory() -> None:
-    """Every request asks then, however small it is."""
-    holdings = holdings_of()
-    assert LARGE_HEAD_BYTES == holdings.free_bytes
-    holdings.set_short(is_short=True)
-    assert 0 > holdings.free_bytes
-    assert Bound.OVERLOAD is Holding(holdings, "a").change(1)
-
+    assert 0 > holdings.free_bytes  # so every request asks, however small it is
     holdings.set_short(is_short=False)
     assert LARGE_HEAD_BYTES == holdings.free_bytes
-    assert None is Holding(holdings, "a").change(1)

@@ -26,7 +26,7 @@ from apfproxy.proxy.handshake import (
 from apfproxy.settings import AuthenticationSettings, DownstreamTlsSettings, LimitSettings
 from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, begin
-from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import GET, OK, Scene, Setup, on_uvloop, running, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,12 +40,7 @@ SMALL_BODY = LimitSettings(max_connections=300, max_body_bytes=1000)
 
 @dataclass
 class Site:
-    """A proxy that speaks TLS, and what its clients need.
-
-    Attributes:
-        scene: The proxy.
-        authority: Signs the server's certificate, and all others.
-    """
+    """A proxy that speaks TLS, and the authority that signs all certificates."""
 
     scene: Scene
     authority: Authority
@@ -157,48 +152,6 @@ async def test_serves_over_tls(tmp_path: Path, version: ssl.TLSVersion) -> None:
     assert {} == site.failures()
 
 
-@on_uvloop
-async def test_request_right_behind_the_handshake(tmp_path: Path) -> None:
-    async with tls_site(tmp_path) as site:
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        client = site.trusting().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
-        reader, writer = await site.plain()
-        with contextlib.suppress(ssl.SSLWantReadError):
-            client.do_handshake()
-        while True:
-            writer.write(outgoing.read())
-            incoming.write(await reader.read(65536))
-            with contextlib.suppress(ssl.SSLWantReadError):
-                client.do_handshake()
-                break
-        client.write(GET)
-        writer.write(outgoing.read())  # the end of the handshake, and the request
-        arrival = await site.scene.upstream.next_request()
-
-        assert b"GET /healthz HTTP/1.1" == arrival.request.line
-        await close(writer)
-
-
-@on_uvloop
-async def test_new_certificate_is_for_new_connections(tmp_path: Path) -> None:
-    """Connections that are open go on under the one before."""
-    async with tls_site(tmp_path) as site:
-        reader, writer = await site.connect()
-        before = writer.get_extra_info("ssl_object").getpeercert()["serialNumber"]
-        site.authority.issue("server", usage="server").write(tmp_path, "server")
-        server_tls = site.scene.process.cluster.identities.server_tls
-        assert server_tls is not None
-        server_tls.load()
-        other_reader, other = await site.connect()
-
-        assert before != other.get_extra_info("ssl_object").getpeercert()["serialNumber"]
-        for each, its_reader in ((writer, reader), (other, other_reader)):
-            each.write(GET)
-            await (await site.scene.upstream.next_request()).peer.send(OK)
-            assert (200, b"ok") == await answer_of(its_reader)
-            await close(each)
-
-
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
@@ -225,20 +178,6 @@ async def test_handshake_that_fails(
         await until(lambda: not site.scene.process.server.connection_count)
         assert 0 == site.counters.listener.connections_open
         await close(writer)
-    assert [] == caplog.messages
-
-
-@on_uvloop
-async def test_client_that_is_reset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with tls_site(tmp_path) as site:
-        client = await site.scene.connect()
-        await client.send(b"\x16\x03\x01\x00\xc8")
-        await until(lambda: site.counters.listener.connections_open)
-        client.reset()
-        await until(site.failures)
-
-        assert {"closed": 1} == site.failures()
-        await until(lambda: not site.counters.listener.connections_open)
     assert [] == caplog.messages
 
 
@@ -355,22 +294,6 @@ async def test_refusal_reaches_a_client_that_sends_on(tmp_path: Path) -> None:
         assert 413 == (await answer_of(reader))[0]
         await close(writer)
         await until(lambda: not site.counters.listener.connections_open)
-
-
-@on_uvloop
-async def test_client_leaves_while_its_request_waits(tmp_path: Path) -> None:
-    async with tls_site(tmp_path, Setup(objects=NARROW, seats=1)) as site:
-        hold = [await site.connect() for _ in range(2)]
-        for _, writer in hold:
-            writer.write(GET)
-        await site.scene.upstream.next_request()
-        queue_set = site.scene.level().queue_set
-        await until(lambda: queue_set.requests_waiting)
-        for _, writer in hold:
-            await close(writer)
-        await until(lambda: not (queue_set.requests_waiting or queue_set.requests_executing))
-
-        assert 2 == site.counters.client_aborts
 
 
 @on_uvloop

@@ -16,7 +16,6 @@ from apfproxy.authn.authenticator import Authentication
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import HTTP_1_1, SIZED, RequestFields
 from apfproxy.http.request_head import parse_head
-from apfproxy.proxy import client as client_module
 from apfproxy.proxy import request as request_module
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.head_reader import MAX_BLOCK_BYTES, MAX_BLOCKS, MAX_REPEATED_BYTES, HeadReader
@@ -276,19 +275,6 @@ def test_upgrade_depends_on_the_target(context: Context, target: bytes, lines: b
     assert bool(lines) == (head.upgrade is not None)
 
 
-def test_malformed_upgrade(context: Context) -> None:
-    target = b"/api/v1/namespaces/a/pods/b/exec"
-    raw = (
-        b"GET %b HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        b"Sec-WebSocket-Version: 8\r\n\r\n" % target
-    )
-    with pytest.raises(HeadError) as caught:
-        new_reader(context).read(raw, None, 0)
-
-    assert 426 == caught.value.code
-    assert caught.value.lines.endswith(b"\r\nSec-WebSocket-Version: 13\r\n")
-
-
 def ask(bench: Bench, client: FakeTransport, head: bytes, times: int) -> list[Request]:
     """Have a head answered so many times; the requests it became."""
     found = []
@@ -418,23 +404,6 @@ def room_of(bench: Bench) -> MemoryBudget:
     return bench.context.client_kinds._room  # noqa: SLF001  what is tested
 
 
-def test_one_client_takes_no_more_than_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many different heads come, each twice, less is held than may be."""
-    monkeypatch.setattr(client_module, "KEPT_BYTES", 1 << 19)
-    with Bench() as bench:
-        tracemalloc.start()
-        for number in range(400):
-            for kind in ("token", "groups"):
-                for _ in range(2):
-                    read(bench, bytes(bytearray(HEADS[kind](number))))
-        gc.collect()
-        held_bytes, _ = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-
-        assert held_bytes < 1 << 20
-        assert room_of(bench).taken <= 1 << 19
-
-
 ROOMY = 1 << 20
 
 
@@ -443,46 +412,29 @@ def kept_in(room: MemoryBudget, bound: int = 100) -> BoundedCache[str, int]:
     return BoundedCache(bound, room, lambda _, size: size)
 
 
-def test_keeps_what_comes_twice() -> None:
-    """What comes once is not kept."""
-    kept = kept_in(MemoryBudget(ROOMY), 4)
-    kept.offer("a", 1)
-    kept.offer("b", 2)
-    kept.offer("a", 3)
+@pytest.mark.parametrize(
+    ("room", "bound", "offers", "values", "taken"),
+    [
+        pytest.param(ROOMY, 4, "a1 b2 a3", {"a": 3}, 3 + MARK_BYTES, id="what-comes-twice"),
+        pytest.param(ROOMY, 3, "a1 a1 b2 b2 c3 c3 d4 d4", {"c": 3, "d": 4}, 7, id="the-older-half"),
+        pytest.param(ROOMY, 2, "a0 b0 c0 d0 e0 a0", {}, 2 * MARK_BYTES, id="is-forgotten"),
+        pytest.param(ROOMY, 9, "a1 a10 a1 a20", {"a": 20}, 20, id="room-is-taken-once"),
+        pytest.param(100, 9, "a1000 a1000 b1000 b1000", {}, 0, id="larger-than-the-room"),
+    ],
+)
+def test_what_a_collection_keeps(
+    room: int, bound: int, offers: str, values: dict[str, int], taken: int
+) -> None:
+    """No more values than its bound, and no more bytes than its room."""
+    budget = MemoryBudget(room)
+    kept = kept_in(budget, bound)
+    for offer in offers.split():
+        kept.offer(offer[0], int(offer[1:]))
+    assert (values, taken) == (kept.values, budget.taken)
+    assert list(values) == list(kept.values)
+    del kept
 
-    assert {"a": 3} == kept.values
-
-
-def test_the_older_half_makes_room() -> None:
-    """There are never more values than the bound; what was put in first goes."""
-    room = MemoryBudget(ROOMY)
-    kept = kept_in(room, 3)
-    for key in "aabbccdd":
-        kept.offer(key, 10)
-
-    assert ["c", "d"] == list(kept.values)
-    assert 20 == room.taken
-
-
-def test_keys_seen_once_are_forgotten() -> None:
-    """A key that comes again after too many others counts as new."""
-    room = MemoryBudget(ROOMY)
-    kept = kept_in(room, 2)
-    for key in "abcdea":
-        kept.offer(key, 0)
-
-    assert {} == kept.values
-    assert 2 * MARK_BYTES == room.taken
-
-
-def test_what_is_kept_again_takes_its_room_once() -> None:
-    """A value in place of another one gives that one's room back."""
-    room = MemoryBudget(ROOMY)
-    kept = kept_in(room)
-    for size in (1, 10, 1, 20):
-        kept.offer("a", size)
-
-    assert ({"a": 20}, 20) == (kept.values, room.taken)
+    assert 0 == budget.taken
 
 
 def test_collections_share_their_room() -> None:
@@ -497,45 +449,19 @@ def test_collections_share_their_room() -> None:
     assert 300 == room.taken
 
 
-def test_what_is_larger_than_the_room_is_not_kept() -> None:
-    """It pushes out everything, itself at last."""
-    room = MemoryBudget(100)
-    kept = kept_in(room)
-    for key in "aabb":
-        kept.offer(key, 1000)
+@pytest.mark.parametrize(
+    ("room", "keys", "forgetful"),
+    [pytest.param(700, "aa", 2, id="room"), pytest.param(ROOMY, "aabbcc", 1, id="bound")],
+)
+def test_others_hear_once_however_many_collections_forget(
+    room: int, keys: str, forgetful: int
+) -> None:
+    """They may still use it; to tell thousands of connections of each collection takes seconds."""
+    heard: list[int] = []
+    budget = MemoryBudget(room, lambda: heard.append(budget.taken))
+    caches = [kept_in(budget, 2) for _ in range(9)]
+    for cache in caches[:forgetful]:
+        for key in keys:
+            cache.offer(key, 400)
 
-    assert ({}, 0) == (kept.values, room.taken)
-
-
-def test_a_collection_that_is_gone_takes_no_room() -> None:
-    """Its bytes are those of others again."""
-    room = MemoryBudget(ROOMY)
-    kept = kept_in(room)
-    for key in "aab":
-        kept.offer(key, 10)
-    assert 10 + MARK_BYTES == room.taken
-    del kept
-
-    assert 0 == room.taken
-
-
-def test_others_hear_once_however_many_collections_forget() -> None:
-    """To tell thousands of connections of each of thousands of collections takes seconds."""
-    told: list[int] = []
-    room = MemoryBudget(700, lambda: told.append(room.taken))
-    caches = [kept_in(room, 4) for _ in range(9)]
-    for cache in caches[:2]:
-        cache.offer("a", 400)
-        cache.offer("a", 400)
-
-    assert [0] == told
-
-
-def test_others_hear_where_one_collection_is_full() -> None:
-    """They may still use what it has forgotten."""
-    told: list[None] = []
-    cache = kept_in(MemoryBudget(ROOMY, lambda: told.append(None)), 2)
-    for key in "aabbcc":
-        cache.offer(key, 1)
-
-    assert [None] == told
+    assert 1 == len(heard)

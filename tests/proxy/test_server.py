@@ -20,7 +20,7 @@ from apfproxy.proxy import overload as overload_module
 from apfproxy.proxy import server as server_module
 from apfproxy.proxy.counters import Refusal
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.server import ended_at_once, take_backlog
+from apfproxy.proxy.server import ended_at_once
 from apfproxy.settings import (
     DrainSettings,
     LimitSettings,
@@ -60,11 +60,7 @@ ONE_SEAT = Setup(
 
 
 class Statm:
-    """What the system says of the process's memory.
-
-    Attributes:
-        pages: That are resident.
-    """
+    """What the system says of the process's resident memory."""
 
     def __init__(self, pages: int) -> None:
         self.pages = pages
@@ -297,21 +293,6 @@ async def test_drain_cuts_what_takes_too_long(caplog: pytest.LogCaptureFixture) 
         await until(lambda: scene.upstream.ended)
 
 
-@on_uvloop
-async def test_watches_end_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that come back all at once would be a storm."""
-    monkeypatch.setattr(server_module, "MIN_WATCHES_ENDED_PER_S", 1)
-    monkeypatch.setattr(server_module, "WATCH_END_PERIOD_S", 0.001)
-    async with running(replace(ONE_SEAT, drain=DrainSettings(timeout_s=WAIT_S))) as scene:
-        watches = [await streaming(scene, WATCH) for _ in range(6)]
-        draining = begin(scene.process.server.drain())
-
-        for watch in watches:
-            assert LAST_CHUNK == await watch.client.read_to_end()
-        async with asyncio.timeout(WAIT_S):
-            await draining
-
-
 def broken(*_: object) -> None:
     raise ZeroDivisionError("a bug")
 
@@ -336,18 +317,6 @@ async def test_an_error_at_the_end(monkeypatch: pytest.MonkeyPatch, is_drain: bo
 PROC = Path("/proc/net/tcp")
 LISTENING = " 0A "
 """The state of a socket there."""
-
-
-def test_takes_all_that_wait() -> None:
-    with ExitStack() as stack:
-        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        address = listener.getsockname()
-        for _ in range(3):
-            stack.enter_context(socket.create_connection(address))
-        accepted = [stack.enter_context(each) for each in take_backlog(listener)]
-
-        assert 3 == len(accepted)
-        assert [] == take_backlog(listener)
 
 
 def accept_backlog(port: int) -> int:

@@ -145,14 +145,19 @@ def test_end_that_nobody_announced(folder: Path, version: ssl.TLSVersion) -> Non
         pytest.param(ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-SHA", False, id="cbc"),
         pytest.param(ssl.TLSVersion.TLSv1_2, "DHE+AESGCM", False, id="finite-field"),
         pytest.param(ssl.TLSVersion.TLSv1_1, "DEFAULT@SECLEVEL=0", False, id="tls-1.1"),
+        pytest.param(ssl.TLSVersion.TLSv1_3, "prime256v1", True, id="p-256"),
+        pytest.param(ssl.TLSVersion.TLSv1_3, "secp521r1", False, id="p-521"),
     ],
 )
-def test_versions_and_ciphers(
+def test_versions_ciphers_and_curves(
     folder: Path, version: ssl.TLSVersion, ciphers: str, is_taken: bool
 ) -> None:
     """TLS 1.2 needs an ephemeral key on a curve and an AEAD cipher; older versions are refused."""
     client = ssl.create_default_context(cafile=str(folder / "servers.crt"))
-    client.set_ciphers(ciphers)
+    if version is ssl.TLSVersion.TLSv1_3:
+        client.set_ecdh_curve(ciphers)
+    else:
+        client.set_ciphers(ciphers)
     with (
         pytest.warns() if version < ssl.TLSVersion.TLSv1_2 else contextlib.nullcontext()
     ):  # of old versions
@@ -164,25 +169,6 @@ def test_versions_and_ciphers(
     else:
         assert is_taken
         assert b"pong:ping" == ends.talk()
-
-
-@pytest.mark.parametrize(
-    ("curve", "is_taken"),
-    [
-        pytest.param("prime256v1", True, id="p-256"),
-        pytest.param("secp521r1", False, id="p-521"),
-    ],
-)
-def test_curves(folder: Path, curve: str, is_taken: bool) -> None:
-    """None that the profile does not have."""
-    client = client_tls(folder).context
-    client.set_ecdh_curve(curve)
-    try:
-        Ends(server_tls(folder).context, client)
-    except ssl.SSLError:
-        assert not is_taken
-    else:
-        assert is_taken
 
 
 def test_curves_where_python_can_name_several() -> None:
@@ -264,10 +250,6 @@ def test_sessions_with_client_certificates(folder: Path) -> None:
     assert found[1].problem
 
 
-def test_without_tls_there_are_no_certificates() -> None:
-    assert (None, ()) == certificates_of(None)
-
-
 @pytest.mark.parametrize(
     ("make", "name", "problem"),
     [
@@ -310,6 +292,7 @@ def test_system_authorities(folder: Path) -> None:
 
 def test_reload_is_for_new_connections(folder: Path) -> None:
     server, client = server_tls(folder), client_tls(folder)
+    assert (None, ()) == certificates_of(None)
     old = Ends(server.context, client.context)
     renewed = SERVERS.issue("server", usage="server")
     renewed.write(folder, "server")
@@ -349,19 +332,6 @@ def test_certificate_and_key_in_one_file(folder: Path) -> None:
     server.load()
 
     assert b"pong:ping" == Ends(server.context, client_tls(folder).context).talk()
-
-
-def test_files(folder: Path) -> None:
-    """What has to be watched; a CA that has two parts counts once."""
-    settings = DownstreamTlsSettings(certificate_file="a.crt", key_file="a.key")
-    server = ServerTls(settings, (TlsFile("a", "ca.crt"), TlsFile("b", "ca.crt")))
-    client = client_tls(folder, USERS.issue("u"))
-
-    assert ("a.crt", "a.key", "ca.crt") == server.paths
-    assert ["servers.crt", "own.crt", "own.key"] == [
-        path.removeprefix(f"{folder}/") for path in client.paths
-    ]
-    assert 10.0 == server.settings.handshake_timeout_s == client.settings.handshake_timeout_s
 
 
 def test_chain_where_python_has_no_name_for_it() -> None:
