@@ -23,12 +23,12 @@ class Address:
 
     @classmethod
     def unix(cls, path: str) -> Address:
-        """A Unix socket's; whoever asks for a host and a port gets localhost, 80."""
+        """Make the address of a Unix socket, whose host and port are localhost, 80."""
         return cls(host="localhost", port=80, path=path)
 
     @property
     def authority(self) -> str:
-        """As a Host field or a URL has it; "localhost" for a Unix socket."""
+        """The host and port of a Host field or a URL; "localhost" for a Unix socket."""
         if self.path:
             return self.host
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -42,7 +42,7 @@ class Address:
 
     @property
     def url(self) -> str:
-        """As an upstream is written: http://HOST:PORT, https://HOST:PORT or unix:/PATH."""
+        """The address of an upstream: http://HOST:PORT, https://HOST:PORT or unix:/PATH."""
         return str(self) if self.path else f"{'https' if self.is_tls else 'http'}://{self}"
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Address:
 
 
 UNSAID = Address(host="", port=0)
-"""Stands for the address of an upstream that nobody has named."""
+"""Stands for the address of an upstream that no setting names."""
 
 V6_NETWORK_BITS = 64
 """Hosts choose the rest of their addresses themselves."""
@@ -72,7 +72,7 @@ def address_from(text: str) -> IPAddress | None:
 
 
 def share_of(address: str) -> str:
-    """What clients of one address share: of IPv4 the address, of IPv6 its network."""
+    """The share of clients of one address: of IPv4 the address, of IPv6 its network."""
     parsed = address_from(address)
     if isinstance(parsed, ipaddress.IPv6Address):
         return str(ipaddress.IPv6Address(int(parsed) >> V6_NETWORK_BITS << V6_NETWORK_BITS))

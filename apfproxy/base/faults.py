@@ -1,4 +1,4 @@
-"""Errors of the program itself, which nobody foresaw: contained, counted, and logged.
+"""Errors of the program itself, which were not foreseen: contained, counted, and logged.
 
 Whatever contains such an error tells the event loop of it, and the loop's exception handler is the
 one place where they arrive: also those that the loop contains by itself, in callbacks, in protocols
@@ -38,7 +38,7 @@ class Part(enum.StrEnum):
     CONNECTION = "connection"
     """An event of one connection, or its deadline: it was closed."""
     CONTROLLER = "controller"
-    """Of the store."""
+    """A controller of the store."""
     IDENTITY_FILES = "identity-files"
     FLEET = "fleet"
     """The share of a limit that others have a part of, too."""
@@ -56,7 +56,7 @@ class Part(enum.StrEnum):
     STORE = "store"
     SWEEP = "sweep"
     TASK = "task"
-    """A task that nobody waits for."""
+    """A task that is not awaited."""
     TOP_FLOWS = "top-flows"
     UPSTREAM = "upstream"
     """The look at how the server behind is."""
@@ -134,7 +134,7 @@ def guarded(event: Callable[Concatenate[F, P], R]) -> Callable[Concatenate[F, P]
     """Let an error in a method that the loop calls, or the sweep, end what the method is of.
 
     The loop contains such errors, too, but each in its own way: after some the connection lives on
-    half, with its seats, and nobody closes it.  `buffer_updated`, which each request passes
+    half, with its seats, and is not closed.  `buffer_updated`, which each request passes
     through, does the same in place, since a `try` costs nothing there.
     """
 

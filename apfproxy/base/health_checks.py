@@ -131,7 +131,7 @@ class HealthRegistry(HealthChecks):
         return ClusterHealth(self._checks, name)
 
     def page(self, page: str, *, verbose: bool, excluded: Collection[str] = ()) -> HealthReport:
-        """Answer for a page; a failure, or `verbose`, lists the checks but for those excluded."""
+        """Respond for a page; a failure, or `verbose`, lists the checks but for those excluded."""
         is_healthy = True
         lines = []
         unmatched = list(dict.fromkeys(excluded))
@@ -153,7 +153,7 @@ class HealthRegistry(HealthChecks):
         return HealthReport(is_healthy=is_healthy, text="\n".join(lines) + "\n")
 
     def check_page(self, page: str, name: str) -> HealthReport | None:
-        """Answer for one check of a page; None if the page has no check of that name."""
+        """Respond for one check of a page; None if the page has no check of that name."""
         check = self._checks.get(name)
         if check is None or page not in check.pages:
             return None

@@ -39,7 +39,7 @@ WITHOUT_IPV6 = frozenset((errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL))
 PORT_TRIES = 32
 """Where the system chooses the port, the one of the first address may be taken at another."""
 PROBES = 4
-"""Without an answer, spread over the time after which a client is gone."""
+"""Probes without a response, spread over the time after which a client is gone."""
 IN_USE = "a running process listens there"
 NO_SOCKET = "there is a file that is no socket"
 MAX_ACCEPTED_AT_ONCE = 256
@@ -159,7 +159,7 @@ def probe_clients(listener: socket.socket, idle_s: float, timeout_s: float) -> N
 
 
 def set_tcp_options(connection: socket.socket, options: Mapping[str, int]) -> None:
-    """Set options of TCP by their names, so far as the system has them."""
+    """Set options of TCP by their names, if the system has them."""
     for name, value in options.items():
         if (option := getattr(socket, name, None)) is not None:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -356,7 +356,7 @@ def reset(transport: asyncio.Transport) -> None:
 
 
 def hold_reset(transport: asyncio.Transport, *, is_held: bool = True) -> None:
-    """Have a connection end with a reset whoever closes it, or no longer: the kernel, too."""
+    """Have a connection end with a reset, even if the kernel closes it; or no longer."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
         with contextlib.suppress(OSError):  # it may be gone

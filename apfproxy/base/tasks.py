@@ -179,7 +179,7 @@ class Supervised:
 FIRST_S = 0.8
 LONGEST_S = 30.0
 FACTOR = 2.0
-"""As those of client-go's reflector."""
+"""The pauses of client-go's reflector."""
 
 
 class Backoff:

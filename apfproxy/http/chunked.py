@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 4096
 """A chunk-size line with its extension; HAProxy takes a buffer's size, Go 4 KiB."""
 MAX_EXTENSION_BYTES = 16384
-"""Of all extensions of one message: a sender could otherwise make a byte of body cost thousands."""
+"""All extensions of one message: a sender could otherwise make a byte of body cost thousands."""
 MAX_TRAILER_BYTES = 16384
 MAX_TRAILER_FIELDS = 100
 
@@ -70,7 +70,7 @@ def encode_chunk(pieces: Sequence[Piece], size: int) -> list[Piece]:
 
 
 def chunk_frame(size: int, *, is_whole: bool) -> tuple[bytes, bytes]:
-    """What goes before and behind the first bytes of a body, and whether they are all of it."""
+    """Frame the first bytes of a body, or all of it: what goes before and behind them."""
     start, end = (b"%x\r\n" % size, b"\r\n") if size else (b"", b"")
     return start, end + LAST_CHUNK if is_whole else end
 
@@ -87,7 +87,7 @@ class ChunkedDecoder:
     """
 
     def __init__(self, is_claim: Callable[[bytes], bool] | None = None) -> None:
-        """Args: whether a trailer field, by its name in lower case, is not to be forwarded."""
+        """Let `is_claim` say of a trailer, by its name in lower case, that it is not forwarded."""
         self._is_claim = is_claim
         self._state: int = _SIZE
         self._data_left = 0

@@ -346,7 +346,7 @@ def _first(named: dict[bytes, list[bytes]], names: tuple[bytes, ...]) -> str:
 
 
 def _secret(values: list[bytes]) -> str:
-    """The values of a secret that nobody verifies, as one: no request is refused for it."""
+    """The values of an unverified secret as one: no request is refused for it."""
     return b", ".join(dict.fromkeys(filter(None, values))).decode(errors="surrogateescape")
 
 

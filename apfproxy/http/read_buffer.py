@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 READ_BYTES: Final = 65536
-"""Of a client: of its body, half as much may be held already while it waits for seats."""
+"""A read of a client, of whose body half as much may be held while it waits for seats."""
 ANSWER_READ_BYTES: Final = 122880
-"""Of the server.  Twice as much in a read saves a quarter of the CPU of a large response."""
+"""A read of a server; twice as much saves a quarter of the CPU of a large response."""
 LARGE_BYTES: Final = 16384  # from here on a copy costs more than a view does
 MAX_PIECES: Final = 64
 """Written without being joined; beyond, they are so small that a copy costs less."""

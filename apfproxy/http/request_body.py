@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from apfproxy.http.request_head import RequestHead
 
 MAX_DISCARDED_BODY_BYTES = 262144
-"""Of a body nobody wants, to keep the connection; Go's server reads as much."""
+"""The longest body that is read though it is not wanted, to keep the connection; as in Go."""
 
 
 class RequestBody:
@@ -67,7 +67,7 @@ class RequestBody:
 
     @property
     def is_worth_discarding(self) -> bool:
-        """Whether the rest is worth reading, though nobody wants it, to keep the connection."""
+        """Whether the rest is worth reading, though it is not wanted, to keep the connection."""
         return (
             self._decoder is None
             and self._left <= MAX_DISCARDED_BODY_BYTES

@@ -4,8 +4,8 @@ llhttp has judged the syntax: line endings, characters, no continued lines; and 
 Content-Length beside Transfer-Encoding, which is only checked again here.  The checks here are
 those that a proxy owes to what stands behind it (RFC 9112, sections 3.2, 6.1 and 11.2): one
 framing, one Host, no field that an upstream could take for another one, no identity that the client
-made up: the fields of front proxies are taken out, and what the upstream is told of the user is
-written anew by `authn.authenticator`.  Nothing here depends on the request line but for the
+made up: the fields of front proxies are taken out, and `authn.authenticator` writes what the
+upstream is told of the user.  Nothing here depends on the request line but for the
 version, so a client's fields are read once for all its targets.
 
 The address of a client is that of its connection, or what trusted proxies say in X-Forwarded-For.
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 HTTP_1_0: Final = "HTTP/1.0"
 HTTP_1_1: Final = "HTTP/1.1"
 HTTP_2: Final = "HTTP/2.0"
-"""What a client speaks; written as Go and kube-apiserver write it."""
+"""The protocols of clients, as Go and kube-apiserver write them."""
 
-VIA: Final = b"Via: 1.1 apfproxy\r\n"  # in answers: servers speak HTTP/1.1
+VIA: Final = b"Via: 1.1 apfproxy\r\n"  # in responses: servers speak HTTP/1.1
 _FOR: Final = b"X-Forwarded-For: "
 _VIAS_FOR: Final = {
     HTTP_1_0: b"Via: 1.0 apfproxy\r\n" + _FOR,
@@ -98,7 +98,7 @@ _FORWARDING_FIELD: Final = 8
 _NAMING: Final = 9
 _OVERRIDE: Final = 10
 MAX_KNOWN_NAMES = 512
-"""Of header fields; a few dozen are in use, and what nobody uses twice must not fill the memory."""
+"""Names of fields that are known; a few dozen are in use, and others must not fill the memory."""
 MAX_KNOWN_NAME_BYTES = 64
 
 MAX_LISTED: Final = 1000

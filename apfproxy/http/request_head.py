@@ -20,10 +20,10 @@ _ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)", re.IGNORECASE)
 
 MAX_METHOD_BYTES: Final = 64  # the longest registered one has 17
 _FRAMING_METHODS: Final = (b"CONNECT", b"HEAD", b"PRI", b"TRACE")
-"""What these mean for the bytes behind them is more than what fields say, so servers that fold case
+"""These mean more for the bytes behind them than fields say, so servers that fold case
 must not see them in another spelling."""
 _STAND_IN: Final = b"POST"
-"""What llhttp reads in place of a method, of which it knows some 40; it frames by fields alone."""
+"""llhttp reads it in place of a method, of which it knows some 40; it frames by fields alone."""
 _AS_ASCII: Final = bytes((*range(0x80), *(b"x" * 0x80)))
 """For it, too: it takes no byte above 0x7F in a target, as clients send in raw UTF-8."""
 
@@ -70,7 +70,7 @@ class RequestHead:
 
     @property
     def kept_bytes(self) -> int:
-        """What is kept of it while its request lasts: once as it goes on, and its target."""
+        """The bytes kept while its request lasts: once as it came and goes on, and its target."""
         return len(self.raw) + 2 * len(self.line) + len(self.fields.forward)
 
     @property

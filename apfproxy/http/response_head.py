@@ -15,7 +15,7 @@ from typing import Final
 from apfproxy.http.grammar import TOKEN
 
 MAX_HEAD_BYTES: Final = 262144
-"""Of one head; Go's transport takes 10 MiB, nginx 4 to 8 KiB, HAProxy 16 KiB."""
+"""The longest head; Go's transport takes 10 MiB, nginx 4 to 8 KiB, HAProxy 16 KiB."""
 MAX_LENGTH_DIGITS: Final = 18  # an exbibyte less: what fits a signed 64-bit integer
 MAX_KNOWN_LINES = 1024  # field lines, status lines, and names
 MAX_KNOWN_LINE_BYTES: Final = 128
@@ -72,7 +72,7 @@ _BARE_LF: Final = re.compile(rb"(?<!\r)\n")
 _UNFIT_BYTE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert and a handshake
 _HTTP2_SETTINGS: Final = b"\x04\x00\x00\x00"
-"""Of a frame's head, behind its length: the first one of a server that speaks HTTP/2 only."""
+"""The rest of a frame's head: the first one of a server that speaks HTTP/2 only."""
 MAX_SHOWN_BYTES: Final = 40
 
 
@@ -88,7 +88,7 @@ _known_status_lines: Final[dict[bytes, _StatusLine]] = {}
 
 
 class ResponseHead:
-    """A response's head; nobody changes it once it is parsed.
+    """A response's head, immutable once it is parsed.
 
     Attributes:
         lines: The status line and the header lines to pass on, each with its CRLF; a Content-Length
@@ -291,7 +291,7 @@ def _framing(status: int, length: int, *, is_chunked: bool) -> int:
 
 
 def check_start(start: bytes | bytearray, searched: int) -> None:
-    """Refuse what cannot become a head any more, so that nobody waits for its end.
+    """Refuse what cannot become a head any more, so that its end is not waited for.
 
     So much of it was `searched` before.  Raises ResponseError.
     """

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from apfproxy.upstream.tls import ClientTls, SessionContext
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 15_000}
-"""Seconds without a word before the first probe (as of Go's), between probes, probes without an
-answer; and milliseconds for which what was sent may stay unacknowledged."""
+"""Seconds without a word before the first probe (as in Go), between probes, probes without a
+response; and milliseconds for which what was sent may stay unacknowledged."""
 CONNECT_ERRORS = (OSError, ValueError)
 """Errors that are the upstream's; the second is that of a host that cannot be a name."""
 

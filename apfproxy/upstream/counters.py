@@ -35,7 +35,7 @@ class UpstreamCounters:
 
     Attributes:
         answers: By the status code, final ones only.
-        failures: Requests that it did not answer, and answers that it cut short, by how.
+        failures: Requests without a response, and responses that it cut short, by how.
         head_ns: From a request's dispatch to the head of the response.
         telling: The failures that tell of the server: not those that a client has brought about
             by giving it no time.  `last_failure` and `last_problem` are of the newest one.
@@ -51,7 +51,7 @@ class UpstreamCounters:
     telling: int = 0
 
     def responses_by_class(self) -> dict[str, int]:
-        """Answers by the class of their status code, all classes; one above 599 is in `5xx`."""
+        """Responses by class of status code, all classes; one above 599 is in `5xx`."""
         found = dict.fromkeys(CLASSES, 0)
         for code, number in self.answers.items():
             found[CLASSES[min(code // 100, len(CLASSES)) - 1]] += number

@@ -70,7 +70,7 @@ class Resolver:
         answer: Answer
         try:
             answer = tuple(look_up(host))
-        except Exception as error:  # noqa: BLE001  whoever asked sees to it
+        except Exception as error:  # noqa: BLE001  who asked sees to it
             answer = error
         with suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(partial(self._settle, host, answer))

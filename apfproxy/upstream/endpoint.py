@@ -317,7 +317,7 @@ class UpstreamConnection:
         sink: What takes the awaited response, such as an exchange's relay; None while it is idle.
         is_write_paused: Whether the server is slow to take the request's body.
         tunnelled: The relay whose tunnel has the transport, which is `sink` no more.
-        was_used: Whether a request was answered on it.
+        was_used: Whether a request had its response on it.
     """
 
     def __init__(self, endpoint: Endpoint, counters: PoolCounters) -> None:
@@ -506,7 +506,7 @@ class UpstreamConnection:
     def _read_left(self) -> None:
         """Read what came before the connection broke: perhaps the response, and why it did.
 
-        A server that refuses a large body answers and closes; what is written then gets an error,
+        A server that refuses a large body responds and closes; what is written then gets an error,
         with which the transport ends before it has read the response.
         """
         transport = self.transport
@@ -617,7 +617,7 @@ class UpstreamConnection:
             try:
                 pieces, excess = decoder.feed(rest)
             except ChunkedError:
-                # The upstream has answered: the client gets its head, and then no end.
+                # The upstream has responded: the client gets its head, and then no end.
                 sink.on_response(head, b"", is_whole=False)
                 raise
             trailers = decoder.trailers
@@ -629,7 +629,7 @@ class UpstreamConnection:
             if trailers:
                 sink.on_body((), is_last=True, trailers=trailers)
         elif head.framing in (NO_BODY, SIZED):
-            # What is beyond the announced length belongs to nobody.
+            # What is beyond the announced length is dropped.
             announced = rest[: head.length if head.framing else 0]
             self._end(sink, keep_alive=head.keep_alive and len(announced) == len(rest))
             sink.on_response(head, announced, is_whole=True)

@@ -85,7 +85,7 @@ STALE_LOOK_S = 10.0
 LINE_S = 10.0  # a server that comes and goes fills no log
 READYZ = "/readyz"  # what API servers of Kubernetes are asked for
 JITTER = 0.1
-"""Of an interval between checks: those of many endpoints and proxies must not come at once."""
+"""The part of an interval by which checks vary: many must not come at once."""
 FIRST_RAMP = 0.1  # of its weight an endpoint that joins or returns gets at once
 MOST_NAMED = 3  # endpoints that one text names; it counts the others
 ANSWER_FAILURES = frozenset({UpstreamFailure.ANSWER_TIMEOUT, UpstreamFailure.BROKEN_ANSWER})
@@ -179,7 +179,7 @@ class ActiveHealth(Judge):
         super().__init__(health)
         self._good = self._bad = 0  # of checks in a row
         self._refusal = ""
-        """What is wrong with the last check's response, if that was taken for well all the same."""
+        """The fault of the last check's response, if that was taken for well all the same."""
         self._rare_log = RareLog(log, health.owner.now_ns, period_s=3600.0)
 
     def look(self, responded: int, failed: int, now_ns: int) -> None:  # noqa: ARG002  checks tell
@@ -225,7 +225,7 @@ class ActiveHealth(Judge):
             await self._reach()
             return None
         status = await health.ask("GET", path)
-        answer = f"{path} is answered by {status_text(status)}"
+        found = f"{path} is answered by {status_text(status)}"
         before, self._refusal = self._refusal, ""
         if 200 <= status < 300 and not health.has_passed:
             health.has_passed = True
@@ -233,10 +233,10 @@ class ActiveHealth(Judge):
         if status < 400:
             return None
         if status in REFUSALS:
-            answer += ", though the proxy may ask for it"
+            found += ", though the proxy may ask for it"
         if status not in REFUSALS or health.owner.is_path_right:
-            return None, answer
-        self._refusal = answer
+            return None, found
+        self._refusal = found
         if before:  # else another endpoint may be about to say that the proxy may ask
             text = (
                 "%s%s answers %s to %s, which tells nothing of its health: set"
@@ -284,7 +284,7 @@ class EndpointHealth:
         since_unix_s: When its state began, in seconds since 1970; None while it is unknown.
         awaiting: Requests that wait for a response while it gives none; else 0.
         ejections: Recent ejections; each lengthens the next pause.
-        has_passed: Whether it has ever answered 2xx to the path of the checks.
+        has_passed: Whether it has ever responded to the path of the checks with 2xx.
         heard_ns: When a check ended, or a response was noticed; None to have it checked at once.
         is_doubted: Whether one failed check is enough: by its requests it may be gone.
     """
@@ -600,7 +600,7 @@ class UpstreamHealth:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the servers, in some words; None unless they fail."""
+        """Says how the servers fail; None unless they do."""
         if self.state != FAILING:
             return None
         watches = list(self.watches.values())
@@ -616,7 +616,7 @@ class UpstreamHealth:
         return not any(each.is_starting for each in self.watches.values())
 
     def health(self) -> str | None:
-        """As the health pages say it: that all endpoints fail, or that nobody looks at them."""
+        """Says for the health pages that all endpoints fail, or are not looked at; else None."""
         if self.state != FAILING:
             return self._looking.problem()
         lasts_s = (self.now_ns() - self._since_ns) // NS_PER_S
@@ -624,7 +624,7 @@ class UpstreamHealth:
         return f"{where}{self.problem} (for {lasts_s} s)"
 
     def out(self) -> str | None:
-        """As the health pages say it: which of several endpoints are out, and why."""
+        """Says for the health pages which of several endpoints are out, and why; else None."""
         found = [each for each in self.watches.values() if not each.endpoint.is_well]
         if not found or self.rules.is_alone:
             return None
@@ -634,7 +634,7 @@ class UpstreamHealth:
     # Its life.
 
     def configure(self, settings: Settings) -> None:
-        """Put other settings in force; servers are asked anew where the way to them is another."""
+        """Put other settings in force; another way to servers has them judged from the start."""
         before = self.rules.asked
         self._settings = settings
         self._take_rules()
@@ -663,17 +663,17 @@ class UpstreamHealth:
             watch.stop()
 
     def look(self) -> None:
-        now_ns, answered, awaiting = self.now_ns(), 0, 0
+        now_ns, responded, awaiting = self.now_ns(), 0, 0
         for watch in list(self.watches.values()):
             with contained(Part.UPSTREAM, self._loop):
-                answered += watch.look(now_ns)
+                responded += watch.look(now_ns)
                 awaiting += watch.awaiting
         starting = [each for each in self.watches.values() if each.is_starting]
         for watch in starting:
             watch.ramp(now_ns)
         if starting:
             self._pool.weigh()
-        self.awaiting = 0 if answered else awaiting
+        self.awaiting = 0 if responded else awaiting
         if not self.awaiting:
             self._spoke_ns = now_ns
         self.silent_s = (now_ns - self._spoke_ns) / NS_PER_S
@@ -708,7 +708,7 @@ class UpstreamHealth:
         path = self.rules.path
         self._take_rules()
         new = [watch for endpoint, watch in self.watches.items() if endpoint not in before]
-        # Where all are new there is nobody else to do their part.
+        # Where all are new no other one does their part.
         if new and len(new) < len(self.watches):
             if self.rules.interval_s is None:
                 self._start_slowly(new)
@@ -717,7 +717,7 @@ class UpstreamHealth:
                     watch.join()
                 self._pool.weigh()
         if self._is_started:
-            # An endpoint that joins the only one is judged by what that one answers, too.
+            # An endpoint that joins the only one is judged by the responses of that one, too.
             for watch in new if self.rules.path == path else list(self.watches.values()):
                 watch.begin()
         self.judge()

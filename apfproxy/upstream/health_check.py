@@ -13,7 +13,7 @@ _VERSIONS: Final = (b"HTTP/1.1 ", b"HTTP/1.0 ")
 _CODE_END: Final = 12
 """A status line has the version, a space and three digits; no more of a response is read."""
 REFUSALS: Final = frozenset({401, 403, 404})
-"""They say that the check is wrong, not the server, unless others are answered well."""
+"""They say that the check is wrong, not the server, unless others have a good response."""
 
 
 class NoAnswerError(OSError):

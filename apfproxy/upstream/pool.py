@@ -47,23 +47,23 @@ if TYPE_CHECKING:
     from apfproxy.upstream.tls import ClientTls
 
 SLOTS_PER_ENDPOINT: Final = 20
-"""Of the wheel from which endpoints are drawn, for the largest share: a twentieth of it is the
-least that an endpoint gets."""
+"""Places for the largest share on the wheel from which endpoints are drawn: a twentieth of it is
+the least that an endpoint gets."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PoolWaiter(ABC):
-    """What waits for a connection."""
+    """Waits for a connection."""
 
     __slots__ = ()
 
     @abstractmethod
     def on_connection(self, connection: UpstreamConnection) -> None:
-        """Here it is."""
+        """Use the connection."""
 
     @abstractmethod
     def on_no_connection(self, code: int, reason: str) -> None:
-        """There is none: respond with the status `code`."""
+        """Respond with the status `code`: there is none."""
 
     @abstractmethod
     def fail(self, error: Exception) -> None:
@@ -384,7 +384,7 @@ class Pool:
                 )
             else:
                 for each in self.endpoints:
-                    if each.idle:  # it serves nobody in line
+                    if each.idle:  # it serves none in line
                         next(iter(each.idle)).abort()
                         break
                 else:
@@ -441,7 +441,7 @@ class Pool:
         try:
             connection = await endpoint.open_connection()
             self._counters.connections_opened += 1
-            # Else it was before it got here: nobody would take it out of those that are open again.
+            # Else it was before it got here: nothing would take it out of the open ones again.
             if not connection.is_closed:
                 watch_over(connection.transport)
                 return connection

@@ -1,14 +1,14 @@
 """Watches, which last, come back into balance after an endpoint has come back.
 
-Requests find their balance by themselves, since each of them is given to an endpoint anew.  A watch
+Requests find their balance by themselves, since each of them is given to an endpoint.  A watch
 stays where it began: an endpoint that was away has none, and the others have too many.  So a small
 share of those is ended each minute, as if they were through, and their clients resume them.
 kube-apiserver's `--goaway-chance` is for the same.
 
 1. An endpoint has too much if it has over a tenth more than its part by weight, and over one more.
    What is over its part is ended then, so that the next look does not find the same again.
-2. Only what has lasted for `OLD_S` is ended: nobody loses two in a row.  Nothing but watches is
-   ended: a tunnel is somebody's session, and no other answer must end as if it were through.
+2. Only what has lasted for `OLD_S` is ended: no client loses two in a row.  Nothing but watches is
+   ended: a tunnel is somebody's session, and no other response must end as if it were through.
 3. Servers send each event of a watch as a chunk, so a watch ends between two of them.
 4. While an endpoint starts slowly nothing is ended: most would come back to where it was.
 """
@@ -37,7 +37,7 @@ PERIOD_S = 6.0  # so that a minute's share is ended bit by bit
 STALE_S = 60.0
 OLD_S = 60.0  # clients ask for watches of five to ten minutes
 SLACK = 0.1
-"""Of its part that an endpoint may have beyond it: two random choices are no better with few."""
+"""The share of its part that an endpoint may have beyond it: two random choices do no better."""
 
 
 class Rebalancing:
@@ -57,7 +57,7 @@ class Rebalancing:
         self._counters = counters
         self._now_ns = now_ns
         self._is_steady = is_steady
-        self._due = 0.0  # of answers to be ended, what was not a whole one yet
+        self._due = 0.0  # of watches to be ended, the part that was not a whole one yet
         self._random = random.Random()  # noqa: S311  nothing secret
         self._recurring = Recurring(Part.UPSTREAM, loop, PERIOD_S, STALE_S, self.look)
 
@@ -81,12 +81,12 @@ class Rebalancing:
         self._due += max(1.0, over * percent / 100) * PERIOD_S / MINUTE_S
         count = math.floor(self._due)
         self._due -= count
-        for answer in self._chosen(excess, count) if count else ():
+        for watch in self._chosen(excess, count) if count else ():
             self._counters.rebalanced += 1
             try:
-                answer.end_watch()
+                watch.end_watch()
             except Exception as error:  # noqa: BLE001  it is of this one alone
-                answer.fail(error)
+                watch.fail(error)
 
     def _chosen(self, excess: dict[Endpoint, int], count: int) -> list[ResponseSink]:
         before_ns = self._now_ns() - round(OLD_S * 1e9)
@@ -108,8 +108,8 @@ class Rebalancing:
 
 def watches_of(endpoint: Endpoint) -> list[ResponseSink]:
     """The watches that an endpoint has; it looks at each connection."""
-    answers = [each.tunnelled or each.sink for each in endpoint.open]
-    return [answer for answer in answers if answer is not None and answer.watching_ns]
+    sinks = [each.tunnelled or each.sink for each in endpoint.open]
+    return [each for each in sinks if each is not None and each.watching_ns]
 
 
 def excesses(endpoints: tuple[Endpoint, ...]) -> dict[Endpoint, int]:

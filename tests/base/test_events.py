@@ -1,4 +1,4 @@
-"""What the live page tells of the configuration."""
+"""Events of the configuration, for the live page."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class WrongError(ValueError):
-    """What the reader is to raise."""
+    """Says that a file is no good."""
 
 
 def listen(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for, and work that no error ends."""
+"""Tasks that are not awaited, and work that no error ends."""
 
 from __future__ import annotations
 

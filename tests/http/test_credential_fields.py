@@ -247,7 +247,7 @@ def test_names_of_secrets_and_of_impersonation() -> None:
         pytest.param(b"x-api-key=k x-api-key=", b"", "k", None, id="one-key"),
         pytest.param(b"", b"Basic", "", None, id="basic-alone"),
         pytest.param(b"", b"\tbAsIc  YTpi ", "", "basic:a", id="basic-spelling"),
-        pytest.param(b"", b"Basic OnB3", "", None, id="basic-of-nobody"),
+        pytest.param(b"", b"Basic OnB3", "", None, id="basic-without-a-user"),
         pytest.param(b"", b"Basic !", "", None, id="basic-malformed"),
         pytest.param(b"", b"BASIC  !", "", None, id="password-is-not-hashed"),
         pytest.param(b"", b"Basically YTpi", "", digest("YTpi"), id="other-scheme"),

@@ -196,7 +196,7 @@ def test_body_is_framed_one_way(
         pytest.param(False, True, "HTTP/2.0", b"2.0", id="2"),
     ],
 )
-@pytest.mark.parametrize("section", [b"", b"Host: h\r\n"], ids=["anew", "verbatim"])
+@pytest.mark.parametrize("section", [b"", b"Host: h\r\n"], ids=["rewritten", "verbatim"])
 def test_via_tells_the_protocol(
     is_http_10: bool, is_http2: bool, protocol: str, version: bytes, section: bytes
 ) -> None:

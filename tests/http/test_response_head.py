@@ -274,7 +274,7 @@ def test_audit_id_and_date(lines: bytes, has_audit_id: bool, has_date: bool) -> 
 
 
 class Found:
-    """What llhttp finds in a head."""
+    """Takes what llhttp finds in a head."""
 
     def __init__(self) -> None:
         self.fields: list[tuple[bytes, bytes]] = []

@@ -1,4 +1,4 @@
-"""What a source has found: in order, bounded, told once."""
+"""Endpoints that a source has found: in order, bounded, told once."""
 
 from __future__ import annotations
 

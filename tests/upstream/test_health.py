@@ -149,7 +149,7 @@ async def test_one_probe_at_a_time() -> None:
 
 
 async def test_server_that_hangs_is_up_by_a_response_alone() -> None:
-    """That of a probe does not outweigh a request that failed since the probe before."""
+    """A probe's does not outweigh a request that failed since the probe before."""
     scene = Alone(OFTEN)
     await scene.see(0, 1)
     for _ in range(60):
@@ -183,7 +183,7 @@ async def test_failures_before_another_way_to_the_server_tell_nothing() -> None:
 
 
 async def test_log_has_a_line_when_the_state_changes(caplog: pytest.LogCaptureFixture) -> None:
-    """Those of failures do not come too soon after each other."""
+    """Lines of failures do not come too soon after each other."""
     caplog.set_level(logging.INFO, health.__name__)
     scene = Alone(cluster="blue")
     for responses in (1, 0, 1, 0):

@@ -1,4 +1,4 @@
-"""What a server teaches about its idle connections."""
+"""Lessons of a server about its idle connections."""
 
 from __future__ import annotations
 

@@ -16,78 +16,41 @@ from apfproxy.base.tls_files import Handshake, TlsFile
 from apfproxy.proxy.tls import ServerTls, peer_certificates
 from apfproxy.settings import Address, DownstreamTlsSettings, UpstreamSettings, UpstreamTlsSettings
 from apfproxy.upstream.counters import PoolCounters, UpstreamCounters, UpstreamFailure
-from apfproxy.upstream.pool import Pool, PoolWaiter
-from apfproxy.upstream.response_sink import ResponseSink
+from apfproxy.upstream.pool import Pool
 from apfproxy.upstream.tls import ClientTls
 from loadtest.certificates import Authority
-from tests.end_to_end.scene import on_uvloop
+from tests.end_to_end.scene import on_uvloop, until
+from tests.upstream.test_endpoint import Sink
+from tests.upstream.test_pool import Waiter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator
     from pathlib import Path
-
-    from apfproxy.http.read_buffer import Piece
-    from apfproxy.http.response_head import ResponseHead
-    from apfproxy.upstream.endpoint import UpstreamConnection
 
 NOW = dt.datetime.now(dt.UTC)
 SERVERS, PROXIES = Authority("servers"), Authority("proxies")
 FIRST, SECOND = PROXIES.issue("first"), PROXIES.issue("second")
 
 
-class Sink(ResponseSink):
-    """Takes a small response, and puts the connection back."""
-
-    def __init__(self, request: Request, connection: UpstreamConnection) -> None:
-        self._request, self._connection = request, connection
-
-    def on_response(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:
-        assert (200, True) == (head.status, is_whole)
-        self._request.pool.release(self._connection, 1)
-        self._request.response.set_result(bytes(body))
-
-    def on_broken(self, reason: str, *, may_retry: bool) -> None:
-        self._request.response.set_exception(AssertionError(reason, may_retry))
-
-    def on_interim(self, head: ResponseHead) -> None:
-        raise NotImplementedError
-
-    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
-        raise NotImplementedError
-
-    def on_body(self, pieces: Sequence[Piece], *, is_last: bool, trailers: bytes = b"") -> None:
-        raise NotImplementedError
-
-    def on_upstream_writable(self) -> None:
-        raise NotImplementedError
-
-    def fail(self, error: Exception) -> None:
-        raise error
+async def ask(pool: Pool) -> str:
+    """The response to a request, or status and reason of a failure."""
+    connection = pool.acquire()
+    if connection is None:
+        waiter = Waiter()
+        pool.wait(waiter)
+        await until(lambda: waiter.connection is not None or waiter.failure is not None)
+        if waiter.failure is not None:
+            return "{} {}".format(*waiter.failure)
+        connection = waiter.its
+    sink = Sink()
+    connection.send(sink, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    await until(lambda: sink.told[-1:] == ["end"])
+    pool.release(connection, 1)
+    return sink.body.decode()
 
 
-class Request(PoolWaiter):
-    """Sends a request as soon as there is a connection."""
-
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        self.response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-    def start(self) -> asyncio.Future[bytes]:
-        connection = self.pool.acquire()
-        if connection is None:
-            self.pool.wait(self)
-        else:
-            self.on_connection(connection)
-        return self.response
-
-    def on_connection(self, connection: UpstreamConnection) -> None:
-        connection.send(Sink(self, connection), b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-
-    def on_no_connection(self, code: int, reason: str) -> None:
-        self.response.set_result(b"%d %b" % (code, reason.encode()))
-
-    def fail(self, error: Exception) -> None:
-        raise error
+def asking(pool: Pool, count: int) -> list[asyncio.Future[str]]:
+    return [asyncio.ensure_future(ask(pool)) for _ in range(count)]
 
 
 class Upstream(asyncio.Protocol):
@@ -123,7 +86,7 @@ class Scene:
     settings: UpstreamSettings
 
     async def ask(self) -> str:
-        return (await Request(self.pool).start()).decode()
+        return await ask(self.pool)
 
 
 @contextlib.asynccontextmanager
@@ -174,18 +137,18 @@ async def running(
 @on_uvloop
 async def test_renewal_under_load_loses_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as scene:
-        await asyncio.gather(*(scene.ask() for _ in range(4)))
+        await asyncio.gather(*asking(scene.pool, 4))
         at_once = scene.pool.idle_count
-        under_way = [Request(scene.pool).start() for _ in range(20)]
+        under_way = asking(scene.pool, 20)
+        await asyncio.sleep(0)
         SECOND.write(scene.folder, "own")
         scene.tls.load()
         scene.pool.renew()
-        later = [Request(scene.pool).start() for _ in range(20)]
-        before = {(await answer).split()[1] for answer in under_way[:at_once]}
-        after = {(await answer).split()[1] for answer in later}
-        rest = {(await answer).split()[1] for answer in under_way[at_once:]}
+        later = asking(scene.pool, 20)
+        before = {(await each).split()[1] for each in under_way[:at_once]}
+        after = {(await each).split()[1] for each in (*under_way[at_once:], *later)}
 
-        assert ({b"first"}, {b"second"}, {b"second"}) == (before, after, rest)
+        assert ({"first"}, {"second"}) == (before, after)
         assert 4 >= scene.pool.open_count
 
 
@@ -304,10 +267,10 @@ async def test_handshake_that_stalls(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = Address(host="127.0.0.1", port=listener.getsockname()[1], is_tls=True)
         pool = Pool(UpstreamSettings(url=address), PoolCounters(), tls=client_tls)
-        answer = await Request(pool).start()
+        answer = await ask(pool)
 
     assert (
-        b"504 no TLS handshake with the upstream within 0.001 s (upstream.tls.handshakeTimeout)"
+        "504 no TLS handshake with the upstream within 0.001 s (upstream.tls.handshakeTimeout)"
         == answer
     )
 
@@ -324,6 +287,6 @@ async def test_upstream_that_speaks_no_tls(tmp_path: Path) -> None:
     async with await asyncio.start_server(answer_plainly, "127.0.0.1", 0) as listener:
         address = Address(host="127.0.0.1", port=listener.sockets[0].getsockname()[1], is_tls=True)
         pool = Pool(UpstreamSettings(url=address), PoolCounters(), tls=client_tls)
-        answer = await Request(pool).start()
+        answer = await ask(pool)
 
-    assert answer.startswith(b"502 no TLS with the upstream: ")
+    assert answer.startswith("502 no TLS with the upstream: ")

@@ -103,7 +103,7 @@ async def test_until_it_is_in_balance() -> None:
     servers = Servers(Server(15), Server(15), Server(0))
     servers.minutes(1)
     counts = servers.minutes(10)
-    # Nobody asks again here, so that the fair share shrinks with each end.
+    # No client asks again here, so that the fair share shrinks with each end.
     part = sum(counts) / 3
     assert max(counts) <= part + max(1.0, 0.1 * part)
 
