@@ -100,8 +100,7 @@ class Rules:
 
 
 DEFAULT_RULES = Rules()
-NOBODY: Final = Impersonations(ImpersonationSettings(), None)
-"""Nobody may impersonate."""
+NO_IMPERSONATION: Final = Impersonations(ImpersonationSettings(), None)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -129,7 +128,7 @@ class Authenticator:
     ) -> None:
         self._rules = rules
         self._tokens = tuple(tokens)
-        self._impersonations = NOBODY if impersonations is None else impersonations
+        self._impersonations = impersonations or NO_IMPERSONATION
         self._own_token = own_token
         self._clock = clock
         self._now_s = now_s
@@ -211,7 +210,7 @@ class Authenticator:
             if verdict is None or verdict.user is not None:
                 return verdict
             others.append(verdict)
-        return _nobodys(others)
+        return _unknown(others)
 
     async def _review_secret(self, credentials: Credentials, address: str) -> Verdict:
         others: list[Verdict] = []
@@ -221,7 +220,7 @@ class Authenticator:
             if verdict.user is not None:
                 return verdict
             others.append(verdict)
-        return _nobodys(others)
+        return _unknown(others)
 
     def _resolved(self, peer: Peer, verdict: Verdict) -> User | Refusal:
         user = verdict.user
@@ -265,7 +264,7 @@ class Authenticator:
                 lines = b""
         except AssertionRefusedError as error:
             return self._refused(401, UNAUTHORIZED, str(error))
-        # Only now: the upstream and whoever judges impersonation know nothing of such names.
+        # Only now: the upstream and reviews of impersonation know nothing of such names.
         source = credentials.source or peer.alias
         alias = credentials.alias or source
         if classified is ANONYMOUS and alias is not None:
@@ -296,14 +295,13 @@ class Authenticator:
         return self._refused(403, message, "the user may not impersonate")
 
     def _refused(self, code: int, message: str, problem: str) -> Refusal:
-        if code == 503:  # noqa: PLR2004 - its own name
-            self.counters.unavailable += 1
-        else:
-            self.counters.refused += 1
+        is_open = code == 503  # noqa: PLR2004 - its own name
+        self.counters.unavailable += is_open
+        self.counters.refused += not is_open
         return Refusal(code, message, problem)
 
 
-def _nobodys(others: list[Verdict]) -> Verdict:
+def _unknown(others: list[Verdict]) -> Verdict:
     """The verdict if no authenticator knows the token: open if it is open to any of them."""
     problem = "; ".join(each.problem for each in others if each.problem)
     return Verdict(None, 0.0, problem, is_open=any(each.is_open for each in others))

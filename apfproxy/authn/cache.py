@@ -105,8 +105,13 @@ class AnswerCache(Generic[V]):
             if not last.stands_in:
                 await asyncio.wait((future,), timeout=STAND_IN_AFTER_S)
             is_missing = not future.done() or future.exception() is not None
-            if is_missing and (kept := self._counting(key) or self._stand_in(key)) is not None:
+            if is_missing and (kept := self._counting(key)) is not None:
                 return kept
+            if is_missing and (last := self._good.get(key)) is not None:
+                until_s = min(self._now_s() + STAND_IN_S, last.last_s)
+                last = CachedAnswer(last.value, until_s, last.last_s, stands_in=True)
+                self._good[key] = last
+                return last
         return await asyncio.shield(future)
 
     def clear(self) -> None:
@@ -127,14 +132,6 @@ class AnswerCache(Generic[V]):
             self._drop(key)
         return None
 
-    def _stand_in(self, key: bytes) -> CachedAnswer[V] | None:
-        last = self._good.get(key)
-        if last is None:
-            return None
-        until_s = min(self._now_s() + STAND_IN_S, last.last_s)
-        kept = self._good[key] = CachedAnswer(last.value, until_s, last.last_s, stands_in=True)
-        return kept
-
     async def _answer(
         self,
         key: bytes,
@@ -152,7 +149,6 @@ class AnswerCache(Generic[V]):
             is_good = self._is_good(value)
             kept = CachedAnswer(value, until_s, until_s + self._grace_s if is_good else 0.0)
             if self._in_flight.get(key) is future:
-                # Whatever was said before counts no more.
                 self._drop(key)
                 if max(kept.until_s, kept.last_s) > self._now_s():
                     table = self._good if is_good else self._others

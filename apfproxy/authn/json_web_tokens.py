@@ -58,7 +58,7 @@ ACCOUNT_LEEWAY_S = 60
 PERSON_LEEWAY_S = 300
 """For nbf, as in go-oidc, and here for iat too; exp has none."""
 LATEST_S = 1 << 63
-"""Times after this are none."""
+"""Later timestamps are rejected."""
 
 ALGORITHMS = RSA_ALGORITHMS | {"ES256", "ES384", "ES512", "EdDSA"}
 COMPACT = re.compile(r"([A-Za-z0-9_-]++)\.([A-Za-z0-9_-]++)\.[A-Za-z0-9_-]++")
@@ -109,7 +109,7 @@ class JsonWebTokens:
 
     @property
     def problem(self) -> str | None:
-        """Why the issuer's keys cannot be fetched; None if they can, or nobody has needed them."""
+        """Why the issuer's keys cannot be fetched; None if they can, or were not needed so far."""
         problem = self._keys.problem
         if problem in {"", NOT_FETCHED}:
             return None
@@ -352,18 +352,18 @@ def _object_claim(claims: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _bound_extra(claims: dict[str, Any], bound: dict[str, Any]) -> list[tuple[str, str]]:
     """The token's id, and the objects that it is bound to: keys without prefix, and values."""
-    extra = []
-    if jti := _optional_claim(claims, "jti"):
-        extra.append(("credential-id", f"JTI={jti}"))
     node_name, node_uid = _reference(bound, "node")
-    if node_name:
-        extra.append(("node-name", node_name))
-        if node_uid:
-            extra.append(("node-uid", node_uid))
     pod_name, pod_uid = _reference(bound, "pod")
-    if pod_name and pod_uid:
-        extra += [("pod-name", pod_name), ("pod-uid", pod_uid)]
-    return extra
+    jti = _optional_claim(claims, "jti")
+    has_pod = pod_name and pod_uid
+    extra = (
+        ("credential-id", jti and f"JTI={jti}"),
+        ("node-name", node_name),
+        ("node-uid", node_name and node_uid),
+        ("pod-name", has_pod and pod_name),
+        ("pod-uid", has_pod and pod_uid),
+    )
+    return [(key, value) for key, value in extra if value]
 
 
 def _reference(bound: dict[str, Any], kind: str) -> tuple[str, str]:

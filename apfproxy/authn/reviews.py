@@ -36,7 +36,6 @@ class ReviewKind(NamedTuple):
     path: str
 
     def of(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """The review that asks."""
         return {"apiVersion": self.api_version, "kind": self.kind, "spec": spec}
 
 
@@ -109,7 +108,6 @@ class TokenReviews(Reviews[Verdict]):
     """Asks the upstream for the users of tokens, which have to be for the upstream itself."""
 
     def check(self, token: str) -> Verdict | None:
-        """The cached verdict; None if the upstream has to be asked."""
         secret = token.encode("utf-8", "surrogatepass")
         if len(secret) > MAX_TOKEN_BYTES:
             return TOO_LONG
@@ -117,7 +115,6 @@ class TokenReviews(Reviews[Verdict]):
         return None if kept is None else self._aged(kept)
 
     async def review(self, token: str, address: str) -> Verdict:
-        """The upstream's verdict; open if it gives none."""
         secret = token.encode("utf-8", "surrogatepass")
         if len(secret) > MAX_TOKEN_BYTES:
             return TOO_LONG

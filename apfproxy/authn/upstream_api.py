@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from ssl import SSLContext
 
-    from apfproxy.settings import Address, EndpointAddress
+    from apfproxy.settings import EndpointAddress
 
 MAX_ANSWER_BYTES = 1 << 20
 """A review repeats the token, 16 KiB at most, and may name thousands of groups."""
@@ -54,6 +54,7 @@ OK_STATUSES = frozenset({200, 201, 202})
 PASSING_STATUSES = frozenset({429, 500, 502, 503, 504})
 """Temporary failures."""
 ACCESS_STATUSES = frozenset({401, 403})
+CLOSED = "the proxy is about to end"
 FORBIDDEN_HINT = "; bind the proxy's own user to the cluster role system:auth-delegator"
 
 logger = logging.getLogger(__name__)
@@ -133,7 +134,7 @@ class UpstreamApi:
         Clients' addresses take turns; of one address those that come first go before the others.
         """
         if self._is_closed:
-            raise UpstreamApiError("the proxy is about to end")
+            raise UpstreamApiError(CLOSED)
         body = json.dumps(obj, separators=(",", ":")).encode()
         place = Place(address, comes_first=comes_first)
         try:
@@ -221,6 +222,8 @@ class UpstreamApi:
         return answer
 
     async def _post_to(self, server: EndpointAddress, path: str, body: bytes) -> dict[str, Any]:
+        if self._is_closed:
+            raise UpstreamApiError(CLOSED)
         address = server.address
         head = {**JSON_HEAD, "Content-Type": "application/json"}
         if self._host is not None:
@@ -228,7 +231,10 @@ class UpstreamApi:
         if (token := self._token()) is not None:
             head["Authorization"] = f"Bearer {token.decode('latin-1')}"
         try:
-            async with self._session_for(address).post(
+            session = self._sessions.get(address.path)
+            if session is None:
+                session = self._sessions[address.path] = new_session(socket_path=address.path)
+            async with session.post(
                 yarl.URL(f"{'https' if address.is_tls else 'http'}://{address.authority}{path}"),
                 data=body,
                 headers=head,
@@ -253,13 +259,6 @@ class UpstreamApi:
             return read_object(answer)
         except StrictJsonError as error:
             raise UpstreamApiError(f"{path}: the answer is no JSON object: {error}") from None
-
-    def _session_for(self, address: Address) -> aiohttp.ClientSession:
-        if self._is_closed:
-            raise UpstreamApiError("the proxy is about to end")
-        if address.path not in self._sessions:
-            self._sessions[address.path] = new_session(socket_path=address.path)
-        return self._sessions[address.path]
 
 
 EXCHANGE_ERRORS = (aiohttp.ClientError, OSError, ValueError, RuntimeError)
