@@ -87,13 +87,13 @@ _VALUE = re.compile(r"[\x21-\x2b\x2d-\x7e](?:[\x20-\x2b\x2d-\x7e]*[\x21-\x2b\x2d
 
 
 class HeaderUse(enum.Enum):
-    """Whether requests can be told apart by a header, or why not."""
+    """Whether requests can be told apart by a header, or why not, and what to do."""
 
-    FIT = "fit"
-    MALFORMED = "no name of letters, digits and hyphens"
-    SECRET = "a secret"  # noqa: S105  no password
-    CONNECTION = "about a connection"
-    IDENTITY = "about the user"
+    FIT = ""
+    MALFORMED = "a header's name has letters, digits and hyphens, such as X-Priority"
+    SECRET = "an object must not hold secrets: take another header"  # noqa: S105  no password
+    CONNECTION = "it is about a connection, and tells no requests apart: take another"
+    IDENTITY = "it names the user: name users and groups as subjects of a rule"
     """Such a header is not forwarded, as one about a connection is not."""
 
 
@@ -108,14 +108,6 @@ def use_of(name: str) -> HeaderUse:
     if _IDENTITY_HEADER.fullmatch(name):
         return HeaderUse.IDENTITY
     return HeaderUse.FIT
-
-
-WHY_NOT = {
-    HeaderUse.MALFORMED: "a header's name has letters, digits and hyphens, such as X-Priority",
-    HeaderUse.SECRET: "an object must not hold secrets: take another header",
-    HeaderUse.CONNECTION: "it is about a connection, and tells no requests apart: take another",
-    HeaderUse.IDENTITY: "it names the user: name users and groups as subjects of a rule",
-}
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -199,7 +191,7 @@ def parse_header(text: str) -> tuple[str, frozenset[str]]:
     name = name.strip().lower()
     use = use_of(name)
     if use is not HeaderUse.FIT:
-        raise ValueError(WHY_NOT[use])
+        raise ValueError(use.value)
     values = [part.strip() for part in rest.split(",")]
     if (
         not colon
@@ -214,26 +206,13 @@ def parse_header(text: str) -> tuple[str, frozenset[str]]:
     return name, frozenset() if "*" in values else frozenset(values)
 
 
-def describe_condition(condition: Condition) -> Iterator[str]:
-    """A sentence for each part of a condition."""
-    if condition.is_broken:
-        yield "It matches no request, because a condition cannot be read."
-    if condition.methods is not None:
-        methods = ", ".join(sorted(condition.methods)).upper()
-        yield f"Of requests for other URLs it matches only {methods} ({MATCH_METHODS})."
-    if condition.header:
-        values = f", {' or '.join(sorted(condition.values))}" if condition.values else ""
-        header = f"{condition.header}{values}"
-        yield f"It matches only requests with the header {header} ({MATCH_HEADER})."
-
-
 MATCHES_NOTHING = "; as it is, the FlowSchema matches no request"
 _NO_DISTINGUISHER = {
     HeaderUse.MALFORMED: "write group, path-prefix, user-agent, or header:NAME such as"
     " header:X-Tenant, of letters, digits and hyphens",
     HeaderUse.SECRET: "flows are named in logs and dumps, which must not hold secrets: take"
     " another",
-    HeaderUse.CONNECTION: WHY_NOT[HeaderUse.CONNECTION],
+    HeaderUse.CONNECTION: HeaderUse.CONNECTION.value,
     HeaderUse.IDENTITY: "it names the user: write group, or take distinguisherMethod ByUser",
 }
 
@@ -287,23 +266,33 @@ def describe(additions: FlowSchemaAdditions | LevelAdditions) -> tuple[str, ...]
     """A sentence for each addition that counts."""
     if isinstance(additions, FlowSchemaAdditions):
         return tuple(_describe_flow_schema(additions))
-    sentences = []
+    return tuple(_describe_level(additions))
+
+
+def _describe_level(additions: LevelAdditions) -> Iterator[str]:
     if additions.is_ban:
-        sentences.append(f"Every request is rejected, with 403 ({BAN}).")
+        yield f"Every request is rejected, with 403 ({BAN})."
     if additions.wait_limit_ns is not None:
         seconds = decimal(additions.wait_limit_ns / 1e9)
-        sentences.append(f"A request waits in its queue for {seconds} s at most ({WAIT_LIMIT}).")
+        yield f"A request waits in its queue for {seconds} s at most ({WAIT_LIMIT})."
     if additions.priority is not None:
-        sentences.append(
+        yield (
             "Of the levels with a priority the greatest gets seats first; this one has"
             f" {additions.priority} ({PRIORITY}), and is sure of what its shares are of theirs."
         )
-    return tuple(sentences)
 
 
 def _describe_flow_schema(additions: FlowSchemaAdditions) -> Iterator[str]:
-    if additions.condition is not None:
-        yield from describe_condition(additions.condition)
+    condition = additions.condition or Condition()
+    if condition.is_broken:
+        yield "It matches no request, because a condition cannot be read."
+    if condition.methods is not None:
+        methods = ", ".join(sorted(condition.methods)).upper()
+        yield f"Of requests for other URLs it matches only {methods} ({MATCH_METHODS})."
+    if condition.header:
+        values = f", {' or '.join(sorted(condition.values))}" if condition.values else ""
+        header = f"{condition.header}{values}"
+        yield f"It matches only requests with the header {header} ({MATCH_HEADER})."
     if additions.distinguisher is not None:
         by = {
             DistinguisherKind.GROUP: "the first group of the user that is not virtual",

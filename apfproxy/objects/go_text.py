@@ -1,8 +1,7 @@
 """Texts as Go writes and reads them, for messages that must read like kube-apiserver's.
 
 A point in time is an RFC 3339 text, in UTC on the way out; inside it is a number of seconds since
-1970.  Days are counted by the proleptic Gregorian calendar, as Go does; years 0001 to 9999, as RFC
-3339 has them.
+1970.  The calendar is Go's, the proleptic Gregorian one, of years 0001 to 9999.
 
 Sources: Go's documentation of `strconv` and `encoding/json`.
 """
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import date
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -24,8 +23,7 @@ INTEGER = re.compile(r"([+-]?)0*([0-9]{1,20})", re.ASCII)
 DIGITS = re.compile(r"[+-]?[0-9]+", re.ASCII)
 LONGEST_SHOWN = 40
 """Characters of a wrong number that a message shows."""
-DAY_S = 86_400
-DAY_OF_1970 = date(1970, 1, 1).toordinal()
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  all are UTC
 EARLIEST_S = -62_135_596_800
 """January 1 of year 1."""
 LATEST_S = 253_402_300_799
@@ -73,10 +71,8 @@ def parse_int64(text: str) -> int:
 def parse_integer(function: str, text: str, lowest: int, highest: int) -> int:
     """The number, if it is one in the range."""
     match = INTEGER.fullmatch(text)
-    if match is not None:
-        value = int(match[1] + match[2])
-        if lowest <= value <= highest:
-            return value
+    if match is not None and lowest <= (value := int(match[1] + match[2])) <= highest:
+        return value
     is_number = DIGITS.fullmatch(text) is not None
     raise refusal(function, text, "value out of range" if is_number else "invalid syntax")
 
@@ -89,15 +85,7 @@ def refusal(function: str, text: str, wrong: str) -> ValueError:
 
 def rfc3339(seconds: float) -> str:
     """The text of a point in time, in whole seconds: a fraction is cut off, as Go does."""
-    day, second = divmod(int(seconds // 1), DAY_S)
-    minute, second = divmod(second, 60)
-    hour, minute = divmod(minute, 60)
-    return f"{date.fromordinal(DAY_OF_1970 + day)}T{hour:02}:{minute:02}:{second:02}Z"
-
-
-def day_number(year: int, month: int, day: int) -> int:
-    """Days from 1970 to a date; a `ValueError` if there is no such date."""
-    return date(year, month, day).toordinal() - DAY_OF_1970
+    return f"{(EPOCH + timedelta(seconds=int(seconds // 1))).isoformat()}Z"
 
 
 def parse_time(text: str) -> float:
@@ -105,13 +93,12 @@ def parse_time(text: str) -> float:
     match = TEXT.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no time like 2006-01-02T15:04:05Z")
-    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
     fraction, sign, offset_hour, offset_minute = match.groups()[6:]
     try:
-        days = day_number(year, month, day)
+        time = datetime(*(int(part) for part in match.groups()[:6]))  # type: ignore[arg-type]  # noqa: DTZ001
     except ValueError as error:
         raise ValueError(f"{text!r} is no time: {error}") from error
-    seconds: float = days * DAY_S + hour * 3_600 + minute * 60 + second
+    seconds: float = (time - EPOCH) // timedelta(seconds=1)
     if sign:
         offset = int(offset_hour) * 3_600 + int(offset_minute) * 60
         seconds += offset if sign == "-" else -offset

@@ -6,8 +6,9 @@ Source: Go's `time/format.go`.
 from __future__ import annotations
 
 import re
+from datetime import date
 
-from apfproxy.objects.go_text import EARLIEST_S, TEXT, day_number, parse_time, rfc3339
+from apfproxy.objects.go_text import EARLIEST_S, TEXT, parse_time, rfc3339
 
 ELEMENTS = {
     "2006": re.compile("[0-9]{4}"),
@@ -75,7 +76,7 @@ def time_error(text: str, layout: str = LAYOUT) -> str:
         return f"{said}: extra text: {quoted(rest)}"
     try:
         # The calendar repeats every 400 years, and Python's has no year 0.
-        day_number(int(found["2006"]) % 400 or 400, int(found["01"]), int(found["02"]))
+        date(int(found["2006"]) % 400 or 400, int(found["01"]), int(found["02"]))
     except ValueError:
         return f"{said}: day out of range"
     # It lies outside the years that can be written, which only its offset makes it do.
