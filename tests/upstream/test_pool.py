@@ -113,6 +113,16 @@ def test_opens_as_many_as_the_line_needs(bench: Bench) -> None:
     assert 2 == bench.counters.pool.connections_opened
 
 
+def test_line_gets_what_a_higher_limit_allows(bench: Bench) -> None:
+    waiters = stand_in_line(bench, 3)
+    address = Address(host="upstream", port=80)
+    bench.pool.configure(UpstreamSettings(url=address, max_connections=3), None)
+    for _ in waiters:
+        bench.connect()
+
+    assert [True] * 3 == served(*waiters)
+
+
 def test_connection_used_last_is_given_first(bench: Bench) -> None:
     first, second = (release(bench, waiter) for waiter in connected(bench, 2))
     assert second is bench.pool.acquire()
