@@ -66,7 +66,9 @@ def not_tls(reason: str) -> ssl.SSLError:
         *("stalls", "handshake-stalls"),
     ],
 )
-def test_failures(error: Exception, expected: tuple[UpstreamFailure, int, str, str]) -> None:
+def test_failures_are_told_apart_for_clients_and_operators(
+    error: Exception, expected: tuple[UpstreamFailure, int, str, str]
+) -> None:
     found = connect_failure(error)
 
     assert expected == (found.kind, found.code, found.reason, found.problem)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import threading
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from apfproxy.base.tasks import spawn
 from apfproxy.settings import Address, EndpointAddress
 from apfproxy.upstream import dns_endpoints
 from apfproxy.upstream.dns_endpoints import DnsEndpoints, Resolver, system_addresses
+from tests.end_to_end.scene import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,13 +27,7 @@ class Stop(BaseException):
 
 
 class Followed:
-    """A name whose addresses are a script; errors in it are raised.
-
-    Attributes:
-        told: The hosts that were told of, each time.
-        pauses: Seconds, as it waited.
-        problems: What was wrong at each pause.
-    """
+    """A name whose addresses are a script, errors in it raised, and what came of each entry."""
 
     def __init__(self, *script: Iterable[str] | Exception) -> None:
         self._script = list(script)
@@ -69,7 +63,7 @@ class Followed:
         return self
 
 
-async def test_endpoints() -> None:
+async def test_each_address_is_an_endpoint_with_the_certificate_of_the_name() -> None:
     followed = await Followed(["10.0.0.2", "2001:db8::1", "10.0.0.1"]).run()
 
     assert [
@@ -83,7 +77,7 @@ async def test_endpoints() -> None:
     assert ["api.example."] == followed.asked
 
 
-async def test_changes() -> None:
+async def test_other_addresses_are_told_but_not_another_order() -> None:
     followed = await Followed(
         ["10.0.0.1", "10.0.0.2"], ["10.0.0.2", "10.0.0.1"], ["10.0.0.3"]
     ).run()
@@ -101,7 +95,7 @@ async def test_changes() -> None:
         pytest.param(OSError("broken"), "cannot be resolved: broken", id="without-a-text"),
     ],
 )
-async def test_failures(
+async def test_failure_is_said_once_and_leaves_what_is_known(
     answer: Iterable[str] | Exception, expected: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -114,7 +108,7 @@ async def test_failures(
     assert [text, "https://api.example.:6443: is resolved again"] == caplog.messages[-2:]
 
 
-async def test_unknown_from_the_start() -> None:
+async def test_unknown_name_is_said_and_tells_nothing() -> None:
     followed = await Followed(UNKNOWN).run()
 
     assert [] == followed.told
@@ -123,17 +117,13 @@ async def test_unknown_from_the_start() -> None:
     assert [f"https://api.example.:6443: {why}; no endpoint is known"] == followed.problems
 
 
-async def test_own_error() -> None:
+async def test_error_of_the_program_ends_the_run() -> None:
     with pytest.raises(KeyError):
         await Followed(KeyError("x")).endpoints.run()
 
 
 class Hanging:
-    """A resolver that answers once it is let go.
-
-    Attributes:
-        asked: How often.
-    """
+    """A resolver that answers once it is let go."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -145,38 +135,24 @@ class Hanging:
         return ["10.0.0.1"]
 
 
-async def test_resolver_that_hangs(
+async def test_resolver_that_hangs_holds_one_thread_and_is_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(dns_endpoints, "ANSWER_S", 0.0)
     look_up, told = Hanging(), asyncio.Event()
     endpoints = DnsEndpoints(API, 30.0, Resolver(look_up))
     endpoints.found.tell(lambda _: told.set())
-    said = asyncio.Event()
-
-    class Listening(logging.Handler):
-        """Waits for the line."""
-
-        def emit(self, _: logging.LogRecord) -> None:
-            said.set()
-
-    handler = Listening()
-    dns_endpoints.logger.addHandler(handler)
     running = spawn(endpoints.run(), name="resolving")
-    await said.wait()
-    dns_endpoints.logger.removeHandler(handler)
+    await until(endpoints.problem)
     during = endpoints.problem()
     look_up.go.set()
     await told.wait()
     running.cancel()
     await asyncio.wait((running,))
 
-    assert (
-        "https://api.example.:6443: the resolver has not answered within 0 s; no endpoint is known"
-        == during
-    )
-    assert endpoints.problem() is None
-    assert 1 == look_up.asked
+    text = "the resolver has not answered within 0 s; no endpoint is known"
+    assert f"https://api.example.:6443: {text}" == during
+    assert (None, 1) == (endpoints.problem(), look_up.asked)
     assert during in caplog.text
 
 
@@ -184,18 +160,14 @@ async def test_one_question_at_a_time() -> None:
     look_up = Hanging()
     resolver = Resolver(look_up)
     first, second = resolver.ask("a"), resolver.ask("a")
-    given_up = resolver.ask("b")
-    given_up.cancel()
+    resolver.ask("b").cancel()
     look_up.go.set()
-    answers = [await first, await second]
-    third = await resolver.ask("a")
 
-    assert [("10.0.0.1",)] * 2 == answers
-    assert ("10.0.0.1",) == third
+    assert [("10.0.0.1",)] * 3 == [await first, await second, await resolver.ask("a")]
     assert 3 == look_up.asked
 
 
-async def test_the_loop_ends_first() -> None:
+async def test_answer_after_the_end_of_the_loop_is_no_error() -> None:
     look_up = Hanging()
     found: list[threading.Thread] = []
 
@@ -218,7 +190,7 @@ async def test_the_loop_ends_first() -> None:
     assert [] == errors
 
 
-def test_system() -> None:
+def test_systems_resolver() -> None:
     assert "127.0.0.1" in system_addresses("localhost")
     assert ["10.1.2.3"] == list(system_addresses("10.1.2.3"))
     with pytest.raises(OSError, match=r"."):

@@ -43,7 +43,9 @@ def taught(*lessons: tuple[int, int], announced: bytes = b"") -> IdleLimit:
         ),
     ],
 )
-def test_lessons(lessons: list[tuple[int, int]], expected: int) -> None:
+def test_shortest_time_counts_unless_all_connections_ended(
+    lessons: list[tuple[int, int]], expected: int
+) -> None:
     assert expected == taught(*lessons).limit_ns(21 * S)
 
 
@@ -89,7 +91,7 @@ def test_it_is_forgotten_slowly() -> None:
         (b"Keep-Alive: timeout=0", 0),
     ],
 )
-def test_announced(field: bytes, expected: int) -> None:
+def test_field_of_the_server_counts(field: bytes, expected: int) -> None:
     limit = taught(announced=field)
 
     assert expected == limit.limit_ns(9 * S)

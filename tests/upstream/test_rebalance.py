@@ -86,7 +86,7 @@ class Servers:
         return [len(each.responses) for each in self.endpoints]
 
 
-async def test_share_of_a_minute() -> None:
+async def test_share_of_what_is_over_is_ended_in_a_minute() -> None:
     servers = Servers(Server(1500), Server(1500), Server(0), percent=5)
     assert [1500, 1500, 0] == servers.minutes(0.9)  # nothing is old yet
     servers.minutes(0.1)
@@ -110,7 +110,7 @@ async def test_until_it_is_in_balance() -> None:
     assert counts == servers.minutes(60)
 
 
-async def test_at_least_one() -> None:
+async def test_at_least_one_is_ended() -> None:
     servers = Servers(Server(4), Server(0), percent=5)
     servers.minutes(1)
 
@@ -120,13 +120,13 @@ async def test_at_least_one() -> None:
 @pytest.mark.parametrize(
     "counts", [(1, 0), (2, 0), (2, 1, 1), (2, 2, 1), (11, 10, 9), (110, 100, 90)]
 )
-async def test_balance(counts: tuple[int, ...]) -> None:
+async def test_little_more_or_less_ends_nothing(counts: tuple[int, ...]) -> None:
     servers = Servers(*map(Server, counts))
 
     assert list(counts) == servers.minutes(10)
 
 
-async def test_weights() -> None:
+async def test_fair_share_is_by_weight() -> None:
     servers = Servers(Server(300, weight=3), Server(100))
     assert [300, 100] == servers.minutes(5)
     servers = Servers(Server(200, weight=1), Server(200, weight=3))
@@ -150,7 +150,7 @@ async def test_when_nothing_is_ended(case: str) -> None:
     assert 100 == len(one.responses)
 
 
-async def test_tunnels_stay() -> None:
+async def test_tunnels_neither_count_nor_end() -> None:
     one = Server(6, tunnels=94)
     servers = Servers(one, Server(3))
     servers.minutes(20)
@@ -158,7 +158,7 @@ async def test_tunnels_stay() -> None:
     assert (94, 5) == (sum(not each.watching_ns for each in one.responses), len(one.responses) - 94)
 
 
-async def test_watches_within_an_event() -> None:
+async def test_watches_within_an_event_stay() -> None:
     servers = Servers(Server(40), Server(0))
     within = servers.endpoints[0].responses[:30]
     for answer in within:
@@ -168,7 +168,7 @@ async def test_watches_within_an_event() -> None:
     assert within == servers.endpoints[0].responses
 
 
-async def test_young_ones() -> None:
+async def test_young_watches_stay() -> None:
     one = Server(50)
     one.responses += [Response(one, since_s=OLD_S) for _ in range(50)]
     young = set(one.responses[50:])
@@ -179,7 +179,7 @@ async def test_young_ones() -> None:
     assert len(one.responses) < 100
 
 
-async def test_error_of_the_program() -> None:
+async def test_error_of_the_program_is_of_one_watch_alone() -> None:
     one = Server(100)
     for answer in one.responses[:50]:
         answer.error = KeyError("a bug")
@@ -212,7 +212,7 @@ def test_watch_is_ended_between_events_only(bench: Bench, part: bytes, *, is_wit
     bench.assert_at_rest()
 
 
-def test_tunnel(bench: Bench) -> None:
+def test_tunnel_is_none_but_of_a_watch(bench: Bench) -> None:
     bench.ask(EXEC)
     bench.connect()
     bench.send(bench.upstreams[-1], AGREED)
@@ -229,7 +229,7 @@ def test_tunnel(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("request_", [GET, LOG])
-def test_other_responses(bench: Bench, request_: bytes) -> None:
+def test_other_responses_are_no_watches(bench: Bench, request_: bytes) -> None:
     bench.ask(request_)
     bench.send(bench.upstreams[0], CHUNKED_OK + b"5\r\nevent\r\n")
     assert [] == watches(bench)

@@ -11,7 +11,7 @@ S = 1_000_000_000
 MS = 1_000_000
 
 
-def test_rates() -> None:
+def test_rates_are_of_five_seconds_by_class() -> None:
     counters = UpstreamCounters()
     recent = RecentResponses(counters, 0)
     for second in range(1, 4):
@@ -27,7 +27,7 @@ def test_rates() -> None:
     assert 0.2 == recent.failures_per_s
 
 
-def test_quantiles() -> None:
+def test_quantiles_are_of_ten_seconds() -> None:
     counters = UpstreamCounters()
     recent = RecentResponses(counters, 0)
     recent.sample(S)
@@ -44,7 +44,7 @@ def test_quantiles() -> None:
     assert (None, None) == (recent.p50_s, recent.p99_s)
 
 
-def test_no_time_passed() -> None:
+def test_no_time_gives_no_rate() -> None:
     counters = UpstreamCounters()
     recent = RecentResponses(counters, S)
     counters.answers[200] = 1
@@ -53,7 +53,7 @@ def test_no_time_passed() -> None:
     assert 0.0 == recent.answers_per_s["2xx"]
 
 
-def test_all() -> None:
+def test_of_several_rates_and_quantiles_are_of_all_responses() -> None:
     slow, fast = UpstreamCounters(), UpstreamCounters()
     parts = [RecentResponses(each, 0) for each in (slow, fast)]
     together = RecentOfAll(lambda: parts)
@@ -85,7 +85,9 @@ def test_all() -> None:
         pytest.param([1 * MS] * 98 + [30 * S] * 2, 0.99, 27.5, id="just-with-it"),
     ],
 )
-def test_quantile(values_ns: list[int], quantile: float, expected: float | None) -> None:
+def test_quantile_is_interpolated_within_its_bucket(
+    values_ns: list[int], quantile: float, expected: float | None
+) -> None:
     counters = UpstreamCounters()
     for value_ns in values_ns:
         counters.head_ns.observe(value_ns)
