@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from apfproxy.authn.authenticator import (
     FOREVER_NS,
+    NOT_KNOWN_WHETHER,
     AssertionRefusedError,
     Authentication,
     Authenticator,
@@ -181,9 +182,7 @@ def lines(prefix: str, *fields: str) -> bytes:
         # Fields of front proxies come first, and count for front proxies only.
         pytest.param(UNKNOWN_PEER, CLAIM, "system:anonymous", id="claim-of-nobody"),
         pytest.param(CERTIFICATE, CLAIM, "certificate", id="claim-of-a-user"),
-        pytest.param(BAD, CLAIM, "401 the certificate is bad", id="claim-of-a-bad-one"),
         pytest.param(FRONT, CLAIM, "claimed", id="claim"),
-        pytest.param(FRONT_CERTIFICATE, CLAIM, "claimed", id="claim-by-certificate"),
         pytest.param(BOTH, CLAIM, "claimed", id="claim-before-certificate"),
         pytest.param(FRONT, replace(GOOD, claimed=CLAIMED), "claimed", id="claim-before-token"),
         pytest.param(FRONT, replace(WRONG, claimed=CLAIMED), "claimed", id="claim-and-bad-token"),
@@ -191,24 +190,20 @@ def lines(prefix: str, *fields: str) -> bytes:
         pytest.param(EXPIRED_FRONT, replace(GOOD, claimed=CLAIMED), "token", id="expired-token"),
         # Then certificates.
         pytest.param(CERTIFICATE, GOOD, "certificate", id="certificate-before-token"),
-        pytest.param(CERTIFICATE, SLOW, "certificate", id="certificate-before-review"),
         pytest.param(CERTIFICATE, WRONG, "certificate", id="certificate-and-bad-token"),
         # Then tokens, which make up for a certificate that is no good.
         pytest.param(UNKNOWN_PEER, GOOD, "token", id="token"),
         pytest.param(UNKNOWN_PEER, SLOW, "token", id="reviewed-token"),
         pytest.param(FRONT, GOOD, "token", id="token-through-a-front"),
-        pytest.param(FRONT_CERTIFICATE, GOOD, "token", id="token-of-the-front"),
         pytest.param(BAD, GOOD, "token", id="token-and-bad-certificate"),
         pytest.param(EXPIRED, SLOW, "token", id="token-and-expired-certificate"),
         # One that is no good is not none.
         pytest.param(UNKNOWN_PEER, WRONG, "401 no token", id="bad-token"),
         pytest.param(FRONT, WRONG, "401 no token", id="bad-token-through-a-front"),
-        pytest.param(BAD, WRONG, "401 no token", id="all-bad"),
         pytest.param(UNKNOWN_PEER, replace(WRONG, claimed=CLAIMED), "401 no token", id="forged"),
         # One that may be good is neither.
         pytest.param(UNKNOWN_PEER, OPEN, "503 away", id="open"),
         pytest.param(UNKNOWN_PEER, SLOW_OPEN, "503 away", id="open-after-asking"),
-        pytest.param(BAD, OPEN, "503 away", id="open-and-bad-certificate"),
         pytest.param(CERTIFICATE, OPEN, "certificate", id="certificate-and-open-token"),
     ],
 )
@@ -289,7 +284,6 @@ AS_CLAIMED = ("User: claimed", "Uid: 1", "Group: front", "Extra-k: v")
 async def test_lines(
     assertion: str, peer: Peer, credentials: Credentials, fields: tuple[str, ...]
 ) -> None:
-    """The upstream is told this, byte for byte."""
     prefix = "Impersonate-" if assertion == IMPERSONATE else "X-Remote-"
     result = await identified(authenticator(Rules(assertion=assertion)), peer, credentials)
 
@@ -316,14 +310,19 @@ FORBIDDEN = (
         pytest.param(IMPERSONATE, None, FORBIDDEN, b"", id="impersonate-unasked"),
         pytest.param(IMPERSONATE, False, FORBIDDEN, b"", id="impersonate-denied"),
         pytest.param(IMPERSONATE, True, "wanted", BECOMES, id="impersonate-allowed"),
+        pytest.param(PASS_THROUGH, "open", "token", b"", id="pass-open"),
+        pytest.param(FRONT_PROXY, "open", "token", REAL, id="front-open"),
+        pytest.param(IMPERSONATE, "open", f"503 {NOT_KNOWN_WHETHER}", b"", id="impersonate-open"),
     ],
 )
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_impersonation(
-    assertion: str, leave: bool | None, is_known: bool, who: str, told: bytes
+    assertion: str, leave: bool | str | None, is_known: bool, who: str, told: bytes
 ) -> None:
     """With leave it changes the class; the upstream judges it, unless the proxy's rights do."""
-    leaves = None if leave is None else Leave(answer=leave, is_known=is_known)
+    is_known = is_known and leave != "open"
+    answer = leave if isinstance(leave, bool) else None
+    leaves = None if leave is None else Leave(answer=answer, is_known=is_known)
     subject = authenticator(Rules(assertion=assertion), leaves)
     for token in ("good", "slow"):
         credentials = Credentials(token, impersonated=WANTED)
@@ -353,26 +352,6 @@ async def test_leave_is_of_the_real_user() -> None:
     forged = Credentials("good", CLAIMED, WANTED)
     await found(subject, UNKNOWN_PEER, forged)
     assert {"token"} == {real.name for real, _ in leaves.asked}
-
-
-@pytest.mark.parametrize(
-    ("assertion", "who"),
-    [
-        pytest.param(PASS_THROUGH, "token", id="pass"),
-        pytest.param(FRONT_PROXY, "token", id="front"),
-        pytest.param(IMPERSONATE, "503 no answer to a SubjectAccessReview", id="impersonate"),
-    ],
-)
-async def test_leave_that_is_open(assertion: str, who: str) -> None:
-    """Where the upstream judges the fields it goes on as the real user; else not for now."""
-    subject = authenticator(
-        Rules(assertion=assertion), Leave(answer=None, is_known=False, leave_s=0.0)
-    )
-    result = await found(subject, UNKNOWN_PEER, Credentials("good", impersonated=WANTED))
-
-    assert who == name_of(result)
-    assert int(assertion == IMPERSONATE) == subject.counters.unavailable
-    assert 0 == subject.counters.refused
 
 
 @pytest.mark.parametrize("assertion", [FRONT_PROXY, IMPERSONATE])
@@ -458,12 +437,9 @@ def with_keys(
         pytest.param(UNKNOWN_PEER, KEY, "keyed", id="key"),
         pytest.param(UNKNOWN_PEER, PASSWORD, "keyed", id="basic"),
         pytest.param(UNKNOWN_PEER, BAD_KEY, f"401 {NO_KEY}", id="unknown-key"),
-        pytest.param(UNKNOWN_PEER, BAD_PASSWORD, f"401 {NO_KEY}", id="unknown-password"),
         pytest.param(UNKNOWN_PEER, replace(GOOD, key="k1"), "keyed", id="key-before-token"),
-        pytest.param(UNKNOWN_PEER, replace(WRONG, key="k1"), "keyed", id="key-beside-bad-token"),
         pytest.param(UNKNOWN_PEER, replace(GOOD, key="k2"), "token", id="token-beside-bad-key"),
         pytest.param(UNKNOWN_PEER, replace(SLOW, key="k2"), "token", id="reviewed-token"),
-        pytest.param(UNKNOWN_PEER, replace(PASSWORD, key="k2"), "keyed", id="basic-beside-bad-key"),
         pytest.param(UNKNOWN_PEER, replace(WRONG, key="k2"), "401 no token", id="both-bad"),
         pytest.param(CERTIFICATE, KEY, "certificate", id="certificate-first"),
         pytest.param(FRONT, replace(KEY, claimed=CLAIMED), "claimed", id="front-proxy-first"),
@@ -493,7 +469,6 @@ async def test_keys(peer: Peer, credentials: Credentials, who: str) -> None:
     ],
 )
 async def test_unknown_keys_as_none(credentials: Credentials, who: str) -> None:
-    """Where only the server knows some keys."""
     subject = with_keys(Tokens(), is_unknown_anonymous=True)
 
     assert name_of(await found(subject, UNKNOWN_PEER, credentials)).startswith(who)
@@ -609,7 +584,6 @@ def plain(user: User) -> tuple[str, tuple[str, ...], str, dict[str, tuple[str, .
 
 
 def test_front_proxy() -> None:
-    """Every group is named, the virtual ones too."""
     extra = ("Extra-a%2F%42%25: v", "Extra-a%2F%42%25: ")
     expected = ("User: \u00e9 x", "Uid: 1", "Group: g", "Group: ", "Group: a\tb", *extra)
 
@@ -652,7 +626,6 @@ def test_groups_of_impersonation(user: User, groups: list[str]) -> None:
 )
 @pytest.mark.parametrize("lines_of", [front_proxy_lines, impersonation_lines])
 def test_refuses(lines_of: Callable[[User], bytes], text: str) -> None:
-    """A text that a field would not carry as it is goes into none."""
     for user in (
         User("", ()),
         User(text, ()),

@@ -49,7 +49,6 @@ def cache(clock: Clock) -> AnswerCache[str]:
 async def waiters(
     cache: AnswerCache[str], question: Question, count: int = 1
 ) -> list[asyncio.Task[CachedAnswer[str]]]:
-    """Tasks that wait for the answer."""
     tasks = [asyncio.create_task(cache.get_or_ask(SECRET, question)) for _ in range(count)]
     await asyncio.sleep(0)
     return tasks
@@ -67,7 +66,6 @@ async def keep_good(cache: AnswerCache[str], clock: Clock) -> None:
 
 
 async def test_stampede(cache: AnswerCache[str]) -> None:
-    """A thousand who want the same answer at once make one question of it."""
     question = Question(is_slow=True)
     tasks = await waiters(cache, question, 1000)
     question.may_answer.set()
@@ -207,7 +205,6 @@ async def test_last_good_answer(cache: AnswerCache[str], clock: Clock) -> None:
 async def test_slow_answer(
     cache: AnswerCache[str], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last good answer stands in for one that is late, which counts once it is there."""
     monkeypatch.setattr("apfproxy.authn.cache.STAND_IN_AFTER_S", 0.01)
     await keep_good(cache, clock)
     question = Question(is_slow=True)

@@ -65,7 +65,6 @@ def user(*attributes: tuple[x509.ObjectIdentifier, str], name: str = "u", **more
 
 
 def test_names_a_user() -> None:
-    """The common name is the user, the organizations are the groups, in their order."""
     issued = USERS.issue("ada", ["b", "a"], attributes=[attribute(UID_OID, "42")])
     peer = judge(issued)
 
@@ -89,7 +88,6 @@ def test_names_a_user() -> None:
     ],
 )
 def test_takes(make: Callable[[], Issued], name: str | None) -> None:
-    """Go takes these for the authentication of a client."""
     peer = judge(make())
 
     assert (name, "") == (peer.user and peer.user.name, peer.problem)
@@ -139,7 +137,6 @@ def _issued_by_a_user() -> Issued:
     ],
 )
 def test_refuses(make: Callable[[], Issued], problem: str) -> None:
-    """A certificate that is no good names no user, and the problem says why in one line."""
     peer = judge(make())
 
     assert (None, False, True) == (peer.user, peer.is_front_proxy, peer.has_certificate)
@@ -149,7 +146,6 @@ def test_refuses(make: Callable[[], Issued], problem: str) -> None:
 
 
 def test_no_authorities() -> None:
-    """Where no CA says whom certificates name they say nothing."""
     assert Peer(has_certificate=True) == judge(USERS.issue("u"), judges(client=False))
 
 
@@ -165,7 +161,6 @@ def test_no_authorities() -> None:
     ],
 )
 def test_front_proxy(issued: Issued, allowed: tuple[str, ...], is_believed: bool) -> None:
-    """A front proxy needs the CA and, where there are some, one of the names."""
     peer = judge(issued, judges(client=False, front_proxy=True, allowed=allowed))
 
     assert (is_believed, None) == (peer.is_front_proxy, peer.user)
@@ -223,7 +218,6 @@ def test_expired_since_it_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_valid_since_it_was_kept() -> None:
-    """A certificate whose time comes is judged again."""
     times = iter([NOW_S, NOW_S + BAD_LIFETIME_S])
     judge_ = ClientCertificates(USERS.pem, None, (), lambda: next(times))
     issued = USERS.issue("u", not_before=NOW + dt.timedelta(seconds=1))
@@ -232,7 +226,6 @@ def test_valid_since_it_was_kept() -> None:
 
 
 def test_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those used last stay."""
     monkeypatch.setattr(certificates, "MAX_KEPT", 2)
     judge_ = judges()
     users = [USERS.issue(name) for name in "abc"]
@@ -255,7 +248,6 @@ GOOD = USERS.issue("ada", ["g"], attributes=[attribute(UID_OID, "42")])
     | st.integers(0, len(GOOD.der) - 1).map(lambda end: GOOD.der[:end])
 )
 def test_broken_certificates(der: bytes) -> None:
-    """Any bytes are judged, and only a good certificate names a user."""
     for client, front_proxy in ((True, False), (True, True)):
         peer = judges(client=client, front_proxy=front_proxy).judge(der, [der, GOOD.der])
         if der != GOOD.der:
@@ -307,7 +299,6 @@ def test_twin_of_a_known_issuer_is_kept(step: int) -> None:
 
 @pytest.mark.parametrize(("more", "is_taken"), [(0, True), (1, False)])
 def test_long_chains(more: int, is_taken: bool) -> None:
-    """So many certificates are of no use."""
     issued = USERS.issue("u")
     chain = [forged(OWN, 1 + each) for each in range(MAX_CHAIN + more)]
     peer = judges().judge(issued.der, (issued.der, *chain))

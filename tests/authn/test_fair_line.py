@@ -117,7 +117,6 @@ async def test_gone() -> None:
 
 
 async def test_turn_as_it_is_given_up() -> None:
-    """A turn for one who is cancelled at that moment goes on to the next."""
     asked = Asked(FairLine(1, 8))
     first, second, third = [await asked.ask("a") for _ in range(3)]
     asked.line.leave(first)

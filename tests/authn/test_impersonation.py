@@ -136,7 +136,6 @@ async def test_failures_are_open() -> None:
 
 
 async def test_too_many_things() -> None:
-    """A user in more groups than a head has room for is not asked about."""
     groups = tuple(f"g{number}" for number in range(MAX_THINGS))
     wanted = User("bob", groups)
     async with reviewed(allowing("bob", *groups)) as (script, impersonations):
@@ -148,7 +147,6 @@ async def test_too_many_things() -> None:
 
 
 def test_accesses() -> None:
-    """Each thing that somebody takes on is asked about by itself."""
     of_extra = Access("impersonate", "userextras", "v", "authentication.k8s.io", "v1", "k")
     expected = (
         Access("impersonate", "serviceaccounts", "bot", namespace="ci"),
@@ -205,7 +203,6 @@ def test_service_account(username: str, expected: tuple[str, str] | None) -> Non
     ],
 )
 def test_effective_groups(name: str, groups: tuple[str, ...], expected: tuple[str, ...]) -> None:
-    """Virtual groups are added as kube-apiserver adds them."""
     assert User(name, expected) == effective(User(name, groups))
 
 
@@ -249,7 +246,6 @@ CANNOT = 'is forbidden: User "alice" cannot impersonate resource'
     ],
 )
 def test_forbidden_message(access: Access, expected: str) -> None:
-    """The words are kube-apiserver's."""
     assert expected == forbidden_message(ALICE, access)
 
 

@@ -105,7 +105,6 @@ def tokens(
     "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA".split(),  # noqa: SIM905
 )
 async def test_algorithms(algorithm: str, is_named: bool) -> None:
-    """A token of each asymmetric algorithm is its user's, whether it names its key or not."""
     kid = "RS" if algorithm[:2] in {"RS", "PS"} else algorithm
     token = signed(CLAIMS, NAMED_KEYS[kid], algorithm, kid=kid if is_named else None)
 
@@ -113,14 +112,12 @@ async def test_algorithms(algorithm: str, is_named: bool) -> None:
 
 
 def hmac_of_public_key() -> str:
-    """A token that is signed with a public key, as if it were a shared secret."""
     signing_input = f"{part({'alg': 'HS256', 'kid': 'RS'})}.{part(CLAIMS)}"
     mac = hmac.digest(public_pem(RSA_KEY), signing_input.encode(), "sha256")
     return f"{signing_input}.{part(mac)}"
 
 
 def bit_flipped(token: str, index: int) -> str:
-    """The token with another character in one of its parts."""
     parts = token.split(".")
     middle = len(parts[index]) // 2
     old = parts[index][middle]
@@ -171,7 +168,6 @@ async def test_no_token(token: str) -> None:
     "issuer", [None, "", f"{ISSUER}/", ISSUER.upper(), [ISSUER], {ISSUER: 1}, LEGACY_ISSUER]
 )
 async def test_another_issuer(issuer: object) -> None:
-    """A token of another issuer is nobody's for ever, whichever key signed it, and needs no key."""
     keys = Keys(later=PUBLISHED)
     verdict = await tokens(keys=keys).review(signed({**CLAIMS, "iss": issuer}), ADDRESS)
 
@@ -238,7 +234,6 @@ ATTACKER = private_key(number=666)
     ],
 )
 def test_not_signed(token: str) -> None:
-    """Without a signature by a key of the issuer's set a token is nobody's."""
     expected = Verdict(None, UNVERIFIED_LIFETIME_S, "not signed by a key of the issuer")
 
     assert expected == tokens().check(token)
@@ -267,7 +262,6 @@ def verdict_of(token: str, settings: JwtSettings = SETTINGS, now_s: float = NOW_
     ],
 )
 def test_times_and_audiences(changes: dict[str, Any], lifetime_s: float) -> None:
-    """A verdict holds as long as the token, and no longer than ten minutes."""
     assert Verdict(JANE, lifetime_s) == verdict_of(signed({**CLAIMS, **changes}))
 
 
@@ -345,7 +339,6 @@ def test_account(changes: dict[str, Any], lifetime_s: float | str) -> None:
     ],
 )
 def test_legacy_account(changes: dict[str, Any], lifetime_s: float | None) -> None:
-    """A token from a secret needs neither expiry nor audience."""
     verdict = verdict_of(signed({**LEGACY, "iss": LEGACY_ISSUER, **changes}), LEGACY_ACCOUNTS)
 
     assert lifetime_s == (verdict.lifetime_s if verdict.user else None)
@@ -468,7 +461,6 @@ def test_bad_settings(settings: dict[str, Any], problem: str) -> None:
 
 
 def test_keys_of_settings(tmp_path: Path) -> None:
-    """A file is read at once."""
     path = tmp_path / "sa.pub"
     path.write_bytes(public_pem(private_key()))
     keys = keys_of(JwtSettings(issuer="x", audiences=("a",), keys_file=str(path)))

@@ -77,7 +77,6 @@ async def test_token_review() -> None:
 
 
 async def test_access_review() -> None:
-    """Yes and no are asked for once in ten seconds."""
     clock = Clock()
 
     def answer(asked: dict[str, Any]) -> Answer:
@@ -137,7 +136,6 @@ BOT = Access("impersonate", "serviceaccounts", "bot", namespace="ci")
 def test_question(
     user: User, access: Access, of_user: dict[str, Any], resource: dict[str, Any]
 ) -> None:
-    """What is empty is left out, as Go does, but for the groups."""
     assert question(user, access) == {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -220,7 +218,6 @@ async def test_long_and_odd_tokens() -> None:
     ],
 )
 def test_verdicts(answer: dict[str, Any], user: User | None) -> None:
-    """As in Go, what is left out is empty or false."""
     assert user == verdict_of(answer, 10.0).user
 
 
@@ -247,7 +244,6 @@ def test_verdicts(answer: dict[str, Any], user: User | None) -> None:
     ],
 )
 def test_hostile_users(answer: dict[str, Any], says: str) -> None:
-    """A review that is malformed in any part is neither yes nor no."""
     with pytest.raises(ReviewError, match=says):
         verdict_of(answer, 10.0)
 
@@ -340,7 +336,6 @@ async def test_full_queue() -> None:
 
 
 async def test_user_who_cannot_be_taken() -> None:
-    """Such a token is nobody's, and that is cached."""
     async with scripted(lambda _: user_with(groups=["a\nb"])) as (script, api):
         reviews = TokenReviews(api, SETTINGS, Clock())
         verdict = await reviews.review(TOKEN, ADDRESS)

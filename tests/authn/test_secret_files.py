@@ -85,7 +85,6 @@ def test_bad_file(data: bytes, problem: str) -> None:
 
 
 def test_reload() -> None:
-    """A new file replaces the old one as a whole."""
     tokens = taken(b"old,j,7\nboth,j,7\n")
     tokens.take(b"new,k,8\nboth,k,8\n")
 
@@ -162,7 +161,6 @@ async def test_keys(key: str, user: User | None) -> None:
 
 @pytest.mark.parametrize("is_unknown_anonymous", [False, True])
 def test_hash_of_a_whole_line(is_unknown_anonymous: bool) -> None:
-    """The likely mistake is named, and the key is refused."""
     keys = keys_of(f"{sha256('k1' + chr(10))},alice,", is_unknown_anonymous=is_unknown_anonymous)
     verdict = keys.check("k1")
 
@@ -181,7 +179,6 @@ def test_hash_of_a_whole_line(is_unknown_anonymous: bool) -> None:
     ],
 )
 async def test_basic(pair: str, user: str) -> None:
-    """The key is the password of its user alone."""
     basic = BasicKeys(keys_of(FILE))
     token = b64encode(pair.encode()).decode()
     verdict = basic.check(token)

@@ -59,7 +59,6 @@ def bound(**members: object) -> dict[str, Any]:
     ],
 )
 def test_username_prefix(settings: dict[str, str], prefix: str) -> None:
-    """The prefix is that of --oidc-username-prefix."""
     assert prefix == username_prefix(JwtSettings(issuer=ISSUER, **settings))  # type: ignore[arg-type]  # texts all
 
 
@@ -76,7 +75,6 @@ def test_username_prefix(settings: dict[str, str], prefix: str) -> None:
     ],
 )
 def test_groups_of_a_person(roles: object, prefix: str | None, groups: tuple[str, ...]) -> None:
-    """Claims and prefixes are those of the flags --oidc-..."""
     claims = {"sub": "j", "roles": roles, "groups": ["x"]}
 
     assert groups == person(claims, groups_claim="roles", groups_prefix=prefix).groups
@@ -152,7 +150,6 @@ OF_POD = {"pod-name": "p", "pod-uid": "u"}
     ],
 )
 def test_account(claims: dict[str, Any], extra: dict[str, str]) -> None:
-    """A service account has its groups and uid, and what its token is bound to as extra values."""
     expected = tuple((EXTRA + key, (value,)) for key, value in extra.items())
 
     assert User("system:serviceaccount:ns:build.bot", GROUPS, "u1", expected) == account(claims)
@@ -215,7 +212,6 @@ JSON = st.recursive(
     )
 )
 def test_any_claims(claims: dict[str, Any]) -> None:
-    """Any claims are a user with a name or an error of ours."""
     for user_of in (user_of_person, user_of_account):
         settings = JwtSettings(issuer=ISSUER, groups_claim="groups", username_claim="email")
         try:

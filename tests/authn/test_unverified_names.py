@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def test_places_of_all_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever comes from however many addresses, there are so many places, of bounded size."""
     monkeypatch.setattr(unverified_names, "MAX_PLACES", 10)
     clock = VirtualClock()
     names = NamesOfAddresses(2, clock)
@@ -28,7 +27,6 @@ def test_places_of_all_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_places_take_few_bytes() -> None:
-    """All of them together have some 2 MB, however long the names are."""
     names = NamesOfAddresses(1, VirtualClock())
     for number in range(MAX_PLACES + 1):
         names.admit("x" * 300, f"address:2001:db8:{number:x}::/64")

@@ -117,7 +117,6 @@ async def test_useless_responses(
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 async def test_passing_failures(status: int) -> None:
-    """They are asked again, with growing times between, and then given up."""
     async with scripted(lambda _: status) as (script, api):
         error = await failure(api)
 
@@ -215,7 +214,6 @@ async def test_a_server_that_hangs_is_not_asked_next(monkeypatch: pytest.MonkeyP
 
 
 async def test_another_server_than_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked in time, for the same question."""
     async with scripted(lambda _: {}) as (hung, one), scripted(lambda _: {"a": 1}) as (_, other):
         ports = [port_of(one), port_of(other)]
         hung.may_answer.clear()
@@ -250,7 +248,6 @@ async def test_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_turn_that_does_not_come() -> None:
-    """That says nothing of the upstream: it is no failure, and counts by itself."""
     async with scripted(lambda _: {}, timeout_s=0.05, max_concurrent=1) as (script, api):
         other = Place("192.0.2.1")
         await api.line.wait(other)  # one that takes longer than any question may
@@ -264,7 +261,6 @@ async def test_turn_that_does_not_come() -> None:
 
 
 async def test_own_token_is_no_field_value() -> None:
-    """A token with a line end in it adds no line to the head."""
     async with scripted(lambda _: {}, token=lambda: b"a\r\nX-Remote-User: root") as (script, api):
         error = await failure(api)
 
@@ -309,7 +305,6 @@ async def test_tls(tmp_path: Path) -> None:
 
 
 async def test_close() -> None:
-    """After the end nothing is asked; questions under way fail."""
     async with scripted(lambda _: {}) as (script, api):
         script.may_answer.clear()
         task = asyncio.create_task(api.post(PATH, OBJ))
@@ -395,7 +390,6 @@ def connector(error: OSError) -> Exception:
     ],
 )
 def test_explained(error: Exception, expected: tuple[str, bool]) -> None:
-    """An error says what happened and whether it may pass, and nothing of the request."""
     assert expected == explained(error, "the API")
 
 

@@ -61,7 +61,6 @@ def schema(annotations: dict[str, str], name: str = "s") -> FlowSchema:
 
 
 def counting(obj: FlowControlObject) -> FlowSchemaAdditions | LevelAdditions:
-    """What is added to an object, errors apart."""
     return replace(obj.additions, errors=())
 
 
@@ -225,7 +224,6 @@ OF_SCHEMAS = (
     ],
 )
 def test_errors(obj: FlowControlObject, name: str, value: str, message: str) -> None:
-    """An error says where, what and what to do; the addition does not count."""
     if not message.startswith(("Forbidden", "Unsupported")):
         message = f'Invalid value: "{value}": {message}'
     found = annotated(obj, {name: value})
@@ -314,7 +312,6 @@ def test_mandatory_schemas_have_no_conditions(name: str) -> None:
 
 
 def of(*values: str) -> Condition:
-    """A condition on values of one header."""
     return Condition(None, "user-agent", frozenset(values))
 
 
@@ -355,7 +352,6 @@ def test_bad_header(text: str, why: str) -> None:
 
 
 def test_methods() -> None:
-    """Any methods, in small letters as verbs are."""
     assert {"get", "head"} == parse_methods("GET, HEAD")
     assert {"m-search", "view_1"} == parse_methods("M-SEARCH, VIEW_1")
 

@@ -59,7 +59,6 @@ def test_yaml() -> None:
 
 
 def untyped(wire: dict[str, Any]) -> dict[str, Any]:
-    """The object as an item of a list of its kind."""
     return {key: wire[key] for key in ("metadata", "spec")}
 
 
@@ -93,7 +92,6 @@ def listed(*items: object, kind: str = "List", version: str = "v1") -> dict[str,
     ],
 )
 def test_lists(wire: dict[str, Any], expected: list[str]) -> None:
-    """Items of a List, and of lists of either kind, count as if they stood alone."""
     decoded = decode(wire)
 
     assert (expected, []) == ([obj.metadata.name for obj in decoded.objects], decoded.problems)
@@ -203,7 +201,6 @@ def test_many_messages() -> None:
 
 
 def test_one_line() -> None:
-    """A problem is one line of moderate length for any kinds, names and keys."""
     (problem,) = decode({"kind": "A\nB" * 100, "metadata": {"name": "\x1b" * 1000}}).problems
     (other,) = decode({**flow_schema(), "a\nb\u2028\x07": 1}).problems
 
@@ -237,7 +234,6 @@ JSON = st.recursive(
     fields=JSON,
 )
 def test_any_json(kind: str, fields: object) -> None:
-    """There are objects that are valid, or problems that can be shown."""
     wire = {"metadata": fields, "spec": fields, "items": fields, "apiVersion": V1, "kind": kind}
 
     decoded = decode(wire)
@@ -253,7 +249,6 @@ def test_any_json(kind: str, fields: object) -> None:
     cut=st.integers(0, len(SCHEMA)),
 )
 def test_any_bytes(data: bytes, cut: int) -> None:
-    """Bytes in the middle of a good file give objects or problems, never an exception."""
     decoded = decode_documents(SCHEMA[:cut].encode() + data + SCHEMA[cut:].encode(), "f.yaml")
 
     assert all(isinstance(problem, Problem) for problem in decoded.problems)

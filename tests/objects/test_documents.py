@@ -59,7 +59,6 @@ def test_documents(text: str, expected: list[object]) -> None:
 
 
 def test_lines() -> None:
-    """Documents and the mappings in them know where they begin."""
     found, _ = split_documents(b"# c\n---\na:\n- b: 1\n- c: 2\n---\n\nd: 3\n")
     first = found[0].content
 
@@ -201,7 +200,6 @@ def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 )
 @pytest.mark.usefixtures("_parser")
 def test_scalars(text: str, value: object) -> None:
-    """Plain scalars have the types that Kubernetes' tools give them."""
     (found,) = yaml_contents(f"a: {text}")
 
     assert isinstance(found, Mapping)
@@ -210,7 +208,6 @@ def test_scalars(text: str, value: object) -> None:
 
 @pytest.mark.parametrize("text", ["a: 1\na: 2", "a: {b: 1}\na: 2", '{a: 1, "a": 2}'])
 def test_repeated_keys(text: str) -> None:
-    """They are refused, or the last value counts and their paths are told."""
     duplicates: list[str] = []
 
     assert [({"a": 2}, 1)] == list(yaml_documents(text, 10, duplicates))
@@ -221,7 +218,6 @@ def test_repeated_keys(text: str) -> None:
 
 @pytest.mark.usefixtures("_parser")
 def test_aliases() -> None:
-    """They stand for what an anchor of their document names; a mapping takes in others."""
     text = "a: &x {b: &y [1], c: 2}\nd: *y\ne: {c: 3, <<: [*x, {f: 4, c: 5}]}\n"
     whole = {"b": [1], "c": 2}
 

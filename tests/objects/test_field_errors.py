@@ -41,7 +41,6 @@ def test_text(error: FieldError, text: str) -> None:
 
 
 def test_long_values_are_cut() -> None:
-    """A message shows no more of a value than it takes to recognise it."""
     assert len(shown("x" * 100_000)) == LONGEST_VALUE
     assert len(shown("x" * 10_000)) > 10_000
     assert shown("x" * 100_000).endswith("x...")

@@ -76,7 +76,6 @@ def test_parse_int64_refuses(text: str, message: str) -> None:
 @given(st.integers(EARLIEST_S, LATEST_S))
 @settings(max_examples=200)
 def test_texts_are_those_of_the_calendar(seconds: int) -> None:
-    """Every second has the text that the standard library gives it, and is read back from it."""
     expected = (dt.datetime(1970, 1, 1) + dt.timedelta(seconds=seconds)).isoformat()  # noqa: DTZ001
 
     assert f"{expected}Z" == rfc3339(seconds)

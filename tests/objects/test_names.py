@@ -55,11 +55,9 @@ def test_mistakes(check: Callable[[str], list[object]], mistakes: int, values: l
 
 
 def test_dots_are_named() -> None:
-    """A subdomain where a label belongs is told what it has too much."""
     assert check_dns_label("a.b") == ["must not contain dots"]
 
 
 def test_well_formed() -> None:
-    """Only what no encoding holds is replaced."""
     assert well_formed("a\ud800b\U0001f600\udc00") == "a\ufffdb\U0001f600\ufffd"
     assert well_formed("aäß") == "aäß"

@@ -30,7 +30,6 @@ def errors_of(wire: object, *, strict: bool = False) -> set[tuple[str, Reason]]:
 
 
 def written(wire: dict[str, Any]) -> dict[str, Any]:
-    """The valid object of the JSON, written again."""
     found = read_object(wire)
     assert not isinstance(found, list), found
     assert wire["kind"] == kind_of(found)
@@ -95,7 +94,6 @@ def test_uids(uid: str) -> None:
 @pytest.mark.parametrize("annotated", [False, True])
 @pytest.mark.parametrize(("shares", "kept"), [(None, 0), (0, 0), (7, 7)])
 def test_shares_of_v1beta3(shares: int | None, kept: int, annotated: bool) -> None:
-    """Zero and absent shares mean the default, or zero where the annotation says so."""
     wire = priority_level(version=V1BETA3, limited={**LIMITED, "nominalConcurrencyShares": shares})
     wire["metadata"]["annotations"] = {"a": "b", **({PRESERVE_ZERO: ""} if annotated else {})}
 
@@ -126,7 +124,6 @@ def test_other_kinds(wire: object, fields: set[str]) -> None:
 
 @pytest.mark.parametrize("own", [{}, {"kind": "FlowSchema"}, {"apiVersion": V1, "kind": None}])
 def test_implied_type(own: dict[str, Any]) -> None:
-    """An object may leave its type to its surroundings."""
     wire = {**own, "metadata": {"name": "a"}}
 
     assert {**wire, "apiVersion": V1, "kind": "FlowSchema"} == with_type(wire, "FlowSchema", V1)

@@ -48,27 +48,22 @@ def errors_of(wire: dict[str, Any]) -> Errors:
 
 
 def resource(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
-    """A FlowSchema with one resource rule, some of whose fields are set."""
     return rules(resource={**RESOURCE_RULE, **fields})
 
 
 def url(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
-    """A FlowSchema with one rule about URLs, some of whose fields are set."""
     return rules(url={**URL_RULE, **fields})
 
 
 def subject(kind: str, **members: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
-    """A FlowSchema about one subject."""
     return rules(subject={"kind": kind, **members})
 
 
 def response(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
-    """A priority level whose limit response has these fields alone."""
     return limited(limitResponse=fields)
 
 
 def account(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
-    """A FlowSchema about one service account."""
     return subject("ServiceAccount", serviceAccount=fields)
 
 
@@ -158,7 +153,6 @@ def test_flow_schema(wire: dict[str, Any], expected: Errors) -> None:
     ],
 )
 def test_subject(wire: dict[str, Any], expected: Errors) -> None:
-    """A subject has exactly the member that its kind names, complete."""
     assert expected == errors_of(wire)
 
 
@@ -191,7 +185,6 @@ def test_subject(wire: dict[str, Any], expected: Errors) -> None:
     ],
 )
 def test_resource_rule(wire: dict[str, Any], expected: Errors) -> None:
-    """A resource rule needs all of its lists, and a wildcard stands alone."""
     assert expected == errors_of(wire)
 
 
@@ -209,7 +202,6 @@ def test_resource_rule(wire: dict[str, Any], expected: Errors) -> None:
     ],
 )
 def test_non_resource_rule(wire: dict[str, Any], expected: Errors) -> None:
-    """A path begins with a slash and may end in a slash and a wildcard."""
     assert expected == errors_of(wire)
 
 

@@ -159,7 +159,6 @@ parts = st.sampled_from(["=", "=5", "=%zz", "=%41+", "=a;b", "=\\x41", "=%5c%ff"
 
 @given(st.lists(st.tuples(names, parts).map("".join)).map("&".join))
 def test_known_parameters(query: str) -> None:
-    """Of what is known the first value is the same as that of all."""
     parsed = parse_query(query.encode())
 
     assert known_parameters(query.encode()) == {
@@ -193,7 +192,6 @@ PIECES = st.sampled_from([
 
 
 def members(attributes: RequestAttributes) -> dict[str, object]:
-    """All that the attributes have, by its name."""
     options = attributes.list_options
     return {**vars(attributes), "list_options": None if options is None else options.values}
 
@@ -311,7 +309,6 @@ def test_below_prefixes(target: bytes, expected: str) -> None:
     ],
 )
 def test_long_running_below_prefixes(path: bytes, is_long: bool) -> None:
-    """What is long-running is named by what follows the prefix."""
     assert is_long == parse_attributes("GET", path, BELOW).long_running
 
 
@@ -357,7 +354,6 @@ LONG = 16_384
 
 
 def calls_for(target: bytes) -> int:
-    """How many functions are called for the attributes of a GET."""
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
@@ -407,7 +403,6 @@ def test_long_targets_take_few_steps(start: bytes, part: bytes, end: bytes) -> N
     ],
 )
 def test_plain_method_and_path(method: str, target: bytes, path: str, is_mutating: int) -> None:
-    """Nothing else has a meaning."""
     found = plain_attributes(method, target)
 
     assert (method.lower(), path, is_mutating) == (found.verb, found.path, found.is_mutating)
@@ -539,7 +534,6 @@ def test_watch_and_name(query: bytes, is_watch: bool, name: str) -> None:
 
 
 def test_required_field() -> None:
-    """The value of a field counts if all can be decoded."""
     found = {
         query: required_field(parse_query(query), "a")
         for query in (b"", b"fieldSelector=a=b", b"fieldSelector=a=b&timeoutSeconds=x")
@@ -553,5 +547,4 @@ def test_required_field() -> None:
     [("", True), ("no", True), ("00", True), ("0", False), ("FALSE", False), ("fal\u017fe", False)],
 )
 def test_parse_bool(text: str, value: bool) -> None:
-    """Only 0 and false are false."""
     assert value == parse_bool(text)

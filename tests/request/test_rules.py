@@ -92,7 +92,6 @@ def test_paths_that_may_lead_elsewhere(rest: bytes) -> None:
     ],
 )
 def test_patterns(pattern: str, is_one: bool) -> None:
-    """A pattern has whole segments, of which one at most is variable."""
     assert is_one == bool(PATTERN.fullmatch(pattern))
 
 
@@ -122,7 +121,6 @@ VM = b"/apis/kubevirt.io/v1/namespaces/a/vms/v"
     ],
 )
 def test_why(method: str, target: bytes, why: str) -> None:
-    """A request is long-running by its verb, its subresource or its path, and says so."""
     found = parse_attributes(method, target, RULES)
 
     assert found.long_running_by.startswith(why)
