@@ -1,11 +1,8 @@
 """Keeps signals from ending the process before their handlers are there.
 
-A process that serves handles SIGHUP, and ignores signals that mean nothing to it.  While its
-modules are imported it has no handlers yet, and such a signal would end it.  So the kernel holds
-them back from the first moment until the handlers are set, and delivers them then.
-
-SIGINT is held back, too, but only while modules are imported: an interrupted import has nothing to
-say but where it was.
+While its modules are imported a process has no handlers yet, and signals that it is to handle or
+ignore would end it.  So the kernel holds them back until the handlers are set, and delivers them
+then.  SIGINT is held back, too, but only while modules are imported.
 """
 
 from __future__ import annotations

@@ -77,10 +77,9 @@ def return_memory() -> None:
 class MemoryTrimmer:
     """Returns memory to the system once most of a crowd has gone.
 
-    What many slow clients made the process hold is free when they leave, but glibc keeps it, below
-    blocks that are still in use; `malloc_trim` returns whole free pages wherever they lie.  It
-    takes tens of milliseconds for the 300 MiB of 4 000 slow readers, so it is called once per
-    crowd, and not for less than a few hundred connections.
+    glibc keeps what they made the process hold, below blocks that are still in use; `malloc_trim`
+    returns whole free pages wherever they lie.  It takes tens of milliseconds for the 300 MiB of
+    4 000 slow readers, so it is called once per crowd, and not for a few connections.
     """
 
     def __init__(self, give_back: Callable[[], None] = return_memory) -> None:

@@ -4,10 +4,10 @@ There are four kinds: Authorization; the fields of a front proxy, whose names ca
 impersonation; and those that tell clients apart, API keys among them.  Where kube-apiserver takes
 the first of several values, and another server may take the last, several are refused.
 
-Names that tell anonymous clients apart are for flow control and the log alone.  Their user is in
-`system:unauthenticated` and in no other group, may not impersonate, and stays `system:anonymous`
-for the server behind.  A prefix says where the name is from, so that no client can take a name of
-another kind, nor one that begins with `system:`.
+Names that tell anonymous clients apart are for flow control and the log alone: their user is in
+`system:unauthenticated` only, may not impersonate, and stays `system:anonymous` for the server
+behind.  A prefix says where the name is from, so that no client can take a name of another kind,
+nor one that begins with `system:`.
 
 Source: kubernetes/apiserver, `authentication/request/headerrequest` and
 `endpoints/filters/impersonation.go`.

@@ -1,17 +1,15 @@
 """The header fields of a request: checked, and made ready to be forwarded.
 
-llhttp has judged the syntax: line endings, characters, no continued lines; and it has refused
-Content-Length beside Transfer-Encoding, which is only checked again here.  The checks here are
+llhttp has judged the syntax: line endings, characters, no continued lines.  The checks here are
 those that a proxy owes to what stands behind it (RFC 9112, sections 3.2, 6.1 and 11.2): one
 framing, one Host, no field that an upstream could take for another one, no identity that the client
 made up: the fields of front proxies are taken out, and `authn.authenticator` writes what the
 upstream is told of the user.  Nothing here depends on the request line but for the
 version, so a client's fields are read once for all its targets.
 
-The address of a client is that of its connection, or what trusted proxies say in X-Forwarded-For.
-Each proxy adds the address that it sees to the end of that field.  From there backwards the
-addresses can be believed as long as each is that of a trusted proxy, and the first that is not is
-the client's.  What stands before it the client may have made up.
+The address of a client is that of its connection, or what trusted proxies say in X-Forwarded-For,
+to the end of which each adds the address that it sees.  From there backwards the first that is not
+a trusted proxy's is the client's; what stands before it the client may have made up.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """One server behind, and the connections to it, each of which carries one request at a time.
 
-The connection used last is used first again, so that the others grow idle and are closed.
-
-A connection is of the identity with which it was opened: `Endpoint.renew` begins another one, and
-no connection from before, idle, busy or on its way, gets a further request.
+The connection used last is used first again, so that the others grow idle and are closed.  Each is
+of the identity with which it was opened: after `Endpoint.renew` none from before, idle, busy or on
+its way, gets a further request.
 """
 
 from __future__ import annotations
@@ -105,16 +104,15 @@ DRAIN: Final = Event("drain", TRANSITIONS)  # it is named no more
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Endpoint:
-    """A server behind; `on_closed` is called when a connection of it is closed.
+    """A server behind; `totals` counts what the connections of its pool did.
 
-    `on_failing` is called when it failed as often in a row as it may, or when it is one of several
-    and may be gone.  `totals` counts what the connections of its pool did.
+    `on_closed` is called when a connection of it is closed; `on_failing` when it failed as often in
+    a row as it may, or when it is one of several and may be gone.
 
     Attributes:
         failures_in_row: Failures, and responses 502, 503 and 504, since the last other response.
         generation: Counts identities; connections of another one get no further request.
         idle: Connections that wait for a request, in the order of use: the next one is last.
-        idle_line: The value of its Keep-Alive field.
         is_one_of_several: Whether a request that it failed may be sent to another one.
         log_name: Its address for the access log; "" where it is the only one.
         max_failures_in_row: So many are enough to take it out; 0 for never.

@@ -1,8 +1,7 @@
 """Watches, which last, come back into balance after an endpoint has come back.
 
-Requests find their balance by themselves, since each of them is given to an endpoint.  A watch
-stays where it began: an endpoint that was away has none, and the others have too many.  So a small
-share of those is ended each minute, as if they were through, and their clients resume them.
+A watch stays where it began: an endpoint that was away has none, and the others have too many.  So
+a small share of those is ended each minute, as if they were through, and their clients resume them.
 kube-apiserver's `--goaway-chance` is for the same.
 
 1. An endpoint has too much if it has over a tenth more than its part by weight, and over one more.
