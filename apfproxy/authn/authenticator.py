@@ -69,7 +69,7 @@ class Authentication(Record, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request goes no further."""
+    """The reason why a request goes no further."""
 
     code: int  # 401 or 403; 503 if another server did not answer, so that the client tries again
     message: str
@@ -96,7 +96,7 @@ class Rules:
     judges_certificates: bool = False  # else one of a client is a bad credential
     assertion: str = PASS_THROUGH  # `upstream.identity`: how the upstream learns the user
     challenges: bytes = BEARER_CHALLENGE  # header lines of a 401 response, each with its CRLF
-    names: NamesOfAddresses | None = None  # bounds those that nobody verifies
+    names: NamesOfAddresses | None = None  # bounds the names that are not verified
 
 
 DEFAULT_RULES = Rules()
@@ -109,7 +109,7 @@ class Authenticator:
 
     Args:
         tokens: Authenticators of bearer tokens, in the order in which they are asked.
-        impersonations: Who may impersonate; None for nobody.
+        impersonations: The users who may impersonate; None for none.
         own_token: The proxy's own bearer token, with which it impersonates.
         keys: Authenticates API keys in their own field.
     """

@@ -3,8 +3,8 @@
 Questions often hold secrets, which are not stored: the cache's key is an HMAC-SHA256 of the
 question under a key drawn at start.
 
-A task of its own asks for an answer, so that it comes even if nobody waits for it any more; `ask`
-bounds its time.
+A task of its own asks for an answer, so that it comes even if every waiter is gone; `ask` bounds
+its time.
 
 An expired good answer, such as the user of a token, stands in for a new one that fails to come or
 takes longer than `STAND_IN_AFTER_S`: for its grace, and never once another answer has come.  Good
@@ -97,7 +97,7 @@ class AnswerCache(Generic[V]):
         future = self._in_flight.get(key)
         if future is None:
             future = self._in_flight[key] = asyncio.get_running_loop().create_future()
-            # If nobody waits any more, nobody is to be told of a failure either.
+            # Once every waiter is gone, a failure is not to be reported as never retrieved.
             future.add_done_callback(lambda each: each.cancelled() or each.exception())
             answered = self._answer(key, future, ask, has_last=last is not None)
             spawn(answered, name="ask for an answer")

@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """One who asks: outside, waiting in a line, or under way.
+    """A client that asks: outside, waiting in a line, or under way.
 
     It is in the line of its address, which may be "", and goes there before those that do not come
     first.  The future is done when its turn has come; it may have several turns.
@@ -140,7 +140,7 @@ class FairLine:
         assert last.turn is not None
         if not last.turn.done():
             last.turn.set_exception(LineFullError())
-            last.turn.exception()  # if who waited is gone, too, nobody is to be told
+            last.turn.exception()  # the waiter may be gone, too
 
     def _put_in(self, line: Line, place: Place) -> None:
         line.waiting[place] = None

@@ -1,15 +1,15 @@
 """Impersonation: who may be whom.
 
-As in kube-apiserver, whoever impersonates needs permission for each thing that they take on: the
+As in kube-apiserver, a user who impersonates needs permission for each thing that they take on: the
 user or service account, each group, each value of each extra key, the uid.  Permissions are asked
 for in kube-apiserver's order until one is denied.  Those on the settings' list need none.  Members
 of `system:masters` are not special here: kube-apiserver's authorizer permits them anything, another
 upstream may not, and without access reviews they have to be on the list.
 
 If the upstream does not answer, the real user is classified; or the request is refused for now
-where the proxy's own rights would decide.  So nobody gains anything by making reviews fail.
+where the proxy's own rights would decide.  So making reviews fail gains nothing.
 
-The finer verbs of constrained impersonation (`impersonate:user-info` and the like) are not asked
+The finer verbs of constrained impersonation (such as `impersonate:user-info`) are not asked
 for: users with only those are classified as themselves, and the upstream decides.
 
 Source: kubernetes/apiserver, pkg/endpoints/filters/impersonation/impersonation.go, and
@@ -67,7 +67,7 @@ class Impersonations:
         return True
 
     def lifetime_s(self, user: User, wanted: User) -> float:
-        """How long the answer holds: for ever by the settings alone, 0 if there was no answer."""
+        """How long that holds: for ever by the settings alone, 0 without a response."""
         if self._reviews is None or self._is_listed(user):
             return math.inf
         lifetime_s = math.inf
@@ -79,7 +79,7 @@ class Impersonations:
         return lifetime_s
 
     async def review(self, user: User, wanted: User, address: str) -> bool | None:
-        """As `check`, but asks the upstream; None if it does not answer."""
+        """Check, and ask the upstream if need be; None if it does not respond."""
         known = self.check(user, wanted)
         if known is not None or self._reviews is None:
             return bool(known)
@@ -127,9 +127,9 @@ def effective(wanted: User) -> User:
     """The user that kube-apiserver makes of the fields that name one.
 
     A service account without groups gets those of all service accounts and of its namespace.
-    Whoever is not anonymous is authenticated, unless the groups say otherwise; the anonymous user
-    is unauthenticated.  Extra keys are taken as they are, decoded already; one that comes twice
-    has the values of both.
+    A user who is not anonymous is authenticated, unless the groups say otherwise; the anonymous
+    user is unauthenticated.  Extra keys are taken as they are, decoded already; one that comes
+    twice has the values of both.
     """
     groups = wanted.groups
     if not groups and (account := service_account(wanted.name)) is not None:

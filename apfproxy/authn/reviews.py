@@ -1,8 +1,8 @@
 """Reviews, by which the upstream says whose a token is, and whether a user may do something.
 
-TokenReviews and SubjectAccessReviews are asked.  An answer counts for some seconds, yes or no.  If
-the upstream does not answer, the last yes counts for a while longer (`cache`); without one the
-verdict on a token is open.  Kubernetes caches its own webhooks' answers likewise
+TokenReviews and SubjectAccessReviews are asked.  A response counts for some seconds, yes or no.  If
+the upstream does not respond, the last yes counts for a while longer (`cache`); without one the
+verdict on a token is open.  Kubernetes caches its own webhooks' responses, too
 (kubernetes/apiserver, pkg/authentication/token/cache).  Stricter than Kubernetes: every part of an
 answer has to be well-formed.
 """

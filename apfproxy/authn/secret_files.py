@@ -2,8 +2,8 @@
 
 Tokens are kube-apiserver's static ones.  API keys are known by their SHA-256: who reads the file
 learns no key, as long as keys are random: it takes no time to try guesses, so a password that
-somebody has chosen is no key.  For the same reason a check takes a microsecond, and nobody can keep
-the proxy busy with wrong keys.
+somebody has chosen is no key.  For the same reason a check takes a microsecond, and wrong keys
+cannot keep the proxy busy.
 
 A file is read as by Go's `encoding/csv`: no comments; empty lines do not count; a field is quoted
 as a whole or not at all; a quote in a quoted field is doubled.  Stricter than kube-apiserver: an

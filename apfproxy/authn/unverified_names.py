@@ -1,9 +1,9 @@
-"""Names of anonymous clients that nobody has verified, which tell their flows apart.
+"""Names of anonymous clients that are not verified, which tell their flows apart.
 
 Such a name is for flow control and the log alone.  Its user is in `system:unauthenticated` and in
 no other group, may not impersonate, and stays `system:anonymous` for the server behind.  A prefix
 says where the name is from, so that no client can take a name of another kind, nor one that begins
-with `system:`.  Yet whoever knows a name can send it, and one client can send many.
+with `system:`.  Yet a client that knows a name can send it, and one client can send many.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NS_PER_S = 1_000_000_000
 LEASE_NS = 30 * NS_PER_S
 """For which a name keeps its place after it was seen: clients that are there ask more often."""
 RENEWAL_NS = LEASE_NS // 2
-"""After which a name is admitted anew when it is there: before anybody else can have its place."""
+"""After which a name is admitted again: before another can have its place."""
 MAX_PLACES = 8192
 """Places of all addresses: 1.6 MB, and some milliseconds to free when all end at once."""
 
@@ -29,9 +29,9 @@ logger = logging.getLogger(__name__)
 
 
 class NamesOfAddresses:
-    """Bounds how many flows one address can have by names that nobody verifies.
+    """Bounds how many flows one address can have by names that are not verified.
 
-    Whoever shows a new name with each request would else have the part of as many clients.  A name
+    A client with a new name in each request would else have the part of as many clients.  A name
     holds its place for `LEASE_NS` after it was admitted last; what an address shows beyond its
     places is no name, so an address has one flow more than places at most.  All places together are
     bounded, too: they keep hashes, 200 bytes each.  One address has `most` at most, >= 1.
@@ -49,7 +49,7 @@ class NamesOfAddresses:
         self._log = RareLog(logger, clock.now_ns)
 
     def admit(self, name: str, address: str) -> bool:
-        """Give a name a place of its address for a time, or anew; whether it has one."""
+        """Give a name a place of its address for a time, or again; whether it has one."""
         now_ns = self._clock.now_ns()
         self._free_places(now_ns)
         key = hash((name, address))

@@ -1,6 +1,6 @@
 """Public keys that verify tokens' signatures, from PEM or a JWKS (RFC 7517).
 
-RSA, P-256, P-384, P-521 and Ed25519 are accepted.  With a symmetric or a private key whoever reads
+RSA, P-256, P-384, P-521 and Ed25519 are accepted.  With a symmetric or a private key a reader of
 the set could sign tokens, so a set with one is refused as a whole.  Keys of other types, uses or
 algorithms are left out.
 
@@ -81,7 +81,7 @@ FIRST_REFETCH_S = 1.0
 """Between attempts while there are none, and every token of the issuer is refused."""
 MAX_REDIRECTS = 3
 NOT_FETCHED = "not fetched yet"
-"""The problem of keys that nobody has needed so far."""
+"""The problem of keys that were not needed so far."""
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -132,7 +132,7 @@ class KeySet:
 
 
 class KeySource:
-    """Where the keys of an issuer come from; as it is, keys that nobody fetches."""
+    """Where the keys of an issuer come from; as it is, keys that are not fetched."""
 
     def __init__(self) -> None:
         self._keys = KeySet()

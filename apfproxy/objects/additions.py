@@ -388,7 +388,7 @@ def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> Flo
         reader.refuse(REQUEST_BURST, f"of no use without {REQUEST_RATE}: add that, or remove this")
     limit = reader.read(LONG_RUNNING_LIMIT, _count)
     if name == EXEMPT:
-        # Whoever administers a cluster must not be able to lock everybody out of it.
+        # An administrator must not be able to lock all users out.
         for each in (REQUEST_RATE, REQUEST_BURST, LONG_RUNNING_LIMIT):
             if each in reader.own:
                 reader.refuse(each, f"the FlowSchema {EXEMPT} is never limited: remove it")

@@ -97,7 +97,7 @@ FLOW_SCHEMAS = {
         CATCH_ALL, LOWEST_PRECEDENCE, "ByUser", "system:unauthenticated", "system:authenticated"
     ),
 }
-"""Specifications of the mandatory FlowSchemas, which nobody may change: every request finds its way
+"""Specifications of the mandatory FlowSchemas, which cannot be changed: every request finds its way
 to one of them if to no other.  They stand here and not only in the bootstrap files, so that an
 edited file cannot redefine what it is checked against."""
 

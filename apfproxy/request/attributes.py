@@ -2,8 +2,8 @@
 
 Of the target, which is read as Go's net/http server reads it, only escapes are decoded.  Dot
 segments, repeated slashes, `;` and case stay as they are: an upstream that serves `/a/../b` as `/b`
-may exist, one that must does not, and whoever normalises decides on another request than the one
-that is forwarded.
+may exist, one that must does not, and a proxy that normalises decides on another request than the
+one that is forwarded.
 
 Paths of resources (`api` has no groups, `apis` has):
 
@@ -76,7 +76,7 @@ BY_BASIC, BY_KEY, BY_HEADER, BY_ADDRESS = UNVERIFIED_PREFIXES
 
 
 def unverified(prefix: str, name: str) -> User:
-    """The user that an anonymous client counts as by a name that nobody has verified."""
+    """The user that an anonymous client counts as by a name that is not verified."""
     return User(prefix + name, (UNAUTHENTICATED_GROUP,))
 
 
@@ -194,7 +194,6 @@ def split_target(method: str, target: bytes) -> tuple[bytes, bytes]:
 
 
 def _is_host(scheme: bytes, host: bytes) -> bool:
-    """Whether Go takes this as `host[:port]`."""
     bracket = host.rfind(b"[")
     if bracket > 0:
         return False
@@ -287,7 +286,6 @@ def known_parameters(query: bytes) -> Query:
 
 
 def _decode(part: bytes) -> str:
-    """Decode a name or a value, whose escapes are right."""
     if b"+" in part:
         part = part.replace(b"+", b" ")
     if b"%" in part:

@@ -87,7 +87,6 @@ def _is_variable(part: str) -> bool:
 
 
 def _pattern_of(parts: list[str]) -> str:
-    """A regular expression for the segments of a pattern, with one group."""
     segments = ["/" + (_VARIABLE if _is_variable(part) else spelled(part)) for part in parts]
     group = "" if any(map(_is_variable, parts)) else "()"
     return f"{''.join(segments)}{group}(?=/|\\Z)"
