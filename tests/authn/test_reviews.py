@@ -201,6 +201,7 @@ async def test_long_and_odd_tokens() -> None:
             assert too_long == reviews.check(token) == await reviews.review(token, ADDRESS)
         for token in odd:
             assert Verdict(None, 10.0, NOBODY) == await reviews.review(token, ADDRESS)
+            assert Verdict(None, 10.0, NOBODY) == reviews.check(token)
 
     assert odd == [asked["spec"]["token"] for asked in script.asked]
 
