@@ -14,11 +14,11 @@ from apfproxy.objects.decode import (
     MOST_PROBLEMS,
     Decoded,
     Problem,
+    bootstrap_objects,
     built_in,
     decode_documents,
     mandatory_objects,
     parts_of,
-    suggested_objects,
 )
 from apfproxy.objects.reading import read_object
 from apfproxy.objects.types import FlowSchema, kind_of
@@ -127,6 +127,11 @@ def test_lists(wire: dict[str, Any], expected: list[str]) -> None:
             {"apiVersion": V1, "kind": "Pod"},
             'f.json:1: Pod: kind: Unsupported value: "Pod": supported values:',
             id="other-kind",
+        ),
+        pytest.param(
+            {"apiVersion": V1, "kind": "PodList"},
+            'f.json:1: PodList: kind: Unsupported value: "PodList": supported values:',
+            id="other-list",
         ),
         pytest.param(
             listed(3),
@@ -472,7 +477,7 @@ def test_bootstrap_objects() -> None:
         )
         for wire in wires
     }
-    found = [as_written(obj) for obj in (*mandatory_objects(), *suggested_objects())]
+    found = [as_written(obj) for obj in bootstrap_objects()]
 
     assert expected == {
         (wire["kind"], wire["metadata"]["name"]): (wire["metadata"], wire["spec"]) for wire in found
