@@ -22,6 +22,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from dataclasses import replace
 from math import gcd
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
@@ -73,12 +74,14 @@ class PoolWaiter(ABC):
 class Place:
     """A place in line; `arrival` counts up.
 
-    Connections of `avoided` will not do, since it just failed the request; None for any.
+    Connections of `avoided` will not do, since it just failed the request; None for any.  To those
+    `tried` no connection could be made, so that the request waits for the others, which are full.
     """
 
     def __init__(self, arrival: int, avoided: Endpoint | None) -> None:
         self.arrival = arrival
         self.avoided = avoided
+        self.tried: tuple[Endpoint, ...] = ()
 
 
 class Pool:
@@ -199,8 +202,9 @@ class Pool:
         is_alone = len(endpoints) == 1 and not self._cap
         self._only = endpoints[0] if is_alone else None
         self._wheel = wheel_of(usable)
-        if len(usable) == 1:
-            for place in (*self._line.values(), *self._new_line.values()):
+        for place in (*self._line.values(), *self._new_line.values()):
+            place.tried = ()
+            if len(usable) == 1:
                 place.avoided = None
         self._connect_for_the_line()
 
@@ -226,18 +230,20 @@ class Pool:
             if is_less:
                 found = other
         if self._cap and found is not None and found.busy_count >= self._cap:
-            return self._least_loaded(None, has_idle=True)
+            return self._least_loaded((), has_idle=True)
         return found
 
-    def _least_loaded(self, avoided: Endpoint | None, *, has_idle: bool) -> Endpoint | None:
-        """The best endpoint that has room, but for `avoided`; None if there is none.
+    def _least_loaded(
+        self, avoided: tuple[Endpoint | None, ...], *, has_idle: bool
+    ) -> Endpoint | None:
+        """The best endpoint that has room, but for those `avoided`; None if there is none.
 
         Endpoints with idle connections come first if `has_idle`, or those without.
         """
         best, best_key = None, (True, 0.0, 0.0)
         for each in self._drawn():
             busy = each.busy_count
-            if each is avoided or (self._cap and busy >= self._cap):
+            if each in avoided or (self._cap and busy >= self._cap):
                 continue
             is_second = bool(each.idle) is not has_idle
             key = (is_second, each.seats / each.share, busy / each.share)
@@ -391,15 +397,22 @@ class Pool:
                     return
 
     def _endpoint_for_the_line(self) -> Endpoint | None:
-        """The one to connect to for the first in line, or for the first for whom one will do."""
-        line = self._first_line()
-        avoided = next(iter(line.values())).avoided
-        found = self._least_loaded(avoided, has_idle=False)
-        if found is None and avoided is not None:
-            found = self._least_loaded(None, has_idle=False)
-            if found is not None and first_for(line, found) is None and not self._new_line:
-                return None
-        return found
+        """The one to connect to for the first in line for whom one will do that has room."""
+        known: set[tuple[Endpoint | None, ...]] = set()
+        for place in self._places():
+            avoided = (place.avoided, *place.tried)
+            if avoided in known:
+                continue
+            known.add(avoided)
+            found = self._least_loaded(avoided, has_idle=False)
+            if found is not None or avoided == (None,):
+                return found
+        return None
+
+    def _places(self) -> list[Place]:
+        """All places, in the order of arrival."""
+        places = [*self._line.values(), *self._new_line.values()]
+        return sorted(places, key=attrgetter("arrival")) if self._new_line else places
 
     async def _connect(self, endpoint: Endpoint | None, generation: int) -> None:
         """Connect to an endpoint, or if that fails to another one, for the first in line."""
@@ -432,7 +445,19 @@ class Pool:
         self._connects.discard(task)
         if not tried:
             self._counters.unattributed.fail(failure.kind, failure.problem)
-        self._fail_one(failure)
+        if not self._await_room(tried):
+            self._fail_one(failure)
+
+    def _await_room(self, tried: list[Endpoint]) -> bool:
+        """Have who could not be connected wait for endpoints that are full; False if none is."""
+        if all(each in tried for each in self._wheel):
+            return False
+        for place in self._places():
+            if any(each not in place.tried for each in tried):
+                place.tried = tuple(dict.fromkeys((*place.tried, *tried)))
+                break
+        self._connect_for_the_line()
+        return True
 
     async def _tried(self, endpoint: Endpoint) -> UpstreamConnection | ConnectFailure:
         """A connection to an endpoint, which has one less on its way then; or why there is none."""

@@ -651,6 +651,40 @@ async def test_bound_holds_where_one_endpoint_fails(scene: Scene) -> None:
     assert {"a": 2, "b": 2} == held(waiters)
 
 
+@pytest.mark.parametrize("is_new", [False, True])
+async def test_who_cannot_be_connected_waits_for_those_that_are_full(
+    scene: Scene, *, is_new: bool
+) -> None:
+    scene.cap(1)
+    scene.down = {"b"}
+    first, *waiters = [*await scene.ask(), *await scene.ask(3, is_new=is_new)]
+    assert ("a", [None] * 3) == (first.host, [each.failure for each in waiters])
+    assert (3, ["b"] * 3) == (scene.pool.waiting_count, scene.asked[-3:])  # each of them once
+    scene.pool.release(first.its, S)
+    await turns()
+    assert "a" == waiters[0].host
+    scene.down = {"a", "b"}
+    waiters[0].its.abort()
+    await turns()
+
+    assert [(502, "no connection to the upstream: Connection refused")] * 2 == [
+        each.failure for each in waiters[1:]
+    ]
+
+
+async def test_who_could_not_be_connected_is_once_the_endpoint_is_back(scene: Scene) -> None:
+    scene.cap(1)
+    scene.down = {"b"}
+    await scene.ask()
+    [waiter] = await scene.ask()
+    scene.become("b", FAIL)
+    scene.down = set()
+    scene.become("b", RECOVER)
+    await turns()
+
+    assert "b" == waiter.host
+
+
 async def test_upgrade_that_waits_for_room(scene: Scene) -> None:
     scene.cap(1)
     first, _ = await scene.ask(2)
