@@ -11,7 +11,6 @@ from apfproxy.flowcontrol.queue_set import (
     QueueSet,
     QueueSetConfig,
     QueueSetKind,
-    RejectReason,
     Ticket,
     WorkEstimate,
 )
@@ -41,7 +40,6 @@ class Level:
         self.dispatched: list[Ticket] = []
 
     def flow(self, queue: int = 0) -> Flow:
-        """A flow whose hand begins with that queue."""
         return Flow(queue, f"flow-{queue}", self.counters)
 
     def admit(
@@ -50,17 +48,11 @@ class Level:
         queue: int = 0,
         on_dispatch: Callable[[Ticket], None] | None = None,
     ) -> Ticket:
-        """Admit a request that is not rejected."""
         ticket = self.queue_set.admit(
             self.flow(queue), estimate, on_dispatch or self.dispatched.append
         )
         assert isinstance(ticket, Ticket)
         return ticket
-
-    def reject(self, estimate: WorkEstimate = ONE_SEAT) -> RejectReason:
-        reason = self.queue_set.admit(self.flow(), estimate, self.dispatched.append)
-        assert isinstance(reason, RejectReason)
-        return reason
 
     @property
     def waiting(self) -> list[Ticket]:

@@ -39,14 +39,12 @@ def first_match(
 
 
 def rule_matches(rule: PolicyRulesWithSubjects, attributes: RequestAttributes) -> bool:
-    """Whether a rule is about a request, whoever asks."""
     if attributes.is_resource_request:
         return any(resource_rule_matches(each, attributes) for each in rule.resource_rules)
     return any(url_rule_matches(each, attributes) for each in rule.non_resource_rules)
 
 
 def resource_rule_matches(rule: ResourcePolicyRule, attributes: RequestAttributes) -> bool:
-    """Whether a resource rule is about a request for a resource."""
     resource = attributes.resource
     if attributes.subresource:
         resource += f"/{attributes.subresource}"
@@ -62,7 +60,6 @@ def resource_rule_matches(rule: ResourcePolicyRule, attributes: RequestAttribute
 
 
 def url_rule_matches(rule: NonResourcePolicyRule, attributes: RequestAttributes) -> bool:
-    """Whether a non-resource rule is about a request for no resource."""
     return has(rule.verbs, attributes.verb) and match_url(rule.non_resource_urls, attributes.path)
 
 

@@ -42,7 +42,6 @@ def test_allocate_keeps_bounds_and_sum(division: tuple[int, list[Item]]) -> None
 def test_allocate_deviates_from_the_proportion_at_bounds_only(
     division: tuple[int, list[Item]],
 ) -> None:
-    """Everyone gets the same part of the target, or the bound that it runs into."""
     required_sum, items = division
 
     allocation = allocate(required_sum, items)
@@ -66,7 +65,6 @@ def test_allocate_deviates_from_the_proportion_at_bounds_only(
     ],
 )
 def test_allocate_refuses(required_sum: int, items: list[Item], why: str) -> None:
-    """What cannot be divided, or contradicts itself, is refused with the reason."""
     with pytest.raises(InfeasibleError, match=re.escape(why)):
         allocate(required_sum, items)
 
@@ -97,7 +95,6 @@ def test_allocate_refuses(required_sum: int, items: list[Item], why: str) -> Non
 def test_allocate_rounds_as_the_reference(
     required_sum: int, items: list[Item], amounts: tuple[float, ...], proportion: float
 ) -> None:
-    """Rounding errors are those of kubernetes/apiserver pkg/util/flowcontrol/conc_alloc.go."""
     allocation = allocate(required_sum, items)
 
     assert (amounts, proportion) == (allocation.amounts, allocation.fair_proportion)

@@ -2,69 +2,36 @@
 
 from __future__ import annotations
 
-import pytest
-from msgspec.structs import replace
+from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.controller import Controller
+import pytest
+
 from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.queue_set import RejectReason
-from apfproxy.objects.additions import PREFIX
-from apfproxy.objects.types import (
-    FlowControlObject,
-    FlowSchema,
-    PriorityLevelConfiguration,
-    QueuingConfiguration,
-)
-from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
-from loadtest.objects import flow_schema, group_subject, priority_level
-from tests.virtual_clock import VirtualClock
+from tests.flowcontrol.scene import GET_POD, S, Scene, level_object, schema_object, user
 
-GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
-ALICE = User("alice", (AUTHENTICATED_GROUP, "team-a"))
-BOB = User("bob", ("team-a", AUTHENTICATED_GROUP))
+if TYPE_CHECKING:
+    from apfproxy.objects.types import FlowControlObject, FlowSchema, PriorityLevelConfiguration
+
+ALICE, BOB = user("alice", "team-a"), user("bob", "team-a")
 
 
-def annotations_of(additions: dict[str, str]) -> dict[str, str]:
-    """Annotations, of whose names the prefix is left out."""
-    return {PREFIX + name.replace("_", "-"): value for name, value in additions.items()}
+def level(**additions: str) -> PriorityLevelConfiguration:
+    return level_object("a", **additions)  # type: ignore[arg-type]  # which are no numbers
 
 
-def level(
-    name: str = "a", queues: int = 4, shares: int = 10, **additions: str
-) -> FlowControlObject:
-    """A level with additions; one without queues rejects."""
-    queuing = QueuingConfiguration(queues=queues, hand_size=1, queue_length_limit=3)
-    obj: PriorityLevelConfiguration = priority_level(
-        name, shares=shares, queuing=queuing if queues else None
-    )
-    return replace(obj, metadata=replace(obj.metadata, annotations=annotations_of(additions)))
+def schema(**additions: str) -> FlowSchema:
+    return schema_object("s", "a", **additions)
 
 
-def schema(**additions: str) -> FlowControlObject:
-    """The FlowSchema `s` of everybody to the level `a`, with additions."""
-    obj: FlowSchema = flow_schema("s", "a", group_subject(AUTHENTICATED_GROUP))
-    return replace(obj, metadata=replace(obj.metadata, annotations=annotations_of(additions)))
-
-
-def controller_of(*objects: FlowControlObject) -> Controller:
-    """A controller with those objects, of which nothing is reported."""
-    controller = Controller(VirtualClock(), 30, 0)
-    digest = controller.digest(objects)
-    assert () == digest.problems
-    controller.commit(digest)
-    return controller
+BANNED = level_object("a", 0, 0, ban="true"), schema()
 
 
 def test_wrong_additions_do_not_count() -> None:
-    """They are reported with what to do; their objects and other additions are in force."""
-    controller = Controller(VirtualClock(), 30, 0)
-    digest = controller.digest(
-        [
-            level(wait_limit="soon"),
-            schema(request_rate="0", long_running_limit="3"),
-        ]
+    scene = Scene()
+    digest = scene.commit(
+        level(wait_limit="soon"), schema(request_rate="0", long_running_limit="3")
     )
-    controller.commit(digest)
 
     assert (
         (
@@ -78,70 +45,47 @@ def test_wrong_additions_do_not_count() -> None:
             " the addition does not count"
         ),
     ) == digest.problems
-    assert 2 == digest.unused_additions == controller.unused_additions
-    found = controller.classify(ALICE, GET_POD)
-    assert 60_000_000_000 == found.level.longest_wait_ns(1 << 62)
+    assert 2 == digest.unused_additions == scene.controller.unused_additions
+    found = scene.classify()
+    assert 60 * S == found.level.longest_wait_ns(1 << 62)
     assert found.limits is not None
     assert (None, 3) == (found.limits.rate, found.limits.long_running_limit)
-    controller.commit(controller.digest([level(), schema()]))
-    assert 0 == controller.unused_additions
+    scene.commit(level(), schema())
+    assert 0 == scene.controller.unused_additions
 
 
-def test_without_additions_there_are_no_limits() -> None:
-    """And the usual wait."""
-    found = controller_of(level(), schema()).classify(ALICE, GET_POD)
+def test_additions_count_as_long_as_objects_have_them() -> None:
+    scene = Scene(level(wait_limit="5s"), schema())
+    assert 5 * S == scene.level("a").longest_wait_ns(1 << 62)
+    scene.commit(*BANNED)
+    found = scene.classify()
+    assert found.limits is not None
+    assert found.limits.is_ban
+    assert "" == found.flow.distinguisher
+    scene.commit(level(), schema())
 
-    assert found.limits is None
-    assert (60_000_000_000, False) == (
-        found.level.longest_wait_ns(1 << 62),
-        found.level.additions.is_ban,
-    )
-
-
-def test_wait_limit_and_its_end() -> None:
-    """A level takes it from its object, and goes back to the usual one without it."""
-    controller = controller_of(level(wait_limit="5s"), schema())
-    assert 5_000_000_000 == controller.levels["a"].longest_wait_ns(1 << 62)
-    controller.commit(controller.digest([level(), schema()]))
-
-    assert 60_000_000_000 == controller.levels["a"].longest_wait_ns(1 << 62)
-
-
-def test_ban() -> None:
-    controller = controller_of(level(queues=0, shares=0, ban="true"), schema())
-    limits = controller.classify(ALICE, GET_POD).limits
-    assert limits is not None
-    assert limits.is_ban
-    assert "" == controller.classify(ALICE, GET_POD).flow.distinguisher
-    controller.commit(controller.digest([level(queues=0, shares=0), schema()]))
-
-    assert controller.classify(ALICE, GET_POD).limits is None
+    found = scene.classify()
+    assert (None, 60 * S) == (found.limits, found.level.longest_wait_ns(1 << 62))
 
 
 def test_flows_with_long_names_are_not_remembered() -> None:
     """A URL can name any namespace, so what is remembered is bounded in bytes, too."""
-    controller = controller_of(level(), schema(distinguisher="group"))
-    long = User("alice", (AUTHENTICATED_GROUP, "t" * 257))
-    short = User("alice", (AUTHENTICATED_GROUP, "t" * 256))
-    again = [
-        controller.classify(user, GET_POD) is controller.classify(user, GET_POD)
-        for user in (long, short)
-    ]
+    classify = Scene(level(), schema(distinguisher="group")).controller.classify
+    long, short = user("alice", "t" * 257), user("alice", "t" * 256)
 
-    assert [False, True] == again
-    assert controller.classify(long, GET_POD).flow.hash == controller.flow_hash("s", "t" * 257)
+    assert [False, True] == [classify(u, GET_POD) is classify(u, GET_POD) for u in (long, short)]
+    assert classify(long, GET_POD).flow.hash == classify(long, GET_POD).flow.hash
 
 
 def test_counters_of_what_was_only_banned_stay() -> None:
-    """They never fall back, although none of the requests came to the queue set."""
-    controller = controller_of(level(queues=0, shares=0, ban="true"), schema())
-    found = controller.classify(ALICE, GET_POD)
+    scene = Scene(*BANNED)
+    found = scene.classify()
     count_rejection(found.level.queue_set, found.flow.counters, RejectReason.BAN)
-    controller.commit(controller.digest([]))
+    scene.commit()
 
     assert [1] == [
         counters.rejected_ban
-        for counters in controller.flow_schema_counters()
+        for counters in scene.controller.flow_schema_counters()
         if counters.flow_schema == "s"
     ]
 
@@ -156,24 +100,25 @@ def test_counters_of_what_was_only_banned_stay() -> None:
 def test_long_running_requests_count_whatever_comes_between(
     between: list[FlowControlObject],
 ) -> None:
-    """A limit that goes and comes back counts those that are still under way."""
     objects = [level(), schema(long_running_limit="2")]
-    controller = controller_of(*objects)
-    limits = controller.classify(ALICE, GET_POD).limits
+    scene = Scene(*objects)
+    limits = scene.classify("alice").limits
     assert limits is not None
     for _ in range(2):
         assert limits.refusal("alice", 0, is_long_running=True) is None
-    controller.commit(controller.digest(between))
-    controller.commit(controller.digest(objects))
+    scene.commit(*between)
+    scene.commit(*objects)
 
-    assert limits is controller.classify(ALICE, GET_POD).limits
+    assert limits is scene.classify("alice").limits
     assert limits.refusal("alice", 0, is_long_running=True) is not None
 
 
 @pytest.mark.parametrize(
     ("queues", "additions", "expected"),
     [
-        pytest.param(4, {}, "alice", id="none"),
+        pytest.param(0, {}, "", id="no-queues"),
+        pytest.param(1, {}, "", id="one-queue"),
+        pytest.param(2, {}, "alice", id="none"),
         pytest.param(4, {"distinguisher": "group"}, "team-a", id="group"),
         pytest.param(1, {"distinguisher": "group"}, "", id="group-without-flows"),
         pytest.param(4, {"distinguisher": "header:X-Tenant"}, "x-tenant!", id="header"),
@@ -185,9 +130,10 @@ def test_long_running_requests_count_whatever_comes_between(
         ),
     ],
 )
-def test_flows(queues: int, additions: dict[str, str], expected: str) -> None:
-    """Flows are told apart as the addition says, wherever that makes a difference."""
-    controller = controller_of(level(queues=queues), schema(**additions))
+def test_flows_are_told_apart_where_that_makes_a_difference(
+    queues: int, additions: dict[str, str], expected: str
+) -> None:
+    controller = Scene(level_object("a", queues=queues), schema(**additions)).controller
     found = controller.classify(ALICE, GET_POD, lambda name: f"{name}!")
 
     assert expected == found.flow.distinguisher
@@ -196,15 +142,10 @@ def test_flows(queues: int, additions: dict[str, str], expected: str) -> None:
 
 
 def test_limits_outlive_reconfigurations() -> None:
-    """Long-running requests go on, and a bucket is not filled by a change of something else."""
-    controller = controller_of(level(), schema(long_running_limit="5", request_rate="1"))
-    before = controller.classify(ALICE, GET_POD).limits
-    controller.commit(
-        controller.digest(
-            [level(wait_limit="1s"), schema(long_running_limit="6", request_rate="1")]
-        )
-    )
-    after = controller.classify(ALICE, GET_POD).limits
+    scene = Scene(level(), schema(long_running_limit="5", request_rate="1"))
+    before = scene.classify().limits
+    scene.commit(level(wait_limit="1s"), schema(long_running_limit="6", request_rate="1"))
+    after = scene.classify().limits
 
     assert after is not None
     assert before is after

@@ -10,7 +10,6 @@ from apfproxy.flowcontrol.dealer import (
     MAX_DECK_SIZE,
     MAX_HASH_BITS,
     Dealer,
-    required_entropy_bits,
 )
 
 
@@ -33,7 +32,6 @@ def test_hand_has_different_cards_of_the_deck(dealer: Dealer, hash_: int) -> Non
 
 
 def test_every_hand_is_dealt() -> None:
-    """Consecutive hashes go through all ordered hands, each exactly once."""
     dealer = Dealer(5, 3)
 
     assert len({dealer.deal(hash_) for hash_ in range(5 * 4 * 3)}) == 5 * 4 * 3
@@ -52,9 +50,3 @@ def test_every_hand_is_dealt() -> None:
 def test_invalid_sizes(deck_size: int, hand_size: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Dealer(deck_size, hand_size)
-
-
-def test_required_entropy_bits() -> None:
-    """Entropy is counted in whole bits, rounded up."""
-    assert required_entropy_bits(64, 8) == 48
-    assert required_entropy_bits(100, 3) == 20

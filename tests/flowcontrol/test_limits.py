@@ -24,7 +24,6 @@ names = st.text("abc", min_size=1)
 @settings(deadline=None)
 @given(server_limit=st.integers(0, 5_000), shares=st.dictionaries(names, st.integers(0, 2**31 - 1)))
 def test_nominal_limits_lose_no_seat(server_limit: int, shares: dict[str, int]) -> None:
-    """Rounding never loses a seat and adds less than one per level."""
     assume(any(shares.values()))
     total = sum(nominal_limits(server_limit, shares).values())
 
@@ -56,7 +55,6 @@ def demands(draw: st.DrawFn) -> LevelDemand:
 @settings(deadline=None)
 @given(levels=st.lists(demands(), min_size=1, max_size=8), exempt_seats=st.integers(0, 500))
 def test_adjust_keeps_every_bound(levels: list[LevelDemand], exempt_seats: int) -> None:
-    """No level leaves its limits, and rounding moves the sum by half a seat per level at most."""
     adjustment = adjust([*levels, exempt(0, 0, exempt_seats)])
 
     *current, current_exempt = adjustment.current
@@ -95,7 +93,6 @@ def prior(priority: int, shares: int, wanted: int, lower: int = 0, upper: int = 
     ],
 )
 def test_by_priority(levels: list[tuple[int, ...]], seats: int, expected: tuple[int, ...]) -> None:
-    """Seats of levels with a priority, shares, demand, and bounds."""
     assert expected == by_priority([prior(*level) for level in levels], seats)
 
 
@@ -114,7 +111,6 @@ def test_by_priority(levels: list[tuple[int, ...]], seats: int, expected: tuple[
 def test_priorities_move_no_seat_from_or_to_others(
     levels: list[tuple[int, ...]], others: list[LevelDemand], seats: int
 ) -> None:
-    """They divide what is theirs, within their bounds, and rounding makes it no more than is."""
     with_priority = [prior(*level) for level in levels]
     without = [replace(level, priority=None) for level in with_priority]
     found = adjust([*with_priority, *others], seats)
@@ -151,13 +147,11 @@ def test_levelled() -> None:
     ],
 )
 def test_within(current: list[int], used: list[int], seats: int, expected: tuple[int, ...]) -> None:
-    """Limits are cut to the room that there is."""
     assert expected == within(current, used, seats)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8), st.integers(0, 300))
 def test_within_leaves_no_room_unused(levels: list[tuple[int, int]], seats: int) -> None:
-    """No more come to be in use than there are, and none is cut without need."""
     current, used = [each[0] for each in levels], [each[1] for each in levels]
 
     cut = within(current, used, seats)
@@ -166,8 +160,3 @@ def test_within_leaves_no_room_unused(levels: list[tuple[int, int]], seats: int)
     wanted = sum(max(pair) for pair in zip(current, used, strict=True))
     assert all(0 <= own <= limit for own, limit in zip(cut, current, strict=True))
     assert most == min(wanted, max(seats, sum(used)))
-
-
-def test_nominal_limits_without_shares_are_zero() -> None:
-    """Where nobody has a share nobody has a seat."""
-    assert {"a": 0, "b": 0} == nominal_limits(600, {"a": 0, "b": 0})

@@ -21,7 +21,7 @@ from apfproxy.flowcontrol.passage import (
     WAITING,
     Passage,
 )
-from tests.flowcontrol.test_passage import GET, LIMITED, LOG, WATCH, Bench, Fussy, Request, S
+from tests.flowcontrol.test_passage import GET, LIMITED, LOG, WATCH, Bench, Noting, Request, S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,17 +33,14 @@ def bench() -> Bench:
     return Bench(is_observing=True)
 
 
-# One request at a time.
-
-
 def test_goes_on_late(bench: Bench) -> None:
     """A passage that waits holds its seat for as long as its request needed, from its turn on."""
     first, second = bench.arrive().passage, bench.arrive().passage
     bench.wait(0.5)
-    end(bench, second)
+    bench.end(second)
     assert (WAITING, (1, 1)) == (second.state, bench.use)
     bench.wait(0.5)
-    end(bench, first)
+    bench.end(first)
     assert (EXECUTING, (1, 0)) == (second.state, bench.use)
     bench.wait(0.49)
     assert str(EXECUTING) == second.state
@@ -54,7 +51,6 @@ def test_goes_on_late(bench: Bench) -> None:
 
 
 def test_is_rejected(bench: Bench) -> None:
-    """The request goes on; it has the seats that it would have been rejected with."""
     first = bench.arrive().passage
     watch = bench.arrive(WATCH).passage
     others = [bench.arrive().passage for _ in range(4)]
@@ -64,20 +60,7 @@ def test_is_rejected(bench: Bench) -> None:
     bench.wait(1)
     assert (OUTSIDE, 1, 1) == (watch.state, watch.seats, others[-1].seats)
     for each in (first, watch, *others):
-        end(bench, each)
-
-    bench.assert_at_rest()
-
-
-def test_a_watch_ends_before_its_turn(bench: Bench) -> None:
-    first, watch = bench.arrive().passage, bench.arrive(WATCH).passage
-    bench.wait(0.25)
-    watch.release_seats(bench.clock.now_ns())
-    bench.wait(0.25)
-    end(bench, watch)
-    end(bench, first)
-    assert (EXECUTING, 1) == (watch.state, watch.seats)
-    bench.wait(0.25)
+        bench.end(each)
 
     bench.assert_at_rest()
 
@@ -89,26 +72,25 @@ def test_a_watch_goes_on_late() -> None:
     bench.wait(0.25)
     watch.release_seats(bench.clock.now_ns())
     bench.wait(0.75)
-    end(bench, first)
+    bench.end(first)
     assert (EXECUTING, False, (1, 0)) == (watch.state, watch.has_seats, bench.use)
     bench.wait(0.25)
     assert (SEATLESS, (0, 0)) == (watch.state, bench.use)
     assert OUTSIDE is bench.arrive(LOG).passage.state
-    end(bench, watch)
+    bench.end(watch)
 
     assert SEATLESS is bench.arrive(LOG).passage.state
 
 
 def test_the_upstream_works_on_late(bench: Bench) -> None:
-    """Seats that came late are kept while the upstream works for a client that is gone."""
     first, second = bench.arrive().passage, bench.arrive().passage
     bench.wait(0.5)
-    end(bench, first)
+    bench.end(first)
     bench.wait(0.25)
     assert second.has_seats
     second.leave_to_upstream(bench.clock.now_ns())
     bench.wait(0.25)
-    end(bench, second)
+    bench.end(second)
     assert (ABANDONED, (1, 0)) == (second.state, bench.use)
     bench.wait(0.5)
 
@@ -123,13 +105,6 @@ def test_the_client_leaves(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-# One caller.
-
-
-def end(bench: Bench, passage: Passage) -> None:
-    passage.release(bench.clock.now_ns())
-
-
 def assert_at_rest(bench: Bench, callers: list[Caller]) -> None:
     """All is given back, and no passage is unfinished."""
     bench.assert_at_rest()
@@ -142,7 +117,7 @@ def unfinished(bench: Bench) -> tuple[Request, list[Caller], Passage]:
     first = bench.arrive()
     passage = bench.arrive(callers=callers).passage
     bench.wait(0.1)
-    end(bench, passage)
+    bench.end(passage)
     assert str(WAITING) == passage.state
     return first, callers, passage
 
@@ -159,12 +134,12 @@ def test_the_next_request_is_held_back(bench: Bench) -> None:
     )
     assert following.classification is passage.classification
     assert (1, 1) == bench.use
-    end(bench, first.passage)
+    bench.end(first.passage)
     bench.wait(0.09)
     assert (EXECUTING, NEW) == (passage.state, following.state)
     bench.wait(0.01)
     assert ("done", EXECUTING, []) == (str(passage.state), following.state, callers)
-    end(bench, following)
+    bench.end(following)
     assert str(EXECUTING) == following.state
     bench.wait(0.1)
 
@@ -172,15 +147,14 @@ def test_the_next_request_is_held_back(bench: Bench) -> None:
 
 
 def test_requests_that_were_held_back_enter_in_turn(bench: Bench) -> None:
-    """The last few, each for as long as it needed."""
     first, callers, passage = unfinished(bench)
     held_back = []
     for number in range(MOST_HELD_BACK + 2):
         held_back.append(bench.arrive(callers=callers).passage)
         bench.wait(0.001 * (1 + number))
-        end(bench, held_back[-1])
+        bench.end(held_back[-1])
     last = bench.arrive(callers=callers).passage
-    end(bench, first.passage)
+    bench.end(first.passage)
     bench.wait(0.1)
     assert str(DONE) == passage.state
     for number, each in enumerate(held_back):
@@ -191,7 +165,7 @@ def test_requests_that_were_held_back_enter_in_turn(bench: Bench) -> None:
         bench.wait(0.001 * (1 + number))
         assert str(DONE) == each.state
     assert str(EXECUTING) == last.state
-    end(bench, last)
+    bench.end(last)
     bench.wait(1)
 
     assert_at_rest(bench, callers)
@@ -203,7 +177,7 @@ def test_a_connection_may_have_several_callers(bench: Bench) -> None:
     first = bench.arrive().passage
     two = [bench.arrive(callers=callers).passage for _ in range(2)]
     for passage in two:
-        end(bench, passage)
+        bench.end(passage)
     more = [bench.arrive(callers=callers).passage for _ in range(3)]
 
     assert [NEW, NEW, WAITING] == [passage.state for passage in more]
@@ -219,7 +193,7 @@ def test_a_rejected_one_is_no_reason_to_ask_at_once(bench: Bench, is_late: bool)
     first, callers, passage = unfinished(bench)
     following = bench.arrive(callers=callers).passage
     bench.wait(0.2)
-    end(bench, following)
+    bench.end(following)
     last = bench.arrive(callers=callers).passage
     if is_late:  # its place in the queue is taken when it enters
         passage.cancel(bench.clock.now_ns())
@@ -241,9 +215,8 @@ def test_a_rejected_one_is_no_reason_to_ask_at_once(bench: Bench, is_late: bool)
 
 
 def test_who_was_late_stays_so_while_there_are_waits(bench: Bench) -> None:
-    """The next request enters as long after the one before it as it came."""
     first, callers, passage = unfinished(bench)
-    end(bench, first.passage)  # the caller is late by 0.1 s
+    bench.end(first.passage)  # the caller is late by 0.1 s
     bench.wait(0.15)
     assert str(DONE) == passage.state
     following = bench.arrive(callers=callers).passage
@@ -251,7 +224,7 @@ def test_who_was_late_stays_so_while_there_are_waits(bench: Bench) -> None:
     assert str(NEW) == following.state
     bench.wait(0.01)
     assert str(EXECUTING) == following.state
-    end(bench, following)
+    bench.end(following)
     bench.wait(0.1)
 
     assert (DONE, []) == (following.state, callers)  # it did not wait
@@ -259,13 +232,12 @@ def test_who_was_late_stays_so_while_there_are_waits(bench: Bench) -> None:
 
 
 def test_one_that_takes_no_seats_is_held_back(bench: Bench) -> None:
-    """It ends as soon as it enters, and takes no seats before."""
     first, callers, _ = unfinished(bench)
     log = bench.arrive(LOG, callers=callers).passage
     assert (NEW, 0) == (log.state, log.seats)
-    end(bench, log)
+    bench.end(log)
     last = bench.arrive(callers=callers).passage
-    end(bench, first.passage)
+    bench.end(first.passage)
     bench.wait(0.1)
 
     assert (DONE, EXECUTING) == (log.state, last.state)
@@ -273,44 +245,15 @@ def test_one_that_takes_no_seats_is_held_back(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-def test_a_watch_that_is_held_back(bench: Bench) -> None:
-    """It needs its seats for as long as it did."""
-    first, callers, _ = unfinished(bench)
-    watch = bench.arrive(WATCH, callers=callers).passage
-    bench.wait(0.2)
-    watch.release_seats(bench.clock.now_ns())
-    end(bench, first.passage)
-    bench.wait(0.1)
-    assert str(EXECUTING) == watch.state
-    bench.wait(0.2)
-    assert str(SEATLESS) == watch.state
-    end(bench, watch)
-
-    assert_at_rest(bench, callers)
-
-
 @pytest.mark.parametrize("is_through", [False, True])
 def test_one_that_is_held_back_leaves(bench: Bench, is_through: bool) -> None:
     first, callers, passage = unfinished(bench)
     following = bench.arrive(callers=callers).passage
     if is_through:
-        end(bench, following)
+        bench.end(following)
     following.cancel(bench.clock.now_ns())
     assert [[passage]] == callers
-    end(bench, first.passage)
-    bench.wait(1)
-
-    assert_at_rest(bench, callers)
-
-
-def test_one_that_was_dropped_leaves(bench: Bench) -> None:
-    first, callers, _ = unfinished(bench)
-    dropped = bench.arrive(callers=callers).passage
-    end(bench, dropped)
-    for _ in range(MOST_HELD_BACK):
-        end(bench, bench.arrive(callers=callers).passage)
-    dropped.cancel(bench.clock.now_ns())
-    end(bench, first.passage)
+    bench.end(first.passage)
     bench.wait(1)
 
     assert_at_rest(bench, callers)
@@ -323,38 +266,33 @@ def test_an_unfinished_one_leaves(bench: Bench) -> None:
     bench.wait(0)
     assert str(WAITING) == following.state
     following.cancel(bench.clock.now_ns())
-    end(bench, first.passage)
+    bench.end(first.passage)
 
     assert_at_rest(bench, callers)
 
 
-# Errors of the program.
-
-
 def test_an_error_costs_one_passage() -> None:
-    """Its request goes on, and so does the caller."""
     bench = Bench(is_observing=True, schema=LIMITED)
     first, second = bench.arrive(), bench.arrive(WATCH)
-    bench.control.top_flows = Fussy()
+    bench.control.top_flows = Noting(fails=True)
     bench.wait(2)
     assert ([ZeroDivisionError], []) == ([type(error) for error in bench.errors], second.told)
     assert DONE is second.passage.state
     second.passage.release_seats(bench.clock.now_ns())
-    end(bench, second.passage)
+    bench.end(second.passage)
     with pytest.raises(ZeroDivisionError):
-        end(bench, first.passage)
+        bench.end(first.passage)
 
     bench.assert_at_rest()
 
 
 @pytest.mark.parametrize("is_executing", [False, True])
 def test_an_error_at_the_end_of_an_unfinished_one(bench: Bench, is_executing: bool) -> None:
-    """It is told, and the next one enters."""
     first, callers, passage = unfinished(bench)
     following = bench.arrive(callers=callers).passage
     if is_executing:
-        end(bench, first.passage)
-    bench.control.top_flows = Fussy()
+        bench.end(first.passage)
+    bench.control.top_flows = Noting(fails=True)
     bench.wait(0.1 if is_executing else 1.9)
 
     assert [ZeroDivisionError] == [type(each) for each in bench.errors]
@@ -363,10 +301,9 @@ def test_an_error_at_the_end_of_an_unfinished_one(bench: Bench, is_executing: bo
 
 @pytest.mark.interpreted
 def test_an_error_of_one_that_enters_late(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It leaves, and tells of every error on its way."""
     first, callers, passage = unfinished(bench)
     following = bench.arrive(callers=callers).passage
-    end(bench, first.passage)
+    bench.end(first.passage)
     monkeypatch.setattr(Passage, "acquire", lambda *_: 1 / 0)
     monkeypatch.setattr(ObservedPassage, "cancel", lambda *_: 1 / 0)
     bench.wait(0.1)
@@ -374,9 +311,6 @@ def test_an_error_of_one_that_enters_late(bench: Bench, monkeypatch: pytest.Monk
     assert [ZeroDivisionError] * 2 == [type(each) for each in bench.errors]
     assert (DONE, NEW) == (passage.state, following.state)
     bench.assert_at_rest()
-
-
-# The counts are those of enforcing.
 
 
 @dataclass
@@ -424,11 +358,11 @@ class Asked(Request):
         self._reject()
 
     def _through(self) -> None:
-        end(self._bench, self.passage)
+        self._bench.end(self.passage)
         self._done(0.0)
 
     def _reject(self) -> None:
-        end(self._bench, self.passage)
+        self._bench.end(self.passage)
         self._done(MEAN_S)  # as soon as if it had been served, as those are that are observed
 
 
@@ -520,7 +454,6 @@ ALL = ("rejected", "dispatched", "queued", "waited", "waiting")
 def test_counts_are_those_of_enforcing(
     come: Callable[[World], None], workers: int, is_even: bool, same: tuple[str, ...], seed: int
 ) -> None:
-    """Within a fifth, whether clients wait for their responses or not."""
     found: list[dict[str, Any]] = []
     for is_observing in (False, True):
         world = World(is_observing=is_observing, seed=seed, workers=workers, is_even=is_even)

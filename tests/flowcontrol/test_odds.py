@@ -35,7 +35,6 @@ TABLE = {
 def test_table_of_the_documentation(
     sizes: tuple[int, int], expected: tuple[float, float, float]
 ) -> None:
-    """The documentation's numbers come out, but for what they lost in rounding."""
     hand_size, queues = sizes
     found = [squished(queues, hand_size, elephants) for elephants in (1, 4, 16)]
 
@@ -43,7 +42,6 @@ def test_table_of_the_documentation(
 
 
 def test_extremes() -> None:
-    """A hand of all queues is always squished; nothing overflows or falls below the least float."""
     assert (1.0, 1.0) == (squished(8, 8, 1), squished(1, 1, 10_000))
     assert 0.0 < squished(MAX_QUEUES, 2, 10_000) < 1e-4
 
@@ -65,7 +63,6 @@ def test_extremes() -> None:
     ],
 )
 def test_refused_sizes(queues: int, hand_size: int, message: str) -> None:
-    """Sizes that no priority level can have are refused with those that it can."""
     with pytest.raises(OddsError) as caught:
         check_sizes(queues, hand_size)
 
@@ -73,7 +70,6 @@ def test_refused_sizes(queues: int, hand_size: int, message: str) -> None:
 
 
 def test_largest_hand() -> None:
-    """It is the largest that a hash has bits for, and no larger than the deck."""
     for queues in (*range(1, 300), 1024, 4096, MAX_QUEUES):
         fitting = [
             hand_size
@@ -86,7 +82,6 @@ def test_largest_hand() -> None:
 @pytest.mark.parametrize("bound", [0.5, 0.1, 0.01, 1e-3, 1e-4])
 @pytest.mark.parametrize("elephants", [1, 2, 4])
 def test_suggestion_is_the_smallest(bound: float, elephants: int) -> None:
-    """Fewer queues, or a smaller hand of them, do not get there: all are tried."""
     expected = next(
         Suggestion(queues, hand_size)
         for queues in range(1, 200)
@@ -106,5 +101,4 @@ def test_suggestion_is_the_smallest(bound: float, elephants: int) -> None:
     ],
 )
 def test_suggestion(bound: float, elephants: int, expected: Suggestion | None) -> None:
-    """A bound gets the sizes that keep it, or none if there are none."""
     assert expected == suggest(bound, elephants)

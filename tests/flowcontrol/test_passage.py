@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from apfproxy.base.transitions import Event, TransitionError
 from apfproxy.flowcontrol import passage as passage_module
-from apfproxy.flowcontrol.controller import Classification, Controller
+from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter, RequestCount
 from apfproxy.flowcontrol.observed_passage import Caller, ObservedPassage
@@ -28,12 +28,13 @@ from apfproxy.flowcontrol.passage import (
     RequestDigest,
     WorkEstimator,
 )
-from apfproxy.flowcontrol.priority_level import WAIT_DIVISOR, PriorityLevel
-from apfproxy.flowcontrol.queue_set import Flow, RejectReason, Ticket, WorkEstimate
+from apfproxy.flowcontrol.queue_set import RejectReason
 from apfproxy.request.attributes import User, parse_attributes
-from tests.conformance.test_fair_queuing import CASES, Run
 from tests.simulation.scene import objects
 from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from apfproxy.flowcontrol.queue_set import Flow, Ticket
 
 S = 1_000_000_000
 USER = User("u", ("system:authenticated",))
@@ -108,6 +109,9 @@ class Bench:
         )
         return request
 
+    def end(self, passage: Passage) -> None:
+        passage.release(self.clock.now_ns())
+
     def wait(self, seconds: float) -> None:
         self.clock.run_until(self.clock.now_ns() + round(seconds * S))
 
@@ -125,9 +129,6 @@ class Bench:
         assert limits is None or {} == limits.long_running
 
 
-# The table.
-
-
 def test_every_pair_is_in_the_table_or_refused() -> None:
     events = [each for each in vars(passage_module).values() if isinstance(each, Event)]
     assert {name for row in TRANSITIONS.values() for name in row} == {e.name for e in events}
@@ -141,7 +142,6 @@ def test_every_pair_is_in_the_table_or_refused() -> None:
 
 
 def test_every_state_leads_to_the_end() -> None:
-    """Each is reached from the first, and the last from each."""
     reached = {NEW}
     while more := {after for state in reached for after in TRANSITIONS[state].values()} - reached:
         reached |= more
@@ -152,9 +152,6 @@ def test_every_state_leads_to_the_end() -> None:
         leading |= more
 
     assert set(PassageState) == reached == leading
-
-
-# One request.
 
 
 def test_goes_through() -> None:
@@ -168,7 +165,7 @@ def test_goes_through() -> None:
     assert ("u", "get") == (request.passage.user_name, request.passage.attributes.verb)
     assert "" == request.passage.digest.header("X-Tenant")
     assert (1, 0) == bench.use
-    request.passage.release(bench.clock.now_ns())
+    bench.end(request.passage)
 
     bench.assert_at_rest()
     assert "<Passage of <RequestDigest get /api/v1/namespaces/a/pods/b>, done>" == repr(
@@ -181,7 +178,7 @@ def test_its_turn_comes() -> None:
     first, second = bench.arrive(), bench.arrive()
     assert (WAITING, (1, 1)) == (second.passage.state, bench.use)
     bench.wait(1)
-    first.passage.release(bench.clock.now_ns())
+    bench.end(first.passage)
 
     assert (["seats"], EXECUTING) == (second.told, second.passage.state)
     second.passage.cancel(bench.clock.now_ns())
@@ -190,20 +187,25 @@ def test_its_turn_comes() -> None:
 
 
 class Noting:
-    """An observer of flows that notes what it is told."""
+    """An observer of flows that notes what it is told, or fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fails: bool = False) -> None:
         self.told: list[tuple[str, int]] = []
+        self.fails = fails
+
+    def _note(self, what: str, duration_ns: int) -> None:
+        if self.fails:
+            raise ZeroDivisionError
+        self.told.append((what, duration_ns))
 
     def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
-        self.told.append(("executed", now_ns - ticket.dispatched_ns))
+        self._note("executed", now_ns - ticket.dispatched_ns)
 
     def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
-        self.told.append((f"{flow.distinguisher} {is_rejected}", waited_ns))
+        self._note(f"{flow.distinguisher} {is_rejected}", waited_ns)
 
 
 def test_flows_are_noted() -> None:
-    """What executes, gives up and is rejected is told to whoever gathers what flows take."""
     bench = Bench()
     noting = bench.control.top_flows = Noting()
     requests = [bench.arrive() for _ in range(6)]
@@ -223,13 +225,12 @@ def test_waits_too_long() -> None:
     assert refusal is not None
     assert (["time-out"], OUTSIDE) == (second.told, second.passage.state)
     assert (RejectReason.TIME_OUT, 1) == (refusal.reason, refusal.retry_after_s)
-    second.passage.release(bench.clock.now_ns())
-    first.passage.release(bench.clock.now_ns())
+    bench.end(second.passage)
+    bench.end(first.passage)
     bench.assert_at_rest()
 
 
 def test_limits_of_the_flow() -> None:
-    """What additions refuse is counted, and never asks for seats."""
     bench = Bench(schema="apfproxy.io/request-rate: '1'")
     passages = [bench.arrive().passage for _ in range(2)]
     for passage in passages:
@@ -254,7 +255,7 @@ def test_a_place_goes_back_with_the_refusal() -> None:
     assert found.limits is not None
     assert {"u": 1} == found.limits.long_running
     assert (SEATLESS, 0) == (log.state, log.seats)
-    log.release(bench.clock.now_ns())
+    bench.end(log)
     assert {} == found.limits.long_running
 
 
@@ -265,30 +266,20 @@ def test_the_upstream_works_on() -> None:
     watch.leave_to_upstream(bench.clock.now_ns())
     assert (1, 0) == bench.use
     assert SEATLESS is bench.arrive(LOG).passage.state
-    watch.release(bench.clock.now_ns())
+    bench.end(watch)
 
     assert (0, 0) == bench.use
-
-
-class Fussy:
-    """An observer of flows that fails."""
-
-    def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
-        raise ZeroDivisionError((ticket, now_ns))
-
-    def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
-        raise ZeroDivisionError((flow, waited_ns, is_rejected))
 
 
 def test_errors() -> None:
     bench = Bench(schema=LIMITED)
     first, second = bench.arrive(), bench.arrive(WATCH)
-    bench.control.top_flows = Fussy()
+    bench.control.top_flows = Noting(fails=True)
     bench.wait(2)
     assert ["ZeroDivisionError"] == [told.partition("(")[0] for told in second.told]
     assert DONE is second.passage.state
     with pytest.raises(ZeroDivisionError):
-        first.passage.release(bench.clock.now_ns())
+        bench.end(first.passage)
 
     bench.assert_at_rest()
 
@@ -296,7 +287,6 @@ def test_errors() -> None:
 @pytest.mark.interpreted
 @pytest.mark.parametrize("is_waiting", [False, True])
 def test_an_error_of_a_count(monkeypatch: pytest.MonkeyPatch, is_waiting: bool) -> None:
-    """The seat, or the place in the queue, is back all the same."""
     bench = Bench()
     passage = bench.arrive().passage
     if is_waiting:
@@ -309,7 +299,6 @@ def test_an_error_of_a_count(monkeypatch: pytest.MonkeyPatch, is_waiting: bool) 
 
 
 def test_an_error_of_a_turn_is_nobody_elses() -> None:
-    """Who gives the seat back knows nothing of it."""
     bench = Bench()
     first, second = bench.arrive(), bench.arrive()
 
@@ -317,7 +306,7 @@ def test_an_error_of_a_turn_is_nobody_elses() -> None:
         raise ZeroDivisionError("a bug")
 
     second.on_seats = fail  # type: ignore[method-assign]
-    first.passage.release(bench.clock.now_ns())
+    bench.end(first.passage)
 
     assert ["ZeroDivisionError('a bug')"] == second.told
     bench.assert_at_rest()
@@ -342,7 +331,6 @@ STEPS = st.lists(
 def test_all_is_given_back_once(
     steps: list[tuple[str, Any]], is_observing: bool, schema: str
 ) -> None:
-    """However requests end, and whenever, nothing of them is left in the end."""
     bench = Bench(is_observing=is_observing, schema=schema)
     connections: list[list[Caller]] = [[], [], []]
     there: list[Request] = []
@@ -362,7 +350,7 @@ def test_all_is_given_back_once(
                 there.remove(request)
                 passage.leave_to_upstream(now_ns)
                 bench.wait(0.5)
-                passage.release(bench.clock.now_ns())
+                bench.end(passage)
             elif step in ("release", "cancel"):
                 there.remove(request)
                 getattr(passage, step)(now_ns)
@@ -371,93 +359,10 @@ def test_all_is_given_back_once(
         )
         assert seats == bench.queue_set.seats_in_use
     for request in there:
-        request.passage.release(bench.clock.now_ns())
+        bench.end(request.passage)
     bench.wait(3600)
 
     bench.assert_at_rest()
     callers = [caller for connection in connections for caller in connection]
     assert all(passage.state is DONE for caller in callers for passage in caller)
     assert not bench.errors
-
-
-# As Kubernetes has it.
-
-
-class PassingRun(Run):
-    """A case of Kubernetes' fair queuing, each request in a passage."""
-
-    def __init__(self, case: dict[str, Any]) -> None:
-        self.bench = Bench()
-        super().__init__(case)
-
-    def arrive(self, arrival: dict[str, Any]) -> None:
-        Passing(self, arrival).enter()
-
-
-class Passing:
-    """A request of a case."""
-
-    def __init__(self, run: PassingRun, arrival: dict[str, Any]) -> None:
-        self._run, self._arrival = run, arrival
-        control = run.bench.control
-        control.clock = run.clock
-        digest = Request(run.bench, GET, S).passage.digest
-        known = control.classify(digest)
-        route = control.controller._routes[known.flow_schema.metadata.name]  # noqa: SLF001  for another flow
-        flow = Flow(int(arrival["hash"]), arrival["flow"], run.counters)
-        found = Classification(route, flow, known.generation)
-        found.level = PriorityLevel(found.level.configuration, run.queue_set, found.level.demand)
-        digest.timeout_ns = WAIT_DIVISOR * arrival["wait_limit_ns"]
-        digest.classification = found
-        digest.fixed_estimate = WorkEstimate(
-            arrival["initial_seats"], arrival["final_seats"], arrival["additional_latency_ns"]
-        )
-        self.passage = Passage(control, digest)
-        self.outcome = run.outcomes[arrival["id"]] = {
-            "id": arrival["id"],
-            "outcome": "",
-            "queue": -1,
-            "dispatch_t_ns": -1,
-            "finish_t_ns": -1,
-            "seats_in_use_after_dispatch": 0,
-        }
-
-    def enter(self) -> None:
-        passage, outcome = self.passage, self.outcome
-        goes_on = passage.acquire(self)
-        if passage.ticket is not None and passage.ticket.queue is not None:
-            outcome["queue"] = passage.ticket.queue.index
-        if passage.refusal is not None:
-            outcome["outcome"] = f"rejected-{passage.refusal.reason}"
-        elif goes_on:
-            self.on_seats()
-
-    def on_seats(self) -> None:
-        """Execute for as long as the case says."""
-        run, outcome = self._run, self.outcome
-        now_ns = run.clock.now_ns()
-        outcome["outcome"] = "dispatched"
-        outcome["dispatch_t_ns"] = now_ns
-        outcome["seats_in_use_after_dispatch"] = run.queue_set.seats_in_use
-        run.dispatch_order.append(outcome["id"])
-        run.clock.call_at(now_ns + self._arrival["service_ns"], self.end)
-
-    def end(self) -> None:
-        now_ns = self.outcome["finish_t_ns"] = self._run.clock.now_ns()
-        self.passage.release(now_ns)
-
-    def on_time_out(self) -> None:
-        self.outcome["outcome"] = "timed-out"
-        self.outcome["finish_t_ns"] = self._run.clock.now_ns()
-
-    def fail(self, error: Exception) -> None:
-        raise error
-
-
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES])
-def test_the_reference_vectors(case: dict[str, Any]) -> None:
-    """Every request of Kubernetes' fair queuing has its outcome, queue, times and turn."""
-    run = PassingRun(case)
-
-    assert case["outcomes"] == [run.outcomes[expected["id"]] for expected in case["outcomes"]]
-    assert case["dispatch_order"] == run.dispatch_order

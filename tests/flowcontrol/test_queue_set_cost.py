@@ -10,23 +10,13 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
-from apfproxy.flowcontrol.queue_set import (
-    ONE_SEAT,
-    Flow,
-    QueueSet,
-    QueueSetConfig,
-    QueueSetKind,
-    RejectReason,
-    Ticket,
-)
-from tests.virtual_clock import VirtualClock
+from apfproxy.flowcontrol.queue_set import ONE_SEAT, Flow, RejectReason, Ticket
+from tests.flowcontrol.level import MS, Level, queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-MS = 1_000_000
 LIMIT = 8
 FLOWS = 64
 
@@ -59,16 +49,15 @@ def steps(act: Callable[[], object]) -> int:
 class Crowd:
     """A level whose seats are taken, and in whose queues many wait."""
 
-    def __init__(self, queues: int, waiting: int) -> None:
-        self.clock = VirtualClock()
-        config = QueueSetConfig(QueueSetKind.QUEUE, queues, 4, 1_000_000)
-        self.queue_set = QueueSet("level", self.clock, config, LIMIT, SeatDemand())
-        counters = FlowSchemaCounters("level", "schema")
+    def __init__(self, number: int, waiting: int) -> None:
+        self.level = Level(queues(number, 4, 1_000_000), LIMIT)
+        self.queue_set, self.clock = self.level.queue_set, self.level.clock
+        counters = self.level.counters
         self.flows = [Flow(i * 0x9E3779B97F4A7C15 % 2**64, str(i), counters) for i in range(FLOWS)]
         self.executing: list[Ticket] = []
         self.waiting: list[Ticket] = []
-        for number in range(LIMIT + waiting):
-            self.arrive(number)
+        for request in range(LIMIT + waiting):
+            self.arrive(request)
 
     def arrive(self, number: int) -> None:
         self.clock.run_until(self.clock.now_ns() + MS // 7)
@@ -77,12 +66,11 @@ class Crowd:
         (self.executing if ticket.is_executing else self.waiting).append(ticket)
 
     def finish(self) -> None:
-        """End an execution, which dispatches another."""
         self.clock.run_until(self.clock.now_ns() + MS // 3)
         self.queue_set.finish(self.executing.pop(0))
 
     def time_out(self) -> Callable[[], None]:
-        """What ends a wait in the middle of a queue."""
+        """Return a call that ends a wait in the middle of a queue."""
         self.waiting = [ticket for ticket in self.waiting if ticket.dispatched_ns < 0]
         ticket = self.waiting.pop(len(self.waiting) // 2)
         return partial(self.queue_set.withdraw, ticket, RejectReason.TIME_OUT)
@@ -99,30 +87,27 @@ class Crowd:
 
 
 def test_steps_grow_with_the_logarithm_of_the_queues() -> None:
-    """Going from 8 to 512 queues adds six levels to the tournament, and nothing else."""
-    few, many = Crowd(queues=8, waiting=600).worst(), Crowd(queues=512, waiting=600).worst()
+    few, many = Crowd(number=8, waiting=600).worst(), Crowd(number=512, waiting=600).worst()
 
     for operation, steps_of_few in few.items():
         assert many[operation] <= steps_of_few + 6 * STEPS_PER_LEVEL, operation
 
 
 def test_steps_do_not_grow_with_what_waits() -> None:
-    """Whether 10 or 10 000 requests wait makes no difference beyond the path through the tree."""
-    few, many = Crowd(queues=64, waiting=10).worst(), Crowd(queues=64, waiting=10_000).worst()
+    few, many = Crowd(number=64, waiting=10).worst(), Crowd(number=64, waiting=10_000).worst()
 
     for operation, steps_of_few in few.items():
         assert many[operation] <= steps_of_few + STEPS_PER_LEVEL, operation
 
 
 def test_a_request_that_fits_takes_no_more_steps_with_more_queues() -> None:
-    """While nothing waits, not even the tournament's levels matter."""
     few, many = (
         [
-            steps(crowd.finish) + steps(partial(crowd.arrive, number))
-            for crowd in [Crowd(queues, waiting=0)]
-            for number in range(20)
+            steps(crowd.finish) + steps(partial(crowd.arrive, turn))
+            for crowd in [Crowd(number, waiting=0)]
+            for turn in range(20)
         ]
-        for queues in (8, 512)
+        for number in (8, 512)
     )
 
     # A branch more or less where a flow shares its queue with another, or does not.

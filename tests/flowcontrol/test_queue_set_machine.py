@@ -52,7 +52,6 @@ class QueueSetMachine(RuleBasedStateMachine):
 
     @initialize(config=configs, limit=limits)
     def start(self, config: QueueSetConfig, limit: int) -> None:
-        """Make a queue set with two FlowSchemas of three flows each."""
         self.clock = VirtualClock(START_NS)
         self.demand = SeatDemand(START_NS)
         self.counters = [FlowSchemaCounters("level", name) for name in ("a", "b")]
@@ -63,11 +62,11 @@ class QueueSetMachine(RuleBasedStateMachine):
         self.tickets: list[Ticket] = []
         self.told: list[Ticket] = []
         self.at_once: list[Ticket] = []
-        self.executed: list[Ticket] = []  # ended after execution
+        self.executed_ns = {"a": [0, 0], "b": [0, 0]}  # of other requests, of watches
+        self.waited_in_vain_ns = {"a": 0, "b": 0}
         self.reasons: list[tuple[FlowSchemaCounters, RejectReason | None]] = []
 
     def those(self, *states: int) -> list[Ticket]:
-        """The tickets in any of these states."""
         return [ticket for ticket in self.tickets if ticket.state in states]
 
     @rule(number=numbers, estimate=estimates)
@@ -87,7 +86,8 @@ class QueueSetMachine(RuleBasedStateMachine):
         executing = self.those(EXECUTING)
         ticket = executing[number % len(executing)]
         self.queue_set.finish(ticket, is_watch)
-        self.executed.append(ticket)
+        duration_ns = self.clock.now_ns() - ticket.dispatched_ns
+        self.executed_ns[ticket.flow.counters.flow_schema][is_watch] += duration_ns
 
     @precondition(lambda self: self.queue_set.requests_waiting)
     @rule(number=numbers, reason=st.sampled_from([None, RejectReason.TIME_OUT]))
@@ -95,12 +95,13 @@ class QueueSetMachine(RuleBasedStateMachine):
         waiting = self.those(WAITING)
         ticket = waiting[number % len(waiting)]
         self.queue_set.withdraw(ticket, reason)
-        self.reasons.append((ticket.flow.counters, reason))
+        counters = ticket.flow.counters
+        self.reasons.append((counters, reason))
+        self.waited_in_vain_ns[counters.flow_schema] += self.clock.now_ns() - ticket.arrived_ns
 
     @precondition(lambda self: self.tickets)
     @rule(number=numbers)
     def end_again(self, number: int) -> None:
-        """Someone ends a request that has ended."""
         ticket = self.tickets[number % len(self.tickets)]
         if ticket.state in (LINGERING, DONE):
             self.queue_set.finish(ticket)
@@ -120,7 +121,6 @@ class QueueSetMachine(RuleBasedStateMachine):
 
     @invariant()
     def seats_are_conserved(self) -> None:
-        """Each seat in use is held by a request that executes or lingers."""
         executing = self.those(EXECUTING)
         held = seats_of([*executing, *self.those(LINGERING)])
         waiting = self.those(WAITING)
@@ -136,17 +136,18 @@ class QueueSetMachine(RuleBasedStateMachine):
 
     @invariant()
     def everyone_was_told_once(self) -> None:
-        """What was not dispatched at once was told of its dispatch, exactly once."""
         dispatched = [ticket for ticket in self.tickets if ticket.dispatched_ns >= 0]
 
         assert len(dispatched) == len(self.told) + len(self.at_once)
         assert set(dispatched) == {*self.told, *self.at_once}
         assert len(dispatched) == self.queue_set.dispatched_total
-        assert len(self.reasons) == self.queue_set.rejected_total
+        reasons = [reason for _, reason in self.reasons]
+        assert len(reasons) == self.queue_set.rejected_total
+        assert reasons.count(None) == self.queue_set.cancelled_total
+        assert reasons.count(RejectReason.TIME_OUT) == self.queue_set.timed_out_total
 
     @invariant()
     def counters_are_true(self) -> None:
-        """Each FlowSchema's counters say what happened to its requests."""
         for counters in self.counters:
             tickets = [t for t in self.tickets if t.flow.counters is counters]
             reasons = [reason for of, reason in self.reasons if of is counters]
@@ -165,6 +166,7 @@ class QueueSetMachine(RuleBasedStateMachine):
             assert len(dispatched) == sum(counters.wait_executed_ns.counts)
             assert waits == counters.wait_executed_ns.sum
             assert len(reasons) == sum(counters.wait_rejected_ns.counts)
+            assert self.waited_in_vain_ns[counters.flow_schema] == counters.wait_rejected_ns.sum
             assert reasons.count(None) == counters.cancelled
             assert reasons.count(RejectReason.TIME_OUT) == counters.rejected_time_out
             assert reasons.count(RejectReason.QUEUE_FULL) == counters.rejected_queue_full
@@ -172,6 +174,7 @@ class QueueSetMachine(RuleBasedStateMachine):
                 reasons.count(RejectReason.CONCURRENCY_LIMIT) == counters.rejected_concurrency_limit
             )
             assert len(dispatched) - len(executing) == sum(sum(h.counts) for h in executions)
+            assert self.executed_ns[counters.flow_schema] == [each.sum for each in executions]
             enqueued = sum(t.queue is not None for t in tickets)
             assert enqueued == sum(counters.queue_length_after_enqueue.counts)
             refused = sum(reason in AT_ONCE for reason in reasons)

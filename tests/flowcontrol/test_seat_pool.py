@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from msgspec.structs import replace
 
-from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.limits import LevelLimits
-from apfproxy.flowcontrol.queue_set import Ticket, WorkEstimate
-from apfproxy.objects.additions import PRIORITY
-from apfproxy.objects.decode import mandatory_objects
-from apfproxy.objects.types import FlowControlObject, QueuingConfiguration
-from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
-from loadtest.objects import flow_schema, priority_level, user_subject
-from tests.virtual_clock import VirtualClock
+from tests.flowcontrol import scene as scenes
+from tests.flowcontrol.scene import GET_POD, S, level_object, schema_object, user
 
-GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
-S = 1_000_000_000
-QUEUING = QueuingConfiguration(queues=4, hand_size=1, queue_length_limit=100)
+if TYPE_CHECKING:
+    from apfproxy.flowcontrol.queue_set import Ticket
+    from apfproxy.objects.types import FlowControlObject
 
 
 def level(
@@ -34,68 +28,46 @@ def level(
     *,
     lendable: int = 100,
     borrowing: int | None = None,
-    is_queuing: bool = True,
+    queues: int = 4,
 ) -> list[FlowControlObject]:
     """A level with a priority, and its only user."""
-    made = priority_level(
-        name,
-        shares=shares,
-        queuing=QUEUING if is_queuing else None,
-        lendable_percent=lendable,
-        borrowing_limit_percent=borrowing,
-    )
-    if priority is not None:
-        annotations = {PRIORITY: str(priority)}
-        made = replace(made, metadata=replace(made.metadata, annotations=annotations))
-    return [made, flow_schema(name, name, user_subject(name), precedence=500, distinguish_by=None)]
+    additions = {} if priority is None else {"priority": str(priority)}
+    made = level_object(name, shares, queues, lendable, borrowing, 100, **additions)
+    return [made, schema_object(name, name, name, None)]
 
 
-class Scene:
-    """A controller with levels of priorities, without the seat of `catch-all`."""
+class Scene(scenes.Scene):
+    """One with levels of priorities, which knows whose requests execute."""
 
     def __init__(
         self, *levels: list[FlowControlObject], seats: int = 4, is_prompt: bool = True
     ) -> None:
-        self.clock = VirtualClock()
-        self.controller = Controller(self.clock, seats, 0, is_prompt=is_prompt)
-        self.commit(*levels)
-        self.told: list[str] = []
-        self.executing: deque[tuple[str, Ticket]] = deque()
-
-    def commit(self, *levels: list[FlowControlObject]) -> None:
-        self.controller.commit(self.controller.digest([one for each in levels for one in each]))
+        self.names: list[str] = []
+        self.running: deque[tuple[str, Ticket]] = deque()
+        objects = [one for each in levels for one in each]
+        super().__init__(*objects, seats=seats, is_prompt=is_prompt)
 
     def ask(self, name: str, count: int = 1, seats: int = 1) -> list[Ticket]:
-        tickets = []
-        for _ in range(count):
-            found = self.controller.classify(User(name, (AUTHENTICATED_GROUP,)), GET_POD)
-            ticket = found.level.queue_set.admit(
-                found.flow, WorkEstimate(seats), lambda ticket: self._on_dispatch(name, ticket)
-            )
-            assert isinstance(ticket, Ticket)
-            if ticket.is_executing:
-                self.executing.append((name, ticket))
-            tickets.append(ticket)
+        def on_dispatch(ticket: Ticket) -> None:
+            self.names.append(name)
+            self.running.append((name, ticket))
+
+        tickets = self.take(name, count, seats, on_dispatch)
+        assert count == len(tickets)
+        self.running += [(name, ticket) for ticket in tickets if ticket.is_executing]
         return tickets
 
-    def _on_dispatch(self, name: str, ticket: Ticket) -> None:
-        self.told.append(name)
-        self.executing.append((name, ticket))
-
     def end(self, name: str, count: int = 1) -> str:
-        """End the oldest requests of a level; who is told of a dispatch."""
-        self.told.clear()
+        """End the oldest requests of a level; return who is told of a dispatch."""
+        self.names.clear()
         for _ in range(count):
-            ticket = next(ticket for of, ticket in self.executing if of == name)
-            self.executing.remove((name, ticket))
-            self.controller.levels[name].queue_set.finish(ticket)
-        return "".join(self.told)
-
-    def in_use(self, *names: str) -> tuple[int, ...]:
-        return tuple(self.controller.levels[name].queue_set.seats_in_use for name in names)
+            ticket = next(ticket for of, ticket in self.running if of == name)
+            self.running.remove((name, ticket))
+            self.finish(name, [ticket])
+        return "".join(self.names)
 
     def limits(self, *names: str) -> tuple[int, ...]:
-        return tuple(self.controller.levels[name].current_limit for name in names)
+        return tuple(map(self.limit, names))
 
 
 def test_the_next_seats_go_to_the_greatest_priority() -> None:
@@ -112,7 +84,6 @@ def test_the_next_seats_go_to_the_greatest_priority() -> None:
 
 
 def test_whole_seats_of_which_levels_are_sure() -> None:
-    """They come before the priority, and among them the greatest comes first."""
     scene = Scene(level("a", 3, 200), level("b", 2, 100), level("c", 1, 100))
     scene.ask("a", 9)
     scene.ask("c", 9)
@@ -127,11 +98,10 @@ def test_whole_seats_of_which_levels_are_sure() -> None:
 
 
 def test_parts_of_a_seat_are_had_in_turns() -> None:
-    """Of one seat a level with a tenth has every tenth dispatch, wherever it starts."""
     scene = Scene(level("a", 2, 90), level("b", 1, 10), seats=1)
     scene.ask("a", 90)
     scene.ask("b", 20)
-    order = "".join(scene.end(scene.executing[0][0]) for _ in range(60))
+    order = "".join(scene.end(scene.running[0][0]) for _ in range(60))
 
     assert 5 <= order.count("b") <= 6
     assert {9} == set(map(len, order.strip("a").split("b")[1:-1]))
@@ -206,7 +176,6 @@ def test_a_wide_request_has_its_seats_saved_up() -> None:
 
 
 def test_a_request_that_is_wider_than_the_pool_is_alone() -> None:
-    """Its final seats are cut, as in a level by itself."""
     scene = Scene(level("a", 3, 98), level("c", 1, 1))
     scene.ask("c", 4)
     (wide,) = scene.ask("a", 1, seats=7)
@@ -217,7 +186,6 @@ def test_a_request_that_is_wider_than_the_pool_is_alone() -> None:
 
 
 def test_a_smaller_pool_waits_for_what_executes() -> None:
-    """The greatest priority keeps its seats longest; no seat is free before enough have ended."""
     scene = Scene(level("a", 2, 50), level("b", 1, 50), seats=8)
     scene.ask("b", 4)
     scene.ask("a", 9)
@@ -254,73 +222,61 @@ def test_allotted_seats_are_not_exceeded() -> None:
 
 
 def test_levels_come_and_go() -> None:
-    """Who leaves the pool dispatches by itself again, at once; who joins goes by its priority."""
     scene = Scene(level("a", 2, 98), level("b", 1, 1), seats=4)
     scene.ask("b", 9)
     scene.ask("a", 3)
-    scene.commit(level("a", None, 98), level("b", 1, 1))
-    assert ["a", "a", "a"] == scene.told
-    scene.commit(level("a", None, 98), level("b", None, 1))
+    scene.commit(*level("a", None, 98), *level("b", 1, 1))
+    assert ["a", "a", "a"] == scene.names
+    scene.commit(*level("a", None, 98), *level("b", None, 1))
     assert [] == scene.controller.pool.members
-    scene.commit(level("a", 1, 98), level("b", 2, 1))
+    scene.commit(*level("a", 1, 98), *level("b", 2, 1))
     scene.ask("a", 9)
     assert "" == scene.end("a", 2)
-    scene.commit(level("a", 2, 98), level("b", 1, 1, is_queuing=False))
+    scene.commit(*level("a", 2, 98), *level("b", 1, 1, queues=0))
     assert ["a"] == [member.queue_set.name for member in scene.controller.pool.members]
-    assert scene.controller.unused_additions == 1
+    assert 1 == scene.controller.unused_additions
 
 
 def test_whoever_is_told_may_come_back() -> None:
     """A request that ends at once while another is ended has its seat given on, once."""
     scene = Scene(level("a", 2, 50), level("b", 1, 50), seats=1)
-    controller = scene.controller
-    seen: list[tuple[str, int]] = []
+    seen: list[int] = []
 
-    def ask(name: str) -> None:
-        found = controller.classify(User(name, (AUTHENTICATED_GROUP,)), GET_POD)
-        queue_set = found.level.queue_set
-
-        def on_dispatch(ticket: Ticket) -> None:
-            seen.append((name, sum(scene.in_use("a", "b"))))
-            queue_set.finish(ticket)
-
-        queue_set.admit(found.flow, WorkEstimate(1), on_dispatch)
+    def on_dispatch(ticket: Ticket) -> None:
+        seen.append(sum(scene.in_use("a", "b")))
+        scene.finish("a", [ticket])
 
     scene.ask("b")
     for _ in range(50):
-        ask("a")
-        ask("b")
+        scene.take("a", 1, 1, on_dispatch)
     assert [] == seen
     scene.end("b")
 
-    assert 100 == len(seen)
-    assert {1} == {used for _, used in seen}
+    assert [1] * 50 == seen
     assert (0, 0) == scene.in_use("a", "b")
 
 
 def test_time_outs_leave_nothing_behind() -> None:
-    """What was saved up for one that left goes to the others with the next seat."""
     scene = Scene(level("a", 2, 98), level("b", 1, 1))
     scene.ask("b", 6)
     (wide,) = scene.ask("a", 1, seats=3)
     scene.end("b", 2)
     assert (0, 2) == scene.in_use("a", "b")
-    scene.controller.levels["a"].queue_set.withdraw(wide, None)
+    scene.finish("a", [wide])
 
     assert "bb" == scene.end("b")
 
 
 @pytest.mark.parametrize("is_prompt", [True, False])
 def test_with_others_that_have_no_priority(*, is_prompt: bool) -> None:
-    """The pool has what levels with a priority have together; one without keeps its own seats."""
     scene = Scene(level("a", 2, 10), level("b", 1, 10), level("x", None, 20), is_prompt=is_prompt)
     x = scene.ask("x", 9)
     scene.ask("b", 9)
     scene.ask("a", 9)
-    scene.clock.run_until(S)
+    scene.wait(S)
     for _ in range(3):
         scene.controller.adjust_limits()
-        scene.clock.run_until(scene.clock.now_ns() + S)
+        scene.wait(S)
 
     held = sum(ticket.is_executing for ticket in x)
     while scene.in_use("x")[0] > 2:
@@ -335,16 +291,16 @@ def test_with_others_that_have_no_priority(*, is_prompt: bool) -> None:
 def test_explained_as_it_happens(name: str) -> None:
     scene = Scene(level("a", 2, 50), level("b", 1, 50), level("x", None, 50), seats=6)
     controller = scene.controller
-    asker = User(name, (AUTHENTICATED_GROUP,))
+    asker = user(name)
     decisions = []
     for other in ("b", "b", "a", "b", "b", "a", "x", "b", "b"):
         explained = explain(controller, LearnedCosts(scene.clock.now_ns), asker, GET_POD)
         (ticket,) = scene.ask(name)
         assert ticket.is_executing == (explained.outcome.decision == "execute")
         decisions.append(ticket.is_executing)
-        controller.levels[name].queue_set.withdraw(ticket, None)
-        scene.executing = deque(each for each in scene.executing if each[1] is not ticket)
-        scene.clock.run_until(scene.clock.now_ns() + 10 * S)
+        scene.finish(name, [ticket])
+        scene.running = deque(each for each in scene.running if each[1] is not ticket)
+        scene.wait(10 * S)
         scene.ask(other)
 
     assert decisions[0]
@@ -374,11 +330,11 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 50))
     def end(self, which: int) -> None:
-        executing = self.scene.executing
+        executing = self.scene.running
         if executing:
             name, ticket = executing[which % len(executing)]
             del executing[which % len(executing)]
-            self.scene.controller.levels[name].queue_set.finish(ticket)
+            self.scene.finish(name, [ticket])
 
     @rule(which=st.integers(0, 50))
     def leave(self, which: int) -> None:
@@ -386,7 +342,7 @@ class PoolMachine(RuleBasedStateMachine):
         if self.waiting:
             name, ticket = self.waiting.pop(which % len(self.waiting))
             if ticket.state == 0:
-                self.scene.controller.levels[name].queue_set.withdraw(ticket, None)
+                self.scene.finish(name, [ticket])
 
     @rule(seats=st.integers(1, 12))
     def resize(self, seats: int) -> None:
@@ -396,7 +352,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule()
     def wait(self) -> None:
-        self.scene.clock.run_until(self.scene.clock.now_ns() + S)
+        self.scene.wait(S)
 
     def used(self) -> int:
         return sum(self.scene.in_use(*"abcd"))
@@ -424,13 +380,8 @@ class PoolMachine(RuleBasedStateMachine):
     def tells_each_once(self) -> None:
         levels = self.scene.controller.levels
         executing = sum(levels[name].queue_set.requests_executing for name in "abcd")
-        assert executing == len(self.scene.executing)
+        assert executing == len(self.scene.running)
 
 
 TestPoolMachine = PoolMachine.TestCase
 TestPoolMachine.settings = settings(deadline=None, stateful_step_count=30)
-
-
-def test_mandatory_levels_have_none() -> None:
-    """Nothing waits there."""
-    assert all(PRIORITY not in each.metadata.annotations for each in mandatory_objects())

@@ -17,7 +17,6 @@ keys_and_start = st.lists(st.sampled_from([1, 2, 3, NEVER]), min_size=1, max_siz
 
 @given(keys_and_start)
 def test_first_after_takes_turns(case: tuple[list[int], int]) -> None:
-    """The first holder of the least key wins, going around from the one after the start."""
     keys, start = case
     visited = [(start + 1 + step) % len(keys) for step in range(len(keys))]
 
@@ -40,7 +39,6 @@ def test_set_keeps_every_node(keys: list[int], changes: list[tuple[int, int]]) -
 
 @pytest.mark.parametrize(("length", "size"), [(0, 1), (1, 1), (2, 2), (3, 4), (512, 512)])
 def test_size_is_a_power_of_two(length: int, size: int) -> None:
-    """The tree has no more levels than it needs."""
     assert size == Tournament([5] * length).size
 
 
@@ -74,7 +72,6 @@ def enqueue(robin: RoundRobin, queue: Queue, arrival_r: int = 0) -> None:
     ],
 )
 def test_dropping_keeps_the_turn(last_index: int, dropped: int, next_index: int) -> None:
-    """Later queues move up, and the one that would have been next still is."""
     robin = robin_of(4)
     robin.last_index = last_index
     queue = robin.queues[dropped]
@@ -87,7 +84,6 @@ def test_dropping_keeps_the_turn(last_index: int, dropped: int, next_index: int)
 
 @pytest.mark.parametrize(("last_index", "expected"), [(-1, 2), (0, 0), (2, 2)])
 def test_going_around(last_index: int, expected: int) -> None:
-    """Having gone around, before the first queue means at the last."""
     robin = robin_of(3)
     robin.last_index = last_index
     robin.went_around()
