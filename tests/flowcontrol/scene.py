@@ -32,7 +32,7 @@ S = 1_000_000_000
 GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
 
 
-def annotated(given: AnyObject, additions: dict[str, str]) -> AnyObject:
+def annotated(given: AnyObject, **additions: str) -> AnyObject:
     """The object with additions; `_` in their names stands for `-`."""
     named = {PREFIX + name.replace("_", "-"): value for name, value in additions.items()}
     return replace(given, metadata=replace(given.metadata, annotations=named))
@@ -56,7 +56,7 @@ def level_object(
         lendable_percent=lendable,
         borrowing_limit_percent=borrowing,
     )
-    return annotated(made, additions)
+    return annotated(made, **additions)
 
 
 def schema_object(
@@ -71,7 +71,7 @@ def schema_object(
     made = flow_schema(
         name, level, user_subject(user_name), uid=uid, precedence=500, distinguish_by=method
     )
-    return annotated(made, additions)
+    return annotated(made, **additions)
 
 
 def user(name: str, *groups: str) -> User:

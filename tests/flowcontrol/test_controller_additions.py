@@ -100,7 +100,7 @@ def test_counters_of_what_was_only_banned_stay() -> None:
 def test_long_running_requests_count_whatever_comes_between(
     between: list[FlowControlObject],
 ) -> None:
-    objects = [level(), schema(long_running_limit="2")]
+    objects: list[FlowControlObject] = [level(), schema(long_running_limit="2")]
     scene = Scene(*objects)
     limits = scene.classify("alice").limits
     assert limits is not None
