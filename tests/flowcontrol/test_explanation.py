@@ -37,6 +37,8 @@ from apfproxy.request.attributes import RequestAttributes, User, parse_attribute
 from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
 from tests.conformance import vectors
 from tests.conformance.test_classification import without_nulls
+from tests.flowcontrol.level import EXEMPT, MS, REJECT, queues
+from tests.flowcontrol.scene import annotated
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -76,7 +78,6 @@ def digest_of(controller: Controller, flow_schemas: list[FlowSchema]) -> Digest:
 
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
 def test_agrees_with_the_reference(case: dict[str, Any]) -> None:
-    """The chosen FlowSchema is the first without a mismatch, and the one that Kubernetes takes."""
     controller = controller_of()
     flow_schemas = msgspec.convert(without_nulls(case["flow_schemas"]), list[FlowSchema])
     controller.commit(digest_of(controller, flow_schemas))
@@ -111,57 +112,28 @@ def ask(controller: Controller, seats: int = 1) -> Ticket:
 
 
 def test_everything_about_a_request() -> None:
-    controller = controller_of(
-        NARROW, everybody(), flow_schema("lost", "nowhere", user_subject("x"))
-    )
+    lost = flow_schema("lost", "nowhere", user_subject("x"))
+    controller = controller_of(NARROW, everybody(), lost)
     found = explain(controller, COSTS, ALICE, PODS)
-    classification = controller.classify(ALICE, PODS)
+    flow_hash = controller.classify(ALICE, PODS).flow.hash
 
     assert ("alice", ALICE.groups) == (found.user.name, found.user.groups)
-    assert ("list", "pods", "x") == (
-        found.request.verb,
-        found.request.resource,
-        found.request.namespace,
-    )
+    request, level, flow = found.request, found.priority_level, found.flow
+    assert ("list", "pods", "x") == (request.verb, request.resource, request.namespace)
     assert ["exempt", "everybody", "catch-all"] == [part.name for part in found.flow_schemas]
     assert [False, True, True] == [part.matches for part in found.flow_schemas]
     assert {"lost": "nowhere"} == found.dangling
     assert ("narrow", "queue", 8, 3, 2) == (
-        found.priority_level.name,
-        found.priority_level.kind,
-        found.priority_level.queues,
-        found.priority_level.hand_size,
-        found.priority_level.queue_length_limit,
-    )
-    assert ("ByUser", "alice", f"{classification.flow.hash:016x}") == (
-        found.flow.distinguished_by,
-        found.flow.distinguisher,
-        found.flow.hash,
-    )
-    assert (1, 0, 0.0, True) == (
-        found.estimate.initial_seats,
-        found.estimate.final_seats,
-        found.estimate.additional_latency_seconds,
-        found.estimate.takes_seats,
-    )
+        level.name, level.kind, level.queues, level.hand_size, level.queue_length_limit,
+    )  # fmt: skip
+    assert ("ByUser", "alice") == (flow.distinguished_by, flow.distinguisher)
+    assert f"{flow_hash:016x}" == flow.hash
+    assert (1, 0, 0.0, True) == msgspec.structs.astuple(found.estimate)[:4]
     assert ((), ()) == (found.additions, found.notes)
     assert found == msgspec.convert(msgspec.to_builtins(found), Explanation)
 
 
-def test_hand_is_the_one_dealt() -> None:
-    controller = controller_of(NARROW, everybody())
-    ticket = ask(controller)
-    found = explain(controller, COSTS, ALICE, PODS)
-
-    assert ticket.flow.hand == tuple(queue.index for queue in found.flow.hand)
-    assert ticket.queue is not None
-    assert {ticket.queue.index: 1} == {
-        queue.index: queue.seats_in_use for queue in found.flow.hand if queue.seats_in_use
-    }
-
-
 def test_now() -> None:
-    """One executes, others wait as long as there is room, then none is let in."""
     controller = controller_of(NARROW, everybody())
     texts = []
     for _ in range(8):
@@ -172,6 +144,10 @@ def test_now() -> None:
 
     assert ["execute", *["wait"] * 6, "reject"] == [outcome.decision for outcome in texts]
     assert texts[0].text == "executes at once: it needs 1 seat, and 0 of 1 seats are in use"
+    assert found.flow.hand == tuple(
+        explanation.QueuePart(card, 2, int(card == texts[0].queue), int(card == texts[0].queue))
+        for card in controller.classify(ALICE, PODS).flow.hand
+    )
     assert [0, 0, 0, 1, 1, 1] == [outcome.ahead for outcome in texts[1:7]]
     queue = texts[4].queue
     assert texts[4].text == (
@@ -185,65 +161,41 @@ def test_now() -> None:
     )
 
 
-def test_limit_that_does_not_stay() -> None:
-    """A level that has lent all executes nevertheless, and a note says why."""
+@pytest.mark.parametrize(("is_prompt", "decision"), [(True, "execute"), (False, "wait")])
+def test_limit_that_does_not_stay(decision: str, *, is_prompt: bool) -> None:
     lent = priority_level("narrow", shares=1, lendable_percent=100, queuing=QUEUING)
-    controllers = {
-        is_prompt: controller_of(lent, everybody(), is_prompt=is_prompt)
-        for is_prompt in (True, False)
-    }
-    for controller in controllers.values():
-        level = controller.levels["narrow"]
-        level.current_limit = 0
-        level.queue_set.set_concurrency_limit(0)
-    note = (
-        "the level's limit is 0 now; a request that would wait gets idle seats of other levels at"
-        " once, and a level that has lent all that it has serves one request at a time"
-        " (flowControl.limitAdjustment: prompt)"
-    )
-    found = {
-        is_prompt: explain(controller, COSTS, ALICE, PODS)
-        for is_prompt, controller in controllers.items()
-    }
+    controller = controller_of(lent, everybody(), is_prompt=is_prompt)
+    level = controller.levels["narrow"]
+    level.current_limit = 0
+    level.queue_set.set_concurrency_limit(0)
+    found = explain(controller, COSTS, ALICE, PODS)
 
-    assert ("execute", (note,)) == (found[True].outcome.decision, found[True].notes)
-    assert ("wait", ()) == (found[False].outcome.decision, found[False].notes)
+    assert decision == found.outcome.decision
+    assert [True] * is_prompt == [
+        note.startswith("the level's limit is 0 now; a request that would wait gets idle seats")
+        for note in found.notes
+    ]
 
 
 def test_without_queues() -> None:
     controller = controller_of(priority_level("narrow", shares=1), everybody())
     ask(controller)
     found = explain(controller, COSTS, ALICE, PODS)
+    exempt = explain(controller, COSTS, User("root", ("system:masters",)), PODS)
 
-    assert ("reject", (), "") == (
-        found.priority_level.kind,
-        found.flow.hand,
-        found.flow.distinguisher,
-    )
+    assert ("reject", ()) == (found.priority_level.kind, found.flow.hand)
     assert found.outcome.text == (
         "rejected with 429, concurrency-limit: it needs 1 seat, 1 of 1 seats are in use, and level"
         ' "narrow" has no queues'
     )
-
-
-def test_exempt() -> None:
-    """Who is exempt executes whatever there is."""
-    root = User("root", ("system:masters",))
-    found = explain(controller_of(), COSTS, root, PODS)
-
-    assert ("exempt", "execute", None) == (
-        found.priority_level.kind,
-        found.outcome.decision,
-        found.outcome.queue,
-    )
-    assert found.outcome.text == (
+    assert ("exempt", "execute") == (exempt.priority_level.kind, exempt.outcome.decision)
+    assert exempt.outcome.text == (
         "executes at once: it needs 1 seat, and 0 seats are in use, and none is counted against a"
         " limit"
     )
 
 
 def test_takes_no_seats() -> None:
-    """What may last for ever goes past the queues, however full they are."""
     controller = controller_of(priority_level("narrow", shares=1), everybody())
     ask(controller)
     log = parse_attributes("GET", b"/api/v1/namespaces/x/pods/p/log")
@@ -260,7 +212,6 @@ def test_takes_no_seats() -> None:
 
 
 def test_nothing_matches() -> None:
-    """What no FlowSchema matches is noted, and goes where catch-all says."""
     found = explain(controller_of(), COSTS, User("nobody", ()), PODS)
 
     assert (["catch-all"], False) == (
@@ -272,16 +223,10 @@ def test_nothing_matches() -> None:
     ] == list(found.notes)
 
 
-def annotated(object_: Any, **annotations: str) -> Any:  # noqa: ANN401 - either kind
-    named = {f"apfproxy.io/{key.replace('_', '-')}": text for key, text in annotations.items()}
-    metadata = msgspec.structs.replace(object_.metadata, annotations=named)
-    return msgspec.structs.replace(object_, metadata=metadata)
-
-
 def test_additions() -> None:
-    """What annotations add is told, and counts: here the flow is that of a header."""
     controller = controller_of(
-        annotated(NARROW, wait_limit="5s"), annotated(everybody(), distinguisher="header:X-Team")
+        annotated(NARROW, wait_limit="5s"),
+        annotated(everybody(), distinguisher="header:X-Team"),
     )
     found = explain(controller, COSTS, ALICE, PODS, {"x-team": "red"}.__getitem__)
 
@@ -293,9 +238,9 @@ def test_additions() -> None:
 
 
 def test_wrong_additions() -> None:
-    """Whoever wonders why an addition does nothing is told that it does not count."""
     controller = controller_of(
-        annotated(NARROW, ban="yes"), annotated(everybody(), request_rate="fast", wait_limit="5s")
+        annotated(NARROW, ban="yes"),
+        annotated(everybody(), request_rate="fast", wait_limit="5s"),
     )
     found = explain(controller, COSTS, ALICE, PODS)
 
@@ -321,7 +266,6 @@ def test_ban() -> None:
 
 
 def test_rate() -> None:
-    """A flow without a token is rejected; to ask takes none."""
     controller = controller_of(
         NARROW, annotated(everybody(), request_rate="1", request_burst="2"), seats=100
     )
@@ -336,7 +280,6 @@ def test_rate() -> None:
 
 
 def test_long_running_limit() -> None:
-    """A flow with as many long-running requests as it may have gets no more, but others."""
     controller = controller_of(NARROW, annotated(everybody(), long_running_limit="1"))
     log = parse_attributes("GET", b"/api/v1/namespaces/x/pods/p/log")
     limits = controller.classify(ALICE, log).limits
@@ -347,12 +290,6 @@ def test_long_running_limit() -> None:
         limits.refusal("alice", 0, is_long_running=True)
 
     assert ["", "", "long-running", ""] == reasons
-
-
-MS = 1_000_000
-EXEMPT = QueueSetConfig(QueueSetKind.EXEMPT)
-REJECT = QueueSetConfig(QueueSetKind.REJECT)
-ONE_QUEUE = QueueSetConfig(QueueSetKind.QUEUE, 1, 1, 2)
 
 
 class Level:
@@ -414,7 +351,7 @@ def test_what_a_withdrawal_left_is_dispatched_first(
     waiting: list[int], hash_: int, estimate: WorkEstimate, expected: Foresight
 ) -> None:
     """A withdrawal dispatches nothing by itself; the next arrival makes good for it."""
-    level = Level(QueueSetConfig(QueueSetKind.QUEUE, 4, 1, 5), 4)
+    level = Level(queues(4, 1, 5), 4)
     level.admit(0, WorkEstimate(2))
     level.admit(1, WorkEstimate(3))
     for other in waiting:
@@ -425,9 +362,8 @@ def test_what_a_withdrawal_left_is_dispatched_first(
 
 
 def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only so many dispatches are gone through; beyond, a request is taken to wait."""
     monkeypatch.setattr(explanation, "MAX_DISPATCHES", 1)
-    level = Level(QueueSetConfig(QueueSetKind.QUEUE, 4, 1, 5), 4)
+    level = Level(queues(4, 1, 5), 4)
     level.admit(0, WorkEstimate(2))
     level.admit(1, WorkEstimate(3))
     level.admit(2, SLOW)
@@ -437,8 +373,7 @@ def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wider_than_the_limit() -> None:
-    """What is wider than the limit goes alone, cut to the limit, and then there is no seat left."""
-    level = Level(QueueSetConfig(QueueSetKind.QUEUE, 4, 1, 5), 4)
+    level = Level(queues(4, 1, 5), 4)
     level.admit(0, WorkEstimate(2, 2, 1000 * MS))
     level.admit(1, WorkEstimate(3))
     level.admit(2, WIDE_AND_SLOW)
@@ -474,9 +409,9 @@ STEPS = st.lists(
     [
         EXEMPT,
         REJECT,
-        ONE_QUEUE,
-        QueueSetConfig(QueueSetKind.QUEUE, 4, 2, 3),
-        QueueSetConfig(QueueSetKind.QUEUE, 7, 3, 2),
+        queues(1, 1, 2),
+        queues(4, 2, 3),
+        queues(7, 3, 2),
     ],
     ids=["exempt", "reject", "one-queue", "four-queues", "seven-queues"],
 )
@@ -486,7 +421,6 @@ def test_foresees_what_happens(
     steps: Sequence[tuple[str, int, WorkEstimate | None]],
     seats: int,
 ) -> None:
-    """Whatever came before, a request gets what was foreseen for it."""
     level = Level(config, seats)
     for step, number, estimate in steps:
         if step == "admit":
@@ -510,7 +444,6 @@ def test_foresees_what_happens(
 
 
 OF_X = b"/api/v1/namespaces/x/pods"
-OF_X_P = OF_X + b"/p"
 
 
 class Known:
@@ -520,33 +453,31 @@ class Known:
         self.stats = stats
         self.watches = watches
 
-    def object_stats(self, attributes: RequestAttributes) -> ObjectStats | None:
-        del attributes
+    def object_stats(self, _attributes: RequestAttributes) -> ObjectStats | None:
         return self.stats
 
-    def watch_count(self, attributes: RequestAttributes) -> int:
-        del attributes
+    def watch_count(self, _attributes: RequestAttributes) -> int:
         return self.watches
 
 
+def get(query: bytes = b"") -> RequestAttributes:
+    return parse_attributes("GET", OF_X + query)
+
+
+TOKEN = parse_attributes("POST", b"/api/v1/namespaces/x/serviceaccounts/a/token")
+
+
 @pytest.mark.parametrize(
-    ("method", "target", "known", "max_seats", "expected"),
+    ("attributes", "known", "max_seats", "expected"),
     [
-        pytest.param("GET", OF_X_P, Known(), 9, "'get'", id="get"),
-        pytest.param("GET", b"/healthz", Known(), 0, "'get'", id="no-resource"),
+        pytest.param(get(b"/p"), Known(), 9, "'get' is no list", id="get"),
         pytest.param(
-            "GET",
-            OF_X + b"?watch=1&resourceVersion=7",
-            Known(),
-            9,
-            "a watch that begins without the objects",
-            id="watch",
+            get(b"?watch=1&resourceVersion=7"), Known(), 9, "begins without the objects", id="watch"
         ),
-        pytest.param("GET", OF_X, Known(), 9, "nothing is known", id="unknown"),
-        pytest.param("GET", OF_X + b"?limit=x", Known(), 9, "cannot be decoded", id="undecodable"),
+        pytest.param(get(), Known(), 9, "nothing is known", id="unknown"),
+        pytest.param(get(b"?limit=x"), Known(), 9, "cannot be decoded", id="undecodable"),
         pytest.param(
-            "GET",
-            OF_X,
+            get(),
             Known(ObjectStats(500, 1000)),
             9,
             "500 objects of 1000 bytes are known; a seat for each 100 kB of those that are read at"
@@ -554,38 +485,19 @@ class Known:
             id="known",
         ),
         pytest.param(
-            "GET",
-            OF_X,
-            Known(ObjectStats(1, 1000)),
-            9,
-            "1 object of 1000 bytes is known;",
-            id="one",
+            get(), Known(ObjectStats(1, 1000)), 0, "1 object of 1000 bytes is known;", id="one"
         ),
         pytest.param(
-            "GET", OF_X, Known(ObjectStats(5, 10)), 0, "that are read at once", id="no-limit"
+            parse_attributes("DELETE", OF_X + b"/p"), Known(watches=9), 9, "it is 9", id="few"
         ),
-        pytest.param("DELETE", OF_X_P, Known(watches=9), 9, "here it is 9", id="few-watches"),
-        pytest.param("PUT", OF_X_P, Known(watches=40), 3, "40 watches are told", id="many-watches"),
         pytest.param(
-            "POST",
-            b"/api/v1/namespaces/x/serviceaccounts/a/token",
-            Known(watches=40),
-            3,
-            "a write that no watch is told of",
-            id="no-event",
+            parse_attributes("PUT", OF_X + b"/p"), Known(watches=40), 3, "40 watches are", id="many"
+        ),
+        pytest.param(TOKEN, Known(watches=40), 3, "no watch is told of", id="no-event"),
+        pytest.param(
+            plain_attributes("GET", OF_X), Known(), 9, "one seat (preset: http)", id="plain"
         ),
     ],
 )
-def test_source(method: str, target: bytes, known: Known, max_seats: int, expected: str) -> None:
-    """Each way to an estimate is told with the numbers that it took."""
-    costs = cast("LearnedCosts", known)
-
-    assert expected in estimate_source(parse_attributes(method, target), costs, max_seats)
-
-
-def test_plain_apis() -> None:
-    """Requests of an API that is not Kubernetes cost the same, each."""
-    costs = cast("LearnedCosts", Known(ObjectStats(500, 1000)))
-    said = estimate_source(plain_attributes("GET", OF_X), costs, 9)
-
-    assert "takes one seat (preset: http)" in said
+def test_source(attributes: RequestAttributes, known: Known, max_seats: int, expected: str) -> None:
+    assert expected in estimate_source(attributes, cast("LearnedCosts", known), max_seats)

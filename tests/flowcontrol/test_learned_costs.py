@@ -42,13 +42,11 @@ def seats(costs: LearnedCosts, target: str) -> int:
 
 
 def test_nothing_is_known_at_first(costs: LearnedCosts) -> None:
-    """A LIST of something new takes one seat."""
     assert costs.object_stats(get(PODS)) is None
     assert seats(costs, PODS) == 1
 
 
 def test_whole_lists(costs: LearnedCosts) -> None:
-    """A LIST takes a seat per 100 kB that the last ones had, weighted."""
     costs.list_finished(get(PODS), 1_000_000)
     assert seats(costs, PODS) == 10
 
@@ -61,7 +59,6 @@ def test_whole_lists(costs: LearnedCosts) -> None:
 
 
 def test_scopes_are_apart(costs: LearnedCosts) -> None:
-    """LISTs of one namespace and of all do not mix, nor do resources."""
     costs.list_finished(get(PODS), 5_000_000)
     costs.list_finished(get(PODS_OF_N), 300_000)
 
@@ -72,7 +69,6 @@ def test_scopes_are_apart(costs: LearnedCosts) -> None:
 
 
 def test_parts_do_not_drag_down_whole_lists(costs: LearnedCosts) -> None:
-    """Pages, selections and rests of LISTs leave the estimate of whole ones alone."""
     costs.list_finished(get(PODS), 5_000_000)
     for part in (
         "?limit=10",
@@ -90,7 +86,6 @@ def test_parts_do_not_drag_down_whole_lists(costs: LearnedCosts) -> None:
 
 
 def test_pages(costs: LearnedCosts) -> None:
-    """Pages teach the size of an object, which makes a page's estimate."""
     costs.list_finished(get(PODS + "?limit=500"), 2_500_000)
     assert costs.object_stats(get(PODS)) == ObjectStats(500, 5000)
     assert seats(costs, PODS + "?limit=100") == 5
@@ -114,21 +109,18 @@ def test_fullest_page_counts(costs: LearnedCosts) -> None:
 
 
 def test_huge_limit_is_none(costs: LearnedCosts) -> None:
-    """A limit that no page has makes a whole LIST."""
     costs.list_finished(get(f"{PODS}?limit={MAX_PAGE_OBJECTS + 1}"), 1_000_000)
 
     assert seats(costs, PODS) == 10
 
 
 def test_selections_are_a_lower_bound(costs: LearnedCosts) -> None:
-    """Where only selections are known, there is at least that much."""
     costs.list_finished(get(PODS + "?labelSelector=a"), 700_000)
 
     assert seats(costs, PODS) == 7
 
 
 def test_least_recently_used_is_forgotten(clock: VirtualClock) -> None:
-    """Memory is bounded; what is asked for or learned stays."""
     costs = LearnedCosts(clock.now_ns, max_keys=2)
     for resource in ("a", "b"):
         costs.list_finished(get(f"/api/v1/{resource}"), 500_000)
@@ -142,7 +134,6 @@ def test_least_recently_used_is_forgotten(clock: VirtualClock) -> None:
 
 
 def test_long_names_are_not_remembered(costs: LearnedCosts) -> None:
-    """A resource that no server has must not take the memory of many."""
     for letters in (LONGEST_KEY, LONGEST_KEY + 1):
         costs.list_finished(get(f"/api/v1/{letters * 'a'}"), 1_000_000)
 
@@ -150,7 +141,6 @@ def test_long_names_are_not_remembered(costs: LearnedCosts) -> None:
 
 
 def test_object_counts(costs: LearnedCosts) -> None:
-    """The server's counts go before learned ones; sizes are learned or assumed."""
     costs.set_object_counts({"pods": 3000, "deployments.apps": 0, "broken": -1}, now_ns=0)
     assert costs.object_stats(get(PODS)) == ObjectStats(3000, 1000)
     assert costs.object_stats(get(PODS_OF_N)) == ObjectStats(3000, 1000)
@@ -185,7 +175,6 @@ def test_prefixes_are_apart(costs: LearnedCosts) -> None:
 
 
 def test_outdated_object_counts_are_left_out(costs: LearnedCosts, clock: VirtualClock) -> None:
-    """Counts that are not renewed give way to what is learned."""
     costs.list_finished(get(PODS), 100_000)
     costs.set_object_counts({"pods": 50, "nodes": 5}, now_ns=0)
 
@@ -197,16 +186,7 @@ def test_outdated_object_counts_are_left_out(costs: LearnedCosts, clock: Virtual
     assert costs.object_stats(get("/api/v1/nodes")) is None
 
 
-def test_object_counts_are_bounded(clock: VirtualClock) -> None:
-    """No more counts are kept than other things."""
-    costs = LearnedCosts(clock.now_ns, max_keys=2)
-    costs.set_object_counts({"a": 1, "b": 1, "c": 1}, now_ns=0)
-
-    assert repr(costs) == "<LearnedCosts of 0 lists, 0 watches, 2 object counts>"
-
-
 def test_watches(costs: LearnedCosts) -> None:
-    """A write is of interest to watches of all objects, of its namespace and of its object."""
     watches = [
         get(target)
         for target in (
@@ -246,7 +226,6 @@ def test_watches(costs: LearnedCosts) -> None:
     ],
 )
 def test_watches_by_index(costs: LearnedCosts, query: str, count: int) -> None:
-    """Watches of the pods of one node hear of few writes, so they are not counted."""
     watch = get(f"{PODS}?watch=1{query}")
     create = parse_attributes("POST", PODS_OF_N.encode())
     costs.watch_started(watch)
@@ -254,11 +233,3 @@ def test_watches_by_index(costs: LearnedCosts, query: str, count: int) -> None:
 
     costs.watch_ended(watch)
     assert costs.watch_count(create) == 0
-
-
-def test_only_watches_are_watches(costs: LearnedCosts) -> None:
-    """Other requests are not counted."""
-    costs.watch_started(get(PODS))
-    costs.watch_ended(get(PODS))
-
-    assert repr(costs) == "<LearnedCosts of 0 lists, 0 watches, 0 object counts>"

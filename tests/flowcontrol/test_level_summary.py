@@ -8,6 +8,7 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.level_summary import (
     FLOW_SCHEMA,
     PRIORITY_LEVEL,
+    LevelsSummary,
     LevelSummary,
     Sums,
     kept_for_nobody,
@@ -20,6 +21,7 @@ from apfproxy.flowcontrol.level_summary import (
 from apfproxy.flowcontrol.preset import HTTP
 from apfproxy.objects.decode import bootstrap_objects, suggested_objects
 from apfproxy.objects.types import (
+    FlowControlObject,
     FlowSchema,
     FlowSchemaSpec,
     ObjectMeta,
@@ -57,43 +59,28 @@ ALIKE = (
 QUEUING = QueuingConfiguration(queues=4, hand_size=2, queue_length_limit=5)
 
 
+def summary_of(*objects: FlowControlObject, seats: int, knows_users: bool = True) -> LevelsSummary:
+    controller = Controller(VirtualClock(), seats, 0)
+    controller.commit(controller.digest(objects))
+    return summarize_levels(controller, knows_users=knows_users)
+
+
 def test_levels_and_sums() -> None:
-    """Each level has its shares and bounds, in the order of names; the sums are over all."""
-    controller = Controller(VirtualClock(), 100, 0)
     limited = priority_level(
         "b", shares=15, queuing=QUEUING, lendable_percent=50, borrowing_limit_percent=20
     )
-    controller.commit(
-        controller.digest([limited, priority_level("a", shares=20, borrowing_limit_percent=None)])
-    )
-    summary = summarize_levels(controller)
+    other = priority_level("a", shares=20, borrowing_limit_percent=None)
+    summary = summary_of(limited, other, seats=100)
 
     assert ["a", "b", "catch-all", "exempt"] == [level.name for level in summary.levels]
     first, second, _, exempt = summary.levels
     assert (50, 0, 100, 150) == (first.nominal, first.lendable, first.borrowing, first.maximum)
-    expected = LevelSummary(
-        name="b",
-        type="Limited",
-        is_quiescing=False,
-        shares=15,
-        lendable_percent=50,
-        borrowing_limit_percent=20,
-        nominal=38,
-        lendable=19,
-        borrowing=8,
-        minimum=19,
-        maximum=46,
-        current=controller.levels["b"].current_limit,
-        seats_in_use=0,
-        is_reachable=False,
-    )
+    expected = LevelSummary("b", "Limited", False, 15, 50, 20, 38, 19, 8, 19, 46, 23, 0, False)
     assert expected == second
     assert ("Exempt", None, None) == (exempt.type, exempt.borrowing, exempt.maximum)
-    current = sum(level.current_limit for level in controller.levels.values())
-    assert summary.sums == Sums(
-        shares=40, nominal=101, lendable=19, minimum=82, current=current, seats_in_use=0
-    )
-    assert summary.server_concurrency_limit == 100
+    current = sum(level.current for level in summary.levels)
+    assert Sums(40, 101, 19, 82, current, 0) == summary.sums
+    assert 100 == summary.server_concurrency_limit
 
 
 @pytest.mark.parametrize(
@@ -129,18 +116,11 @@ def test_levels_and_sums() -> None:
     ],
 )
 def test_shortfalls(seats: int, expected: list[str]) -> None:
-    """Which levels have too little is told, and how many seats would do."""
-    controller = Controller(VirtualClock(), seats, 0)
-    controller.commit(controller.digest(bootstrap_objects()))
-
-    assert expected == shortfalls(summarize_levels(controller))
+    assert expected == shortfalls(summary_of(*bootstrap_objects(), seats=seats))
 
 
 def test_levels_with_a_priority_are_not_alike() -> None:
-    """What is less than a seat they have in turns, and in order."""
-    controller = Controller(VirtualClock(), 4, 0)
-    controller.commit(controller.digest(HTTP.objects()))
-    summary = summarize_levels(controller)
+    summary = summary_of(*HTTP.objects(), seats=4)
 
     assert {"interactive": 300, "default": 200, "batch": 100, "background": 50} == {
         level.name: level.priority for level in summary.levels if level.priority is not None
@@ -148,41 +128,20 @@ def test_levels_with_a_priority_are_not_alike() -> None:
     assert [f"4 seats are too few for health: {ROUNDED.replace('25', '20')}"] == shortfalls(summary)
 
 
-@pytest.mark.parametrize(
-    ("seats", "knows_users", "expected"),
-    [
-        (20, True, None),
+def test_seats_that_levels_keep_for_nobody() -> None:
+    assert kept_for_nobody(summary_of(*bootstrap_objects(), seats=20)) is None
+    kept, lent = (priority_level(str(part), shares=5, lendable_percent=part) for part in (0, 100))
+    for objects, knows_users, start in (
         (
-            20,
+            bootstrap_objects(),
             False,
-            "leader-election, node-high, system, workload-high, workload-low keep 9 of the",
+            "leader-election, node-high, system, workload-high",
         ),
-    ],
-)
-def test_kept_for_nobody(seats: int, expected: str | None, *, knows_users: bool) -> None:
-    """What levels that no request can come to do not lend is told, and what to do."""
-    controller = Controller(VirtualClock(), seats, 0)
-    controller.commit(controller.digest(bootstrap_objects()))
-
-    found = kept_for_nobody(summarize_levels(controller, knows_users=knows_users))
-
-    assert (found is None) is (expected is None)
-    assert (found or "").startswith(expected or "")
-
-
-def test_one_level_keeps_seats_for_nobody() -> None:
-    """In the singular; one that lends all keeps none."""
-    controller = Controller(VirtualClock(), 20, 0)
-    levels = [
-        priority_level("kept", shares=5),
-        priority_level("lent", shares=5, lendable_percent=100),
-    ]
-    controller.commit(controller.digest(levels))
-
-    found = kept_for_nobody(summarize_levels(controller))
-
-    assert found is not None
-    assert found.startswith("kept keeps 7 of the server's 20 seats, ")
+        ((kept, lent), True, "0 keeps 7 of the server's 20 seats, "),
+    ):
+        found = kept_for_nobody(summary_of(*objects, seats=20, knows_users=knows_users))
+        assert found is not None
+        assert found.startswith(start)
 
 
 ACCOUNT = Subject(
@@ -216,7 +175,6 @@ def reached(subject: Subject, *, knows_users: bool) -> bool:
     ],
 )
 def test_clients_that_nobody_verifies(subject: Subject, *, expected: bool) -> None:
-    """They have few names, and one group; verified ones may have any."""
     assert expected == reached(subject, knows_users=False)
     assert reached(subject, knows_users=True)
 
@@ -276,28 +234,21 @@ def test_what_objects_are() -> None:
     ] == [(each.kind, each.name, each.what) for each in named_objects(scene.controller)]
 
 
-def test_busy_level() -> None:
-    scene = scene_of(SCHEMA)
+def test_what_becomes_of_objects() -> None:
+    scene = scene_of(SCHEMA, flow_schema("lost", "nowhere", group_subject("users")))
     for _ in range(2):
         scene.ticket("ann", group="users")
     limit = scene.controller.levels["queued"].current_limit
-    found = {(each.kind, each.name): each.what for each in named_objects(scene.controller)}
-
-    assert (
-        f"nominally 37 seats, 8 queues; now 2 of {limit} seats are in use, requests that wait: 0"
-        == found[PRIORITY_LEVEL, "queued"]
-    )
-
-
-def test_dangling() -> None:
-    scene = scene_of(flow_schema("lost", "nowhere", group_subject("users")))
     found = {each.name: each.what for each in named_objects(scene.controller)}
 
     assert "not used: its priority level nowhere does not exist" == found["lost"]
+    assert (
+        f"nominally 37 seats, 8 queues; now 2 of {limit} seats are in use, requests that wait: 0"
+        == found["queued"]
+    )
 
 
 def test_quiescing() -> None:
-    """A level whose object is gone has its UID until its last request has ended."""
     scene = scene_of(SCHEMA)
     uid = scene.controller.levels["queued"].uid
     scene.ticket("ann", group="users")
@@ -308,21 +259,17 @@ def test_quiescing() -> None:
     ]
 
 
-def test_uids_are_those_of_answers() -> None:
-    """An object that a server gave a UID has that; any other has one of its kind and name."""
+def test_objects_are_found_by_uid() -> None:
     given = FlowSchema(metadata=ObjectMeta(name="given", uid="u-1"), spec=SCHEMA.spec)
     scene = scene_of(SCHEMA, given)
     found = list(named_objects(scene.controller))
-    answered = scene.ticket("ann", group="users")
 
     assert ["given"] == [each.name for each in with_uid(found, "u-1")]
     assert ["users"] == [each.name for each in with_uid(found, stable_uid(SCHEMA))]
-    assert answered.flow.counters.flow_schema in {"users", "given"}
     assert [] == with_uid(found, "nobody's")
 
 
 def test_uid_follows_the_object() -> None:
-    """An object that is created anew has another UID, and its level is the same one."""
     scene = scene_of(SCHEMA)
     level = scene.controller.levels["queued"]
     again = priority_level("queued", shares=95, queuing=SHORT_QUEUES)

@@ -46,13 +46,11 @@ def wait(controller: Controller, seconds: float) -> None:
 
 
 def test_names() -> None:
-    """They are those of the setting; the built-in objects of Kubernetes are as they were."""
     assert [KUBERNETES_API, HTTP_API] == list(PRESETS)
     assert bootstrap_objects() == KUBERNETES.objects()
 
 
 def test_one_level_has_all_seats() -> None:
-    """From the first burst on; levels that are not used keep none."""
     controller = controller_of()
     take(controller, 150)
 
@@ -65,7 +63,6 @@ def test_one_level_has_all_seats() -> None:
 
 @pytest.mark.parametrize("seats", [4, 8, 20, 37])
 def test_levels_go_in_the_order_of_their_names(seats: int) -> None:
-    """All four are busy: each has what it is sure of, however few seats there are."""
     levels = ("interactive", "default", "batch", "background")
     served = served_of(seats, dict.fromkeys(levels, 250), requests=10_000)
 
@@ -77,7 +74,6 @@ def test_levels_go_in_the_order_of_their_names(seats: int) -> None:
 @pytest.mark.parametrize("level", ["interactive", "default", "batch", "background"])
 @pytest.mark.parametrize("seats", [1, 4, 8, 20])
 def test_all_seats_for_whoever_is_alone(seats: int, level: str) -> None:
-    """Whichever level it is."""
     controller = controller_of(seats)
 
     assert seats == len(take(controller, 150, level))
@@ -89,7 +85,6 @@ def test_all_seats_for_whoever_is_alone(seats: int, level: str) -> None:
     [("interactive", "default"), ("default", "batch"), ("batch", "background")],
 )
 def test_one_level_before_the_next(first: str, second: str, seats: int) -> None:
-    """With few requests each of them takes the next seat, with many it takes nearly all."""
     few = served_of(seats, {first: 2, second: 250}, requests=10_000)
     many = served_of(seats, {first: 25, second: 250}, requests=10_000)
 
@@ -102,7 +97,6 @@ def test_one_level_before_the_next(first: str, second: str, seats: int) -> None:
 
 @pytest.mark.parametrize("seats", [8, 20])
 def test_the_next_seats_that_are_freed(seats: int) -> None:
-    """Nothing is interrupted, and no more seats are used than there are."""
     controller = controller_of(seats)
     greedy = take(controller, 150, "batch")
     assert [] == take(controller, 30, "interactive")
@@ -190,7 +184,6 @@ def test_where_requests_go(
 
 @pytest.mark.parametrize("method", ["GET", "LIST", "WATCH", "PATCH", "DELETE", "UPDATE"])
 def test_every_request_takes_one_seat(method: str) -> None:
-    """Whatever it is called."""
     costs = LearnedCosts(lambda: 0)
     attributes = HTTP.attributes_of(method, b"/api/v1/pods")
     estimator = WorkEstimator(costs.object_stats, costs.watch_count)
@@ -201,13 +194,11 @@ def test_every_request_takes_one_seat(method: str) -> None:
 
 @pytest.mark.parametrize("seats", [20, 40, 100, 600])
 def test_nothing_is_found_in_them(seats: int) -> None:
-    """The objects are what `check` would have."""
     assert [] == [str(each) for each in lint(HTTP.objects(), seats, HTTP)]
 
 
 @pytest.mark.parametrize("seats", [1, 2, 4, 7, 10, 33])
 def test_few_seats_are_not_more_by_rounding(seats: int) -> None:
-    """However the nominal limits are rounded up, who is alone has what the server has."""
     controller = controller_of(seats)
     assert controller.executing_limit > seats
 
