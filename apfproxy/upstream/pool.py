@@ -21,6 +21,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from dataclasses import replace
+from heapq import merge
 from math import gcd
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -409,10 +410,10 @@ class Pool:
                 return found
         return None
 
-    def _places(self) -> list[Place]:
-        """All places, in the order of arrival."""
-        places = [*self._line.values(), *self._new_line.values()]
-        return sorted(places, key=attrgetter("arrival")) if self._new_line else places
+    def _places(self) -> Iterable[Place]:
+        """All places, in the order of arrival; mostly the first one is all that is looked at."""
+        lines = self._line.values(), self._new_line.values()
+        return merge(*lines, key=attrgetter("arrival"))
 
     async def _connect(self, endpoint: Endpoint | None, generation: int) -> None:
         """Connect to an endpoint, or if that fails to another one, for the first in line."""
