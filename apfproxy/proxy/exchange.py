@@ -132,6 +132,9 @@ class Exchange(PoolWaiter):
     # The user.
 
     def start(self) -> None:
+        if self.head.upgrade is not None:
+            # What the client sends next may be of the protocol that it hopes for.
+            self.client.keep_alive = False
         if self.head.size > self.context.holdings.free_bytes and not self._hold():
             return
         until_ns = self.request.authenticated_until_ns
@@ -189,9 +192,6 @@ class Exchange(PoolWaiter):
             return
         why = f"refused with {found.code}: {found.problem:.500}"
         self.context.refusals.log(logging.INFO, why, "%s", why)
-        if self.head.upgrade is not None:
-            # What follows may be of the protocol that the client hopes for.
-            self.client.keep_alive = False
         reason, lines = Failure.UNAUTHENTICATED, b""
         if found.code == 503:
             reason, lines = Failure.AUTHENTICATION_UNAVAILABLE, b"Retry-After: 1\r\n"
@@ -283,9 +283,6 @@ class Exchange(PoolWaiter):
 
     def _acquire_seats(self) -> None:
         context, client, passage = self.context, self.client, self.passage
-        if self.head.upgrade is not None:
-            # What the client sends next may be of the protocol that it hopes for.
-            client.keep_alive = False
         tracer = context.tracer
         if tracer is not None:
             self.trace = tracer.begin(self.request)

@@ -7,6 +7,7 @@ import pytest
 from apfproxy.proxy.counters import Bound
 from apfproxy.settings import DownstreamSettings, LimitSettings
 from tests.proxy.fakes import GET, OK, POST, Bench, status
+from tests.proxy.test_tunnel import EXEC
 
 LARGE_FIELDS = b"".join(b"X-%d: %b\r\n" % (each, b"y" * 1000) for each in range(5))
 LARGE_GET = GET[:-2] + LARGE_FIELDS + b"\r\n"
@@ -118,6 +119,20 @@ def test_no_room_for_a_request(request_: bytes) -> None:
         bench.send(bench.upstreams[0], OK)
         assert b"200" == status(first.take())
         bench.assert_at_rest(first, second)
+
+
+def test_no_room_for_an_upgrade() -> None:
+    """Bytes behind it may be of the protocol that its client hopes for, and are no request."""
+    with bench_of(most=20) as bench:
+        first = bench.ask(GET)
+        second = bench.ask(EXEC + GET)
+        response = second.take()
+
+        assert b"503" == status(response)
+        assert b"\r\nConnection: close\r\n" in response
+        bench.send(bench.upstreams[0], OK)
+        assert (b"200", b"") == (status(first.take()), second.take())
+        assert 1 == bench.counters.listener.held_refusals[Bound.PROCESS]
 
 
 def test_no_room_for_the_rest_of_a_body() -> None:
