@@ -138,9 +138,9 @@ async def running(
 async def test_renewal_under_load_loses_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as scene:
         await asyncio.gather(*asking(scene.pool, 4))
-        at_once = scene.pool.idle_count
         under_way = asking(scene.pool, 20)
         await asyncio.sleep(0)
+        at_once = len(under_way) - scene.pool.waiting_count
         SECOND.write(scene.folder, "own")
         scene.tls.load()
         scene.pool.renew()
