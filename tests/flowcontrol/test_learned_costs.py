@@ -233,3 +233,10 @@ def test_watches_by_index(costs: LearnedCosts, query: str, count: int) -> None:
 
     costs.watch_ended(watch)
     assert costs.watch_count(create) == 0
+
+
+def test_only_watches_are_watches(costs: LearnedCosts) -> None:
+    costs.watch_started(get(PODS))
+    costs.watch_ended(get(PODS))
+
+    assert repr(costs) == "<LearnedCosts of 0 lists, 0 watches, 0 object counts>"

@@ -525,3 +525,19 @@ def test_trailers_claim_nothing(bench: Known, protocol: str) -> None:
     assert sent.lower().endswith(b"0\r\na: kept\r\n\r\n")
     assert b"forged" not in sent
     bench.assert_at_rest(client)
+
+
+def test_refused_after_it_was_known(bench: Known) -> None:
+    client = bench.client()
+    for name in ("alice", "alice", None):  # a head is kept when it comes the second time
+        bench.send(client, get("slow"))
+        bench.run_tasks()
+        bench.tell("slow", name)
+        if name is not None:
+            assert ([name], b"200") == bench.answer(client)
+            bench.wait(LIFETIME_S)
+    answer = client.take()
+
+    assert b"401" == status(answer)
+    assert b"X-Kubernetes-PF-" not in answer
+    bench.assert_at_rest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -375,3 +376,30 @@ def test_trailers_say_nobody(bench: Naming) -> None:
 
     assert bench.upstreams[0].take().endswith(b"0\r\nX-Sum: 1\r\n\r\n")
     bench.end(client)
+
+
+def test_proxies_are_trusted_until_the_settings_say_otherwise(bench: Naming) -> None:
+    client = bench.client((PROXY, 1))
+    request = get(f"X-Forwarded-For: {CLIENT}")
+    assert f"address:{CLIENT}" == bench.user_of(client, request)
+    downstream = replace(bench.settings.downstream, trusted_proxies=())
+    changed = replace(bench.settings, downstream=downstream)
+    bench.context.configure(changed, bench.context.authenticator)
+
+    assert f"address:{PROXY}" == bench.user_of(client, request)
+    bench.end(client)
+
+
+def test_names_that_are_made_up() -> None:
+    """10 000 secrets from an address are as many flows as it has places, and its own."""
+    with Naming(names_per_address=16) as bench:
+        client = bench.client((CLIENT, 1))
+        found = [bench.user_of(client, get(f"X-Secret: {number}")) for number in range(10_000)]
+
+        assert [*(digest(str(number)) for number in range(16)), f"address:{CLIENT}"] == (
+            list(dict.fromkeys(found))
+        )
+        assert digest("0") == bench.user_of(client, get("X-Secret: 0"))
+        assert "alice" == bench.user_of(client, get("X-API-Key: k1"))
+        assert 10_000 - 16 == bench.context.authenticator.counters.crowded
+        bench.end(client)

@@ -61,7 +61,15 @@ def test_date_line_is_made_once_a_second(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(
     ("code", "reason"),
-    [(400, "BadRequest"), (408, "Timeout"), (501, "NotImplemented"), (502, "InternalError")],
+    [
+        (400, "BadRequest"),
+        (408, "Timeout"),
+        (417, "BadRequest"),
+        (431, "BadRequest"),
+        (501, "NotImplemented"),
+        (502, "InternalError"),
+        (504, "Timeout"),
+    ],
 )
 def test_status_is_a_kubernetes_status(code: int, reason: str) -> None:
     message = 'it "failed"\r\nhere'
