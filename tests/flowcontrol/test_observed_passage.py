@@ -463,3 +463,44 @@ def test_counts_are_those_of_enforcing(
     enforced, observed = found
 
     assert enforced == pytest.approx(observed, rel=0.2)
+
+
+def test_a_watch_ends_before_its_turn(bench: Bench) -> None:
+    first, watch = bench.arrive().passage, bench.arrive(WATCH).passage
+    bench.wait(0.25)
+    watch.release_seats(bench.clock.now_ns())
+    bench.wait(0.25)
+    bench.end(watch)
+    bench.end(first)
+    assert (EXECUTING, 1) == (watch.state, watch.seats)
+    bench.wait(0.25)
+
+    bench.assert_at_rest()
+
+
+def test_a_watch_that_is_held_back(bench: Bench) -> None:
+    first, callers, _ = unfinished(bench)
+    watch = bench.arrive(WATCH, callers=callers).passage
+    bench.wait(0.2)
+    watch.release_seats(bench.clock.now_ns())
+    bench.end(first.passage)
+    bench.wait(0.1)
+    assert str(EXECUTING) == watch.state
+    bench.wait(0.2)
+    assert str(SEATLESS) == watch.state
+    bench.end(watch)
+
+    assert_at_rest(bench, callers)
+
+
+def test_one_that_was_dropped_leaves(bench: Bench) -> None:
+    first, callers, _ = unfinished(bench)
+    dropped = bench.arrive(callers=callers).passage
+    bench.end(dropped)
+    for _ in range(MOST_HELD_BACK):
+        bench.end(bench.arrive(callers=callers).passage)
+    dropped.cancel(bench.clock.now_ns())
+    bench.end(first.passage)
+    bench.wait(1)
+
+    assert_at_rest(bench, callers)
