@@ -295,9 +295,10 @@ class Authenticator:
         return self._refused(403, message, "the user may not impersonate")
 
     def _refused(self, code: int, message: str, problem: str) -> Refusal:
-        is_open = code == 503  # noqa: PLR2004 - its own name
-        self.counters.unavailable += is_open
-        self.counters.refused += not is_open
+        if code == 503:  # noqa: PLR2004 - its own name
+            self.counters.unavailable += 1
+        else:
+            self.counters.refused += 1
         return Refusal(code, message, problem)
 
 

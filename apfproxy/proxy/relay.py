@@ -93,7 +93,7 @@ class Relay(ResponseSink):
             exchange.trace.answered(status, now_ns)
         lines = exchange.response_lines(head, now_ns)
         client.send_response(request, head, lines, body, is_whole=is_whole)
-        if request.upgrade is not None and not client.keep_alive:
+        if request.upgrade is not None:
             # The upstream may wait for bytes of a protocol that it will not get.
             exchange.is_whole = False
         if is_whole:
