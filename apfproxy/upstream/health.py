@@ -673,6 +673,7 @@ class UpstreamHealth:
             watch.ramp(now_ns)
         if starting:
             self._pool.weigh()
+        self._pool.try_again()
         self.awaiting = 0 if responded else awaiting
         if not self.awaiting:
             self._spoke_ns = now_ns

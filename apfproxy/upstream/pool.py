@@ -75,14 +75,12 @@ class PoolWaiter(ABC):
 class Place:
     """A place in line; `arrival` counts up.
 
-    Connections of `avoided` will not do, since it just failed the request; None for any.  To those
-    `tried` no connection could be made, so that the request waits for the others, which are full.
+    Connections of `avoided` will not do, since it just failed the request; None for any.
     """
 
     def __init__(self, arrival: int, avoided: Endpoint | None) -> None:
         self.arrival = arrival
         self.avoided = avoided
-        self.tried: tuple[Endpoint, ...] = ()
 
 
 class Pool:
@@ -119,6 +117,9 @@ class Pool:
         self._line: OrderedDict[PoolWaiter, Place] = OrderedDict()
         self._new_line: OrderedDict[PoolWaiter, Place] = OrderedDict()
         self._arrivals = 0
+        # No connection could be made to these lately, so that the line waits for the others, which
+        # are full.
+        self._refusing: set[Endpoint] = set()
         self.endpoints: tuple[Endpoint, ...] = ()
         self.is_checked = False
         self.draining: dict[Endpoint, None] = {}
@@ -203,11 +204,27 @@ class Pool:
         is_alone = len(endpoints) == 1 and not self._cap
         self._only = endpoints[0] if is_alone else None
         self._wheel = wheel_of(usable)
-        for place in (*self._line.values(), *self._new_line.values()):
-            place.tried = ()
-            if len(usable) == 1:
-                place.avoided = None
+        self._refusing.clear()
+        self._avoid_no_last_resort()
         self._connect_for_the_line()
+
+    def _last_resort(self) -> Endpoint | None:
+        """The endpoint that is all there is for those who avoid it; None if there are others."""
+        left = {each for each in self._wheel if each not in self._refusing}
+        return left.pop() if len(left) == 1 else None
+
+    def _avoid_no_last_resort(self) -> None:
+        last = self._last_resort()
+        if last is not None:
+            for place in self._places():
+                if place.avoided is last:
+                    place.avoided = None
+
+    def try_again(self) -> None:
+        """Connect for the line, also to endpoints to which no connection could be made before."""
+        if self._refusing:
+            self._refusing.clear()
+            self._connect_for_the_line()
 
     @property
     def healthy_count(self) -> int:
@@ -231,20 +248,21 @@ class Pool:
             if is_less:
                 found = other
         if self._cap and found is not None and found.busy_count >= self._cap:
-            return self._least_loaded((), has_idle=True)
+            return self._least_loaded(None, has_idle=True)
         return found
 
-    def _least_loaded(
-        self, avoided: tuple[Endpoint | None, ...], *, has_idle: bool
-    ) -> Endpoint | None:
-        """The best endpoint that has room, but for those `avoided`; None if there is none.
+    def _least_loaded(self, avoided: Endpoint | None, *, has_idle: bool) -> Endpoint | None:
+        """The best endpoint that has room, but for `avoided`; None if there is none.
 
-        Endpoints with idle connections come first if `has_idle`, or those without.
+        Endpoints with idle connections come first if `has_idle`, or those without, to which a
+        connection can be made.
         """
         best, best_key = None, (True, 0.0, 0.0)
         for each in self._drawn():
             busy = each.busy_count
-            if each in avoided or (self._cap and busy >= self._cap):
+            if each is avoided or (self._cap and busy >= self._cap):
+                continue
+            if each in self._refusing and not has_idle:
                 continue
             is_second = bool(each.idle) is not has_idle
             key = (is_second, each.seats / each.share, busy / each.share)
@@ -285,7 +303,7 @@ class Pool:
         that has failed the request, so that another one gets it, if there is one.
         """
         self._arrivals += 1
-        if avoided is not None and not any(each is not avoided for each in self._wheel):
+        if avoided is not None and avoided is self._last_resort():
             avoided = None
         line = self._new_line if is_new else self._line
         line[waiter] = Place(self._arrivals, avoided)
@@ -399,15 +417,17 @@ class Pool:
 
     def _endpoint_for_the_line(self) -> Endpoint | None:
         """The one to connect to for the first in line for whom one will do that has room."""
-        known: set[tuple[Endpoint | None, ...]] = set()
+        known: set[Endpoint | None] = set()
         for place in self._places():
-            avoided = (place.avoided, *place.tried)
+            avoided = place.avoided
             if avoided in known:
                 continue
-            known.add(avoided)
             found = self._least_loaded(avoided, has_idle=False)
-            if found is not None or avoided == (None,):
+            if found is not None or avoided is None:
                 return found
+            if not known and self._least_loaded(None, has_idle=False) is None:
+                return None  # for anybody
+            known.add(avoided)
         return None
 
     def _places(self) -> Iterable[Place]:
@@ -446,19 +466,16 @@ class Pool:
         self._connects.discard(task)
         if not tried:
             self._counters.unattributed.fail(failure.kind, failure.problem)
-        if not self._await_room(tried):
+        if any(each not in tried for each in self._wheel):
+            self._await_others(tried)  # which are full
+        else:
             self._fail_one(failure)
 
-    def _await_room(self, tried: list[Endpoint]) -> bool:
-        """Have who could not be connected wait for endpoints that are full; False if none is."""
-        if all(each in tried for each in self._wheel):
-            return False
-        for place in self._places():
-            if any(each not in place.tried for each in tried):
-                place.tried = tuple(dict.fromkeys((*place.tried, *tried)))
-                break
+    def _await_others(self, refusing: list[Endpoint]) -> None:
+        if not self._refusing.issuperset(refusing):
+            self._refusing.update(refusing)
+            self._avoid_no_last_resort()
         self._connect_for_the_line()
-        return True
 
     async def _tried(self, endpoint: Endpoint) -> UpstreamConnection | ConnectFailure:
         """A connection to an endpoint, which has one less on its way then; or why there is none."""
@@ -467,6 +484,7 @@ class Pool:
         try:
             connection = await endpoint.open_connection()
             self._counters.connections_opened += 1
+            self._refusing.discard(endpoint)
             # Else it was before it got here: nothing would take it out of the open ones again.
             if not connection.is_closed:
                 watch_over(connection.transport)

@@ -105,6 +105,7 @@ class Servers:
     Attributes:
         endpoints: Those in force.
         weighed: How often it was asked to look at their states.
+        tried_again: How often it was asked to connect to those that refused.
     """
 
     def __init__(self, *names: str) -> None:
@@ -112,12 +113,16 @@ class Servers:
         self.on_endpoint_failing: Callable[[Endpoint], None] = lambda _endpoint: None
         self.endpoints = tuple(Server(name, self) for name in names)
         self.weighed = 0
+        self.tried_again = 0
 
     def tell_failing(self, endpoint: Endpoint) -> None:
         self.on_endpoint_failing(endpoint)
 
     def weigh(self) -> None:
         self.weighed += 1
+
+    def try_again(self) -> None:
+        self.tried_again += 1
 
     @property
     def healthy_count(self) -> int:

@@ -770,3 +770,10 @@ async def test_same_way_to_the_servers_leaves_their_states() -> None:
 
     assert [FAILING, UP] == await scene.looks(1)
     assert b"\r\nHost: other.example\r\n" in scene.a.asked[-1]
+
+
+async def test_each_look_has_servers_that_refused_tried_again() -> None:
+    scene = Several()
+    await scene.looks(1, 1)
+
+    assert 2 <= scene.pool.tried_again

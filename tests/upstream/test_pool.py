@@ -659,12 +659,16 @@ async def test_who_cannot_be_connected_waits_for_those_that_are_full(
     scene.down = {"b"}
     first, *waiters = [*await scene.ask(), *await scene.ask(3, is_new=is_new)]
     assert ("a", [None] * 3) == (first.host, [each.failure for each in waiters])
-    assert (3, ["b"] * 3) == (scene.pool.waiting_count, scene.asked[-3:])  # each of them once
+    assert (3, ["b"]) == (scene.pool.waiting_count, scene.asked[-1:])
+    asked = len(scene.asked)
     scene.pool.release(first.its, S)
     await turns()
     assert "a" == waiters[0].host
+    assert "b" not in scene.asked[asked:]
     scene.down = {"a", "b"}
     waiters[0].its.abort()
+    await turns()
+    scene.pool.try_again()
     await turns()
 
     assert [(502, "no connection to the upstream: Connection refused")] * 2 == [
@@ -672,17 +676,57 @@ async def test_who_cannot_be_connected_waits_for_those_that_are_full(
     ]
 
 
-async def test_who_could_not_be_connected_is_once_the_endpoint_is_back(scene: Scene) -> None:
+async def test_many_who_wait_ask_an_endpoint_that_refuses_once(scene: Scene) -> None:
+    scene.cap(2)
+    scene.down = {"b"}
+    waiters = await scene.ask(300)
+    await turns()
+
+    assert {"": 298, "a": 2} == held(waiters)
+    assert scene.asked.count("b") <= 2 * 2
+    for each in waiters:
+        scene.pool.leave(each)
+
+
+async def test_an_endpoint_that_refused_serves_the_line_once_it_is_back(scene: Scene) -> None:
     scene.cap(1)
     scene.down = {"b"}
     await scene.ask()
     [waiter] = await scene.ask()
-    scene.become("b", FAIL)
     scene.down = set()
-    scene.become("b", RECOVER)
+    scene.pool.try_again()
     await turns()
 
     assert "b" == waiter.host
+
+
+async def test_a_connection_to_an_endpoint_that_refused_opens_it_to_upgrades(scene: Scene) -> None:
+    scene.cap(2)
+    scene.down = {"b"}
+    first, _ = await scene.ask(2)
+    [upgrade] = await scene.ask(is_new=True)
+    scene.down = set()
+    scene.become("b", FAIL)
+    scene.become("b", RECOVER)
+    await turns()
+
+    assert ("a", "b") == (first.host, upgrade.host)
+
+
+async def test_who_avoids_what_is_left_gets_it(scene: Scene) -> None:
+    scene.cap(1)
+    scene.down = {"a"}
+    [holder] = await scene.ask()
+    [again] = await scene.ask(avoided=holder.its.endpoint)
+    assert "" == again.host
+    scene.pool.release(holder.its, S)
+    await turns()
+    assert "b" == again.host
+    [other] = await scene.ask(avoided=scene.endpoint("b"))
+    scene.pool.release(again.its, S)
+    await turns()
+
+    assert "b" == other.host
 
 
 async def test_upgrade_that_waits_for_room(scene: Scene) -> None:
