@@ -139,8 +139,7 @@ TARGETS: dict[str, tuple[bytes, ...]] = {
     "zone-of-an-authority": (b"http://[::1%25", b"%41", b"]/"),
     "host-of-an-authority": (b"http://", b"a.", b"/"),
 }
-"""Request targets, whose parsers are those of `request.target`, `.attributes`, `.list_options`,
-`.deadline` and of selectors."""
+"""Request targets, whose parsers are those of `request.attributes` and of selectors."""
 
 UPGRADE = b"Connection: upgrade\r\nUpgrade: websocket\r\n"
 FIELDS: dict[str, tuple[bytes, ...]] = {
